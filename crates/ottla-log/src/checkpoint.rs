@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::disk;
-use crate::error::StorageError;
+use crate::error::{CheckpointError, StorageError};
 
 mod clean_shutdown;
 mod meta_properties;
@@ -29,20 +29,6 @@ const VERSION: &str = "0";
 /// one is not read into memory.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 
-/// A checkpoint that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error("{}: line {line}: {reason}: {text:?}", path.display())]
-    Malformed {
-        path: PathBuf,
-        line: usize,
-        text: String,
-        reason: &'static str,
-    },
-}
-
 /// Replaces `path` by `bytes` such that a crash leaves either the old or the new file, whole.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let mut temporary = path.as_os_str().to_owned();
@@ -60,7 +46,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
 
 /// Forces the entries of a directory to disk: files created, renamed and removed in it.
 pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
-    disk::sync_dir(dir).map_err(|error| StorageError::fsync(dir, error))
+    let opened = disk::open_dir(dir).map_err(|error| StorageError::new("open", dir, error))?;
+    opened
+        .sync()
+        .map_err(|error| StorageError::fsync(dir, error))
 }
 
 /// Reads a small file as a whole, `None` where it does not exist.
@@ -143,7 +132,8 @@ pub(crate) fn read<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::{CheckpointError, read, write_atomically};
+    use super::{read, write_atomically};
+    use crate::error::CheckpointError;
 
     fn numbers(text: &str) -> Result<Vec<i32>, CheckpointError> {
         let dir = tempfile::tempdir().unwrap();

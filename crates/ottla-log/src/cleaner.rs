@@ -2,7 +2,7 @@
 //!
 //! What is cleanable, how segments are grouped, and which records stay, are decisions over data
 //! (`cleanable`, `grouping`, `batch_filter`, `transactions`); `clean` carries them out on the files of one
-//! log and `swap` puts the result in the place of what it covers. Never touches the active segment, nor
+//! log, and [`Swap`](crate::Swap) puts the result in the place of what it covers. Never touches the active segment, nor
 //! anything at or behind the first offset that is not stable.
 //!
 //! Invariants:
@@ -14,17 +14,14 @@
 
 mod batch_filter;
 mod clean;
+mod clean_error;
 mod cleanable;
 mod cleaned_segment;
 mod grouping;
 mod offset_map;
 mod slot_table;
-mod swap;
 mod transactions;
 
-pub use batch_filter::LastRecord;
-pub use clean::{
-    CleanError, CleanerParams, CleanerStats, CleaningStopped, IoPace, LogAccess, clean,
-};
+pub use clean::{CleanerParams, CleanerStats, IoPace, LogAccess, clean};
+pub use clean_error::{CleanError, CleaningStopped};
 pub use cleanable::LogToClean;
-pub use swap::Swap;

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[cfg(test)]
 pub(crate) mod trace;
@@ -37,6 +37,11 @@ mod trace {
 
     #[inline(always)]
     pub(super) fn after(_change: Change<'_>) {}
+
+    #[inline(always)]
+    pub(super) fn before_open() -> io::Result<()> {
+        Ok(())
+    }
 
     #[inline(always)]
     pub(super) fn is_sync_skipped() -> bool {
@@ -78,7 +83,14 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     )
 }
 
+/// A file for reading and writing that is there.
+pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
+    trace::before_open()?;
+    File::options().read(true).write(true).open(path)
+}
+
 fn open(options: &std::fs::OpenOptions, path: &Path) -> io::Result<File> {
+    trace::before_open()?;
     trace::before(Change::Create(path))?;
     let file = options.open(path)?;
     trace::after(Change::Create(path));
@@ -113,29 +125,6 @@ pub(crate) fn write_vectored_at(
     Ok(written)
 }
 
-/// Copies the first `len` bytes, inside the kernel where it can.
-pub(crate) fn copy_front(from: &File, to: &File, len: u64) -> io::Result<()> {
-    trace::before(Change::Write(to, 0, len))?;
-    let (mut read, mut written) = (0, 0);
-    while written < len {
-        let count = (len - written) as usize;
-        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), count) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    let mut buffer = vec![0; 1024 * 1024];
-    while written < len {
-        let count = buffer.len().min((len - written) as usize);
-        from.read_exact_at(&mut buffer[..count], written)?;
-        to.write_all_at(&buffer[..count], written)?;
-        written += count as u64;
-    }
-    trace::after(Change::Write(to, 0, len));
-    Ok(())
-}
-
 pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
     trace::before(Change::SetLen(file, len))?;
     file.set_len(len)?;
@@ -163,14 +152,30 @@ pub(crate) fn sync_all(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Forces the entries of a directory to disk: files created, renamed and removed in it.
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    trace::before(Change::SyncDir(dir))?;
-    if !trace::is_sync_skipped() {
-        File::open(dir)?.sync_all()?;
+/// A directory whose entries can be forced to disk without another file handle.
+pub(crate) struct OpenDir {
+    path: PathBuf,
+    handle: File,
+}
+
+pub(crate) fn open_dir(path: &Path) -> io::Result<OpenDir> {
+    trace::before_open()?;
+    Ok(OpenDir {
+        path: path.to_owned(),
+        handle: File::open(path)?,
+    })
+}
+
+impl OpenDir {
+    /// Forces the entries of the directory to disk: files created, renamed and removed in it.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        trace::before(Change::SyncDir(&self.path))?;
+        if !trace::is_sync_skipped() {
+            self.handle.sync_all()?;
+        }
+        trace::after(Change::SyncDir(&self.path));
+        Ok(())
     }
-    trace::after(Change::SyncDir(dir));
-    Ok(())
 }
 
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {

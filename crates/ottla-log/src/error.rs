@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ottla_types::{ErrorCode, Offset};
+use rustix::io::Errno;
 
 /// An operation on a file that failed. The directory that holds it goes offline, except where the disk
 /// is only full.
@@ -36,6 +37,15 @@ impl StorageError {
             is_failed_fsync: true,
             ..Self::new("force to disk", path, error)
         }
+    }
+
+    /// The disk is full, or the process or the machine has no file handle or memory left, or the call was interrupted:
+    /// nothing is wrong with the disk, and the operation can be tried again.
+    pub fn is_out_of_resources(&self) -> bool {
+        let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR];
+        let errno = self.error.raw_os_error().map(Errno::from_raw_os_error);
+        let is_lacking = errno.is_some_and(|errno| lacking.contains(&errno));
+        self.is_disk_full() || (is_lacking && !self.is_failed_fsync)
     }
 
     /// No space or quota left: appends are refused, but what is there stays readable and deletable, and
@@ -142,13 +152,27 @@ impl ReadError {
     }
 }
 
+/// A checkpoint that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("{}: line {line}: {reason}: {text:?}", path.display())]
+    Malformed {
+        path: PathBuf,
+        line: usize,
+        text: String,
+        reason: &'static str,
+    },
+}
+
 /// A log that cannot be opened or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
-    Checkpoint(#[from] crate::checkpoint::CheckpointError),
+    Checkpoint(#[from] CheckpointError),
 }
 
 #[cfg(test)]
@@ -167,5 +191,22 @@ mod tests {
         }
         let path = Path::new("x");
         assert!(!StorageError::new("write", path, io::ErrorKind::Other.into()).is_disk_full());
+    }
+
+    #[test]
+    fn what_a_process_runs_out_of_is_no_failure_of_the_disk() {
+        use rustix::io::Errno;
+        let path = Path::new("x");
+        for errno in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::INTR,
+            Errno::NOSPC,
+        ] {
+            assert!(StorageError::new("open", path, errno.into()).is_out_of_resources());
+            assert!(!StorageError::fsync(path, errno.into()).is_out_of_resources());
+        }
+        assert!(!StorageError::new("open", path, Errno::IO.into()).is_out_of_resources());
     }
 }

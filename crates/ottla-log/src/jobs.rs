@@ -16,14 +16,15 @@ use std::time::{Duration, Instant};
 use ottla_types::Offset;
 
 use crate::checkpoint::sync_dir;
-use crate::cleaner::Swap;
 use crate::disk;
 use crate::error::StorageError;
-use crate::file_names::{DELETED_SUFFIX, LOG_SUFFIX};
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
 use crate::reader::{Flushed, LogReader, Shared};
 use crate::segment::{Segment, SegmentFile};
+use crate::spare::{self, SpareSegment, reserve, spare_name};
+use crate::swap::Swap;
+use crate::unlink::UnlinkJob;
 
 /// Something to be run on a maintenance thread, in any order.
 pub enum Job {
@@ -122,14 +123,15 @@ impl FlushJob {
     fn flush(&self, flushed: &mut Flushed) -> Result<(), StorageError> {
         let dir = self.shared.dir.path();
         self.state.write(&dir, flushed)?;
+        let mut has_created = false;
         for segment in &self.segments {
             let began = Instant::now();
-            self.flush_segment(segment)?;
+            has_created |= self.flush_segment(segment)?;
             if let Some(observe) = FLUSH_OBSERVER.get() {
                 observe(began.elapsed());
             }
         }
-        if flushed.dir_version < self.dir_version {
+        if has_created || flushed.dir_version < self.dir_version {
             sync_dir(&dir)?;
             flushed.dir_version = self.dir_version;
         }
@@ -142,26 +144,38 @@ impl FlushJob {
         Ok(())
     }
 
-    fn flush_segment(&self, segment: &Segment) -> Result<(), StorageError> {
+    /// Returns whether it may have created a file that has to be there after a crash.
+    fn flush_segment(&self, segment: &Segment) -> Result<bool, StorageError> {
         let dir = self.shared.dir.path();
         let fsync = |result| unless_deleted(result, |error| StorageError::fsync(&dir, error));
+        let write = |result| {
+            unless_deleted(result, |error| {
+                StorageError::new("write the indexes of", &dir, error)
+            })
+        };
         fsync(segment.log_file().and_then(|file| disk::sync_data(&file)))?;
-        if self.active == Some(segment.base_offset) {
-            return Ok(());
+        // Also of the active segment: once the next segment begins at the recovery point, recovery does not look at this
+        // one again, and nothing shows that an aborted transaction is missing.
+        let aborted = segment.transaction_index.entries();
+        let is_created = aborted.is_unforced() && !aborted.is_in_file();
+        if aborted.is_unforced() {
+            let opener = segment.opener(SegmentFile::TransactionIndex);
+            write(aborted.write_tail(opener))?;
+            fsync(aborted.sync(opener))?;
         }
-        unless_deleted(segment.write_index_tails(), |error| {
-            StorageError::new("write the indexes of", &dir, error)
-        })?;
+        if self.active == Some(segment.base_offset) {
+            return Ok(is_created);
+        }
+        write(segment.write_index_tails())?;
         let opener = segment.opener(SegmentFile::OffsetIndex);
         fsync(segment.offset_index.entries().sync(opener))?;
         let opener = segment.opener(SegmentFile::TimeIndex);
         fsync(segment.time_index.entries().sync(opener))?;
-        if segment.transaction_index.entries().len() > 0 {
-            let opener = segment.opener(SegmentFile::TransactionIndex);
-            fsync(segment.transaction_index.entries().sync(opener))?;
+        let truncations = self.shared.truncations.lock();
+        if *truncations == self.truncations {
+            segment.are_indexes_flushed.store(true, Ordering::Release);
         }
-        segment.are_indexes_flushed.store(true, Ordering::Release);
-        Ok(())
+        Ok(is_created)
     }
 }
 
@@ -327,39 +341,16 @@ pub struct SpareJob {
     pub(crate) reserve_bytes: u64,
 }
 
-/// A file that waits to become the next segment.
-pub struct SpareSegment {
-    pub(crate) number: u64,
-    pub(crate) log: File,
-}
-
-pub(crate) fn spare_name(number: u64) -> String {
-    format!("spare-{number:016x}{LOG_SUFFIX}{DELETED_SUFFIX}")
-}
-
 impl SpareJob {
     pub fn run(self) -> Result<SpareSegment, StorageError> {
         let path = self.shared.dir.join(&spare_name(self.number));
-        // A file that is there already might be about to become a segment.
-        let log =
-            disk::create_new(&path).map_err(|error| StorageError::new("create", &path, error))?;
+        let spare = spare::create(&path, self.number)
+            .map_err(|error| StorageError::new("create", &path, error))?;
         if self.reserve_bytes > 0 {
-            reserve(&log, self.reserve_bytes)
+            reserve(&spare.log, self.reserve_bytes)
                 .map_err(|error| StorageError::new("reserve space for", &path, error))?;
         }
-        Ok(SpareSegment {
-            number: self.number,
-            log,
-        })
-    }
-}
-
-/// Reserves blocks without changing the size. A file system that cannot is no error.
-pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
-    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
-        Err(error) => Err(error.into()),
+        Ok(spare)
     }
 }
 
@@ -369,56 +360,13 @@ pub struct DeleteJob {
     pub(crate) delay_ms: i64,
 }
 
-/// Unlinks files that have been renamed.
-pub struct UnlinkJob {
-    segments: Vec<Arc<Segment>>,
-    paths: Vec<PathBuf>,
-    delay_ms: i64,
-}
-
 impl DeleteJob {
     pub fn run(self) -> Result<UnlinkJob, StorageError> {
-        let mut paths = Vec::new();
         for segment in &self.segments {
             let error = |error| StorageError::new("rename segment in", &segment.dir(), error);
             segment.rename_to_deleted().map_err(error)?;
-            paths.extend(segment.deleted_paths());
         }
-        Ok(UnlinkJob {
-            segments: self.segments,
-            paths,
-            delay_ms: self.delay_ms,
-        })
-    }
-}
-
-impl UnlinkJob {
-    pub(crate) fn new(paths: Vec<PathBuf>, delay_ms: i64) -> UnlinkJob {
-        UnlinkJob {
-            segments: Vec::new(),
-            paths,
-            delay_ms,
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.paths.is_empty()
-    }
-
-    /// `file.delete.delay.ms`: how long readers that have no handle yet may still open the files.
-    pub fn delay_ms(&self) -> i64 {
-        self.delay_ms
-    }
-
-    pub fn run(self) -> Result<(), StorageError> {
-        for path in &self.paths {
-            disk::remove_file_if_there(path)
-                .map_err(|error| StorageError::new("delete", path, error))?;
-        }
-        for segment in &self.segments {
-            segment.close_file();
-        }
-        Ok(())
+        Ok(UnlinkJob::of(self.segments, self.delay_ms))
     }
 }
 
@@ -461,6 +409,17 @@ impl CloseJob {
 pub struct RenameDirJob {
     pub(crate) shared: Arc<Shared>,
     pub(crate) to: PathBuf,
+}
+
+impl LogReader {
+    /// The first step of deleting the partition: its directory gets a name that a start deletes. Nothing may
+    /// be appended any more; those who still read go on.
+    pub fn rename_dir_job(&self, to: PathBuf) -> RenameDirJob {
+        RenameDirJob {
+            shared: self.shared.clone(),
+            to,
+        }
+    }
 }
 
 impl RenameDirJob {

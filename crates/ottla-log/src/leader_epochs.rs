@@ -10,8 +10,8 @@ use std::path::Path;
 
 use ottla_types::{LeaderEpoch, Offset};
 
-use crate::checkpoint::{self, CheckpointError};
-use crate::error::StorageError;
+use crate::checkpoint;
+use crate::error::{CheckpointError, StorageError};
 
 /// `leader-epoch-checkpoint`, in the partition's directory.
 pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";

@@ -26,17 +26,20 @@ mod producer_state;
 mod reader;
 mod region;
 mod segment;
+mod spare;
+mod swap;
+mod unlink;
 
-pub use checkpoint::CheckpointError;
 pub use cleaner::{
-    CleanError, CleanerParams, CleanerStats, CleaningStopped, IoPace, LastRecord, LogAccess,
-    LogToClean, Swap, clean,
+    CleanError, CleanerParams, CleanerStats, CleaningStopped, IoPace, LogAccess, LogToClean, clean,
 };
-pub use error::{AppendError, AppendErrorReason, LogError, ReadError, StorageError};
+pub use error::{
+    AppendError, AppendErrorReason, CheckpointError, LogError, ReadError, StorageError,
+};
 pub use index::{AbortedTxn, TimestampOffset};
 pub use jobs::{
-    CloseJob, DeleteJob, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob, SpareSegment,
-    UnlinkJob, WritebackJob, WrittenPages, observe_flushes,
+    CloseJob, DeleteJob, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob, WritebackJob,
+    WrittenPages, observe_flushes,
 };
 pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 pub use log::{
@@ -44,8 +47,12 @@ pub use log::{
     RecoveryProgress, RecoveryReport, WholeSegment, whole_segments,
 };
 pub use producer_state::{
-    AppendOrigin, BatchMetadata, CompletedTxn, ProducerError, ProducerStage, ProducerState,
-    ProducerStateEntry, ProducerVerdict, TransactionStart, TransactionVersion, Verifications,
+    AppendOrigin, BatchMetadata, CompletedTxn, LastRecord, ProducerError, ProducerStage,
+    ProducerState, ProducerStateEntry, ProducerVerdict, TransactionStart, TransactionVersion,
+    Verifications,
 };
 pub use reader::{LogReader, OffsetPosition, ReadResult, TimestampLookup, TimestampTarget};
 pub use region::FileRegion;
+pub use spare::SpareSegment;
+pub use swap::Swap;
+pub use unlink::UnlinkJob;

@@ -19,7 +19,7 @@ mod tests;
 mod verifications;
 
 pub use check::{AppendOrigin, ProducerError, ProducerStage, ProducerVerdict, TransactionVersion};
-pub use entry::{BatchMetadata, ProducerStateEntry};
+pub use entry::{BatchMetadata, LastRecord, ProducerStateEntry};
 pub(crate) use snapshot::PendingSnapshot;
 pub use verifications::{TransactionStart, Verifications};
 
@@ -191,6 +191,10 @@ impl ProducerState {
     pub(crate) fn keep_what_snapshots_hold(&mut self, now: Timestamp) {
         self.remove_expired(now);
         self.unreplicated.clear();
+    }
+
+    pub(crate) fn expiration_ms(&self) -> i64 {
+        self.expiration_ms
     }
 
     pub fn set_expiration_ms(&mut self, expiration_ms: i64) {

@@ -21,7 +21,6 @@ use crate::batch_tail::BatchTail;
 use crate::disk_read::DiskWait;
 use crate::error::{ReadError, StorageError};
 use crate::index::AbortedTxn;
-use crate::jobs::RenameDirJob;
 use crate::leader_epochs::LeaderEpochs;
 use crate::region::FileRegion;
 use crate::segment::{PartitionDir, Segment, SegmentFile};
@@ -45,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) first_unstable_offset: AtomicI64,
     /// Everything below has been forced to disk.
     pub(crate) recovery_point: AtomicI64,
-    /// Raised by every truncation, so that a flush that was under way does not claim what came after.
+    /// Raised by every truncation, so that a flush or a cleaning that was under way does not claim what came after.
     /// Held while the recovery point is changed.
     pub(crate) truncations: Mutex<u64>,
     /// What completed flushes have written; held while a flush runs, so that one runs at a time.
@@ -160,15 +159,6 @@ impl LogReader {
         self.shared.dir.path()
     }
 
-    /// The first step of deleting the partition: its directory gets a name that a start deletes. Nothing may
-    /// be appended any more; those who still read go on.
-    pub fn rename_dir_job(&self, to: std::path::PathBuf) -> RenameDirJob {
-        RenameDirJob {
-            shared: self.shared.clone(),
-            to,
-        }
-    }
-
     pub fn config(&self) -> Arc<TopicConfig> {
         self.shared.config.load_full()
     }
@@ -198,6 +188,11 @@ impl LogReader {
     /// Everything below has been forced to disk.
     pub fn recovery_point(&self) -> Offset {
         self.shared.offset(&self.shared.recovery_point)
+    }
+
+    /// How often the log has been truncated since it was opened.
+    pub fn truncations(&self) -> u64 {
+        *self.shared.truncations.lock()
     }
 
     pub fn leader_epochs(&self) -> Arc<LeaderEpochs> {
@@ -267,28 +262,49 @@ impl LogReader {
         upper_bound: Offset,
         wait: DiskWait,
     ) -> Result<ReadResult, ReadError> {
-        let log_end_offset = self.log_end_offset();
-        let log_start_offset = self.log_start_offset();
-        let out_of_range = || ReadError::OffsetOutOfRange {
-            offset: from,
-            log_start_offset,
-            log_end_offset,
+        let read = || {
+            self.with_segments(|list| {
+                let (log_start_offset, log_end_offset) =
+                    (self.log_start_offset(), self.log_end_offset());
+                if from < log_start_offset || from > log_end_offset {
+                    return Err(ReadError::OffsetOutOfRange {
+                        offset: from,
+                        log_start_offset,
+                        log_end_offset,
+                    });
+                }
+                self.read_in(list, from, size, upper_bound.min(log_end_offset), wait)
+            })
         };
-        if from < log_start_offset || from > log_end_offset {
-            return Err(out_of_range());
-        }
-        let upper_bound = upper_bound.min(log_end_offset);
-        let list = self.shared.segments.load_full();
-        match self.read_in(&list, from, size, upper_bound, wait) {
-            // The file may be gone because the cleaner has put another segment into its place, or because the
-            // directory was renamed at this moment. A consumer that is told of a wrong offset goes elsewhere.
+        match read() {
+            // The file may be gone because the directory was renamed at this moment. A consumer that is told of a
+            // wrong offset goes elsewhere.
             Err(ReadError::OffsetOutOfRange { .. })
                 if (self.log_start_offset()..=self.log_end_offset()).contains(&from) =>
             {
-                let list = self.shared.segments.load_full();
-                self.read_in(&list, from, size, upper_bound, wait)
+                read()
             }
             result => result,
+        }
+    }
+
+    /// Reads what the list of segments leads to, and again where it failed and the list is another by now: the cleaner
+    /// has put other files in the place of some, or a truncation has cut one.
+    pub(crate) fn with_segments<R>(
+        &self,
+        read: impl Fn(&SegmentList) -> Result<R, ReadError>,
+    ) -> Result<R, ReadError> {
+        let mut list = self.shared.segments.load_full();
+        loop {
+            let result = read(&list);
+            if matches!(result, Ok(_) | Err(ReadError::NotCached)) {
+                return result;
+            }
+            let newer = self.shared.segments.load_full();
+            if Arc::ptr_eq(&list, &newer) {
+                return result;
+            }
+            list = newer;
         }
     }
 
@@ -416,24 +432,29 @@ impl LogReader {
         from: Offset,
         result: &ReadResult,
     ) -> Result<Vec<AbortedTxn>, ReadError> {
-        let list = self.shared.segments.load_full();
         let (Some(region), true) = (&result.region, self.has_aborted_transactions()) else {
             return Ok(Vec::new());
         };
         let base_offset = result.start.segment_base_offset;
-        let Some(index) = list.floor(base_offset) else {
-            return Ok(Vec::new());
-        };
-        let segment = &list.segments[index];
         let end = region.position + region.len;
-        let indexed = segment
-            .offset_index
-            .first_offset_at_or_after(end, segment.opener(SegmentFile::OffsetIndex))
-            .map_err(|error| self.read_error(segment, error.into()))?;
-        let upper_bound = indexed
-            .or_else(|| Some(list.segments.get(index + 1)?.base_offset))
-            .unwrap_or_else(|| self.log_end_offset());
-        self.aborted_transactions(from, upper_bound)
+        let upper_bound = self.with_segments(|list| {
+            let Some(index) = list.floor(base_offset) else {
+                return Ok(None);
+            };
+            let segment = &list.segments[index];
+            let indexed = segment
+                .offset_index
+                .first_offset_at_or_after(end, segment.opener(SegmentFile::OffsetIndex))
+                .map_err(|error| self.read_error(segment, error.into()))?;
+            let upper_bound = indexed
+                .or_else(|| Some(list.segments.get(index + 1)?.base_offset))
+                .unwrap_or_else(|| self.log_end_offset());
+            Ok(Some(upper_bound))
+        })?;
+        match upper_bound {
+            Some(upper_bound) => self.aborted_transactions(from, upper_bound),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The transactions that were aborted and have records in `[from, upper_bound)`.
@@ -442,21 +463,21 @@ impl LogReader {
         from: Offset,
         upper_bound: Offset,
     ) -> Result<Vec<AbortedTxn>, ReadError> {
-        let list = self.shared.segments.load_full();
-        let first = list.floor(from).unwrap_or(0);
-        let mut aborted = Vec::new();
-        for segment in &list.segments[first..] {
-            let opener = segment.opener(SegmentFile::TransactionIndex);
-            let found = segment
-                .transaction_index
-                .collect(from, upper_bound, opener)
-                .map_err(|error| self.read_error(segment, error.into()))?;
-            aborted.extend(found.aborted);
-            if found.is_complete {
-                break;
+        self.with_segments(|list| {
+            let mut aborted = Vec::new();
+            for segment in list.from(from) {
+                let opener = segment.opener(SegmentFile::TransactionIndex);
+                let found = segment
+                    .transaction_index
+                    .collect(from, upper_bound, opener)
+                    .map_err(|error| self.read_error(segment, error.into()))?;
+                aborted.extend(found.aborted);
+                if found.is_complete {
+                    break;
+                }
             }
-        }
-        Ok(aborted)
+            Ok(aborted)
+        })
     }
 
     /// Whether [`LogReader::aborted_transactions_of`] has to look into a file.

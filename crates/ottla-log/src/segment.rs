@@ -3,7 +3,8 @@
 //! Owns the names of its files, their handles (opened when first needed, except that the active segment's
 //! log file is opened with it), and the counters that tell readers how much of the file they may see. The
 //! appender writes through [`Segment::log_file`] and then publishes; bytes below [`Segment::size`] are
-//! never changed in place, because readers may have handed them to the network.
+//! never changed in place, because readers may have handed them to the network. They may be cut off
+//! ([`Segment::cut`]); nothing is written in their place.
 //!
 //! Kafka: `LogSegment`.
 
@@ -26,7 +27,7 @@ use crate::file_names::{
     SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name,
 };
 use crate::index::{OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex};
-use crate::jobs::{SpareSegment, spare_name};
+use crate::spare::{SpareSegment, spare_name};
 
 /// The path of a partition's directory, which changes when the partition is marked for deletion.
 #[derive(Debug)]
@@ -84,9 +85,8 @@ pub(crate) enum FileState {
     Present,
     /// Renamed to `.deleted`; may be unlinked at any time.
     Deleted,
-    /// Other files stand under the names: the segment was truncated. Only handles that are open are of
-    /// use.
-    Replaced,
+    /// Gone: what the cleaner had made was not needed. Only handles that are open are of use.
+    Removed,
 }
 
 /// The files of a segment.
@@ -128,6 +128,15 @@ pub(crate) struct IndexSizes {
     pub(crate) time_entries: u32,
     pub(crate) last_time_entry: Option<TimestampOffset>,
     pub(crate) transaction_entries: u32,
+}
+
+/// What is left of a segment when its end is cut off.
+pub(crate) struct Cut {
+    file: Arc<File>,
+    /// Where the log file is cut.
+    pub(crate) position: u64,
+    pub(crate) max_timestamp: Option<TimestampOffset>,
+    indexes: IndexSizes,
 }
 
 impl Segment {
@@ -202,7 +211,13 @@ impl Segment {
             disk::remove_file_if_there(&dir.join(&file_name(base_offset, kind.suffix())))?;
         }
         let to = dir.join(&file_name(base_offset, LOG_SUFFIX));
-        disk::rename(&dir.join(&spare_name(spare.number)), &to)?;
+        match disk::rename(&dir.join(&spare_name(spare.number)), &to) {
+            // Somebody has removed it: a new one does as well.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Segment::create(dir, base_offset);
+            }
+            renamed => renamed?,
+        }
         let indexes = IndexSizes::default();
         Ok(Self::new(
             dir.clone(),
@@ -237,7 +252,7 @@ impl Segment {
             return Ok(file);
         }
         let path = self.path_in_state(*state, SegmentFile::Log)?;
-        let file = Arc::new(File::options().read(true).write(true).open(path)?);
+        let file = Arc::new(disk::open_existing(&path)?);
         self.log.store(Some(file.clone()));
         Ok(file)
     }
@@ -265,8 +280,8 @@ impl Segment {
             FileState::Swap => name.push_str(SWAP_SUFFIX),
             FileState::Present => {}
             FileState::Deleted => return Ok(self.deleted_path(kind.suffix())),
-            FileState::Replaced => {
-                let message = "the segment was truncated while it was read";
+            FileState::Removed => {
+                let message = "the files of the segment were removed";
                 return Err(io::Error::new(io::ErrorKind::NotFound, message));
             }
         }
@@ -281,7 +296,7 @@ impl Segment {
             let path = self.path_in_state(*state, kind)?;
             match *state {
                 FileState::Cleaned | FileState::Present => disk::open_or_create(&path),
-                _ => File::options().read(true).write(true).open(path),
+                _ => disk::open_existing(&path),
             }
         }
     }
@@ -361,7 +376,7 @@ impl Segment {
                 disk::remove_file_if_there(&self.path_in_state(unswapped, kind)?)?;
             }
         }
-        *state = FileState::Replaced;
+        *state = FileState::Removed;
         Ok(())
     }
 
@@ -389,11 +404,6 @@ impl Segment {
     fn deleted_path(&self, suffix: &str) -> PathBuf {
         let suffix = format!(".{}{suffix}{DELETED_SUFFIX}", self.number);
         self.dir.join(&file_name(self.base_offset, &suffix))
-    }
-
-    /// From now on the names belong to another segment with the same base.
-    pub(crate) fn mark_replaced(&self) {
-        *self.state.lock() = FileState::Replaced;
     }
 
     /// The first batch whose last offset is at least `offset`, among the bytes below `end`.
@@ -435,6 +445,72 @@ impl Segment {
             IndexedScan::Found(batch) => Some(batch),
             IndexedScan::NotFromHere | IndexedScan::End => None,
         })
+    }
+
+    /// Finds out what is left of a segment that is cut at `position`, before the first batch that ends at or behind
+    /// `offset`, and opens all files that have to be cut.
+    pub(crate) fn prepare_cut(&self, offset: Offset, position: u64) -> Result<Cut, ScanError> {
+        let file = self.log_file()?;
+        let offset_opener = self.opener(SegmentFile::OffsetIndex);
+        let time_opener = self.opener(SegmentFile::TimeIndex);
+        let transaction_opener = self.opener(SegmentFile::TransactionIndex);
+        self.offset_index
+            .entries()
+            .open_for_truncation(offset_opener)?;
+        self.time_index.entries().open_for_truncation(time_opener)?;
+        self.transaction_index
+            .entries()
+            .open_for_truncation(transaction_opener)?;
+        let offsets = &self.offset_index;
+        let (offset_entries, indexed) = offsets.count_below(offset, position, offset_opener)?;
+        let (time_entries, last_time_entry) = self.time_index.count_below(offset, time_opener)?;
+        let transactions = self.transaction_index.all(transaction_opener)?;
+        let transaction_entries = transactions.partition_point(|txn| txn.last_offset < offset);
+        let mut max_timestamp = self.max_timestamp();
+        if max_timestamp.is_some_and(|max| max.offset >= offset) {
+            // Where the offset index has an entry, the time index knows of all before it.
+            max_timestamp = last_time_entry;
+            let mut scanner = BatchScanner::new(&file, indexed, position, LOOKUP_WINDOW);
+            while let Some(batch) = scanner.next_batch()? {
+                if max_timestamp.is_none_or(|max| batch.max_timestamp > max.timestamp) {
+                    max_timestamp = Some(TimestampOffset {
+                        timestamp: batch.max_timestamp,
+                        offset: batch.last_offset,
+                    });
+                }
+            }
+        }
+        Ok(Cut {
+            file,
+            position,
+            max_timestamp,
+            indexes: IndexSizes {
+                offset_entries,
+                time_entries,
+                last_time_entry,
+                transaction_entries: transaction_entries as u32,
+            },
+        })
+    }
+
+    /// Cuts the files, none of which has to be opened for it. Readers that were given what is cut off, or are about to
+    /// read it, find that the file ends early: only when they no longer find the segment this long is it cut.
+    pub(crate) fn cut(&self, cut: &Cut) -> io::Result<()> {
+        let sizes = cut.indexes;
+        let opener = self.opener(SegmentFile::OffsetIndex);
+        let entries = self.offset_index.entries();
+        entries.truncate(sizes.offset_entries, opener)?;
+        let opener = self.opener(SegmentFile::TimeIndex);
+        let last = sizes.last_time_entry;
+        self.time_index.truncate(sizes.time_entries, last, opener)?;
+        let opener = self.opener(SegmentFile::TransactionIndex);
+        let entries = self.transaction_index.entries();
+        entries.truncate(sizes.transaction_entries, opener)?;
+        // As in every segment that is not appended to any more.
+        if let Some(max) = cut.max_timestamp {
+            self.time_index.append_if_younger(max);
+        }
+        disk::set_len(&cut.file, cut.position)
     }
 
     pub(crate) fn max_timestamp(&self) -> Option<TimestampOffset> {

@@ -171,7 +171,8 @@ impl Cleaner {
         let topic_partition = &partition.topic_partition;
         match cleaned {
             Ok((end, stats)) => {
-                self.log_dirs.set_clean_offset(reader, end);
+                self.log_dirs
+                    .set_clean_offset(reader, end, to_clean.truncations);
                 last.stats = stats;
                 *state.last.lock() = last;
                 self.show();
@@ -226,8 +227,9 @@ impl Cleaner {
                 }
             };
             if to_clean.is_checkpoint_invalid {
+                let offset = to_clean.first_dirty_offset;
                 self.log_dirs
-                    .set_clean_offset(reader, to_clean.first_dirty_offset);
+                    .set_clean_offset(reader, offset, to_clean.truncations);
             }
             last.compaction_delay_ms = last.compaction_delay_ms.max(to_clean.compaction_delay_ms);
             dirtiest = dirtiest.max(to_clean.cleanable_ratio());

@@ -73,7 +73,7 @@ pub struct LeaderOffsets {
 /// Something that happened.
 ///
 /// A caller gives a replica its next role only when what `WriteLog` asked for has been answered. After
-/// `TruncateLog` and `TruncateLogFully` nothing else comes before their answer, `LogTruncated`, or `LogLost`.
+/// `TruncateLog` and `TruncateLogFully` nothing else comes before their answer, `LogTruncated` or `TruncationRefused`, or `LogLost`.
 #[derive(Debug)]
 pub enum Event<Ack> {
     /// The metadata made this broker the leader, or changed the registration of a partition that it
@@ -135,6 +135,9 @@ pub enum Event<Ack> {
         /// The epoch of the log's last record that is left, from its leader epoch checkpoint.
         latest_epoch: Option<LeaderEpoch>,
     },
+    /// `TruncateLog` or `TruncateLogFully` could not be done yet: the disk is full, or the process has no file handle left.
+    /// The log is as it was.
+    TruncationRefused,
     /// The clock says this now. A leader with other replicas in its ISR is told at least twice within
     /// `replica.lag.time.max.ms`, and every replica when `Replica::next_deadline_ms` is reached.
     ClockTicked {

@@ -80,6 +80,8 @@ enum FetchState {
         /// What the log ended with before.
         before: (Offset, Option<LeaderEpoch>),
     },
+    /// The log could not be cut yet. What is to be done about the leader is found out once more.
+    Restarting,
     /// The next fetch waits for what is in the file to reach the disk.
     Flushing,
     OutOfRange,
@@ -258,6 +260,14 @@ impl Follower {
         }
     }
 
+    /// The log could not be cut, and is as it was.
+    pub(crate) fn on_truncation_refused(&mut self) {
+        if self.is_truncating() {
+            self.retry_later();
+            self.state = FetchState::Restarting;
+        }
+    }
+
     pub(crate) fn on_log_written<Ack>(
         &mut self,
         log: &mut LogState,
@@ -306,7 +316,10 @@ impl Follower {
         self.see_time(now_ms);
         if self.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.retry_at_ms = None;
-            self.order_fetch(log, effects);
+            match self.state {
+                FetchState::Restarting => self.start(log, effects),
+                _ => self.order_fetch(log, effects),
+            }
         }
     }
 

@@ -299,6 +299,11 @@ impl<Ack> Replica<Ack> {
                     follower.on_log_truncated(&mut self.log, effects);
                 }
             }
+            Event::TruncationRefused => {
+                if let Role::Follower(follower) = &mut self.role {
+                    follower.on_truncation_refused();
+                }
+            }
             Event::ClockTicked { now_ms } => match &mut self.role {
                 Role::Leader(leader) => leader.on_clock_ticked(now_ms, effects),
                 Role::Follower(follower) => follower.on_clock_ticked(now_ms, &self.log, effects),
@@ -419,7 +424,7 @@ impl<Ack> Replica<Ack> {
 
 fn is_allowed_while_truncating<Ack>(event: &Event<Ack>) -> bool {
     match event {
-        Event::LogTruncated { .. } | Event::LogLost => true,
+        Event::LogTruncated { .. } | Event::TruncationRefused | Event::LogLost => true,
         // They change nothing: the first is refused, and the others mean nothing to a follower.
         Event::Append(_)
         | Event::SettingsChanged(_)

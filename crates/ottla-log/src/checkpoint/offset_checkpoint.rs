@@ -6,8 +6,7 @@ use std::path::Path;
 
 use ottla_types::{Offset, TopicPartition};
 
-use super::CheckpointError;
-use crate::error::StorageError;
+use crate::error::{CheckpointError, StorageError};
 
 /// Up to where each log has been forced to disk.
 pub const RECOVERY_POINT_CHECKPOINT: &str = "recovery-point-offset-checkpoint";

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ottla_types::TopicId;
 
-use super::{CheckpointError, read_file, write_atomically};
-use crate::error::StorageError;
+use super::{read_file, write_atomically};
+use crate::error::{CheckpointError, StorageError};
 
 pub const PARTITION_METADATA: &str = "partition.metadata";
 

@@ -28,17 +28,10 @@ use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Time
 use super::offset_map::{KEYS_AT_ONCE, KeyHash, OffsetMap};
 use super::transactions::{CleanedTransactions, Marker};
 use crate::index::AbortedTxn;
+use crate::producer_state::LastRecord;
 
 /// Decompressing one batch stops at this many bytes.
 pub(super) const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
-
-/// The last that an active producer wrote: the batch is kept, because its end holds the last sequence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LastRecord {
-    /// `None` where only markers are known of it: the last of them then holds its epoch.
-    pub last_data_offset: Option<Offset>,
-    pub producer_epoch: ProducerEpoch,
-}
 
 /// By what batches are judged.
 pub(super) struct BatchFilter<'a> {

@@ -21,6 +21,7 @@ use ottla_types::{Offset, Timestamp};
 use super::batch_filter::{
     BatchFilter, Judged, MAX_DECOMPRESSED_BYTES, Verdict, control_kind, verify_crc,
 };
+use super::clean_error::{CleanError, CleaningStopped};
 use super::cleanable::{LogToClean, range};
 use super::cleaned_segment::CleanedSegment;
 use super::grouping::{SegmentLimits, SegmentSizes, group};
@@ -30,10 +31,10 @@ use crate::batch_scan::{BatchLocation, BatchScanner, ScanError};
 use crate::disk_read::DiskWait;
 use crate::error::StorageError;
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex};
-use crate::jobs::UnlinkJob;
 use crate::log::Log;
 use crate::reader::{LogReader, SegmentList};
 use crate::segment::{Segment, SegmentFile, timestamp_of};
+use crate::unlink::UnlinkJob;
 
 /// How the cleaner reaches the owner of the log.
 pub trait LogAccess {
@@ -54,10 +55,6 @@ pub trait IoPace {
     }
 }
 
-/// The cleaning was asked to stop. What groups of segments were done stays done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CleaningStopped;
-
 /// How a cleaning may use the machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CleanerParams {
@@ -70,24 +67,6 @@ pub struct CleanerParams {
     /// Random, and known to nobody who writes keys.
     pub hash_key: [u64; 2],
     pub now: Timestamp,
-}
-
-/// Why a cleaning ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum CleanError {
-    #[error("the cleaning was stopped")]
-    Stopped,
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The log will not be tried again before the next start.
-    #[error("{0}")]
-    Uncleanable(String),
-}
-
-impl From<CleaningStopped> for CleanError {
-    fn from(_: CleaningStopped) -> CleanError {
-        CleanError::Stopped
-    }
 }
 
 /// What a cleaning did. Kafka: `CleanerStats`.
@@ -107,8 +86,24 @@ pub struct CleanerStats {
 }
 
 /// Cleans a log. Returns the offset up to which it is clean now, and hands files to be unlinked to
-/// `unlink_later`.
+/// `unlink_later`. Stopped where the log is truncated meanwhile, whatever else comes of that: the newest record of a key
+/// may have been cut off, and older ones then have to stay.
 pub fn clean(
+    log: &LogReader,
+    to_clean: &LogToClean,
+    access: &impl LogAccess,
+    pace: &impl IoPace,
+    params: &CleanerParams,
+    unlink_later: impl FnMut(UnlinkJob),
+) -> Result<(Offset, CleanerStats), CleanError> {
+    let cleaned = clean_groups(log, to_clean, access, pace, params, unlink_later);
+    match log.truncations() == to_clean.truncations {
+        true => cleaned,
+        false => Err(CleanError::Stopped),
+    }
+}
+
+fn clean_groups(
     log: &LogReader,
     to_clean: &LogToClean,
     access: &impl LogAccess,
@@ -122,6 +117,7 @@ pub fn clean(
         pace,
         params,
         first_uncleanable_offset: to_clean.first_uncleanable_offset,
+        truncations: to_clean.truncations,
         stats: CleanerStats::default(),
     };
     let list = log.shared.segments.load_full();
@@ -163,6 +159,8 @@ struct Cleaning<'a, P> {
     pace: &'a P,
     params: &'a CleanerParams,
     first_uncleanable_offset: Offset,
+    /// Of the log, when the cleaning began.
+    truncations: u64,
     stats: CleanerStats,
 }
 
@@ -307,7 +305,8 @@ impl<P: IoPace> Cleaning<'_, P> {
         }
         let new = cleaned.finish(self.modified(last)?)?;
         let (segment, old) = (new.clone(), group.segments.to_vec());
-        let begun = access.with_log(move |log| log.begin_swap(segment, old));
+        let truncations = self.truncations;
+        let begun = access.with_log(move |log| log.begin_swap(segment, old, truncations));
         let Some(swap) = begun.flatten() else {
             let removed = new.remove_unswapped();
             removed.map_err(self.error("remove a cleaned segment of"))?;
@@ -459,6 +458,9 @@ impl Batches<'_> {
     ) -> Result<(), CleanError> {
         self.uncounted += bytes;
         if self.uncounted >= cleaning.params.io_buffer_bytes as u64 {
+            if cleaning.log.truncations() != cleaning.truncations {
+                return Err(CleanError::Stopped);
+            }
             cleaning.pace.on_io(std::mem::take(&mut self.uncounted))?;
         }
         Ok(())

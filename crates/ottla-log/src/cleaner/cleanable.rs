@@ -28,6 +28,8 @@ pub struct LogToClean {
     pub compaction_delay_ms: i64,
     /// The checkpoint cannot be right: `first_dirty_offset` is to be put into its place.
     pub is_checkpoint_invalid: bool,
+    /// How often the log had been truncated when it was looked at: after another time none of this holds.
+    pub truncations: u64,
 }
 
 impl LogToClean {
@@ -37,6 +39,7 @@ impl LogToClean {
         last_clean_offset: Option<Offset>,
         now: Timestamp,
     ) -> io::Result<LogToClean> {
+        let truncations = log.truncations();
         let config = log.config();
         let (start, end) = (log.log_start_offset(), log.log_end_offset());
         let stable = log.last_stable_offset();
@@ -99,6 +102,7 @@ impl LogToClean {
             cleanable_bytes: sum(range(&list, from, first_uncleanable_offset)),
             compaction_delay_ms,
             is_checkpoint_invalid,
+            truncations,
         })
     }
 

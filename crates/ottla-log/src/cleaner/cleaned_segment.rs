@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::Offset;
 
-use super::clean::CleanError;
+use super::clean_error::CleanError;
 use crate::disk;
 use crate::error::StorageError;
 use crate::index::{AbortedTxn, TimestampOffset};

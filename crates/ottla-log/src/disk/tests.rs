@@ -15,7 +15,7 @@ fn a_crash_takes_what_was_not_forced() {
     let file = super::create(&path).unwrap();
     super::write_all_at(&file, b"forced", 0).unwrap();
     super::sync_data(&file).unwrap();
-    super::sync_dir(dir.path()).unwrap();
+    super::open_dir(dir.path()).unwrap().sync().unwrap();
     super::write_all_at(&file, b"more", 6).unwrap();
     let moved = dir.path().join("b");
     super::rename(&path, &moved).unwrap();

@@ -88,6 +88,10 @@ pub(crate) struct Trace {
     opening: Option<u64>,
     /// The number of the change that fails, counted down.
     fails_in: Option<usize>,
+    /// There is no space for anything to be written.
+    is_full: bool,
+    /// The number of the file to be opened for which there is no handle, counted down.
+    lacks_handle_in: Option<usize>,
 }
 
 thread_local! {
@@ -114,6 +118,18 @@ pub(crate) fn fail_in(changes: usize) {
     });
 }
 
+/// Leaves no space for anything to be written. Files can still be created, renamed and cut.
+pub(crate) fn fill() {
+    TRACE.with_borrow_mut(|trace| trace.as_mut().expect("a trace is written").is_full = true);
+}
+
+/// Leaves no handle for one file that is to be opened: the one after the next `opened`.
+pub(crate) fn lack_handles_in(opened: usize) {
+    TRACE.with_borrow_mut(|trace| {
+        trace.as_mut().expect("a trace is written").lacks_handle_in = Some(opened);
+    });
+}
+
 /// How many changes there are.
 pub(crate) fn len() -> usize {
     TRACE.with_borrow(|trace| trace.as_ref().map_or(0, |trace| trace.ops.len()))
@@ -125,6 +141,19 @@ pub(crate) fn stop() -> Trace {
 
 pub(super) fn is_sync_skipped() -> bool {
     TRACE.with_borrow(|trace| trace.is_some())
+}
+
+pub(super) fn before_open() -> io::Result<()> {
+    TRACE.with_borrow_mut(
+        |trace| match trace.as_mut().map(|trace| &mut trace.lacks_handle_in) {
+            Some(Some(0)) => Err(rustix::io::Errno::MFILE.into()),
+            Some(Some(left)) => {
+                *left -= 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        },
+    )
 }
 
 pub(super) fn before(change: Change<'_>) -> io::Result<()> {
@@ -146,6 +175,9 @@ impl Trace {
     fn before(&mut self, change: &Change<'_>) -> io::Result<()> {
         if let Change::Create(path) = change {
             self.opening = std::fs::metadata(path).ok().map(|metadata| metadata.len());
+        }
+        if self.is_full && matches!(change, Change::Write(..)) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         match &mut self.fails_in {
             Some(0) => Err(io::Error::other("the disk is broken, for a test")),

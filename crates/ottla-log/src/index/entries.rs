@@ -35,6 +35,8 @@ struct State<const SIZE: usize> {
     in_file: u32,
     /// Those after them.
     tail: Vec<[u8; SIZE]>,
+    /// The file has been changed since it was last forced to disk.
+    is_unforced: bool,
 }
 
 /// How the file is opened when it is needed: it lies at another path after a rename.
@@ -56,6 +58,7 @@ impl<const SIZE: usize> Entries<SIZE> {
                 file: None,
                 in_file,
                 tail: Vec::new(),
+                is_unforced: false,
             }),
             writing: Mutex::new(()),
         }
@@ -105,12 +108,57 @@ impl<const SIZE: usize> Entries<SIZE> {
             state.tail = Vec::new();
         }
         state.in_file += count as u32;
+        state.is_unforced = true;
         Ok(())
     }
 
     /// Forces the file to disk. Entries in memory are not part of it.
     pub(crate) fn sync(&self, open: impl OpenFile) -> io::Result<()> {
-        disk::sync_data(&*self.file(open)?)
+        let file = self.file(open)?;
+        // First, because what is written meanwhile may not be part of it.
+        self.state.lock().is_unforced = false;
+        let synced = disk::sync_data(&file);
+        if synced.is_err() {
+            self.state.lock().is_unforced = true;
+        }
+        synced
+    }
+
+    /// Whether the file has entries, and so is there.
+    pub(crate) fn is_in_file(&self) -> bool {
+        self.state.lock().in_file > 0
+    }
+
+    /// Whether there are entries, or cuts, that are not on disk.
+    pub(crate) fn is_unforced(&self) -> bool {
+        let state = self.state.lock();
+        state.is_unforced || !state.tail.is_empty()
+    }
+
+    /// Opens the file if there is something in it, so that [`Entries::truncate`] needs no handle.
+    pub(crate) fn open_for_truncation(&self, open: impl OpenFile) -> io::Result<()> {
+        match self.is_in_file() {
+            true => self.file(open).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Forgets the entries from number `keep` on. Searches that have counted on them find the file too short.
+    pub(crate) fn truncate(&self, keep: u32, open: impl OpenFile) -> io::Result<()> {
+        let _guard = self.writing.lock();
+        {
+            let mut state = self.state.lock();
+            if keep >= state.in_file {
+                let kept = keep - state.in_file;
+                state.tail.truncate(kept as usize);
+                return Ok(());
+            }
+            state.tail = Vec::new();
+            state.in_file = keep;
+        }
+        disk::set_len(&*self.file(open)?, u64::from(keep) * SIZE as u64)?;
+        self.state.lock().is_unforced = true;
+        Ok(())
     }
 
     /// Lets go of the file; who needs it again opens it.

@@ -79,20 +79,24 @@ impl OffsetIndex {
         Ok(entry.map(|entry| self.parse(&entry).offset))
     }
 
-    /// The entries below `offset` and `position`, as they stand in the file.
-    pub(crate) fn entries_below(
+    /// How many entries are below `offset` and `position`, and the position of the last of them.
+    pub(crate) fn count_below(
         &self,
         offset: Offset,
         position: u64,
         open: impl OpenFile,
-    ) -> io::Result<Vec<[u8; Self::ENTRY_SIZE]>> {
-        let mut entries = self.entries.all(open)?;
-        let keep = entries.partition_point(|entry| {
+    ) -> io::Result<(u32, u64)> {
+        let order = |entry: &_| {
             let entry = self.parse(entry);
-            entry.offset < offset && entry.position < position
-        });
-        entries.truncate(keep);
-        Ok(entries)
+            match entry.offset < offset && entry.position < position {
+                true => std::cmp::Ordering::Less,
+                false => std::cmp::Ordering::Greater,
+            }
+        };
+        let last = self.entries.floor(order, open, DiskWait::Allowed)?;
+        Ok(last.map_or((0, 0), |(number, entry)| {
+            (number + 1, self.parse(&entry).position)
+        }))
     }
 
     pub(crate) fn entry(&self, n: u32, open: impl OpenFile) -> io::Result<Option<OffsetPosition>> {

@@ -70,16 +70,31 @@ impl TimeIndex {
         *self.last.lock()
     }
 
-    /// The entries below `offset`, as they stand in the file.
-    pub(crate) fn entries_below(
+    /// How many entries are below `offset`, and the last of them.
+    pub(crate) fn count_below(
         &self,
         offset: Offset,
         open: impl OpenFile,
-    ) -> io::Result<Vec<[u8; Self::ENTRY_SIZE]>> {
-        let mut entries = self.entries.all(open)?;
-        let keep = entries.partition_point(|entry| self.parse(entry).offset < offset);
-        entries.truncate(keep);
-        Ok(entries)
+    ) -> io::Result<(u32, Option<TimestampOffset>)> {
+        let order = |entry: &_| match self.parse(entry).offset < offset {
+            true => std::cmp::Ordering::Less,
+            false => std::cmp::Ordering::Greater,
+        };
+        let last = self.entries.floor(order, open, DiskWait::Allowed)?;
+        Ok(last.map_or((0, None), |(number, entry)| {
+            (number + 1, Some(self.parse(&entry)))
+        }))
+    }
+
+    /// Forgets the entries from number `keep` on; `last` is the one before.
+    pub(crate) fn truncate(
+        &self,
+        keep: u32,
+        last: Option<TimestampOffset>,
+        open: impl OpenFile,
+    ) -> io::Result<()> {
+        *self.last.lock() = last;
+        self.entries.truncate(keep, open)
     }
 
     pub(crate) fn parse(&self, entry: &[u8; Self::ENTRY_SIZE]) -> TimestampOffset {

@@ -64,9 +64,12 @@ pub fn whole_segments(dir: &Path) -> Result<Vec<WholeSegment>, DamagedLog> {
     segments.sort();
     let mut torn: Option<(PathBuf, u64, String)> = None;
     let mut whole = Vec::new();
-    for (base_offset, path) in segments {
-        let found =
-            scan(&path, base_offset).map_err(|error| StorageError::new("read", &path, error))?;
+    let next_bases = segments.iter().skip(1).map(|(next, _)| Some(*next));
+    let next_bases: Vec<_> = next_bases.chain([None]).collect();
+    for ((base_offset, path), next_base) in segments.into_iter().zip(next_bases) {
+        let end_offset = next_base.unwrap_or(Offset(i64::MAX));
+        let found = scan(&path, base_offset, end_offset)
+            .map_err(|error| StorageError::new("read", &path, error))?;
         let damaged = match &torn {
             Some(torn) if found.valid_bytes > 0 || found.is_followed => Some(torn.clone()),
             None if found.is_followed => {
@@ -101,13 +104,19 @@ struct Scanned {
     is_followed: bool,
 }
 
-fn scan(path: &Path, base_offset: Offset) -> io::Result<Scanned> {
+/// Looks at the batches below `end_offset`, where the next segment begins: what goes on behind that was replaced by a
+/// truncation.
+fn scan(path: &Path, base_offset: Offset, end_offset: Offset) -> io::Result<Scanned> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let mut scanner = BatchScanner::new(&file, 0, size, SEQUENTIAL_WINDOW);
     let (mut valid_bytes, mut next_offset) = (0, base_offset);
     let reason = loop {
+        if next_offset >= end_offset {
+            break String::new();
+        }
         match next_valid(&mut scanner, base_offset, next_offset) {
+            Ok(Some((batch, _))) if batch.last_offset >= end_offset => break String::new(),
             Ok(Some((batch, _))) => {
                 valid_bytes = batch.end_position();
                 next_offset = batch.next_offset();
@@ -246,6 +255,20 @@ mod tests {
         assert_eq!(valid(dir.path()), Ok(vec![end, 0]));
         fs::write(&next, batch(3)).unwrap();
         assert_eq!(valid(dir.path()), Err(end));
+    }
+
+    #[test]
+    fn what_a_truncation_has_replaced_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = batches(0..5);
+        let path = dir.path().join("00000000000000000000.log");
+        let size = first.len() / 5;
+        fs::write(dir.path().join("00000000000000000003.log"), batch(3)).unwrap();
+        for len in [3 * size, 3 * size + 10, 4 * size, 5 * size - 1, 5 * size] {
+            fs::write(&path, &first[..len]).unwrap();
+            let expected = vec![3 * size as u64, size as u64];
+            assert_eq!(valid(dir.path()), Ok(expected), "{len}");
+        }
     }
 
     #[test]

@@ -6,15 +6,16 @@ use std::sync::atomic::Ordering;
 use ottla_types::Offset;
 
 use super::Log;
-use crate::cleaner::Swap;
 use crate::error::StorageError;
 use crate::jobs::{
-    CloseJob, DeleteJob, EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, SpareSegment,
-    StateFiles, WritebackJob,
+    CloseJob, DeleteJob, EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, StateFiles,
+    WritebackJob,
 };
 use crate::producer_state::PendingSnapshot;
 use crate::reader::SegmentList;
 use crate::segment::{Segment, SegmentFile};
+use crate::spare::SpareSegment;
+use crate::swap::Swap;
 
 /// Work that has come up and not been handed out.
 #[derive(Default)]

@@ -13,6 +13,7 @@
 //! | index missing, of wrong size or contradicting its segment | built again from the segment |
 //! | bytes that are no batch, in an index rebuild below the recovery point | kept; reads of them fail |
 //! | bytes that are no batch, behind the recovery point | cut off, later segments deleted |
+//! | behind the recovery point, a segment that goes on where the next has begun | cut there: a truncation has put the next in the place of what follows |
 //! | a segment that ends before the next begins | kept, both: compaction leaves such gaps, and no byte says that it was not that |
 //! | the same below the recovery point, in the segment that holds it | cut off as Kafka does, reported and logged as an error |
 //! | the log ends before its recovery point, and no byte shows why | kept, and an error says so |
@@ -192,14 +193,15 @@ impl Loader<'_> {
         self.report.first_rebuilt.get_or_insert(base_offset);
         let segment = self.without_indexes(base_offset, size);
         // Transactions that were aborted in the segment are found from the producer state at its start.
-        let mut producers = recover::producers_at(
-            ProducerState::new(self.params.producer_id_expiration_ms),
-            self.path(),
-            &self.segments,
-            self.params.log_start_offset,
-            base_offset,
-            self.params.now,
-        )?;
+        let mut producers = recover::producers_at(recover::ProducersAt {
+            producers: ProducerState::new(self.params.producer_id_expiration_ms),
+            dir: self.path(),
+            pending: &[],
+            segments: &self.segments,
+            log_start_offset: self.params.log_start_offset,
+            end: base_offset,
+            now: self.params.now,
+        })?;
         // The epochs are those of the file, which a flush writes before the recovery point moves, or recovery
         // finds them in the order of the segments: assigned from one in the middle, those before it would
         // be refused.
@@ -209,6 +211,7 @@ impl Loader<'_> {
             config: &self.params.config,
             leader_epochs: &mut leader_epochs,
             producers: &mut producers,
+            next_base_offset: None,
         };
         let outcome = scan
             .run()
@@ -270,6 +273,7 @@ impl Loader<'_> {
                 config: &self.params.config,
                 leader_epochs: &mut self.leader_epochs,
                 producers: &mut producers,
+                next_base_offset: self.segments.get(index + 1).map(|next| next.base_offset),
             };
             let outcome = scan.run().map_err(|error| {
                 StorageError::new("recover a segment of", &self.params.dir, error)
@@ -278,6 +282,9 @@ impl Loader<'_> {
             self.report.segments_recovered += 1;
             self.progress.on_segment(size);
             self.segments[index] = Arc::new(scanned);
+            if outcome.is_overlapped {
+                self.cut_overlap(index, outcome.valid_bytes)?;
+            }
             let Some(reason) = outcome.corruption else {
                 continue;
             };
@@ -300,6 +307,29 @@ impl Loader<'_> {
                 self.segments[index] = Arc::new(self.rebuild_indexes(base_offset, size)?);
             }
         }
+        Ok(())
+    }
+
+    /// Cuts segment `index` where the next begins: a truncation had begun that one, and a crash came before this one was
+    /// cut.
+    fn cut_overlap(&mut self, index: usize, kept_bytes: u64) -> Result<(), LogError> {
+        let segment = &self.segments[index];
+        let truncated = segment.size() - kept_bytes;
+        tracing::warn!(
+            dir = %self.path().display(), segment = %segment.base_offset, position = kept_bytes, truncated,
+            next_segment = %self.segments[index + 1].base_offset,
+            "cutting the end off a segment that a truncation had replaced"
+        );
+        self.report.bytes_truncated += truncated;
+        self.set_size(segment, kept_bytes)
+    }
+
+    fn set_size(&self, segment: &Segment, size: u64) -> Result<(), LogError> {
+        segment
+            .log_file()
+            .and_then(|file| disk::set_len(&file, size))
+            .map_err(self.storage("truncate a segment of"))?;
+        segment.set_size(size);
         Ok(())
     }
 
@@ -331,11 +361,7 @@ impl Loader<'_> {
             );
         }
         self.report.bytes_truncated += truncated;
-        segment
-            .log_file()
-            .and_then(|file| disk::set_len(&file, valid_bytes))
-            .map_err(self.storage("truncate a segment of"))?;
-        segment.set_size(valid_bytes);
+        self.set_size(segment, valid_bytes)?;
         for segment in self.segments.split_off(index + 1) {
             self.report.segments_deleted += 1;
             self.delete_segment(&segment)?;

@@ -21,7 +21,7 @@ use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
 use crate::leader_epochs::LeaderEpochs;
-use crate::producer_state::ProducerState;
+use crate::producer_state::{PendingSnapshot, ProducerState};
 use crate::segment::{IndexSizes, Segment, SegmentFile};
 
 /// Positions in an index are 31 bits for Kafka.
@@ -152,6 +152,8 @@ pub(super) struct SegmentScan<'a> {
     pub(super) leader_epochs: &'a mut LeaderEpochs,
     /// As it was at the segment's base offset.
     pub(super) producers: &'a mut ProducerState,
+    /// Where the next segment begins, if what goes on behind that is not to be taken for records.
+    pub(super) next_base_offset: Option<Offset>,
 }
 
 pub(super) struct ScanOutcome {
@@ -161,6 +163,8 @@ pub(super) struct ScanOutcome {
     pub(super) next_offset: Offset,
     /// Why what follows is none, if anything follows.
     pub(super) corruption: Option<String>,
+    /// What follows is in the place of what the next segment holds.
+    pub(super) is_overlapped: bool,
 }
 
 impl SegmentScan<'_> {
@@ -184,10 +188,17 @@ impl SegmentScan<'_> {
             valid_bytes: 0,
             next_offset: self.segment.base_offset,
             corruption: None,
+            is_overlapped: false,
         };
         let mut max_timestamp: Option<TimestampOffset> = None;
         let mut last_index_entry = 0;
+        let end_offset = self.next_base_offset.unwrap_or(Offset(i64::MAX));
         loop {
+            // What a truncation has replaced may be torn, and damages nothing.
+            if outcome.next_offset >= end_offset {
+                outcome.is_overlapped = outcome.valid_bytes < size;
+                break;
+            }
             let base_offset = self.segment.base_offset;
             let batch = match next_valid(&mut scanner, base_offset, outcome.next_offset) {
                 Ok(Some(batch)) => batch,
@@ -200,6 +211,10 @@ impl SegmentScan<'_> {
             };
             let (location, batch) = batch;
             let last_offset = location.last_offset;
+            if last_offset >= end_offset {
+                outcome.is_overlapped = true;
+                break;
+            }
             if max_timestamp.is_none_or(|max| location.max_timestamp > max.timestamp) {
                 max_timestamp = Some(TimestampOffset {
                     timestamp: location.max_timestamp,
@@ -223,7 +238,8 @@ impl SegmentScan<'_> {
                 self.apply(&batch);
             }
         }
-        if outcome.corruption.is_none() && outcome.valid_bytes < size {
+        let is_explained = outcome.corruption.is_some() || outcome.is_overlapped;
+        if !is_explained && outcome.valid_bytes < size {
             outcome.corruption = Some("the last batch is not whole".to_owned());
         }
         if let Some(max) = max_timestamp {
@@ -339,18 +355,33 @@ impl From<ScanError> for Invalid {
     }
 }
 
+/// What [`producers_at`] works with.
+pub(super) struct ProducersAt<'a> {
+    /// Empty.
+    pub(super) producers: ProducerState,
+    pub(super) dir: &'a Path,
+    /// Snapshots that may not have been written yet.
+    pub(super) pending: &'a [Arc<PendingSnapshot>],
+    /// Ascending, at least those that hold records below `end`.
+    pub(super) segments: &'a [Arc<Segment>],
+    pub(super) log_start_offset: Offset,
+    pub(super) end: Offset,
+    pub(super) now: Timestamp,
+}
+
 /// The producers as they were at `end`, from the newest snapshot and the records behind it. Only looks: what
 /// the snapshots say of later offsets is still to be read.
-pub(super) fn producers_at(
-    mut producers: ProducerState,
-    dir: &Path,
-    segments: &[Arc<Segment>],
-    log_start_offset: Offset,
-    end: Offset,
-    now: Timestamp,
-) -> Result<ProducerState, LogError> {
+pub(super) fn producers_at(at: ProducersAt<'_>) -> Result<ProducerState, LogError> {
+    let ProducersAt {
+        mut producers,
+        dir,
+        segments,
+        log_start_offset,
+        end,
+        ..
+    } = at;
     producers.list_snapshots(dir)?;
-    producers.load_newest(dir, log_start_offset, end, now)?;
+    producers.load_newest(dir, at.pending, log_start_offset, end, at.now)?;
     let from = producers.map_end_offset();
     let first = segments.partition_point(|segment| segment.base_offset <= from);
     for segment in &segments[first.saturating_sub(1)..] {

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use ottla_types::ProducerId;
 
 use super::Log;
-use crate::cleaner::{LastRecord, Swap};
 use crate::error::StorageError;
+use crate::producer_state::LastRecord;
 use crate::reader::SegmentList;
 use crate::segment::Segment;
+use crate::swap::Swap;
 
 impl Log {
     /// The last that each active producer wrote.
@@ -26,13 +27,19 @@ impl Log {
             .collect()
     }
 
-    /// Lets the log know of a segment that is to replace `old`; `None` where these are no longer what it has.
+    /// Lets the log know of a segment that is to replace `old`; `None` where these are no longer what it has, or where
+    /// the log has been truncated since there were so many truncations: what was cut off may be why a record was
+    /// dropped.
     pub(crate) fn begin_swap(
         &mut self,
         new: Arc<Segment>,
         old: Vec<Arc<Segment>>,
+        truncations: u64,
     ) -> Option<Arc<Swap>> {
         self.jobs.swaps.retain(|swap| !swap.is_over());
+        if *self.shared.truncations.lock() != truncations {
+            return None;
+        }
         find_sealed(&self.segments(), &old)?;
         let swap = Arc::new(Swap::new(self.shared.clone(), new, old));
         self.jobs.swaps.push(swap.clone());
@@ -60,9 +67,10 @@ impl Log {
 
     /// Ends all swaps, so that the names of files are what the list of segments says. Blocks.
     pub(super) fn settle_swaps(&mut self) -> Result<(), StorageError> {
-        for swap in self.jobs.swaps.drain(..) {
+        for swap in &self.jobs.swaps {
             swap.settle()?;
         }
+        self.jobs.swaps.clear();
         Ok(())
     }
 }

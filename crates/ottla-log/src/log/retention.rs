@@ -169,15 +169,4 @@ impl Log {
         }
         self.producers.forget_snapshot(base_offset);
     }
-
-    /// Makes sure that no job that is still to come renames files under the names of segments that have
-    /// been let go of: new segments are about to get such names.
-    pub(super) fn rename_retired(&mut self) -> Result<(), LogError> {
-        for segment in std::mem::take(&mut self.jobs.retired) {
-            segment
-                .rename_to_deleted()
-                .map_err(|error| StorageError::new("rename a segment of", &self.dir(), error))?;
-        }
-        Ok(())
-    }
 }

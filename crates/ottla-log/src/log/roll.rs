@@ -10,8 +10,8 @@ use super::{ActiveSegment, Log};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::StorageError;
-use crate::jobs::reserve;
 use crate::segment::Segment;
+use crate::spare::reserve;
 
 impl Log {
     /// Seals the active segment and begins a new one at `base_offset`, at or behind the log end offset.
@@ -42,13 +42,15 @@ impl Log {
         self.jobs.dir_version += 1;
         let mut segments = list.segments.clone();
         segments.push(Arc::new(created));
-        self.start_active(segments, now)
+        self.start_active(segments, base_offset, now)
     }
 
-    /// Publishes a list of segments whose last is new and empty, and makes that the active one.
+    /// Publishes a list of segments whose last is new and empty, and makes that the active one. The first record in
+    /// it will have an offset from `next_offset` on.
     pub(super) fn start_active(
         &mut self,
         segments: Vec<Arc<Segment>>,
+        next_offset: Offset,
         now: Timestamp,
     ) -> Result<(), StorageError> {
         let segment = segments.last().expect("the new segment").clone();
@@ -62,10 +64,10 @@ impl Log {
             first_batch_timestamp: None,
             roll_jitter_ms: self.config.segment_jitter(random),
             bytes_since_last_index_entry: 0,
-            segment: segment.clone(),
+            segment,
         };
         let tail = Arc::new(BatchTail::new(Boundary {
-            next_offset: segment.base_offset,
+            next_offset,
             position: 0,
         }));
         self.publish_segments(segments, tail);
@@ -81,12 +83,7 @@ impl Log {
             _ => std::mem::take(&mut self.jobs.spare),
         };
         if let Spare::Ready(spare) = spare {
-            match Segment::from_spare(dir, base_offset, spare) {
-                Ok(segment) => return Ok(segment),
-                // Somebody has removed it: a new one does as well.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+            return Segment::from_spare(dir, base_offset, spare);
         }
         let segment = Segment::create(dir, base_offset)?;
         if self.bytes_to_reserve() > 0 {

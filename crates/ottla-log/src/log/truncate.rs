@@ -1,36 +1,62 @@
 //! Taking back records that the leader does not have.
 //!
-//! Bytes that readers may have handed to the network are not overwritten: the part of a segment that is
-//! kept is copied to a new file, which takes the name. Blocks for the time of the copy; followers
-//! truncate rarely, and never while they lead.
+//! Bytes that readers may have handed to the network are not overwritten, and nothing is copied: the segment that
+//! holds the offset is cut there and stays as it is from then on, and the log goes on in a new segment. That takes
+//! no space, and a time that does not depend on how much is kept.
 //!
-//! 1. The segments behind are renamed, the last first, to be deleted.
-//! 2. The copy is written under a `.deleted` name and forced to disk.
-//! 3. It is renamed over the `.log` file; the indexes are replaced in the same way.
+//! | step | a crash behind it leaves |
+//! | --- | --- |
+//! | the recovery point is lowered, and the owner of the log writes that down | what was there; more of it is scanned |
+//! | the segments behind the cut are renamed, the last first, and the directory is forced to disk | the front of the log |
+//! | the new, empty segment gets its name | as the next, uncut: recovery cuts a segment where the next begins |
+//! | readers find the new segment, and the one before it shorter | the same |
+//! | the files of the one before it are cut, its indexes first | what is kept |
 //!
-//! A crash between the steps leaves a log that recovery cuts or that the leader truncates again.
+//! What needs a file handle, memory or a read of the disk comes before the first rename: where it fails, nothing has
+//! happened, and the truncation can be tried again. What fails later is a failure of the disk.
 //!
-//! Kafka: `UnifiedLog.truncateTo`, `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
+//! Kafka, which goes on in the segment that it has cut: `UnifiedLog.truncateTo`,
+//! `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ottla_types::{Offset, Timestamp};
 
+use super::maintain::Spare;
 use super::{Log, recover};
-use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW, ScanError};
-use crate::batch_tail::{BatchTail, Boundary};
-use crate::disk;
+use crate::batch_scan::ScanError;
+use crate::disk::{self, OpenDir};
 use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
-use crate::file_names::{DELETED_SUFFIX, file_name};
-use crate::index::TimestampOffset;
-use crate::segment::{IndexSizes, Segment, SegmentFile};
+use crate::producer_state::ProducerState;
+use crate::segment::Segment;
+use crate::spare::{self, SpareSegment, spare_name};
+
+/// What the rest of a truncation needs of the process.
+struct Resources {
+    dir: OpenDir,
+    spare: SpareSegment,
+}
 
 impl Log {
-    /// Removes all records at or behind `target`. Returns whether there were any.
+    /// The first step of a truncation: lowers the recovery point, and has flushes and cleanings that are under way come
+    /// to nothing. Whoever owns the log then lowers what the checkpoints of its directory say, and truncates. After
+    /// a crash recovery would otherwise begin behind what was cut, and behind records that were never forced.
+    pub fn announce_truncation(&mut self, offset: Offset) {
+        self.jobs.flush_below = None;
+        let mut truncations = self.shared.truncations.lock();
+        *truncations += 1;
+        // Below the offset, so that it lies in the segment that is cut: what follows the cut may come back.
+        let lowered = offset.plus(-1).max(Offset::ZERO);
+        self.shared
+            .recovery_point
+            .fetch_min(lowered.0, Ordering::AcqRel);
+    }
+
+    /// Removes all records at or behind `target`. Returns whether there were any. After an error that says that the
+    /// process has run out of something the log is as it was.
     pub fn truncate_to(&mut self, target: Offset, now: Timestamp) -> Result<bool, LogError> {
         assert!(target.0 >= 0, "a log is not truncated to a negative offset");
         let log_end_offset = self.log_end_offset();
@@ -46,20 +72,31 @@ impl Log {
             self.truncate_fully_and_start_at(target, None, now)?;
             return Ok(true);
         };
-        let mut segments = list.segments.clone();
-        let removed = segments.split_off(index + 1);
-        let last = &segments[index];
-        let kept = match last.locate(target, last.size(), DiskWait::Allowed) {
-            Ok(Some(batch)) => batch.position,
-            Ok(None) => last.size(),
-            Err(error) => return Err(self.scan_error(error)),
+        self.announce_truncation(target);
+        let holder = &list.segments[index];
+        let scan_error = |error| self.scan_error(error);
+        let kept = holder.locate(target, holder.size(), DiskWait::Allowed);
+        let kept = kept.map_err(scan_error)?;
+        let kept = kept.map_or(holder.size(), |batch| batch.position);
+        let (cut, base_offset) = match kept {
+            // Nothing of it is left. The new segment begins where it did, so that the log does.
+            0 => (None, holder.base_offset),
+            _ => {
+                let cut = holder.prepare_cut(target, kept);
+                (Some(cut.map_err(scan_error)?), target)
+            }
         };
-        self.rename_from_the_end(&removed)?;
-        if kept < last.size() {
-            let copy = self.copy_front(last, target, kept)?;
-            segments[index] = Arc::new(copy);
+        let producers = self.producers_at(&list.segments[..=index], target, now)?;
+        let resources = self.gather_resources()?;
+
+        let mut segments = list.segments.clone();
+        let removed = segments.split_off(index + usize::from(cut.is_some()));
+        let created = self.replace_segments(&removed, base_offset, resources)?;
+        if let (Some(cut), Some(last)) = (&cut, segments.last()) {
+            last.set_size(cut.position);
+            last.set_max_timestamp(cut.max_timestamp);
+            last.are_indexes_flushed.store(false, Ordering::Release);
         }
-        self.lower_recovery_point(target);
         self.shared
             .log_end_offset
             .store(target.0, Ordering::Release);
@@ -69,18 +106,24 @@ impl Log {
         self.shared
             .log_start_offset
             .fetch_min(target.0, Ordering::AcqRel);
-        self.resume_active(segments, target, now)?;
+        let before_new = segments.last().cloned();
+        segments.push(Arc::new(created));
+        self.start_active(segments, target, now)?;
         self.order_deletion(removed);
-        self.rename_retired()?;
+        if let (Some(cut), Some(last)) = (&cut, before_new) {
+            let done = last.cut(cut);
+            done.map_err(|error| self.failed("cut a segment of", error))?;
+        }
+        self.jobs.flush_below = Some(target);
         if self.leader_epochs.truncate_from_end(target) {
             self.on_epochs_changed();
         }
-        self.reload_producers(target, now)?;
+        self.adopt_producers(producers, target)?;
         Ok(true)
     }
 
     /// Removes all records and lets the log go on at `offset`; it starts at `log_start_offset` where one
-    /// is given.
+    /// is given. Errors as those of [`Log::truncate_to`].
     pub fn truncate_fully_and_start_at(
         &mut self,
         offset: Offset,
@@ -88,13 +131,10 @@ impl Log {
         now: Timestamp,
     ) -> Result<(), LogError> {
         self.settle_swaps()?;
+        self.announce_truncation(offset);
+        let resources = self.gather_resources()?;
         let removed = self.segments().segments.clone();
-        self.rename_from_the_end(&removed)?;
-        self.order_deletion(removed);
-        self.rename_retired()?;
-        let created = Segment::create(&self.shared.dir, offset)
-            .map_err(|error| StorageError::new("create a segment in", &self.dir(), error))?;
-        self.lower_recovery_point(offset);
+        let created = self.replace_segments(&removed, offset, resources)?;
         let start = log_start_offset.unwrap_or(offset);
         self.shared
             .log_end_offset
@@ -105,176 +145,109 @@ impl Log {
         self.shared
             .high_watermark
             .store(offset.0, Ordering::Release);
-        self.start_active(vec![Arc::new(created)], now)?;
+        self.start_active(vec![Arc::new(created)], offset, now)?;
+        self.order_deletion(removed);
         self.leader_epochs.clear();
         self.on_epochs_changed();
         let dir = self.dir();
         for snapshot in self.jobs.snapshots.drain(..) {
             snapshot.cancel();
         }
-        self.producers.truncate_fully_and_start_at(&dir, offset)?;
+        let begun = self.producers.truncate_fully_and_start_at(&dir, offset);
+        begun.map_err(|error| self.failed(error.action, error.error))?;
         self.publish_first_unstable_offset();
         Ok(())
     }
 
-    /// Takes the names of segments away, the last first: a crash leaves the front of the log. Before anything
-    /// is written in the place of the others, or recovery would find newer records before older ones.
-    fn rename_from_the_end(&self, segments: &[Arc<Segment>]) -> Result<(), StorageError> {
-        for segment in segments.iter().rev() {
+    fn gather_resources(&mut self) -> Result<Resources, StorageError> {
+        let dir = self.dir();
+        let open = disk::open_dir(&dir).map_err(|error| StorageError::new("open", &dir, error))?;
+        let ready = match std::mem::take(&mut self.jobs.spare) {
+            Spare::Ready(spare) => Some(spare),
+            other => {
+                self.jobs.spare = other;
+                None
+            }
+        };
+        let spare = match ready {
+            Some(spare) => spare,
+            None => {
+                let number = self.next_random();
+                let path = self.shared.dir.join(&spare_name(number));
+                spare::create(&path, number)
+                    .map_err(|error| StorageError::new("create", &path, error))?
+            }
+        };
+        Ok(Resources { dir: open, spare })
+    }
+
+    /// Takes the names of segments away, the last first, so that a crash leaves the front of the log. Only when that
+    /// is on disk does a new segment take their place: recovery would find newer records before older ones.
+    fn replace_segments(
+        &mut self,
+        removed: &[Arc<Segment>],
+        base_offset: Offset,
+        resources: Resources,
+    ) -> Result<Segment, StorageError> {
+        let retired = std::mem::take(&mut self.jobs.retired);
+        // Jobs that are still to come must not rename files of the same names.
+        for segment in removed.iter().rev().chain(&retired) {
             segment
                 .rename_to_deleted()
-                .map_err(|error| StorageError::new("rename a segment of", &self.dir(), error))?;
+                .map_err(|error| self.failed("rename a segment of", error))?;
         }
-        Ok(())
-    }
-
-    /// Lowers the recovery point, and keeps flushes that are under way from raising it again.
-    fn lower_recovery_point(&mut self, offset: Offset) {
-        self.jobs.flush_below = None;
-        let mut truncations = self.shared.truncations.lock();
-        *truncations += 1;
-        self.shared
-            .recovery_point
-            .fetch_min(offset.0, Ordering::AcqRel);
-    }
-
-    /// A new segment of the first `kept` bytes of `old`, in the place of `old`.
-    fn copy_front(
-        &mut self,
-        old: &Segment,
-        target: Offset,
-        kept: u64,
-    ) -> Result<Segment, LogError> {
-        self.copy_log(old, kept)?;
-        let sizes = self
-            .copy_indexes(old, target, kept)
-            .map_err(|error| StorageError::new("truncate a segment of", &self.dir(), error))?;
+        if !removed.is_empty() {
+            let synced = resources.dir.sync();
+            synced.map_err(|error| StorageError::fsync(&self.dir(), error))?;
+        }
         self.jobs.dir_version += 1;
-        let shared_dir = self.shared.dir.clone();
-        let copy = Segment::new(shared_dir, old.base_offset, kept, sizes, None);
-        let max_timestamp = max_timestamp(&copy).map_err(|error| self.scan_error(error))?;
-        copy.set_max_timestamp(max_timestamp);
-        Ok(copy)
+        Segment::from_spare(&self.shared.dir, base_offset, resources.spare)
+            .map_err(|error| self.failed("begin a segment in", error))
     }
 
-    /// Under what name a file of a segment is written before it takes its place.
-    fn temporary_path(&self, base_offset: Offset, kind: SegmentFile) -> PathBuf {
-        let name = format!("{}.truncated{DELETED_SUFFIX}", kind.suffix());
-        self.shared.dir.join(&file_name(base_offset, &name))
-    }
-
-    fn copy_log(&self, old: &Segment, kept: u64) -> Result<(), StorageError> {
-        let path = self.temporary_path(old.base_offset, SegmentFile::Log);
-        let copy = || {
-            let copy = disk::create(&path)?;
-            disk::copy_front(&*old.log_file()?, &copy, kept)?;
-            Ok(copy)
-        };
-        let copy = copy().map_err(|error| StorageError::new("write", &path, error))?;
-        disk::sync_data(&copy).map_err(|error| StorageError::fsync(&path, error))
-    }
-
-    /// Copies the entries for what is kept, and puts the copies of all files into place.
-    fn copy_indexes(&self, old: &Segment, target: Offset, kept: u64) -> io::Result<IndexSizes> {
-        let temporary = |kind| self.temporary_path(old.base_offset, kind);
-        let offsets =
-            old.offset_index
-                .entries_below(target, kept, old.opener(SegmentFile::OffsetIndex))?;
-        disk::write(&temporary(SegmentFile::OffsetIndex), &offsets.concat())?;
-        let times = old
-            .time_index
-            .entries_below(target, old.opener(SegmentFile::TimeIndex))?;
-        disk::write(&temporary(SegmentFile::TimeIndex), &times.concat())?;
-        let aborted: Vec<_> = old
-            .transaction_index
-            .all(old.opener(SegmentFile::TransactionIndex))?
-            .into_iter()
-            .filter(|txn| txn.last_offset < target)
-            .map(|txn| txn.to_bytes())
-            .collect();
-        let has_transactions = !aborted.is_empty();
-        if has_transactions {
-            let bytes = aborted.concat();
-            disk::write(&temporary(SegmentFile::TransactionIndex), &bytes)?;
+    /// The producers as they were at `end`, from the newest snapshot before it and the records behind that.
+    fn producers_at(
+        &self,
+        segments: &[Arc<Segment>],
+        end: Offset,
+        now: Timestamp,
+    ) -> Result<ProducerState, LogError> {
+        let mut producers = ProducerState::new(self.producers.expiration_ms());
+        if self.producers.is_empty() && self.producers.map_end_offset() >= end {
+            producers.set_map_end_offset(end);
+            return Ok(producers);
         }
-        // From here on readers that still hold `old` use only the handles they have.
-        let paths: Vec<_> = SegmentFile::ALL
-            .into_iter()
-            .map(|kind| Ok((kind, old.path(kind)?)))
-            .collect::<io::Result<_>>()?;
-        old.mark_replaced();
-        for (kind, path) in paths {
-            if kind == SegmentFile::TransactionIndex && !has_transactions {
-                disk::remove_file_if_there(&path)?;
-                continue;
-            }
-            disk::rename(&temporary(kind), &path)?;
-        }
-        let last = times.last();
-        Ok(IndexSizes {
-            offset_entries: offsets.len() as u32,
-            time_entries: times.len() as u32,
-            last_time_entry: last.map(|entry| old.time_index.parse(entry)),
-            transaction_entries: aborted.len() as u32,
+        recover::producers_at(recover::ProducersAt {
+            producers,
+            dir: &self.dir(),
+            pending: &self.jobs.snapshots,
+            segments,
+            log_start_offset: self.log_start_offset(),
+            end,
+            now,
         })
     }
 
-    /// Makes the last of `segments`, which may hold records, the active one.
-    fn resume_active(
+    /// Takes the producers as they are at the new end of the log, with a snapshot of them for the next flush.
+    fn adopt_producers(
         &mut self,
-        segments: Vec<Arc<Segment>>,
+        mut producers: ProducerState,
         end: Offset,
-        now: Timestamp,
-    ) -> Result<(), LogError> {
-        let segment = segments.last().expect("a segment is kept").clone();
-        segment.are_indexes_flushed.store(false, Ordering::Release);
-        let file = segment
-            .log_file()
-            .map_err(|error| StorageError::new("open a segment of", &self.dir(), error))?;
-        let position = segment.size();
-        let mut scanner = BatchScanner::new(&file, 0, position, LOOKUP_WINDOW);
-        let first = scanner
-            .next_batch()
-            .map_err(|error| self.scan_error(error))?;
-        let is_same = Arc::ptr_eq(&segment, &self.active.segment);
-        self.active.first_batch_timestamp = first.map(|batch| batch.max_timestamp);
-        self.active.bytes_since_last_index_entry = 0;
-        if first.is_none() || !is_same {
-            self.active.created = now;
-        }
-        self.active.segment = segment;
-        self.active.file = file;
-        self.jobs.written_back = position;
-        let tail = BatchTail::new(Boundary {
-            next_offset: end,
-            position,
-        });
-        self.publish_segments(segments, Arc::new(tail));
-        Ok(())
-    }
-
-    /// Brings the producer state back to what it was at `end`.
-    fn reload_producers(&mut self, end: Offset, now: Timestamp) -> Result<(), LogError> {
-        let dir = self.dir();
-        // Snapshots that no flush has written yet are looked for as files now.
-        for snapshot in self.jobs.snapshots.drain(..) {
-            if snapshot.offset <= end {
-                snapshot.write_once(&dir)?;
+    ) -> Result<(), StorageError> {
+        let is_behind = |offset: Offset| offset >= end;
+        for snapshot in self.jobs.snapshots.iter() {
+            if is_behind(snapshot.offset) {
+                snapshot.cancel();
             }
-            snapshot.cancel();
         }
-        let list = self.segments();
-        recover::rebuild_producers(recover::Rebuild {
-            log_start_offset: self.log_start_offset(),
-            producers: &mut self.producers,
-            dir: &dir,
-            segments: &list.segments,
-            end,
-            now,
-            has_no_producers: false,
-        })?;
-        let unforced = self.producers.take_unforced().into_iter();
-        self.jobs.snapshots.extend(unforced.map(Arc::new));
+        self.jobs
+            .snapshots
+            .retain(|snapshot| !is_behind(snapshot.offset));
+        let (dir, start) = (self.dir(), self.log_start_offset());
+        let adopted = producers.adopt_snapshots(&self.producers, &dir, start, end);
+        adopted.map_err(|error| self.failed(error.action, error.error))?;
+        self.producers = producers;
+        self.order_snapshot();
         self.producers.on_high_watermark(self.high_watermark());
         self.publish_first_unstable_offset();
         Ok(())
@@ -287,28 +260,14 @@ impl Log {
         };
         StorageError::new("read a segment of", &self.dir(), error).into()
     }
-}
 
-/// The largest timestamp of a segment: the last entry of its time index, or a batch behind it.
-fn max_timestamp(segment: &Segment) -> Result<Option<TimestampOffset>, ScanError> {
-    let mut max = segment.time_index.last_entry();
-    let start = match max {
-        Some(last) => segment.offset_index.lookup(
-            last.offset,
-            segment.opener(SegmentFile::OffsetIndex),
-            DiskWait::Allowed,
-        )?,
-        None => 0,
-    };
-    let file = segment.log_file()?;
-    let mut scanner = BatchScanner::new(&file, start, segment.size(), LOOKUP_WINDOW);
-    while let Some(batch) = scanner.next_batch()? {
-        if max.is_none_or(|max| batch.max_timestamp > max.timestamp) {
-            max = Some(TimestampOffset {
-                timestamp: batch.max_timestamp,
-                offset: batch.last_offset,
-            });
-        }
+    /// What fails when the log is no longer as it was is no matter of a lack that ends.
+    fn failed(&self, action: &'static str, error: io::Error) -> StorageError {
+        let error = match error.kind() {
+            // The partition is being deleted.
+            io::ErrorKind::NotFound => error,
+            _ => io::Error::other(error),
+        };
+        StorageError::new(action, &self.dir(), error)
     }
-    Ok(max)
 }

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use ottla_records::control::{ControlRecordType, EndTxnMarker};
 use ottla_records::{BatchHeader, RecordBatch};
-use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
 
 use super::ProducerState;
-use super::entry::{BatchMetadata, ProducerStateEntry};
+use super::entry::{BatchMetadata, Marker, ProducerStateEntry};
 
 /// A marker is a handful of bytes; more in a control batch is not one.
 const MAX_MARKER_BYTES: usize = 64 * 1024;
@@ -98,13 +98,6 @@ impl ProducerStage {
     pub(super) fn entry(&self, producer_id: ProducerId) -> Option<&ProducerStateEntry> {
         self.entries.get(&producer_id)
     }
-}
-
-/// What a transaction marker says.
-pub(super) struct Marker {
-    pub(super) coordinator_epoch: i32,
-    pub(super) timestamp: Timestamp,
-    pub(super) is_abort: bool,
 }
 
 /// The marker in a control batch, `None` where it has none.

@@ -5,7 +5,20 @@ use std::collections::VecDeque;
 use ottla_records::BatchHeader;
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-use super::check::Marker;
+/// The last that an active producer wrote: the batch is kept, because its end holds the last sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastRecord {
+    /// `None` where only markers are known of it: the last of them then holds its epoch.
+    pub last_data_offset: Option<Offset>,
+    pub producer_epoch: ProducerEpoch,
+}
+
+/// What a transaction marker says.
+pub(super) struct Marker {
+    pub(super) coordinator_epoch: i32,
+    pub(super) timestamp: Timestamp,
+    pub(super) is_abort: bool,
+}
 
 /// A producer may have this many batches in flight, each of which may come again.
 const BATCHES_KEPT: usize = 5;

@@ -8,8 +8,9 @@
 //!
 //! Kafka: `ProducerStateManager.readSnapshot`, `ProducerSnapshot.json`.
 
-use crate::disk;
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use super::ProducerState;
 use super::entry::{BatchMetadata, ProducerStateEntry};
 use crate::checkpoint::read_file;
+use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name, offset_from_file_name};
 
@@ -231,20 +233,47 @@ impl ProducerState {
         Ok(())
     }
 
+    /// Takes over the snapshots that `other` knows of, and deletes those that are not between where the log starts and
+    /// where it ends now.
+    pub(crate) fn adopt_snapshots(
+        &mut self,
+        other: &ProducerState,
+        dir: &Path,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+    ) -> Result<(), StorageError> {
+        self.snapshots.clone_from(&other.snapshots);
+        let is_inside = |offset: Offset| log_start_offset < offset && offset < log_end_offset;
+        for &offset in other.snapshots.iter().filter(|&&it| !is_inside(it)) {
+            self.delete_snapshot(dir, offset)?;
+        }
+        self.last_snapshot_offset = self.latest_snapshot().unwrap_or(log_start_offset);
+        Ok(())
+    }
+
     /// Brings the state to what the newest usable snapshot above the log's start and at or below `end`
-    /// says, and leaves all files alone.
+    /// says, be it a file or `pending`, and leaves all files alone.
     pub(crate) fn load_newest(
         &mut self,
         dir: &Path,
+        pending: &[Arc<PendingSnapshot>],
         log_start_offset: Offset,
         end: Offset,
         now: Timestamp,
     ) -> Result<(), StorageError> {
         let is_inside = |offset: &Offset| *offset > log_start_offset && *offset <= end;
-        let inside: Vec<Offset> = self.snapshots.iter().copied().filter(is_inside).collect();
+        let offsets = pending.iter().map(|snapshot| snapshot.offset);
+        let offsets = self.snapshots.iter().copied().chain(offsets);
+        let inside: BTreeSet<Offset> = offsets.filter(is_inside).collect();
         for offset in inside.into_iter().rev() {
             self.clear();
-            match self.load_snapshot(dir, offset, now) {
+            let bytes = pending.iter().find(|snapshot| snapshot.offset == offset);
+            let bytes = bytes.and_then(|snapshot| snapshot.bytes.lock().clone());
+            let loaded = match bytes {
+                Some(bytes) => self.load_bytes(&bytes, now),
+                None => self.load_snapshot(dir, offset, now),
+            };
+            match loaded {
                 Ok(()) => {
                     self.map_end_offset = offset;
                     return Ok(());
@@ -268,7 +297,11 @@ impl ProducerState {
     ) -> Result<(), SnapshotError> {
         let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
         let bytes = read_file(&path)?.ok_or(SnapshotError::Corrupt("the file is gone"))?;
-        for entry in decode(&bytes)? {
+        self.load_bytes(&bytes, now)
+    }
+
+    fn load_bytes(&mut self, bytes: &[u8], now: Timestamp) -> Result<(), SnapshotError> {
+        for entry in decode(bytes)? {
             if !entry.is_expired(now, self.expiration_ms) {
                 self.load_entry(entry);
             }

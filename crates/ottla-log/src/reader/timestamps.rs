@@ -6,7 +6,7 @@ use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-use super::LogReader;
+use super::{LogReader, SegmentList};
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::disk_read::DiskWait;
 use crate::error::ReadError;
@@ -61,13 +61,19 @@ impl LogReader {
                 timestamp: Timestamp::NONE,
                 leader_epoch: self.leader_epochs().latest().map(|entry| entry.epoch),
             })),
-            TimestampTarget::MaxTimestamp => self.first_with_max_timestamp(),
-            TimestampTarget::At(timestamp) => self.first_not_older(timestamp),
+            TimestampTarget::MaxTimestamp => {
+                self.with_segments(|list| self.first_with_max_timestamp(list))
+            }
+            TimestampTarget::At(timestamp) => {
+                self.with_segments(|list| self.first_not_older(list, timestamp))
+            }
         }
     }
 
-    fn first_with_max_timestamp(&self) -> Result<Option<TimestampLookup>, ReadError> {
-        let list = self.shared.segments.load_full();
+    fn first_with_max_timestamp(
+        &self,
+        list: &SegmentList,
+    ) -> Result<Option<TimestampLookup>, ReadError> {
         let mut latest: Option<(&Segment, crate::TimestampOffset)> = None;
         for segment in list.from(self.log_start_offset()) {
             let Some(max) = segment.max_timestamp() else {
@@ -89,9 +95,12 @@ impl LogReader {
         )
     }
 
-    fn first_not_older(&self, timestamp: Timestamp) -> Result<Option<TimestampLookup>, ReadError> {
+    fn first_not_older(
+        &self,
+        list: &SegmentList,
+        timestamp: Timestamp,
+    ) -> Result<Option<TimestampLookup>, ReadError> {
         let from = self.log_start_offset();
-        let list = self.shared.segments.load_full();
         for segment in list.from(from) {
             let largest = segment
                 .largest_timestamp()

@@ -363,11 +363,13 @@ impl Controller {
 
     /// Goes back to what is on disk, and refuses what was decided since. Nobody was told of it.
     fn roll_back(&mut self) -> Result<(), MetadataLogError> {
+        let Some((loader, end)) = self.deciding.as_ref().map(|it| it.flushed.clone()) else {
+            return Ok(());
+        };
+        self.when_there_is_space(|log| log.truncate_to(end, time_of_day()))?;
         let Some(deciding) = &mut self.deciding else {
             return Ok(());
         };
-        let (loader, end) = deciding.flushed.clone();
-        self.log.truncate_to(end, time_of_day())?;
         deciding.loader = loader;
         deciding.is_unflushed = false;
         deciding.bytes_unflushed = 0;

@@ -143,7 +143,7 @@ impl Controller {
         tracing::info!(
             "the metadata log is cut back to offset {end_offset}, where the leader's goes on"
         );
-        self.log.truncate_to(end_offset, time_of_day())?;
+        self.when_there_is_space(|log| log.truncate_to(end_offset, time_of_day()))?;
         self.when_there_is_space(MetadataLog::flush)?;
         while self
             .uncommitted

@@ -82,8 +82,12 @@ pub(super) fn copy_round(
         let Some(region) = read.region else {
             break;
         };
-        let records = region
-            .read()
+        let records = match region.read() {
+            // The log has just been truncated. The next round takes back what it has lost.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
+            read => read,
+        };
+        let records = records
             .map_err(|error| StorageError::new("read", &current.dir(), error))
             .map_err(ReadError::Storage)?;
         last_read = append(future, from, records, now)?;

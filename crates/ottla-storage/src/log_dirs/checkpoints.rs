@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ottla_log::checkpoint::{
-    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
+    RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::{LogReader, StorageError};
 use ottla_types::{Offset, TopicPartition};
@@ -36,6 +36,12 @@ impl LogDirs {
             value,
             kept,
         );
+    }
+
+    pub fn checkpoint_all_recovery_points(&self) {
+        for dir in self.online() {
+            self.checkpoint_recovery_points(dir);
+        }
     }
 
     /// Of the logs in a directory that are not on their way to take the place of others.
@@ -88,28 +94,78 @@ impl LogDirs {
         dir: &LogDir,
         topic_partition: &TopicPartition,
     ) -> Result<(), StorageError> {
-        let files = [
-            (RECOVERY_POINT_CHECKPOINT, &dir.written.recovery_points),
-            (LOG_START_OFFSET_CHECKPOINT, &dir.written.log_start_offsets),
-            (REPLICATION_OFFSET_CHECKPOINT, &dir.written.high_watermarks),
-        ];
-        for (file, written) in files {
-            let path = dir.path.join(file);
-            let mut last = written.lock();
-            if last.is_none() {
-                *last = OffsetCheckpoint::read(&path).ok();
-            }
-            // What cannot be read counts as empty.
-            let names_it = |known: &&OffsetCheckpoint| known.offsets.contains_key(topic_partition);
-            let Some(mut kept) = last.as_ref().filter(names_it).cloned() else {
-                continue;
-            };
-            kept.offsets.remove(topic_partition);
-            // The others that are gone as well, so that the topics that follow find nothing to do.
-            kept.offsets.retain(|partition, _| self.is_known(partition));
-            kept.write(&path)?;
-            *last = Some(kept);
+        let written = &dir.written;
+        for (file, written) in [
+            (RECOVERY_POINT_CHECKPOINT, &written.recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, &written.log_start_offsets),
+            (REPLICATION_OFFSET_CHECKPOINT, &written.high_watermarks),
+        ] {
+            self.change_written(dir, file, written, topic_partition, |_| None)?;
         }
+        Ok(())
+    }
+
+    /// Lowers what the files of a directory say of a log that is about to be truncated to `offset`, and whose recovery
+    /// point has been lowered for that. After a crash a recovery point that is too high would have recovery pass over
+    /// records that were never forced to disk; a start that is too high would hide records; and the cleaner would
+    /// take records for clean that are not. Blocks.
+    ///
+    /// Kafka writes the recovery points and the cleaner's offsets when the log is cut: `LogManager.truncateTo`.
+    pub fn lower_checkpoints(&self, log: &LogReader, offset: Offset) -> Result<(), StorageError> {
+        let Some(dir) = self.dir_of(log).filter(|dir| dir.is_online()) else {
+            return Ok(());
+        };
+        let written = &dir.written;
+        for (file, written, limit) in [
+            (
+                RECOVERY_POINT_CHECKPOINT,
+                &written.recovery_points,
+                log.recovery_point(),
+            ),
+            (
+                LOG_START_OFFSET_CHECKPOINT,
+                &written.log_start_offsets,
+                offset,
+            ),
+            (CLEANER_OFFSET_CHECKPOINT, &written.clean_offsets, offset),
+        ] {
+            let lower = |written: Offset| Some(written.min(limit));
+            self.change_written(dir, file, written, log.topic_partition(), lower)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file anew in which one partition has another offset, or none. Where that is no change, nothing is written.
+    fn change_written(
+        &self,
+        dir: &LogDir,
+        file: &str,
+        written: &Mutex<Option<OffsetCheckpoint>>,
+        topic_partition: &TopicPartition,
+        change: impl Fn(Offset) -> Option<Offset>,
+    ) -> Result<(), StorageError> {
+        let path = dir.path.join(file);
+        let mut last = written.lock();
+        if last.is_none() {
+            *last = OffsetCheckpoint::read(&path).ok();
+        }
+        // What cannot be read counts as empty.
+        let before = last
+            .as_ref()
+            .and_then(|known| known.offsets.get(topic_partition));
+        let after = before.and_then(|&offset| change(offset));
+        let (Some(known), false) = (last.as_ref(), before == after.as_ref()) else {
+            return Ok(());
+        };
+        let mut kept = known.clone();
+        match after {
+            Some(offset) => kept.offsets.insert(topic_partition.clone(), offset),
+            None => kept.offsets.remove(topic_partition),
+        };
+        // The others that are gone as well, so that the topics that follow find nothing to do.
+        kept.offsets.retain(|partition, _| self.is_known(partition));
+        kept.write(&path)?;
+        *last = Some(kept);
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 mod broken_cases;
+mod checkpoints;
 mod made_anew;
 
 use std::fs;

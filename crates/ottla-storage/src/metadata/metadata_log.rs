@@ -17,7 +17,8 @@ use bytes::Bytes;
 use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::{
-    AppendError, AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError, whole_segments,
+    AppendError, AppendErrorReason, Job, JobOutcome, Log, LogError, OpenParams, StorageError,
+    whole_segments,
 };
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
@@ -310,12 +311,17 @@ impl MetadataLog {
         job.run().map_err(|error| self.storage_error(&error))
     }
 
-    /// Takes back what no flush has forced to disk.
+    /// Takes back what no flush has forced to disk. Needs no space for that.
     pub fn truncate_to(&mut self, end: Offset, now: Timestamp) -> Result<(), MetadataLogError> {
-        self.log
-            .truncate_to(end, now)
-            .map(drop)
-            .map_err(|error| self.error(error.to_string()))
+        match self.log.truncate_to(end, now) {
+            Ok(_) => Ok(()),
+            // The log is as it was, whatever was lacking.
+            Err(LogError::Storage(error)) if error.is_out_of_resources() => Err(MetadataLogError {
+                is_disk_full: true,
+                ..self.error(error.to_string())
+            }),
+            Err(error) => Err(self.error(error.to_string())),
+        }
     }
 
     /// Runs what has come up beside the records: spare files, the deletion of old segments. Nothing that

@@ -78,6 +78,24 @@ fn producers_and_transactions() {
     crash_everywhere(small_segments(|_| {}), &steps, 3);
 }
 
+/// The recovery point passes an aborted transaction while its segment is active, and the next segment begins there.
+#[test]
+fn aborted_transactions() {
+    #[rustfmt::skip]
+    let steps = [
+        Transactional(1), EndTransaction(1, true), Flush, Checkpoint, Append(1), RunJobs, Checkpoint, Append(3),
+        Transactional(2), Idempotent(1), EndTransaction(2, true), Flush, Append(2), Checkpoint, RunJobs, Transactional(1),
+        Flush, EndTransaction(1, true), Flush, Checkpoint, Append(1), RunJobs, Truncate(800), Append(3), Flush, Checkpoint,
+        Transactional(1), EndTransaction(1, true), Flush, Checkpoint, Append(2), RunJobs, Checkpoint,
+    ];
+    // A transaction with its marker fills a segment.
+    crash_everywhere(
+        small_segments(|config| config.segment_bytes = 250),
+        &steps,
+        8,
+    );
+}
+
 #[test]
 fn truncations() {
     #[rustfmt::skip]

@@ -1,7 +1,14 @@
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_records::{BatchHeader, Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-use super::{TestLog, batch, idempotent};
-use crate::JobOutcome;
+use super::{TestLog, batch, build, idempotent};
+use crate::disk::trace;
+use crate::{JobOutcome, ReadError};
 
 /// Segments at 0, 30, 60 of three batches each; epoch n starts at 10 n.
 fn log() -> TestLog {
@@ -23,10 +30,10 @@ fn log() -> TestLog {
 fn the_log_ends_where_it_is_truncated_to() {
     for (target, end, bases) in [
         (90, 90, vec![0, 30, 60]),
-        (80, 80, vec![0, 30, 60]),
-        (75, 75, vec![0, 30, 60]),
+        (80, 80, vec![0, 30, 60, 80]),
+        (75, 75, vec![0, 30, 60, 75]),
         (60, 60, vec![0, 30, 60]),
-        (50, 50, vec![0, 30]),
+        (50, 50, vec![0, 30, 50]),
         (30, 30, vec![0, 30]),
         (0, 0, vec![0]),
     ] {
@@ -66,7 +73,7 @@ fn bytes_that_readers_hold_stay_as_they_were() {
     let mut test = log();
     let region = test
         .reader()
-        .read(Offset(60), 1 << 20, Offset(90), true)
+        .read(Offset(60), 1 << 20, Offset(70), true)
         .unwrap()
         .region
         .unwrap();
@@ -76,6 +83,241 @@ fn bytes_that_readers_hold_stay_as_they_were() {
         test.append_batch(batch(70 + n * 5, 5));
     }
     assert_eq!(region.read().unwrap(), before);
+}
+
+#[test]
+fn what_was_cut_off_ends_early_for_those_who_still_hold_it() {
+    let mut test = log();
+    let reader = test.reader();
+    let read = |from| reader.read(Offset(from), 1 << 20, Offset(90), true);
+    let region = read(60).unwrap().region.unwrap();
+    let cut_off = read(80).unwrap().region.unwrap();
+    test.log().truncate_to(Offset(70), Timestamp(0)).unwrap();
+    test.append_batch(batch(70, 5));
+    for region in [region, cut_off] {
+        let error = region.read().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}
+
+#[test]
+fn a_truncation_needs_no_space() {
+    for target in [75, 60, 50, 0] {
+        let mut test = log();
+        // What producers there are is to be found again, and snapshots of them have not been written.
+        test.append_batch(idempotent(90, 5, 7, 0, 0));
+        trace::start(test.path());
+        trace::fill();
+        let truncated = test.log().truncate_to(Offset(target), Timestamp(0));
+        trace::stop();
+        assert!(truncated.unwrap(), "{target}");
+        test.append(5);
+        assert_eq!(test.log().log_end_offset(), Offset(target + 5));
+        test.flush();
+        assert_eq!(test.crash().bytes_truncated, 0);
+        let batches = (0..target / 10).map(|n| (n * 10, n * 10 + 9));
+        let expected: Vec<_> = batches.chain([(target, target + 4)]).collect();
+        assert_eq!(test.read_all(0), expected);
+    }
+    let mut test = log();
+    trace::start(test.path());
+    trace::fill();
+    let now = Timestamp(0);
+    let truncated = test
+        .log()
+        .truncate_fully_and_start_at(Offset(30), None, now);
+    trace::stop();
+    truncated.unwrap();
+    test.append(5);
+    assert_eq!(test.read_all(30), [(30, 34)]);
+}
+
+#[test]
+fn a_truncation_that_lacks_a_file_handle_changes_nothing() {
+    let mut test = log();
+    let before = (test.bases(), test.read_all(0), test.files());
+    let mut refused = 0;
+    loop {
+        trace::start(test.path());
+        trace::lack_handles_in(refused);
+        let truncated = test.log().truncate_to(Offset(40), Timestamp(0));
+        trace::stop();
+        let Err(error) = truncated else {
+            break;
+        };
+        let crate::LogError::Storage(error) = error else {
+            panic!("{error}");
+        };
+        assert!(error.is_out_of_resources(), "{error}");
+        refused += 1;
+        let mut files = test.files();
+        files.retain(|name| !name.ends_with(".deleted"));
+        assert_eq!((test.bases(), test.read_all(0), files), before);
+    }
+    assert!(refused > 0);
+    assert_eq!(test.log().log_end_offset(), Offset(40));
+    assert_eq!(test.read_all(0).last(), Some(&(30, 39)));
+}
+
+/// A crash between the name of the new segment and the cut of the one before, or a disk that has lost the cut.
+#[test]
+fn a_segment_is_cut_where_the_next_begins() {
+    for torn in [0, 7] {
+        let mut test = log();
+        test.flush();
+        let path = test.path().join("00000000000000000060.log");
+        let uncut = std::fs::read(&path).unwrap();
+        test.log().truncate_to(Offset(80), Timestamp(0)).unwrap();
+        test.append(5);
+        let recovery_point = test.reader().recovery_point();
+        test.log = None;
+        std::fs::write(&path, &uncut[..uncut.len() - torn]).unwrap();
+        let report = test.open(recovery_point.0, false);
+        let size = (uncut.len() / 3) as u64;
+        assert_eq!(report.bytes_truncated, size - torn as u64);
+        assert_eq!(report.segments_deleted, 0);
+        assert_eq!(test.read_all(60), [(60, 69), (70, 79), (80, 84)]);
+        test.reopen();
+        assert_eq!(test.read_all(60), [(60, 69), (70, 79), (80, 84)]);
+    }
+}
+
+/// A segment of a GiB: batches of 256 KiB with one record each, whose value is a hole in the file.
+fn gibibyte() -> TestLog {
+    const BATCHES: u32 = 4_096;
+    let mut test = TestLog::with_config(|config| config.segment_bytes = i32::MAX);
+    test.close();
+    let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(Offset(0));
+    builder.append(Timestamp(1_000_000), None, Some(&[0; 262_144]), &[]);
+    let mut batch = builder.build();
+    let size = batch.size_in_bytes() as u64;
+    let head = batch.body()[..12].to_vec();
+    assert!(batch.body()[12..].iter().all(|byte| *byte == 0));
+    let log = std::fs::File::options()
+        .write(true)
+        .open(test.path().join("00000000000000000000.log"))
+        .unwrap();
+    let mut index = Vec::new();
+    for n in 0..BATCHES {
+        let position = u64::from(n) * size;
+        batch.assign_offset(Offset(n.into()), LeaderEpoch(0));
+        let bytes = [&batch.header.to_bytes()[..], &head].concat();
+        log.write_all_at(&bytes, position).unwrap();
+        if n > 0 {
+            index.extend(n.to_be_bytes());
+            index.extend((position as u32).to_be_bytes());
+        }
+    }
+    log.set_len(u64::from(BATCHES) * size).unwrap();
+    assert!(log.metadata().unwrap().len() > 1_020 << 20);
+    std::fs::write(test.path().join("00000000000000000000.index"), index).unwrap();
+    let first = [&1_000_000i64.to_be_bytes()[..], &0u32.to_be_bytes()].concat();
+    std::fs::write(test.path().join("00000000000000000000.timeindex"), first).unwrap();
+    let report = test.open(0, true);
+    assert_eq!(report.indexes_rebuilt, 0);
+    assert_eq!(test.log().log_end_offset(), Offset(BATCHES.into()));
+    test
+}
+
+#[test]
+fn a_full_segment_is_cut_within_ten_milliseconds() {
+    // The machine may be busy with other things for a while: the best of some tries tells what it costs.
+    let tries = (0..3).map(|n| {
+        let mut test = gibibyte();
+        let target = Offset(4_090 - n * 1_000);
+        let began = Instant::now();
+        test.log().truncate_to(target, Timestamp(0)).unwrap();
+        let took = began.elapsed();
+        let last = test.reader().read(target.plus(-1), 1, target, true);
+        let bytes = last.unwrap().region.unwrap().read().unwrap();
+        let batches: Vec<_> = RecordBatch::read_all(bytes).map(Result::unwrap).collect();
+        assert_eq!(batches.len(), 1);
+        batches[0].verify_crc().unwrap();
+        assert_eq!(batches[0].header.next_offset(), target);
+        took
+    });
+    let took = tries.min().unwrap();
+    println!("a segment of a GiB was cut in {took:?}");
+    assert!(took < Duration::from_millis(10), "{took:?}");
+}
+
+/// Readers beside a log that is cut and grows again find whole batches that were written, or that what they hold ends
+/// early, and that their offset is not there any more. Nothing else.
+#[test]
+fn readers_beside_truncations_never_find_other_records() {
+    let size = batch(0, 10).size_in_bytes() as i32;
+    let mut test = TestLog::with_config(|config| {
+        config.segment_bytes = 5 * size;
+        config.index_interval_bytes = 10;
+    });
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let reader = test.reader();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (reader, is_over) = (reader.clone(), &is_over);
+            scope.spawn(move || {
+                let mut random = trace::Random(thread);
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let end = reader.log_end_offset();
+                    let from = Offset(random.below(end.0 as usize + 1) as i64);
+                    let read = match reader.read(from, 2_000, end, true) {
+                        Ok(read) => read,
+                        Err(ReadError::OffsetOutOfRange { .. }) => continue,
+                        Err(error) => panic!("{error}"),
+                    };
+                    let bytes = match read.region.map(|region| region.read()) {
+                        Some(Ok(bytes)) => bytes,
+                        None => continue,
+                        Some(Err(error)) => {
+                            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+                            continue;
+                        }
+                    };
+                    check_batches(bytes);
+                    // Whatever they answer, it is no failure of the disk.
+                    let target = crate::TimestampTarget::At(Timestamp(1_000_000 + from.0));
+                    reader.offset_for_timestamp(target).unwrap();
+                    reader.aborted_transactions(from, end).unwrap();
+                }
+            });
+        }
+        let mut random = trace::Random(7);
+        for round in 0..100 {
+            for _ in 0..1 + random.below(6) {
+                let end = test.log().log_end_offset().0;
+                // Of another length in each round, so that batches do not begin where others did.
+                let count = 1 + (round % 7);
+                test.append_batch(build(end, count, 1_000_000 + end, |builder| builder));
+            }
+            if random.below(3) == 0 {
+                let end = test.log().log_end_offset().0;
+                let back = random.below(60) as i64;
+                let list = test.read_all(0);
+                let at = |(first, _): &(i64, i64)| *first >= end - back;
+                let target = list.iter().map(|it| it.0).find(|first| at(&(*first, 0)));
+                let target = Offset(target.unwrap_or(end));
+                test.log().truncate_to(target, Timestamp(0)).unwrap();
+            }
+            if round % 10 == 9 {
+                test.run_jobs();
+            }
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// All that a checksum vouches for is what was written. The rest of the page in which a file was cut may be zeros.
+fn check_batches(bytes: Bytes) {
+    for batch in RecordBatch::read_all(bytes).map_while(Result::ok) {
+        if batch.verify_crc().is_err() {
+            return;
+        }
+        let BatchHeader { base_offset, .. } = batch.header;
+        let count = batch.header.record_count;
+        let time = batch.header.max_timestamp.0 - i64::from(count) + 1;
+        let written = build(base_offset.0, count, time, |builder| builder);
+        assert_eq!(batch.to_bytes(), written.to_bytes());
+    }
 }
 
 #[test]
@@ -126,7 +368,8 @@ fn the_recovery_point_does_not_stay_behind_the_end() {
     test.flush();
     assert_eq!(test.reader().recovery_point(), Offset(90));
     test.log().truncate_to(Offset(70), Timestamp(0)).unwrap();
-    assert_eq!(test.reader().recovery_point(), Offset(70));
+    // Not at the end: the segment that was cut is to be looked at after a crash.
+    assert_eq!(test.reader().recovery_point(), Offset(69));
     test.append(5);
     test.flush();
     assert_eq!(test.reader().recovery_point(), Offset(75));

@@ -1,8 +1,8 @@
 //! What a partition does for replication: as a leader it serves its followers' fetches, as a follower it hands its orders
 //! to a fetcher, takes what that brings, and cuts its log.
 //!
-//! A truncation copies the part of a segment that is kept and forces it to disk, so it runs on a thread of the log's
-//! directory: it is put off as an event that only such a thread may take, and nothing comes before it.
+//! A truncation may write checkpoints and looks for its place in files, so it runs on a thread of the log's directory: it
+//! is put off as an event that only such a thread may take, and nothing comes before it.
 //!
 //! Kafka: `Partition.fetchRecords`, `ReplicaFetcherThread.processPartitionData`, `ReplicaFetcherThread.truncate`.
 
@@ -38,6 +38,9 @@ pub(super) struct Replicating {
     refused: Option<AlterPartition>,
     /// The proposal that was made last adds a replica.
     proposes_more: bool,
+    /// How the next truncation fails.
+    #[cfg(test)]
+    pub(super) truncation_fault: Option<std::io::Error>,
 }
 
 impl Stepped {
@@ -204,14 +207,7 @@ impl Stepped {
         }
         let before = self.log.log_end_offset();
         let committed = self.replica.high_watermark();
-        let now = host.context.timestamp();
-        let truncated = match truncation {
-            Truncation::To(to) => self.log.truncate_to(to, now).map(|_| ()),
-            Truncation::FullyAndStartAt(start) => {
-                self.log.truncate_fully_and_start_at(start, None, now)
-            }
-        };
-        match truncated {
+        match self.cut(host, truncation) {
             Ok(()) => {
                 let after = self.log.log_end_offset();
                 let partition_name = &partition.topic_partition;
@@ -234,7 +230,39 @@ impl Stepped {
                 };
                 self.step(partition, host, event);
             }
+            // The leader is asked again, and says the same, until it can be done.
+            Err(LogError::Storage(error)) if error.is_out_of_resources() => {
+                tracing::warn!(
+                    partition = %partition.topic_partition,
+                    "the log cannot be cut to where the leader's left it yet: {error}"
+                );
+                self.step(partition, host, Event::TruncationRefused);
+            }
             Err(error) => self.on_truncation_failed(partition, host, &error),
+        }
+    }
+
+    /// Lowers what the checkpoints say, and cuts the log.
+    fn cut(&mut self, host: &PartitionHost, truncation: Truncation) -> Result<(), LogError> {
+        let offset = match truncation {
+            Truncation::To(to) | Truncation::FullyAndStartAt(to) => to,
+        };
+        if truncation != Truncation::To(offset) || offset < self.log.log_end_offset() {
+            self.log.announce_truncation(offset);
+            if let Some(log_dirs) = host.log_dirs() {
+                log_dirs.lower_checkpoints(&self.log.reader(), offset)?;
+            }
+        }
+        #[cfg(test)]
+        if let Some(error) = self.replicating.truncation_fault.take() {
+            return Err(ottla_log::StorageError::new("cut", &self.log.dir(), error).into());
+        }
+        let now = host.context.timestamp();
+        match truncation {
+            Truncation::To(to) => self.log.truncate_to(to, now).map(|_| ()),
+            Truncation::FullyAndStartAt(start) => {
+                self.log.truncate_fully_and_start_at(start, None, now)
+            }
         }
     }
 

@@ -4,6 +4,9 @@ use std::io::ErrorKind;
 use std::time::Instant;
 
 use ottla_coordinator::TransactionalProducer;
+use ottla_log::checkpoint::{
+    CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+};
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -305,4 +308,90 @@ async fn nothing_is_written_to_a_log_whose_file_cannot_be_written() {
         assert_eq!(released, Ok(outcome));
         assert_eq!(partition.reader().log_end_offset(), Offset(end));
     }
+}
+
+fn cut(host: &TestHost, partition: &Arc<Partition>, to: i64) {
+    let cut = Truncation::To(Offset(to));
+    let mut stepped = partition.stepped.lock();
+    stepped.truncate(partition, &host.host, cut);
+}
+
+async fn with_three_records() -> (TestHost, Arc<Partition>) {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    for _ in 0..3 {
+        let acknowledged = append_to(&host, &partition, b"x");
+        acknowledged.await.expect("it is released");
+    }
+    (host, partition)
+}
+
+#[tokio::test]
+async fn a_cut_lowers_what_the_checkpoints_say_first() {
+    let (host, partition) = with_three_records().await;
+    let reader = partition.reader();
+    let flush = partition.stepped.lock().log.flush_job();
+    flush.expect("there is something to flush").run().unwrap();
+    assert_eq!(reader.recovery_point(), Offset(3));
+    let dir = reader.dir();
+    let dir = dir.parent().expect("a log directory");
+    let log_dirs = host.host.log_dirs().expect("there are directories");
+    log_dirs.checkpoint_all_recovery_points();
+    let offsets = [(partition.topic_partition.clone(), Offset(3))].into();
+    let cleaned = OffsetCheckpoint { offsets };
+    cleaned.write(&dir.join(CLEANER_OFFSET_CHECKPOINT)).unwrap();
+    let written = |file| {
+        let checkpoint = OffsetCheckpoint::read(&dir.join(file)).unwrap();
+        checkpoint.offsets[&partition.topic_partition].0
+    };
+    let written = || [RECOVERY_POINT_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT].map(written);
+    // Where nothing is cut off, nothing is written.
+    cut(&host, &partition, 3);
+    assert_eq!(written(), [3, 3]);
+    cut(&host, &partition, 2);
+    assert_eq!(written(), [1, 2]);
+    // Also where the cut is not made in the end.
+    let fault = std::io::Error::from_raw_os_error(28);
+    partition.stepped.lock().replicating.truncation_fault = Some(fault);
+    cut(&host, &partition, 1);
+    assert_eq!(written(), [0, 1]);
+    assert_eq!(reader.log_end_offset(), Offset(2));
+}
+
+#[tokio::test]
+async fn a_cut_for_which_something_is_lacking_loses_no_replica() {
+    const ENOSPC: i32 = 28;
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    const ENOMEM: i32 = 12;
+    const EINTR: i32 = 4;
+    let (host, partition) = with_three_records().await;
+    let log_dirs = host.host.log_dirs().expect("there are directories");
+    for lacking in [ENOSPC, EMFILE, ENFILE, ENOMEM, EINTR] {
+        let fault = std::io::Error::from_raw_os_error(lacking);
+        partition.stepped.lock().replicating.truncation_fault = Some(fault);
+        cut(&host, &partition, 1);
+        assert!(!partition.stepped.lock().replica.is_lost(), "{lacking}");
+        assert_eq!(partition.reader().log_end_offset(), Offset(3));
+        assert!(log_dirs.is_online(&partition.reader()), "{lacking}");
+    }
+    cut(&host, &partition, 1);
+    assert_eq!(partition.reader().log_end_offset(), Offset(1));
+}
+
+#[tokio::test]
+async fn a_cut_that_fails_takes_the_directory_offline() {
+    const EIO: i32 = 5;
+    let (host, partition) = with_three_records().await;
+    let log_dirs = host.host.log_dirs().expect("there are directories");
+    let fault = std::io::Error::from_raw_os_error(EIO);
+    partition.stepped.lock().replicating.truncation_fault = Some(fault);
+    let cut = PartitionEvent::Truncate(Truncation::To(Offset(1)));
+    partition.put(&host.host, cut);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while log_dirs.is_online(&partition.reader()) || partition.is_leader() {
+        assert!(Instant::now() < deadline, "the directory stays online");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(partition.reader().log_end_offset(), Offset(3));
 }

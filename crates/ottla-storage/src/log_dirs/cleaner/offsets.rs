@@ -20,10 +20,12 @@ impl LogDirs {
         offsets.get(log.topic_partition()).copied()
     }
 
-    /// Notes up to where a log is clean.
-    pub fn set_clean_offset(&self, log: &LogReader, offset: Offset) {
+    /// Notes up to where a log is clean, unless it has been truncated since there were so many truncations: that may
+    /// have lowered the offset, and what comes in the place of what was cut off is not clean.
+    pub fn set_clean_offset(&self, log: &LogReader, offset: Offset, truncations: u64) {
         if let Some(dir) = self.dir_of(log).filter(|dir| dir.is_online()).cloned() {
-            self.change_clean_offset(&dir, log.topic_partition(), Some(offset));
+            let is_true = || log.truncations() == truncations;
+            self.change_clean_offset_if(&dir, log.topic_partition(), Some(offset), is_true);
         }
     }
 
@@ -51,7 +53,21 @@ impl LogDirs {
         topic_partition: &TopicPartition,
         offset: Option<Offset>,
     ) {
+        self.change_clean_offset_if(dir, topic_partition, offset, || true);
+    }
+
+    /// A truncation is announced before it lowers the offset, and so comes either before or after this.
+    fn change_clean_offset_if(
+        &self,
+        dir: &Arc<LogDir>,
+        topic_partition: &TopicPartition,
+        offset: Option<Offset>,
+        is_true: impl Fn() -> bool,
+    ) {
         let mut written = dir.written.clean_offsets.lock();
+        if !is_true() {
+            return;
+        }
         let mut checkpoint = read_once(dir, &mut written).clone();
         let is_known = |partition: &TopicPartition| {
             self.hosted.read().contains_key(partition)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ottla_config::TopicConfig;
 use ottla_records::RecordBatch;
+use ottla_records::control::ControlRecordType;
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::super::build;
@@ -18,6 +19,7 @@ pub(super) fn read_and_check(log: &Log, epochs_from: Offset) -> Vec<RecordBatch>
     let reader = log.reader();
     let found = read_batches(&reader);
     let mut producers = HashMap::new();
+    check_aborted(&reader, &found);
     for batch in &found {
         let header = &batch.header;
         // Where the log starts again below its start, the epochs there are gone, as for Kafka.
@@ -50,6 +52,31 @@ pub(super) fn read_and_check(log: &Log, epochs_from: Offset) -> Vec<RecordBatch>
     found
 }
 
+/// Transactions that were aborted, by what the batches say and by what the indexes say.
+fn check_aborted(reader: &LogReader, found: &[RecordBatch]) {
+    let mut open = HashMap::new();
+    let mut aborted = Vec::new();
+    for batch in found.iter().filter(|it| it.header.is_transactional()) {
+        let header = &batch.header;
+        if !header.is_control() {
+            open.entry(header.producer_id).or_insert(header.base_offset);
+            continue;
+        }
+        let marker = batch.records(1000).unwrap().next().unwrap().unwrap();
+        let kind = ControlRecordType::parse_key(marker.key.as_deref().unwrap());
+        let first = open.remove(&header.producer_id);
+        if let (Ok(Some(ControlRecordType::Abort)), Some(first)) = (kind, first) {
+            aborted.push((header.producer_id, first, header.base_offset));
+        }
+    }
+    let (start, end) = (reader.log_start_offset(), reader.log_end_offset());
+    let indexed = reader.aborted_transactions(start, end).unwrap();
+    // One that begins before the log does has lost its first records, and may have lost all of them.
+    let indexed = indexed.iter().filter(|txn| txn.first_offset >= start);
+    let indexed = indexed.map(|txn| (txn.producer_id, txn.first_offset, txn.last_offset));
+    assert_eq!(indexed.collect::<Vec<_>>(), aborted, "aborted transactions");
+}
+
 fn read_batches(reader: &LogReader) -> Vec<RecordBatch> {
     let mut found = Vec::new();
     let (mut next, end) = (reader.log_start_offset(), reader.log_end_offset());
@@ -73,6 +100,19 @@ fn state(log: &Log) -> String {
     let reader = log.reader();
     let mut producers: Vec<_> = log.producers().producers().collect();
     producers.sort_by_key(|entry| entry.producer_id);
+    // A snapshot has one timestamp, for a producer's last batch and for a marker behind that.
+    let producers = producers.iter().map(|entry| {
+        let batches = entry.batches().map(|it| (it.last_sequence, it.last_offset));
+        (
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.coordinator_epoch,
+            entry.last_timestamp,
+            entry.current_txn_first_offset,
+            batches.collect::<Vec<_>>(),
+        )
+    });
+    let producers: Vec<_> = producers.collect();
     format!(
         "{} {} {} {} {:?} {:?} {producers:?}",
         reader.log_start_offset(),

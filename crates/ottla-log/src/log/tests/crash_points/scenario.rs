@@ -272,15 +272,20 @@ impl Scenario {
             Checkpoint => self.checkpoint(),
             Truncate(permille) => {
                 let target = self.boundary(permille).max(self.start);
-                self.log().truncate_to(target, now).unwrap();
                 self.batches
                     .retain(|batch| batch.header.base_offset < target);
                 // As whoever truncates does: a recovery point that is too high would vouch for what is
                 // written next.
-                self.checkpoint();
+                if target < self.end() {
+                    self.log().announce_truncation(target);
+                    self.checkpoint();
+                }
+                self.log().truncate_to(target, now).unwrap();
             }
             TruncateFully(behind) => {
                 let offset = self.end().plus(behind);
+                self.log().announce_truncation(offset);
+                self.checkpoint();
                 self.log()
                     .truncate_fully_and_start_at(offset, None, now)
                     .unwrap();

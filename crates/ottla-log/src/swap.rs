@@ -21,9 +21,9 @@ use parking_lot::Mutex;
 
 use crate::checkpoint::sync_dir;
 use crate::error::StorageError;
-use crate::jobs::UnlinkJob;
 use crate::reader::Shared;
 use crate::segment::{FileState, Segment};
+use crate::unlink::UnlinkJob;
 
 /// A cleaned segment on its way into its place.
 pub struct Swap {
@@ -120,7 +120,7 @@ impl Swap {
             _ => Vec::new(),
         };
         let delay_ms = self.shared.config.load().file_delete_delay_ms;
-        Ok(UnlinkJob::new(paths, delay_ms))
+        Ok(UnlinkJob::of_paths(paths, delay_ms))
     }
 
     fn rename_into_place(&self) -> io::Result<()> {

@@ -1,0 +1,53 @@
+//! What the checkpoint files of a directory say of a log that is truncated.
+
+use ottla_log::checkpoint::{
+    CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
+    RECOVERY_POINT_CHECKPOINT,
+};
+use ottla_types::Offset;
+
+use super::{Dirs, append, open, partition};
+
+/// A start that is too high after a crash would have hidden records, or had them deleted.
+#[test]
+fn a_truncation_lowers_what_is_written_of_one_log_and_leaves_the_others() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let logs = [0, 1].map(|n| {
+        let mut log = open(&dirs, n);
+        (0..3).for_each(|_| append(&mut log));
+        log.set_high_watermark(Offset(3));
+        log.increment_log_start_offset(Offset(2)).unwrap();
+        log.flush_job().unwrap().run().unwrap();
+        log
+    });
+    let [mut log, other] = logs;
+    let dir = dirs.online().next().unwrap();
+    dirs.checkpoint_recovery_points(dir);
+    for log in [&log, &other] {
+        let reader = log.reader();
+        dirs.set_clean_offset(&reader, Offset(3), reader.truncations());
+    }
+    let written = |n| {
+        [
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+            CLEANER_OFFSET_CHECKPOINT,
+        ]
+        .map(|file| {
+            let checkpoint = OffsetCheckpoint::read(&dir.path.join(file)).unwrap();
+            checkpoint.offsets[&partition(n)].0
+        })
+    };
+    assert_eq!([written(0), written(1)], [[3, 2, 3]; 2]);
+    let reader = log.reader();
+    let of_cleaning = reader.truncations();
+    log.announce_truncation(Offset(1));
+    dirs.lower_checkpoints(&reader, Offset(1)).unwrap();
+    assert_eq!([written(0), written(1)], [[0, 1, 1], [3, 2, 3]]);
+    // What a cleaning has found out that began before comes too late.
+    dirs.set_clean_offset(&reader, Offset(3), of_cleaning);
+    assert_eq!(written(0), [0, 1, 1]);
+    dirs.set_clean_offset(&reader, Offset(2), reader.truncations());
+    assert_eq!(written(0), [0, 1, 2]);
+}
