@@ -4,7 +4,7 @@
 //! from every leader at once and hands out what has come. Only heartbeats run beside it. A consumer is
 //! one owner's: its methods take `&mut self`.
 //!
-//! The pure parts are `records`, `position`, `session`, `assignors` and `modern::member`; the rest is the shell around
+//! The pure parts are `records`, `position`, `assignors` and `modern::member`; the rest is the shell around
 //! them.
 
 mod assignors;
@@ -20,7 +20,6 @@ mod offsets;
 mod position;
 mod rebalance;
 mod records;
-mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,11 +36,10 @@ use crate::metrics::Metrics;
 use crate::producer::ConsumerGroupMetadata;
 use classic::{Joined, Membership, Place};
 use commits::Commits;
-use fetch::Fetched;
+use fetch::{FetchSession, Fetched};
 use modern::ModernMembership;
 use position::Position;
 use rebalance::Pattern;
-use session::FetchSession;
 
 pub use assignors::Assignor;
 pub use commits::{CommitCallback, CommitOffset};
