@@ -69,7 +69,7 @@ pub(super) fn partitions_of(response: &FetchResponse) -> impl Iterator<Item = To
 #[cfg(test)]
 mod tests {
     use ottla_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
-    use ottla_types::{BrokerId, LeaderEpoch, Offset, Uuid};
+    use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Uuid};
 
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        let answered = session.on_answer(Default::default(), 77, partitions_of(&response));
+        let answered = session.on_answer(ErrorCode::None, 77, partitions_of(&response));
         assert_eq!(answered, Ok(()));
         let change = session.change([(key(1, 0), Some(fetch(0, 5, true)))]);
         assert!(change.requested.is_empty());
