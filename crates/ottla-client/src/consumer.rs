@@ -4,7 +4,7 @@
 //! from every leader at once and hands out what has come. Only heartbeats run beside it. A consumer is
 //! one owner's: its methods take `&mut self`.
 //!
-//! The pure parts are `records`, `position`, `session`, `assignors` and `modern::member`; the rest is the shell around
+//! The pure parts are `records`, `position`, `assignors` and `modern::member`; the rest is the shell around
 //! them.
 
 mod assignors;

@@ -28,6 +28,8 @@ mod kept_records;
 
 mod delta;
 
+mod replay;
+
 mod loader;
 
 mod replay_error;

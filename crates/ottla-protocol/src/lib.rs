@@ -3,7 +3,7 @@
 //! The structs are generated at build time from `schema/`, which is Kafka's own schemas in a compact
 //! notation (`docs/wire-types.md`). This crate owns the bytes of the Kafka protocol and the version
 //! numbers in it; it knows nothing of sockets, files (beyond carrying a [`FileRegion`]) or what the
-//! messages mean.
+//! messages mean, except for the sessions in which Fetch is spoken ([`fetch_session`]).
 //!
 //! Invariants:
 //! - Decoding arbitrary bytes ends in a value or a [`DecodeError`]: no panic, no allocation beyond a
@@ -20,6 +20,7 @@ mod api_key;
 mod coordinator_record;
 mod encoder;
 mod error;
+pub mod fetch_session;
 #[cfg_attr(any(test, feature = "samples"), macro_use)]
 mod generated;
 mod header;

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ottla_types::{BrokerId, Offset};
 
 use crate::planted::{self, Bug};
-use crate::{KRaftVersion, ReplicaKey, RequestId, Voter, VoterEndpoint, VoterSet};
+use crate::{FetchRequest, KRaftVersion, ReplicaKey, RequestId, Voter, VoterEndpoint, VoterSet};
 
 /// How long an observer is remembered that does not fetch.
 const OBSERVER_SESSION_TIMEOUT_MS: u64 = 300_000;
@@ -24,6 +24,14 @@ const OBSERVER_SESSION_TIMEOUT_MS: u64 = 300_000;
 const CAUGHT_UP_WITHIN_MS: u64 = 3_600_000;
 /// Observers that are remembered at most: their keys come from the network.
 const MAX_OBSERVERS: usize = 10_000;
+
+/// A Fetch that waits for something to give.
+#[derive(Clone, Debug)]
+pub(crate) struct DelayedFetch {
+    pub request_id: RequestId,
+    pub request: FetchRequest,
+    pub deadline_ms: u64,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct LeaderState {

@@ -53,10 +53,10 @@ pub use message::{
     FetchSnapshotResponse, LogBatch, QuorumEpochResponse, RemoveVoterRequest, Request, RequestId,
     Response, UpdateVoterRequest, VoteRequest, VoteResponse, VoterChangeResponse,
 };
-pub use quorum::{Quorum, UpgradeError};
+pub use quorum::Quorum;
 pub use snapshot::{
     SnapshotId, SnapshotPolicy, SnapshotProgress, SnapshotRetention, StoredSnapshot,
 };
 pub use voter_set::{
-    KRaftVersion, Node, ReplicaKey, Voter, VoterEndpoint, VoterSet, VoterSetError,
+    KRaftVersion, Node, ReplicaKey, UpgradeError, Voter, VoterEndpoint, VoterSet, VoterSetError,
 };

@@ -28,15 +28,13 @@ use bytestring::ByteString;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use crate::epoch_state::{EpochState, FollowerState, UnattachedState};
-use crate::leader_state::{LeaderState, ReplicaState};
+use crate::leader_state::{DelayedFetch, LeaderState, ReplicaState};
 use crate::request_manager::RequestManager;
 use crate::{
     ControlRecordHistory, CurrentLeader, Effect, ElectionState, Event, KRaftVersion, LogEnd,
     LogState, Moment, Node, QuorumConfig, QuorumError, QuorumOptions, ReplicaKey, Request,
     RequestId, Response, Role, Voter, VoterEndpoint, VoterSet,
 };
-use leader::DelayedFetch;
-pub use voter_changes::UpgradeError;
 
 /// The last epoch that anybody may lead: one more must fit, and `quorum-state` refuses the very last.
 const LAST_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX - 1);

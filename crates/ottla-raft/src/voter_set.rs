@@ -10,7 +10,7 @@ use std::fmt;
 
 use bytestring::ByteString;
 use ottla_protocol::raft_records::{VotersRecord, leader_change_message, voters_record};
-use ottla_types::{BrokerId, DirectoryId};
+use ottla_types::{BrokerId, DirectoryId, LeaderEpoch};
 
 /// The level of `kraft.version`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -309,4 +309,21 @@ impl VoterSet {
     pub fn supports_version(&self, version: KRaftVersion) -> bool {
         self.voters().all(|voter| voter.supports_version(version))
     }
+}
+
+/// Why `kraft.version` is not raised, in the words of Kafka's response.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UpgradeError {
+    #[error("Upgrade kraft version failed because this node does not lead epoch {0}")]
+    NotLeader(LeaderEpoch),
+    #[error("Invalid upgrade of kraft.version from version {from} to {to}")]
+    Invalid {
+        from: KRaftVersion,
+        to: KRaftVersion,
+    },
+    /// Also while a voter with static voters has not told the leader of itself: nothing but level 0 is known of it.
+    #[error("Invalid upgrade of kraft.version to {0} because not all of the voters support it")]
+    Unsupported(KRaftVersion),
+    #[error("Directory id must be known for all of the voters: {0} has not told the leader")]
+    UnknownDirectory(BrokerId),
 }

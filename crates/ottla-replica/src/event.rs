@@ -5,10 +5,9 @@ use ottla_records::legacy::{AnyBatch, LegacyMessage};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch, Timestamp};
 
 use crate::{
-    AckOutcome, AlterPartition, AlteredPartition, FollowerFetch, Leadership, ReplicaBroker,
-    ReplicaSettings, RequiredAcks,
+    AckOutcome, AlterPartition, AlteredPartition, EpochEnd, FollowerFetch, Leadership,
+    ReplicaBroker, ReplicaSettings, RequiredAcks,
 };
-use crate::{EpochEnd, FetchPosition};
 
 /// One batch that somebody wants in the log: a producer through Produce, or a coordinator inside the
 /// broker. Both take the same path.
@@ -195,4 +194,17 @@ pub enum Effect<Ack> {
     TruncateLog { to: Offset },
     /// Remove all records and go on at this offset; answered by `LogTruncated`.
     TruncateLogFully { start_at: Offset },
+}
+
+/// Where to fetch from, for the fetcher of this leader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FetchPosition {
+    pub leader: BrokerId,
+    pub leader_epoch: LeaderEpoch,
+    /// The log end offset.
+    pub fetch_offset: Offset,
+    /// The epoch at the end of the log, by which the leader finds out whether the logs agree.
+    pub last_fetched_epoch: Option<LeaderEpoch>,
+    /// It had all below the leader's high watermark when it fetched last: such a one is never throttled.
+    pub is_in_sync: bool,
 }

@@ -28,26 +28,13 @@
 use ottla_records::legacy::AnyBatch;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
+use crate::log_state::LogState;
 use crate::planted::{self, Bug};
-use crate::replica::LogState;
 use crate::truncation::truncation_offset;
-use crate::{Effect, Fetched, LeaderOffsets, ReplicaConfig, ReplicaSettings};
+use crate::{Effect, FetchPosition, Fetched, LeaderOffsets, ReplicaConfig, ReplicaSettings};
 
 #[cfg(test)]
 mod tests;
-
-/// Where to fetch from, for the fetcher of this leader.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FetchPosition {
-    pub leader: BrokerId,
-    pub leader_epoch: LeaderEpoch,
-    /// The log end offset.
-    pub fetch_offset: Offset,
-    /// The epoch at the end of the log, by which the leader finds out whether the logs agree.
-    pub last_fetched_epoch: Option<LeaderEpoch>,
-    /// It had all below the leader's high watermark when it fetched last: such a one is never throttled.
-    pub is_in_sync: bool,
-}
 
 #[derive(Debug)]
 pub(crate) struct Follower {

@@ -19,10 +19,11 @@
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 use crate::isr::{Isr, Settled};
+use crate::log_state::LogState;
 use crate::parked_acks::{Parked, ParkedAcks};
 use crate::planted::{self, Bug};
+use crate::registration::check_leader_epoch;
 use crate::remote_replica::RemoteReplica;
-use crate::replica::{LogState, check_leader_epoch};
 use crate::{
     AckOutcome, AlterPartition, AlteredPartition, Append, Effect, FetchRefusal, FollowerFetch,
     Leadership, ProducerVerdict, ReplicaBroker, ReplicaConfig, ReplicaSettings, RequiredAcks,

@@ -38,6 +38,7 @@ mod follower;
 mod follower_fetch;
 mod isr;
 mod leader;
+mod log_state;
 mod parked_acks;
 #[cfg(not(any(test, feature = "planted-bugs")))]
 mod planted;
@@ -57,8 +58,7 @@ mod simulation;
 mod test_batches;
 
 pub use ack::{AckOutcome, RequiredAcks};
-pub use event::{Append, Effect, Event, Fetched, LeaderOffsets, ProducerVerdict};
-pub use follower::FetchPosition;
+pub use event::{Append, Effect, Event, FetchPosition, Fetched, LeaderOffsets, ProducerVerdict};
 pub use follower_fetch::{FetchRefusal, FollowerFetch};
 pub use isr::{AlterPartition, AlteredPartition, IsrMember};
 pub use read_replica::{ReadCandidate, ReplicaSelector, select_read_replica};

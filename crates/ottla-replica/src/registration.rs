@@ -3,7 +3,7 @@
 //!
 //! Kafka: `PartitionRegistration`, `BrokerRegistration`, and what `Partition` asks `MetadataCache` for.
 
-use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 /// What a replica is told of its broker once, when it is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,4 +66,17 @@ pub struct ReplicaSettings {
 pub struct EpochEnd {
     pub leader_epoch: LeaderEpoch,
     pub end_offset: Offset,
+}
+
+/// Whether a request that names a leader epoch means the one in force (KIP-320). A request that names none is taken.
+pub(crate) fn check_leader_epoch(
+    in_force: LeaderEpoch,
+    named: Option<LeaderEpoch>,
+) -> Result<(), ErrorCode> {
+    match named {
+        None => Ok(()),
+        Some(named) if named < in_force => Err(ErrorCode::FencedLeaderEpoch),
+        Some(named) if named > in_force => Err(ErrorCode::UnknownLeaderEpoch),
+        Some(_) => Ok(()),
+    }
 }

@@ -4,6 +4,8 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 use crate::follower::Follower;
 use crate::leader::Leader;
+use crate::log_state::LogState;
+use crate::registration::check_leader_epoch;
 use crate::{
     AckOutcome, Effect, Event, FetchRefusal, FollowerFetch, ReadCandidate, ReplicaConfig,
     ReplicaSettings,
@@ -15,19 +17,6 @@ pub struct Replica<Ack> {
     config: ReplicaConfig,
     role: Role<Ack>,
     log: LogState,
-}
-
-/// What the replica knows of its log.
-#[derive(Debug)]
-pub(crate) struct LogState {
-    /// Exclusive end of what the file holds; moved by `LogWritten`.
-    pub(crate) log_end_offset: Offset,
-    /// Exclusive end of what consumers may read.
-    pub(crate) high_watermark: Offset,
-    /// Exclusive end of what is known to be on the disk; moved by `Flushed`, and back by a truncation.
-    pub(crate) flushed_end: Offset,
-    /// The last entry of the leader epoch checkpoint.
-    pub(crate) latest_epoch: Option<LeaderEpoch>,
 }
 
 #[derive(Debug)]
@@ -439,17 +428,5 @@ fn is_allowed_while_truncating<Ack>(event: &Event<Ack>) -> bool {
         | Event::FollowerOf { .. }
         | Event::LogWritten { .. }
         | Event::WriteRefused { .. } => false,
-    }
-}
-
-pub(crate) fn check_leader_epoch(
-    in_force: LeaderEpoch,
-    named: Option<LeaderEpoch>,
-) -> Result<(), ErrorCode> {
-    match named {
-        None => Ok(()),
-        Some(named) if named < in_force => Err(ErrorCode::FencedLeaderEpoch),
-        Some(named) if named > in_force => Err(ErrorCode::UnknownLeaderEpoch),
-        Some(_) => Ok(()),
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ottla_protocol::fetch_session::NO_SESSION;
 use ottla_protocol::messages::fetch_response::{
     FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
@@ -79,7 +80,7 @@ pub(crate) async fn handle(
     );
     let (session, requested) = match begun {
         Ok(begun) => begun,
-        Err(code) => return error_response(code, sessions::INVALID_SESSION_ID),
+        Err(code) => return error_response(code, NO_SESSION),
     };
 
     let mut topics = ResolvedTopics::new(broker, context, follower.is_some());

@@ -19,7 +19,7 @@ use super::fetched::{Answer, Fetched, HeldFetch};
 use super::metrics::RequestTally;
 use super::position::Position;
 use super::records::{CompletedFetch, Extent};
-use super::session::{FetchSession, Wanted};
+use super::session::Wanted;
 use super::{Consumer, Partition};
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
@@ -130,7 +130,7 @@ impl Consumer {
             if !self
                 .sessions
                 .get(&leader)
-                .is_some_and(FetchSession::is_open)
+                .is_some_and(|session| session.is_open())
             {
                 of_node.put_dry_first(&self.positions);
             }
@@ -173,19 +173,16 @@ impl Consumer {
         }
         let wanted = partitions
             .into_iter()
-            .map(|(partition, (wanted, _))| (partition, wanted))
-            .collect();
-        let said = self
-            .sessions
-            .entry(leader)
-            .or_default()
-            .next_request(wanted);
+            .map(|(partition, (wanted, _))| (partition, wanted));
+        let session = self.sessions.entry(leader).or_default();
+        let (session_id, session_epoch) = (session.id(), session.epoch());
+        let change = session.change_to(wanted);
         let topic_id = |topic: &str| {
             let topic = metadata.topics.get(topic);
             topic.map_or(Uuid::ZERO, |it| it.topic_id)
         };
         let mut topics: Vec<FetchTopic> = Vec::new();
-        for ((topic, partition), wanted) in &said.partitions {
+        for ((topic, partition), wanted) in &change.requested {
             let wanted = FetchPartition {
                 partition: *partition,
                 current_leader_epoch: wanted.leader_epoch,
@@ -205,7 +202,7 @@ impl Consumer {
             }
         }
         let mut forgotten: Vec<ForgottenTopic> = Vec::new();
-        for (topic, partition) in &said.forgotten {
+        for (topic, partition) in &change.forgotten {
             match forgotten.last_mut() {
                 Some(last) if *last.topic == **topic => last.partitions.push(*partition),
                 _ => forgotten.push(ForgottenTopic {
@@ -221,8 +218,8 @@ impl Consumer {
             min_bytes: self.config.fetch_min_bytes,
             max_bytes: self.config.fetch_max_bytes,
             isolation_level: i8::from(self.config.read_committed),
-            session_id: said.session_id,
-            session_epoch: said.session_epoch,
+            session_id,
+            session_epoch,
             topics,
             forgotten_topics_data: forgotten,
             rack_id: self.config.client_rack.clone().unwrap_or_default().into(),
@@ -259,13 +256,13 @@ impl Consumer {
         let session = self.sessions.entry(fetched.leader).or_default();
         let answer = match fetched.result {
             Ok(answer) => {
-                session.on_answered(answer.session_id);
+                session.on_session(answer.session_id);
                 self.sensors
                     .on_fetch_answered(answer.latency, answer.throttle_time_ms);
                 answer
             }
             Err(error) => {
-                session.on_failed(error.code());
+                session.on_failure(error.code());
                 let is_about_session = matches!(
                     error.code(),
                     Some(

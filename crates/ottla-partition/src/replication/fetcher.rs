@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ottla_config::BrokerConfig;
 use ottla_protocol::Records;
+use ottla_protocol::fetch_session::client::Unusable;
 use ottla_protocol::messages::FetchRequest;
 use ottla_protocol::messages::fetch_request::{FetchPartition, ReplicaState};
 use ottla_protocol::messages::fetch_response::PartitionData;
@@ -28,7 +29,7 @@ use ottla_types::{
 };
 
 use super::Replication;
-use super::fetch_session::{Change, FetchSession, Unusable};
+use super::fetch_session::{Change, FetchSession, PositionedFetch, partitions_of, topics_of};
 use super::fetchers::fetcher_number;
 use super::leader_offsets::Questions;
 use super::orders::{Order, Orders};
@@ -150,7 +151,7 @@ impl Fetcher {
                         );
                     }
                     connection = None;
-                    session.on_failure();
+                    session.on_failure(None);
                     self.questions.give_up(replication);
                     self.back_off(replication).await;
                 }
@@ -170,7 +171,7 @@ impl Fetcher {
             Some(open) => connection.insert(open),
             None => {
                 // Nothing is known there of a session that another connection had, if it is another process.
-                session.on_failure();
+                session.on_failure(None);
                 connection.insert(self.connect(replication).await?)
             }
         };
@@ -188,20 +189,26 @@ impl Fetcher {
                     held_back.push(key);
                     return None;
                 }
-                Some((order.position, request_of(&order, &config)))
+                let request = request_of(&order, &config);
+                let position = order.position;
+                Some(PositionedFetch { position, request })
             });
             (key, wanted)
         });
-        let Some(change) = session.change(wanted) else {
+        let change = session.change(wanted);
+        // A session whose last partition is not fetched any more is still to be told so.
+        if session.is_empty() && change.forgotten.is_empty() {
             if !held_back.is_empty() {
                 self.back_off(replication).await;
             }
             return Ok(());
-        };
+        }
         let request = |version| self.request(replication, &config, session, change, version);
         self.requests.fetch_add(1, Ordering::Relaxed);
         let response = connection.send_with(request).await?;
-        match session.on_answer(&response) {
+        let error = ErrorCode::from_code(response.error_code);
+        let partitions = partitions_of(&response);
+        match session.on_answer(error, response.session_id, partitions) {
             Ok(()) => {}
             Err(Unusable::SessionLost) => return Ok(()),
             Err(Unusable::Refused(code)) => return Err(Trouble::Refused(code)),
@@ -216,7 +223,7 @@ impl Fetcher {
                     partition: PartitionIndex(data.partition_index),
                 };
                 // Of an order that is in force no more, nobody wants to hear.
-                let Some(&order) = session.position(&key) else {
+                let Some(order) = session.requested(&key).map(|fetch| fetch.position) else {
                     continue;
                 };
                 let Some(partition) = self.orders.answer(key, &order) else {
@@ -284,14 +291,15 @@ impl Fetcher {
         change: Change,
         version: i16,
     ) -> FetchRequest {
+        let (topics, forgotten_topics_data) = topics_of(change);
         let mut request = FetchRequest {
             max_wait_ms: config.replica_fetch_wait_max_ms,
             min_bytes: config.replica_fetch_min_bytes,
             max_bytes: config.replica_fetch_response_max_bytes,
-            session_id: session.id,
-            session_epoch: session.epoch,
-            topics: change.topics,
-            forgotten_topics_data: change.forgotten,
+            session_id: session.id(),
+            session_epoch: session.epoch(),
+            topics,
+            forgotten_topics_data,
             ..Default::default()
         };
         if version >= REPLICA_STATE_VERSION {

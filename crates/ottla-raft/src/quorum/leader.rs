@@ -10,19 +10,12 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::Quorum;
 use crate::epoch_state::EpochState;
+use crate::leader_state::DelayedFetch;
 use crate::planted::{self, Bug};
 use crate::{
     ControlRecord, Effect, FetchData, FetchRequest, FetchResponse, FetchSnapshotRequest,
     FetchSnapshotResponse, OffsetValidity, RequestId, Response, Role, SnapshotId,
 };
-
-/// A Fetch that waits for something to give.
-#[derive(Clone, Debug)]
-pub(super) struct DelayedFetch {
-    request_id: RequestId,
-    request: FetchRequest,
-    pub deadline_ms: u64,
-}
 
 impl Quorum {
     // Fetch

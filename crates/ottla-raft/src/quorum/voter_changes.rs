@@ -16,26 +16,9 @@ use crate::leader_state::{KRaftVersionUpgrade, PendingVoterChange, VoterChange};
 use crate::planted::{self, Bug};
 use crate::{
     AddVoterRequest, ApiVersionsResponse, ControlRecord, KRaftVersion, Node, QuorumEpochResponse,
-    RemoveVoterRequest, Request, RequestId, Response, UpdateVoterRequest, Voter,
+    RemoveVoterRequest, Request, RequestId, Response, UpdateVoterRequest, UpgradeError, Voter,
     VoterChangeResponse, VoterSet,
 };
-
-/// Why `kraft.version` is not raised, in the words of Kafka's response.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum UpgradeError {
-    #[error("Upgrade kraft version failed because this node does not lead epoch {0}")]
-    NotLeader(LeaderEpoch),
-    #[error("Invalid upgrade of kraft.version from version {from} to {to}")]
-    Invalid {
-        from: KRaftVersion,
-        to: KRaftVersion,
-    },
-    /// Also while a voter with static voters has not told the leader of itself: nothing but level 0 is known of it.
-    #[error("Invalid upgrade of kraft.version to {0} because not all of the voters support it")]
-    Unsupported(KRaftVersion),
-    #[error("Directory id must be known for all of the voters: {0} has not told the leader")]
-    UnknownDirectory(BrokerId),
-}
 
 impl Quorum {
     // Add

@@ -58,7 +58,7 @@ fn open(sessions: &FetchSessions, partitions: &[i32], now_ms: u64) -> i32 {
 fn a_session_is_told_only_what_changed() {
     let sessions = FetchSessions::new(10);
     let id = open(&sessions, &[0, 1, 2], 0);
-    assert_ne!(id, INVALID_SESSION_ID);
+    assert_ne!(id, NO_SESSION);
     let begun = sessions.begin(id, 1, false, Vec::new(), &[], 1);
     let (context, partitions) = begun.unwrap();
     assert_eq!(indexes(&partitions), [0, 1, 2]);
@@ -152,16 +152,16 @@ fn a_full_cache_makes_room_only_for_what_is_worth_more() {
     let sessions = FetchSessions::new(1);
     let small = open(&sessions, &[0], 0);
     // Young sessions stay, however small.
-    assert_eq!(open(&sessions, &[0, 1], 1000), INVALID_SESSION_ID);
+    assert_eq!(open(&sessions, &[0, 1], 1000), NO_SESSION);
     // In use, and old enough to give way to a larger one, but not to one of its size.
     sessions
         .begin(small, 1, false, Vec::new(), &[], 100_000)
         .unwrap();
-    assert_eq!(open(&sessions, &[0], 130_000), INVALID_SESSION_ID);
+    assert_eq!(open(&sessions, &[0], 130_000), NO_SESSION);
     let large = open(&sessions, &[0, 1], 130_000);
-    assert_ne!(large, INVALID_SESSION_ID);
+    assert_ne!(large, NO_SESSION);
     // Stale sessions give way to any.
-    assert_ne!(open(&sessions, &[0], 260_000), INVALID_SESSION_ID);
+    assert_ne!(open(&sessions, &[0], 260_000), NO_SESSION);
 }
 
 #[test]
@@ -178,6 +178,6 @@ fn what_is_cached_is_counted_and_so_is_what_had_to_make_room() {
     // Too young to make room.
     open(&sessions, &[0, 1, 2], 1);
     assert_eq!(sessions.cached(), cached(1, 2, 0));
-    open(&sessions, &[0, 1, 2], EVICTION_MS + 1);
+    open(&sessions, &[0, 1, 2], 120_001);
     assert_eq!(sessions.cached(), cached(1, 3, 1));
 }

@@ -1,8 +1,8 @@
 use ottla_protocol::metadata_records::*;
-use ottla_types::Uuid;
+use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
 
 use super::*;
-use crate::{ConfigResourceType, LocalReplica};
+use crate::{ConfigResourceType, LocalReplica, MetadataVersion};
 
 const TOPIC: Uuid = Uuid::from_u128(7);
 const DIRECTORY: Uuid = Uuid::from_u128(100);

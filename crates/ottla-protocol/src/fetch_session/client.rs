@@ -1,0 +1,293 @@
+//! The session of one broker, as the client keeps it that fetches from there.
+
+use std::hash::Hash;
+
+use hashbrown::HashMap;
+use ottla_types::ErrorCode;
+
+use super::{INITIAL_EPOCH, NO_SESSION, next_epoch};
+
+/// What a broker was asked for: partitions by their key, each with what the request says of it.
+#[derive(Debug)]
+pub struct FetchSession<K, R> {
+    /// Of the next request. With the initial epoch it names the session to close.
+    id: i32,
+    /// Of the next request.
+    epoch: i32,
+    requested: HashMap<K, R>,
+}
+
+/// What the next request says of partitions, in the order of their keys.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Change<K, R> {
+    pub requested: Vec<(K, R)>,
+    pub forgotten: Vec<K>,
+}
+
+/// Why a response says nothing of partitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unusable {
+    /// The session is gone. A full request may follow at once.
+    SessionLost,
+    /// The whole response is an error.
+    Refused(ErrorCode),
+    /// It names partitions that were not asked for, or leaves out some that were.
+    WrongPartitions,
+}
+
+impl<K, R> Default for FetchSession<K, R> {
+    fn default() -> Self {
+        FetchSession {
+            id: NO_SESSION,
+            epoch: INITIAL_EPOCH,
+            requested: HashMap::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Ord, R: Clone + PartialEq> FetchSession<K, R> {
+    /// The ID that the next request carries.
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// The epoch that the next request carries.
+    pub fn epoch(&self) -> i32 {
+        self.epoch
+    }
+
+    /// Whether the next request has to name everything.
+    pub fn is_full(&self) -> bool {
+        self.epoch == INITIAL_EPOCH
+    }
+
+    /// Whether the broker may remember what it was asked for.
+    pub fn is_open(&self) -> bool {
+        self.id != NO_SESSION
+    }
+
+    /// Whether anything is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.requested.is_empty()
+    }
+
+    /// What the broker was last asked of a partition.
+    pub fn requested(&self, key: &K) -> Option<&R> {
+        self.requested.get(key)
+    }
+
+    /// Takes what is asked of partitions from now on, or `None` for one that is not fetched any more, and returns what the
+    /// next request says. For a full request all partitions are given.
+    pub fn change(&mut self, changes: impl IntoIterator<Item = (K, Option<R>)>) -> Change<K, R> {
+        if self.is_full() {
+            self.requested.clear();
+        }
+        let mut change = Change {
+            requested: Vec::new(),
+            forgotten: Vec::new(),
+        };
+        for (key, request) in changes {
+            match request {
+                Some(request) => {
+                    if self.requested.get(&key) != Some(&request) {
+                        change.requested.push((key.clone(), request.clone()));
+                    }
+                    self.requested.insert(key, request);
+                }
+                None => {
+                    if self.requested.remove(&key).is_some() {
+                        change.forgotten.push(key);
+                    }
+                }
+            }
+        }
+        change.requested.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        change.forgotten.sort_unstable();
+        change
+    }
+
+    /// As [`change`](Self::change), with all that is asked from now on.
+    pub fn change_to(&mut self, all: impl IntoIterator<Item = (K, R)>) -> Change<K, R> {
+        let all: HashMap<K, R> = all.into_iter().collect();
+        let known = self.requested.keys();
+        let gone: Vec<K> = known
+            .filter(|key| !all.contains_key(*key))
+            .cloned()
+            .collect();
+        let gone = gone.into_iter().map(|key| (key, None));
+        let all = all.into_iter().map(|(key, request)| (key, Some(request)));
+        self.change(gone.chain(all))
+    }
+
+    /// Takes the response to the last request: its error, the session that it names, and the partitions in it. Only a usable
+    /// one says something of partitions.
+    pub fn on_answer(
+        &mut self,
+        error: ErrorCode,
+        session_id: i32,
+        answered: impl IntoIterator<Item = K>,
+    ) -> Result<(), Unusable> {
+        if error != ErrorCode::None {
+            self.on_failure(Some(error));
+            return Err(match error {
+                ErrorCode::FetchSessionIdNotFound | ErrorCode::InvalidFetchSessionEpoch => {
+                    Unusable::SessionLost
+                }
+                refused => Unusable::Refused(refused),
+            });
+        }
+        let mut answered_count = 0;
+        for key in answered {
+            if !self.requested.contains_key(&key) {
+                self.on_failure(None);
+                return Err(Unusable::WrongPartitions);
+            }
+            answered_count += 1;
+        }
+        if self.is_full() && answered_count != self.requested.len() {
+            self.begin_anew(NO_SESSION);
+            return Err(Unusable::WrongPartitions);
+        }
+        self.on_session(session_id);
+        Ok(())
+    }
+
+    /// The last request was answered, in the session that the response names, if it names one.
+    pub fn on_session(&mut self, session_id: i32) {
+        match session_id {
+            NO_SESSION => self.begin_anew(NO_SESSION),
+            id => {
+                self.id = id;
+                self.epoch = next_epoch(self.epoch);
+            }
+        }
+    }
+
+    /// There is no response, or it is an error. The broker may still have the session: the next request closes it, unless
+    /// the error says that it is gone.
+    pub fn on_failure(&mut self, error: Option<ErrorCode>) {
+        let closes = match error {
+            Some(ErrorCode::FetchSessionIdNotFound) => NO_SESSION,
+            _ => self.id,
+        };
+        self.begin_anew(closes);
+    }
+
+    fn begin_anew(&mut self, closes: i32) {
+        self.id = closes;
+        self.epoch = INITIAL_EPOCH;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of partitions by their numbers, from an offset on.
+    type Session = FetchSession<i32, i64>;
+
+    fn wanted(partition: i32, offset: i64) -> (i32, Option<i64>) {
+        (partition, Some(offset))
+    }
+
+    fn answer(session: &mut Session, id: i32, partitions: &[i32]) -> Result<(), Unusable> {
+        session.on_answer(ErrorCode::None, id, partitions.iter().copied())
+    }
+
+    fn said(change: &Change<i32, i64>) -> (Vec<i32>, Vec<i32>) {
+        let requested = change.requested.iter().map(|(key, _)| *key);
+        (requested.collect(), change.forgotten.clone())
+    }
+
+    /// A session of partitions 1 and 2, both at offset 0.
+    fn begun() -> Session {
+        let mut session = Session::default();
+        let change = session.change([wanted(2, 0), wanted(1, 0)]);
+        assert_eq!(said(&change), (vec![1, 2], vec![]));
+        assert_eq!(answer(&mut session, 77, &[1, 2]), Ok(()));
+        assert_eq!((session.id(), session.epoch()), (77, 1));
+        assert!(session.is_open());
+        session
+    }
+
+    #[test]
+    fn only_what_changed_is_named_again() {
+        let mut session = begun();
+        let change = session.change([wanted(1, 0), wanted(2, 9), wanted(3, 0)]);
+        assert_eq!(said(&change), (vec![2, 3], vec![]));
+        assert_eq!(answer(&mut session, 77, &[3]), Ok(()));
+        assert_eq!((session.id(), session.epoch()), (77, 2));
+        let change = session.change([(2, None), (9, None)]);
+        assert_eq!(said(&change), (vec![], vec![2]));
+        assert_eq!(
+            (session.requested(&2), session.requested(&3)),
+            (None, Some(&0))
+        );
+    }
+
+    #[test]
+    fn what_is_not_named_among_all_is_forgotten() {
+        let mut session = begun();
+        let change = session.change_to([(2, 9), (3, 0)]);
+        assert_eq!(said(&change), (vec![2, 3], vec![1]));
+        assert_eq!(answer(&mut session, 77, &[]), Ok(()));
+        let change = session.change_to([]);
+        assert_eq!(said(&change), (vec![], vec![2, 3]));
+        assert!(session.is_empty());
+    }
+
+    #[test]
+    fn without_a_session_everything_is_named_each_time() {
+        let mut session = Session::default();
+        session.change([wanted(1, 0)]);
+        assert_eq!(answer(&mut session, 0, &[1]), Ok(()));
+        assert!(session.is_full() && !session.is_open());
+        let change = session.change([wanted(1, 0)]);
+        assert_eq!(said(&change), (vec![1], vec![]));
+    }
+
+    #[test]
+    fn a_session_that_ended_begins_anew() {
+        let fail = |session: &mut Session, error| session.on_answer(error, 0, []);
+        let mut session = begun();
+        let gone = fail(&mut session, ErrorCode::FetchSessionIdNotFound);
+        assert_eq!(gone, Err(Unusable::SessionLost));
+        assert_eq!((session.id(), session.epoch()), (0, 0));
+
+        let mut session = begun();
+        let wrong = fail(&mut session, ErrorCode::InvalidFetchSessionEpoch);
+        assert_eq!(wrong, Err(Unusable::SessionLost));
+        assert_eq!((session.id(), session.epoch()), (77, 0), "it is closed");
+        let change = session.change([wanted(1, 0)]);
+        assert_eq!(said(&change), (vec![1], vec![]));
+
+        let mut session = begun();
+        let refused = fail(&mut session, ErrorCode::UnknownServerError);
+        let expected = Unusable::Refused(ErrorCode::UnknownServerError);
+        assert_eq!(refused, Err(expected));
+        assert_eq!((session.id(), session.epoch()), (77, 0));
+
+        let mut session = begun();
+        session.on_failure(None);
+        assert_eq!((session.id(), session.epoch()), (77, 0));
+    }
+
+    #[test]
+    fn an_answer_about_other_partitions_is_not_taken() {
+        let mut session = begun();
+        let wrong = answer(&mut session, 77, &[5]);
+        assert_eq!(wrong, Err(Unusable::WrongPartitions));
+        assert!(session.is_full());
+        session.change([wanted(1, 0), wanted(2, 0)]);
+        let wrong = answer(&mut session, 78, &[1]);
+        assert_eq!(wrong, Err(Unusable::WrongPartitions), "one is missing");
+    }
+
+    #[test]
+    fn epochs_go_round_past_the_initial_one() {
+        let mut session = begun();
+        session.epoch = i32::MAX;
+        assert_eq!(answer(&mut session, 77, &[]), Ok(()));
+        assert_eq!(session.epoch(), 1);
+    }
+}

@@ -1,0 +1,363 @@
+//! One session, as the broker keeps it, and which of many is given up for a new one.
+//!
+//! The cache of all sessions and its locks stand outside: requests of different sessions do not wait for each other.
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+
+use hashbrown::HashMap;
+use ottla_types::ErrorCode;
+
+use super::{FINAL_EPOCH, INITIAL_EPOCH, next_epoch};
+use crate::messages::fetch_request::FetchPartition;
+use crate::messages::fetch_response::PartitionData;
+
+/// After so long without a fetch a session is stale, and from that age on it can be displaced.
+const EVICTION_MS: u64 = 120_000;
+
+/// The session that a request asks for, by its epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestedSession {
+    /// None. One that it names is closed.
+    Sessionless,
+    /// A new one. One that it names is closed.
+    New,
+    /// The one that it names, which must be at this epoch.
+    Known { epoch: i32 },
+}
+
+impl RequestedSession {
+    pub fn of(epoch: i32) -> RequestedSession {
+        match epoch {
+            FINAL_EPOCH => RequestedSession::Sessionless,
+            INITIAL_EPOCH => RequestedSession::New,
+            epoch => RequestedSession::Known { epoch },
+        }
+    }
+}
+
+/// What was asked of a partition, and what the client was last told of it.
+#[derive(Clone, PartialEq, Debug)]
+struct CachedPartition {
+    /// Where it stands in the order in which partitions are served.
+    order: u64,
+    requested: FetchPartition,
+    high_watermark: i64,
+    log_start_offset: i64,
+}
+
+/// `K` names a partition: by its topic's ID where the client uses those, else by name.
+#[derive(Debug)]
+pub struct FetchSession<K> {
+    uses_topic_ids: bool,
+    /// What the next request has to carry.
+    epoch: i32,
+    partitions: HashMap<K, CachedPartition>,
+    /// Partitions that gave records move to the end, so that none is starved by those before it.
+    order: BTreeMap<u64, K>,
+    next_order: u64,
+    created_ms: u64,
+    last_used_ms: u64,
+}
+
+/// What a request of a session is about.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Continued<K> {
+    /// What the session must be at when the response is finished: another request of it may come meanwhile.
+    pub next_epoch: i32,
+    /// All partitions of the session, in the order in which they are served. Empty where the request has taken the last one
+    /// away: then there is no session any more.
+    pub partitions: Vec<(K, FetchPartition)>,
+}
+
+impl<K: Clone + Eq + Hash> FetchSession<K> {
+    /// A session for what a full request asked, with what it was answered.
+    pub fn new(
+        uses_topic_ids: bool,
+        requested: Vec<(K, FetchPartition)>,
+        answers: &[(K, PartitionData)],
+        now_ms: u64,
+    ) -> FetchSession<K> {
+        let mut session = FetchSession {
+            uses_topic_ids,
+            epoch: next_epoch(INITIAL_EPOCH),
+            partitions: HashMap::with_capacity(requested.len()),
+            order: BTreeMap::new(),
+            next_order: 0,
+            created_ms: now_ms,
+            last_used_ms: now_ms,
+        };
+        for (key, partition) in requested {
+            session.insert(key, partition);
+        }
+        for (key, answer) in answers {
+            if let Some(cached) = session.partitions.get_mut(key) {
+                cached.high_watermark = answer.high_watermark;
+                cached.log_start_offset = answer.log_start_offset;
+            }
+        }
+        session
+    }
+
+    /// How many partitions it has.
+    pub fn size(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Takes a request of this session.
+    pub fn continue_with(
+        &mut self,
+        epoch: i32,
+        uses_topic_ids: bool,
+        requested: &[(K, FetchPartition)],
+        forgotten: &[K],
+        now_ms: u64,
+    ) -> Result<Continued<K>, ErrorCode> {
+        if self.epoch != epoch {
+            return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        if self.uses_topic_ids != uses_topic_ids {
+            return Err(ErrorCode::FetchSessionTopicIdError);
+        }
+        for (key, partition) in requested {
+            self.insert(key.clone(), partition.clone());
+        }
+        for key in forgotten {
+            if let Some(removed) = self.partitions.remove(key) {
+                self.order.remove(&removed.order);
+            }
+        }
+        self.last_used_ms = now_ms;
+        self.epoch = next_epoch(epoch);
+        let partitions = self.order.values().map(|key| {
+            let cached = &self.partitions[key];
+            (key.clone(), cached.requested.clone())
+        });
+        Ok(Continued {
+            next_epoch: self.epoch,
+            partitions: partitions.collect(),
+        })
+    }
+
+    /// Leaves of the answers what the client has to be told.
+    pub fn finish(
+        &mut self,
+        next_epoch: i32,
+        answers: &mut Vec<(K, PartitionData)>,
+    ) -> Result<(), ErrorCode> {
+        if self.epoch != next_epoch {
+            return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        answers.retain(|(key, answer)| self.update(key, answer));
+        Ok(())
+    }
+
+    fn insert(&mut self, key: K, requested: FetchPartition) {
+        if let Some(known) = self.partitions.get_mut(&key) {
+            known.requested = requested;
+            return;
+        }
+        self.order.insert(self.next_order, key.clone());
+        let cached = CachedPartition {
+            order: self.next_order,
+            requested,
+            high_watermark: -1,
+            log_start_offset: -1,
+        };
+        self.partitions.insert(key, cached);
+        self.next_order += 1;
+    }
+
+    /// Notes what the client is told of a partition; returns whether it has to be told at all.
+    fn update(&mut self, key: &K, answer: &PartitionData) -> bool {
+        let Some(cached) = self.partitions.get_mut(key) else {
+            return false;
+        };
+        let has_records = answer
+            .records
+            .as_ref()
+            .is_some_and(|records| !records.is_empty());
+        let has_error = answer.error_code != ErrorCode::None.code();
+        let must_respond = has_records
+            || has_error
+            || cached.high_watermark != answer.high_watermark
+            || cached.log_start_offset != answer.log_start_offset
+            || answer.preferred_read_replica >= 0
+            || answer.diverging_epoch.end_offset >= 0;
+        cached.log_start_offset = answer.log_start_offset;
+        // No high watermark is -1: the client is told when the error is over.
+        cached.high_watermark = match has_error {
+            true => -1,
+            false => answer.high_watermark,
+        };
+        if has_records {
+            self.order.remove(&cached.order);
+            cached.order = self.next_order;
+            self.order.insert(cached.order, key.clone());
+            self.next_order += 1;
+        }
+        must_respond
+    }
+}
+
+/// Which session is given up for a new one of `size` partitions: the one that was idle for longest, if that is stale, or else
+/// the smallest of those that are older than that, if it is smaller than the new one.
+///
+/// Kafka: `FetchSessionCacheShard.tryEvict`.
+pub fn find_evictable<
+    'a,
+    K: Clone + Eq + Hash + 'a,
+    S: std::ops::Deref<Target = FetchSession<K>>,
+>(
+    sessions: impl Iterator<Item = (i32, S)>,
+    size: usize,
+    now_ms: u64,
+) -> Option<i32> {
+    let stale_before_ms = now_ms.saturating_sub(EVICTION_MS);
+    let mut oldest: Option<(u64, i32)> = None;
+    let mut smallest: Option<(usize, i32)> = None;
+    for (id, session) in sessions {
+        let last_used = (session.last_used_ms, id);
+        oldest = Some(oldest.map_or(last_used, |oldest| oldest.min(last_used)));
+        if session.created_ms < stale_before_ms {
+            let session_size = (session.size(), id);
+            smallest = Some(smallest.map_or(session_size, |smallest| smallest.min(session_size)));
+        }
+    }
+    match (oldest, smallest) {
+        (Some((last_used_ms, id)), _) if last_used_ms < stale_before_ms => Some(id),
+        (_, Some((smallest, id))) if smallest < size => Some(id),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::Records;
+
+    type Session = FetchSession<i32>;
+
+    fn requested(partitions: &[i32]) -> Vec<(i32, FetchPartition)> {
+        let requested = partitions.iter().map(|&partition| {
+            let fetch = FetchPartition {
+                partition,
+                ..Default::default()
+            };
+            (partition, fetch)
+        });
+        requested.collect()
+    }
+
+    fn answer(partition: i32, high_watermark: i64, records: &'static str) -> (i32, PartitionData) {
+        let data = PartitionData {
+            partition_index: partition,
+            high_watermark,
+            log_start_offset: 0,
+            records: Some(Records::Bytes(Bytes::from_static(records.as_bytes()))),
+            ..Default::default()
+        };
+        (partition, data)
+    }
+
+    fn new(partitions: &[i32], now_ms: u64) -> Session {
+        let answers: Vec<_> = partitions.iter().map(|&it| answer(it, 0, "")).collect();
+        Session::new(false, requested(partitions), &answers, now_ms)
+    }
+
+    /// The partitions of a request, and those of its response.
+    fn exchange(
+        session: &mut Session,
+        epoch: i32,
+        mut answers: Vec<(i32, PartitionData)>,
+    ) -> (Vec<i32>, Vec<i32>) {
+        let continued = session.continue_with(epoch, false, &[], &[], 0);
+        let continued = continued.expect("the right epoch");
+        let finished = session.finish(continued.next_epoch, &mut answers);
+        finished.expect("no other request came");
+        let asked = continued.partitions.iter().map(|(key, _)| *key);
+        (
+            asked.collect(),
+            answers.iter().map(|(key, _)| *key).collect(),
+        )
+    }
+
+    #[test]
+    fn only_news_are_told_and_who_gave_records_is_served_last() {
+        let mut session = new(&[0, 1, 2], 0);
+        let answers = vec![answer(0, 5, "a"), answer(1, 0, ""), answer(2, 7, "")];
+        assert_eq!(
+            exchange(&mut session, 1, answers),
+            (vec![0, 1, 2], vec![0, 2])
+        );
+        let answers = vec![answer(1, 0, ""), answer(2, 7, ""), answer(0, 5, "")];
+        assert_eq!(exchange(&mut session, 2, answers), (vec![1, 2, 0], vec![]));
+    }
+
+    #[test]
+    fn the_end_of_an_error_is_news() {
+        let mut session = new(&[0], 0);
+        let mut failed = answer(0, 0, "");
+        failed.1.error_code = ErrorCode::NotLeaderOrFollower.code();
+        assert_eq!(exchange(&mut session, 1, vec![failed]).1, [0]);
+        assert_eq!(exchange(&mut session, 2, vec![answer(0, 0, "")]).1, [0]);
+        assert_eq!(exchange(&mut session, 3, vec![answer(0, 0, "")]).1, [0; 0]);
+    }
+
+    #[test]
+    fn a_request_of_another_epoch_or_kind_is_refused() {
+        let mut session = new(&[0], 0);
+        let mut begin = |epoch, uses_topic_ids| {
+            let continued = session.continue_with(epoch, uses_topic_ids, &[], &[], 0);
+            continued.map(|continued| continued.next_epoch)
+        };
+        assert_eq!(begin(2, false), Err(ErrorCode::InvalidFetchSessionEpoch));
+        assert_eq!(begin(1, true), Err(ErrorCode::FetchSessionTopicIdError));
+        assert_eq!(begin(1, false), Ok(2));
+        assert_eq!(begin(2, false), Ok(3));
+        let overtaken = session.finish(2, &mut Vec::new());
+        assert_eq!(overtaken, Err(ErrorCode::InvalidFetchSessionEpoch));
+    }
+
+    #[test]
+    fn a_session_without_partitions_is_none() {
+        let mut session = new(&[0, 1], 0);
+        let continued = session.continue_with(1, false, &requested(&[2]), &[0, 1], 0);
+        assert_eq!(continued.expect("the right epoch").partitions.len(), 1);
+        let continued = session.continue_with(2, false, &[], &[2], 0);
+        assert!(continued.expect("the right epoch").partitions.is_empty());
+    }
+
+    #[test]
+    fn the_stale_give_way_and_then_the_old_and_small() {
+        let find = |sessions: &[(i32, Session)], size, now_ms| {
+            let sessions = sessions.iter().map(|(id, session)| (*id, session));
+            find_evictable(sessions, size, now_ms)
+        };
+        let mut sessions = vec![(1, new(&[0, 1], 0)), (2, new(&[0], 10))];
+        assert_eq!(find(&sessions, 100, EVICTION_MS), None);
+        assert_eq!(find(&sessions, 1, EVICTION_MS + 1), Some(1), "it is stale");
+        for (_, session) in &mut sessions {
+            let continued = session.continue_with(1, false, &[], &[], EVICTION_MS);
+            assert!(continued.is_ok());
+        }
+        assert_eq!(
+            find(&sessions, 1, EVICTION_MS + 20),
+            None,
+            "none is smaller"
+        );
+        assert_eq!(find(&sessions, 2, EVICTION_MS + 20), Some(2));
+    }
+
+    #[test]
+    fn the_epoch_says_which_session_is_asked_for() {
+        assert_eq!(RequestedSession::of(-1), RequestedSession::Sessionless);
+        assert_eq!(RequestedSession::of(0), RequestedSession::New);
+        assert_eq!(
+            RequestedSession::of(7),
+            RequestedSession::Known { epoch: 7 }
+        );
+    }
+}
