@@ -37,7 +37,7 @@ pub(crate) use led_partition::{LedPartition, Reading};
 pub(crate) use led_partitions::LedPartitions;
 pub(crate) use persister::Persister;
 pub(crate) use settings::GroupSettings;
-pub(crate) use state::{PartitionFailure, StateFailure, ask_for_each};
+pub(crate) use state::{PartitionFailure, ask_for_each, panicked};
 
 /// The topic whose partitions hold the state of share groups; created when it is first looked for.
 pub(crate) const SHARE_STATE_TOPIC: &str = "__share_group_state";

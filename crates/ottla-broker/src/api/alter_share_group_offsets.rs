@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_coordinator::group::{PartitionsOfTopics, Response};
-use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
+use ottla_coordinator::persister::{InitializeState, SharePartitionKey, StateFailure};
 use ottla_protocol::messages::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
 use ottla_protocol::messages::{AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse};
 use ottla_types::{ErrorCode, TopicId};
 
-use crate::share_groups::{Persister, StateFailure};
+use crate::share_groups::Persister;
 use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
 
 type Topic = AlterShareGroupOffsetsResponseTopic;

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use ottla_coordinator::persister::StateFailure;
 use ottla_protocol::messages::delete_share_group_state_response::{
     DeleteStateResult, PartitionResult,
 };
 use ottla_protocol::messages::{DeleteShareGroupStateRequest, DeleteShareGroupStateResponse};
 
-use crate::share_groups::{StateFailure, ask_for_each};
+use crate::share_groups::ask_for_each;
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(

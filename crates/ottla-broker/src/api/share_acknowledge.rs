@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use hashbrown::HashMap;
+use ottla_coordinator::persister::StateFailure;
 use ottla_coordinator::share_partition::{AcknowledgeType, AcknowledgementBatch};
 use ottla_coordinator::share_session::{FINAL_EPOCH, ShareSessionKey};
 use ottla_protocol::messages::share_acknowledge_response::{
@@ -19,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::share_fetch::topic_of;
 use crate::authorizer::{Operation, ResourceType};
-use crate::share_groups::{GroupSettings, PartitionFailure, StateFailure, are_enabled};
+use crate::share_groups::{GroupSettings, PartitionFailure, are_enabled, panicked};
 use crate::{Broker, RequestContext};
 
 /// The first version with renewed locks.
@@ -194,7 +195,7 @@ impl Acknowledging {
             Progress::Ended(result) => result,
             Progress::Task(task) => {
                 let ended = task.await;
-                ended.unwrap_or_else(|_| Err(StateFailure::panicked().into()))
+                ended.unwrap_or_else(|_| Err(panicked().into()))
             }
         };
         Acknowledged {

@@ -5,21 +5,15 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_coordinator::ReplyTo;
-use ottla_coordinator::share_state::{
-    InitializeState, Outcome, ReadState, Response, ShareCoordinator, SharePartitionKey, StateError,
-    StateRead, StateSummary, WriteState,
+use ottla_coordinator::persister::{
+    InitializeState, ReadState, SharePartitionKey, StateFailure, StateRead, StateSummary,
+    WriteState,
 };
+use ottla_coordinator::share_state::{Outcome, Response, ShareCoordinator};
 use ottla_types::{ErrorCode, Timestamp, Uuid};
 
 use super::{Persister, ShareGroups};
 use crate::{Broker, Operation, RequestContext, ResourceType};
-
-/// Why a request is refused: by the coordinator, or because it is not here.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct StateFailure {
-    pub(crate) code: ErrorCode,
-    pub(crate) message: ByteString,
-}
 
 /// Why a partition of a member's request has failed. What its share partition has to say is told with a message, and what is
 /// refused before one is asked only with its code (`KafkaApis.handleShareFetchRequest`).
@@ -47,24 +41,6 @@ impl From<StateFailure> for PartitionFailure {
     }
 }
 
-impl From<StateError> for StateFailure {
-    fn from(error: StateError) -> Self {
-        StateFailure {
-            code: error.code,
-            message: ByteString::from_static(error.message),
-        }
-    }
-}
-
-impl From<ErrorCode> for StateFailure {
-    fn from(code: ErrorCode) -> Self {
-        StateFailure {
-            code,
-            message: ByteString::from_static(code.message()),
-        }
-    }
-}
-
 /// Whether the client is one of the cluster's brokers, or as good as one.
 fn may_ask_coordinators(broker: &Broker, context: &RequestContext) -> Result<(), StateFailure> {
     let (act, of_cluster) = (Operation::ClusterAction, ResourceType::Cluster);
@@ -77,17 +53,15 @@ fn may_ask_coordinators(broker: &Broker, context: &RequestContext) -> Result<(),
     }
 }
 
-impl StateFailure {
-    /// Of a task that panicked, which has been reported where it happened.
-    pub(crate) fn panicked() -> Self {
-        ErrorCode::UnknownServerError.into()
-    }
+/// Of a task that panicked, which has been reported where it happened.
+pub(crate) fn panicked() -> StateFailure {
+    ErrorCode::UnknownServerError.into()
+}
 
-    fn not_here(code: ErrorCode, what: &str) -> Self {
-        StateFailure {
-            code,
-            message: coordinator_message(what, code.message()).into(),
-        }
+fn not_here(code: ErrorCode, what: &str) -> StateFailure {
+    StateFailure {
+        code,
+        message: coordinator_message(what, code.message()).into(),
     }
 }
 
@@ -232,7 +206,7 @@ impl ShareGroups {
         what: &str,
         decide: impl FnOnce(&mut ShareCoordinator, ReplyTo, Option<i32>, Timestamp) -> Outcome,
     ) -> Result<Response, StateFailure> {
-        let refused = |code| StateFailure::not_here(code, what);
+        let refused = |code| not_here(code, what);
         let shard = self
             .coordinator_of(broker, &key.coordinator_key())
             .map_err(refused)?;
@@ -291,7 +265,7 @@ mod tests {
         for ((topic_id, numbers), (answered_of, answers)) in topics.into_iter().zip(answers) {
             assert_eq!(topic_id, answered_of);
             let expected = numbers.into_iter().map(|number| match number {
-                7 => (number, Err(StateFailure::panicked())),
+                7 => (number, Err(panicked())),
                 _ => (number, Ok((topic_id, number))),
             });
             assert_eq!(answers, Vec::from_iter(expected));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashSet;
+use ottla_coordinator::persister::StateFailure;
 use ottla_coordinator::share_partition::{
     AbortedTransaction, AcquireMode, AcquireRequest, AcquiredRecords, FetchedBatch, MemberId,
 };
@@ -24,7 +25,7 @@ use crate::api::fetch::read::{Isolation, ReadLimits, ReadOutcome, Wanted};
 use crate::api::fetch::read_targets;
 use crate::metrics::TopicMetric;
 use crate::partition::Waiter;
-use crate::share_groups::{GroupSettings, LedPartition, Reading, StateFailure};
+use crate::share_groups::{GroupSettings, LedPartition, Reading};
 use crate::{Broker, RequestContext};
 
 #[derive(Clone, Copy)]
