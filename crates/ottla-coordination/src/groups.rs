@@ -12,7 +12,7 @@ use ottla_coordinator::group::{
     Command, GroupCoordinator, GroupCoordinatorConfig, InitializeShareState, Outcome,
     ResolveRegexes, resolve,
 };
-use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
+use ottla_coordinator::persister::{InitializeState, SharePartitionKey};
 use ottla_metadata::feature::{Feature, GROUP_VERSION, STREAMS_VERSION};
 use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;

@@ -37,7 +37,7 @@ pub use led_partition::{LedPartition, Reading};
 pub use led_partitions::LedPartitions;
 pub use persister::{AT_ONCE, Persister};
 pub use settings::GroupSettings;
-pub use state::{PartitionFailure, StateFailure, ask_for_each};
+pub use state::{PartitionFailure, ask_for_each, panicked};
 
 /// The topic whose partitions hold the state of share groups; created when it is first looked for.
 pub const SHARE_STATE_TOPIC: &str = "__share_group_state";

@@ -17,6 +17,7 @@ compile_error!("planted-bugs are for simulations: no build with optimisations ma
 pub mod group;
 mod java_collections;
 mod java_hash;
+pub mod persister;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]

@@ -18,16 +18,11 @@ mod read;
 mod snapshots;
 mod write;
 
-pub use batches::StateBatch;
 pub use config::ShareCoordinatorConfig;
 pub use coordinator::ShareCoordinator;
-pub use initialize::InitializeState;
 pub use outcome::{Command, Outcome, Response, StateError, TimerKey};
-pub use read::{ReadState, StateRead, StateSummary};
 pub use record::ShareStateRecord;
 pub use replay::ReplayError;
-pub use state::SharePartitionKey;
-pub use write::WriteState;
 
 #[cfg(test)]
 mod tests;

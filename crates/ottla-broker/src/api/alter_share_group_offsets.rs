@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_coordinator::group::{PartitionsOfTopics, Response};
-use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
+use ottla_coordinator::persister::{InitializeState, SharePartitionKey, StateFailure};
 use ottla_protocol::messages::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
@@ -18,7 +18,7 @@ use ottla_coordination::share_groups;
 use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
-use ottla_coordination::share_groups::{Persister, StateFailure};
+use ottla_coordination::share_groups::Persister;
 
 type Topic = AlterShareGroupOffsetsResponseTopic;
 type Partition = AlterShareGroupOffsetsResponsePartition;

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use ottla_coordinator::persister::StateFailure;
 use ottla_protocol::messages::delete_share_group_state_response::{
     DeleteStateResult, PartitionResult,
 };
 use ottla_protocol::messages::{DeleteShareGroupStateRequest, DeleteShareGroupStateResponse};
 
-use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_coordination::share_groups::ask_for_each;
 use ottla_net::RequestContext;
 
 use crate::Broker;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_coordinator::share_state::{SharePartitionKey, StateSummary};
+use ottla_coordinator::persister::{SharePartitionKey, StateSummary};
 use ottla_metadata::TopicsImage;
 use ottla_protocol::messages::describe_share_group_offsets_request::{
     DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::share_state::InitializeState;
+use ottla_coordinator::persister::{InitializeState, StateFailure};
 use ottla_protocol::messages::initialize_share_group_state_response::{
     InitializeStateResult, PartitionResult,
 };
@@ -12,7 +12,7 @@ use ottla_protocol::messages::{
 };
 use ottla_types::Offset;
 
-use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_coordination::share_groups::ask_for_each;
 use ottla_net::RequestContext;
 
 use crate::Broker;

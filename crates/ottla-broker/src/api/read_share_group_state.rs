@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::share_state::{ReadState, StateRead};
+use ottla_coordinator::persister::{ReadState, StateFailure, StateRead};
 use ottla_protocol::messages::read_share_group_state_response::{
     PartitionResult, ReadStateResult, StateBatch,
 };
 use ottla_protocol::messages::{ReadShareGroupStateRequest, ReadShareGroupStateResponse};
 use ottla_types::LeaderEpoch;
 
-use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_coordination::share_groups::ask_for_each;
 use ottla_net::RequestContext;
 
 use crate::Broker;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::share_state::StateSummary;
+use ottla_coordinator::persister::{StateFailure, StateSummary};
 use ottla_protocol::messages::read_share_group_state_summary_response::{
     PartitionResult, ReadStateSummaryResult,
 };
@@ -11,7 +11,7 @@ use ottla_protocol::messages::{
     ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse,
 };
 
-use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_coordination::share_groups::ask_for_each;
 use ottla_net::RequestContext;
 
 use crate::Broker;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use hashbrown::HashMap;
+use ottla_coordinator::persister::StateFailure;
 use ottla_coordinator::share_partition::{AcknowledgeType, AcknowledgementBatch};
 use ottla_coordinator::share_session::{FINAL_EPOCH, ShareSessionKey};
 use ottla_protocol::messages::share_acknowledge_response::{
@@ -18,9 +19,7 @@ use ottla_types::{
 use tokio::task::JoinHandle;
 
 use super::share_fetch::topic_of;
-use ottla_coordination::share_groups::{
-    GroupSettings, PartitionFailure, StateFailure, are_enabled,
-};
+use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled, panicked};
 use ottla_net::RequestContext;
 use ottla_net::{Operation, ResourceType};
 
@@ -198,7 +197,7 @@ impl Acknowledging {
             Progress::Ended(result) => result,
             Progress::Task(task) => {
                 let ended = task.await;
-                ended.unwrap_or_else(|_| Err(StateFailure::panicked().into()))
+                ended.unwrap_or_else(|_| Err(panicked().into()))
             }
         };
         Acknowledged {

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::share_state::{StateBatch, WriteState};
+use ottla_coordinator::persister::{StateBatch, StateFailure, WriteState};
 use ottla_protocol::messages::write_share_group_state_response::{
     PartitionResult, WriteStateResult,
 };
 use ottla_protocol::messages::{WriteShareGroupStateRequest, WriteShareGroupStateResponse};
 use ottla_types::{LeaderEpoch, Offset};
 
-use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_coordination::share_groups::ask_for_each;
 use ottla_net::RequestContext;
 
 use crate::Broker;

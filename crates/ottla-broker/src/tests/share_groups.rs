@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
+use ottla_coordinator::persister::{InitializeState, SharePartitionKey};
 use ottla_protocol::Records;
 use ottla_protocol::messages::alter_share_group_offsets_request::{
     AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,

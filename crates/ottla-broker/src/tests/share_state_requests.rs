@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use ottla_coordination::share_groups::{AT_ONCE, StateFailure, ask_for_each};
+use ottla_coordination::share_groups::{AT_ONCE, ask_for_each, panicked};
 use ottla_protocol::ApiKey;
 use ottla_testkit::peer::client_context;
 use ottla_types::Uuid;
@@ -38,7 +38,7 @@ async fn a_request_asks_for_a_bounded_number_of_partitions_at_one_time() {
     for ((topic_id, numbers), (answered_of, answers)) in topics.into_iter().zip(answers) {
         assert_eq!(topic_id, answered_of);
         let expected = numbers.into_iter().map(|number| match number {
-            7 => (number, Err(StateFailure::panicked())),
+            7 => (number, Err(panicked())),
             _ => (number, Ok((topic_id, number))),
         });
         assert_eq!(answers, Vec::from_iter(expected));

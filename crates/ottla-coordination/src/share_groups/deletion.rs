@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_coordinator::group::PartitionsOfTopics;
-use ottla_coordinator::share_state::SharePartitionKey;
+use ottla_coordinator::persister::SharePartitionKey;
 use ottla_types::{ErrorCode, TopicId};
 
 use super::Persister;

@@ -1,61 +1,37 @@
-//! A share partition that is led here: its state machine, what of it is being persisted, and who waits for that.
+//! A share partition that is led here, as threads share it.
 //!
-//! The machine is behind a lock that is held for one decision. Its writes go to the share coordinator one after the
-//! other, in their order. At any time one fetch reads for it, as what the next is to read depends on what that one
-//! acquires.
-//! Invariants: whoever acknowledges is answered once, when that is persisted or the share partition is gone; after
-//! `close` nothing is acquired and no write begins. One that is under way then is still tried to its end, which nobody
-//! waits for: with the leader epoch that it carries, the share coordinator refuses it once another leader has read.
-//! Source: `SharePartition`, as far as it is not the state machine, and `SharePartitionManager`.
+//! All that is decided is in [`LedSharePartition`], behind a lock that is held for one decision. Here are the way to the share
+//! coordinator, the task that waits for locks to run out, and those who wait.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ottla_coordinator::persister::{ReadState, SharePartitionKey, StateFailure};
 use ottla_coordinator::share_partition::{
-    AcknowledgementBatch, AcquireRequest, AcquiredRecords, PersistedBatch, PersistedState,
-    SharePartition, StateWrite, StateWriteId,
-};
-use ottla_coordinator::share_state::{
-    ReadState, SharePartitionKey, StateBatch, StateRead, WriteState,
+    AcknowledgementBatch, AcquireRequest, AcquiredRecords, LedSharePartition, SharePartition,
+    StateWriteId, of_persister, request_of, restore,
 };
 use ottla_log::TimestampTarget;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use super::ShareGroups;
 use super::settings::OffsetReset;
-use super::{GroupSettings, Persister, StateFailure};
+use super::{GroupSettings, Persister, ShareGroups};
 use ottla_partition::partition::{Partition, Waiters};
 
 pub struct LedPartition {
     pub key: SharePartitionKey,
     pub partition: Arc<Partition>,
     pub leader_epoch: LeaderEpoch,
-    state: Mutex<State>,
+    machine: Mutex<Machine>,
     /// Fetches that wait for something else than records of the log.
     pub waiters: Waiters,
     /// The next deadline has moved, or the share partition is closed.
     timers_changed: Notify,
 }
 
-enum State {
-    /// What was persisted is being read.
-    Loading,
-    Active(Box<Active>),
-    /// What whoever comes is told.
-    Closed(StateFailure),
-}
-
-struct Active {
-    machine: SharePartition,
-    is_being_read: bool,
-    outbox: VecDeque<StateWrite>,
-    /// Somebody is at the outbox.
-    is_writing: bool,
-    waiting: HashMap<StateWriteId, oneshot::Sender<Result<(), StateFailure>>>,
-}
+type Machine = LedSharePartition<oneshot::Sender<Result<(), StateFailure>>>;
 
 impl std::fmt::Debug for LedPartition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -84,9 +60,7 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        if let State::Active(active) = &mut *self.led.state.lock() {
-            active.is_being_read = false;
-        }
+        self.led.machine.lock().end_reading();
         if self.wakes_others {
             self.led.waiters.wake_all();
         }
@@ -105,7 +79,7 @@ impl LedPartition {
             key,
             leader_epoch,
             partition,
-            state: Mutex::new(State::Loading),
+            machine: Mutex::default(),
             waiters: Waiters::default(),
             timers_changed: Notify::new(),
         });
@@ -141,8 +115,8 @@ impl LedPartition {
             }
             start_offset => start_offset,
         };
-        let persisted = persisted_state(&read, start_offset);
-        SharePartition::restore(settings.partition, self.leader_epoch, &persisted).map_err(|error| {
+        let restored = restore(&read, start_offset, settings.partition, self.leader_epoch);
+        restored.map_err(|error| {
             let (partition, group) = (&self.partition.topic_partition, &self.key.group_id);
             tracing::error!(%partition, "what share group {group} has persisted is wrong: {error}");
             let message = format!("Failed to initialize the share partition {group}-{partition}");
@@ -185,30 +159,19 @@ impl LedPartition {
     }
 
     fn activate(self: &Arc<Self>, share_groups: &Arc<ShareGroups>, machine: SharePartition) {
-        let mut state = self.state.lock();
-        if !matches!(*state, State::Loading) {
+        if !self.machine.lock().on_loaded(machine) {
             return;
         }
-        *state = State::Active(Box::new(Active {
-            machine,
-            is_being_read: false,
-            outbox: VecDeque::new(),
-            is_writing: false,
-            waiting: HashMap::new(),
-        }));
-        drop(state);
         tokio::spawn(Arc::clone(self).run_timers(Arc::clone(share_groups)));
         self.waiters.wake_all();
     }
 
     /// The share partition is read here no longer: led elsewhere, or out of step with what is persisted.
     pub(super) fn close(&self, reason: StateFailure) {
-        let before = std::mem::replace(&mut *self.state.lock(), State::Closed(reason.clone()));
-        if let State::Active(active) = before {
-            for (_, waiting) in active.waiting {
-                // Who has gone away meanwhile needs no answer.
-                let _ = waiting.send(Err(reason.clone()));
-            }
+        let waiting = self.machine.lock().close(reason.clone());
+        for waiting in waiting {
+            // Who has gone away meanwhile needs no answer.
+            let _ = waiting.send(Err(reason.clone()));
         }
         self.timers_changed.notify_one();
         self.waiters.wake_all();
@@ -216,41 +179,27 @@ impl LedPartition {
 
     /// Why nothing can be read here, if so.
     pub fn failure(&self) -> Option<StateFailure> {
-        match &*self.state.lock() {
-            State::Closed(failure) => Some(failure.clone()),
-            State::Loading | State::Active(_) => None,
-        }
+        self.machine.lock().failure().cloned()
     }
 
     // Reading
 
     /// The right to read, where nobody else has it and there may be something to acquire.
     pub fn begin_reading(self: &Arc<Self>, settings: &GroupSettings) -> Option<Reading> {
-        let mut state = self.state.lock();
-        let State::Active(active) = &mut *state else {
-            return None;
-        };
-        active.machine.configure(settings.partition);
-        if active.is_being_read || !active.machine.can_acquire_records() {
-            return None;
-        }
-        active.is_being_read = true;
+        let fetch_offset = self.machine.lock().begin_reading(settings.partition)?;
         Some(Reading {
             led: Arc::clone(self),
-            fetch_offset: active.machine.next_fetch_offset(),
+            fetch_offset,
             wakes_others: true,
         })
     }
 
     /// Gives a member what it can have of what was read.
     pub fn acquire(&self, request: AcquireRequest<'_>) -> AcquiredRecords {
-        let mut state = self.state.lock();
-        let State::Active(active) = &mut *state else {
-            return AcquiredRecords::default();
-        };
-        let before = active.machine.next_lock_deadline_ms();
-        let acquired = active.machine.acquire(request);
-        if active.machine.next_lock_deadline_ms() != before {
+        let mut machine = self.machine.lock();
+        let before = machine.next_lock_deadline_ms();
+        let acquired = machine.acquire(request);
+        if machine.next_lock_deadline_ms() != before {
             self.timers_changed.notify_one();
         }
         acquired
@@ -258,9 +207,7 @@ impl LedPartition {
 
     /// The log begins behind the offset that was to be read.
     pub fn on_log_start_offset(&self, log_start_offset: Offset) {
-        if let State::Active(active) = &mut *self.state.lock() {
-            active.machine.on_log_start_offset(log_start_offset);
-        }
+        self.machine.lock().on_log_start_offset(log_start_offset);
     }
 
     // What becomes of records
@@ -273,30 +220,19 @@ impl LedPartition {
         batches: &[AcknowledgementBatch],
     ) -> Result<(), StateFailure> {
         let settings = GroupSettings::of(share_groups, &self.key.group_id);
-        let written = {
-            let mut state = self.state.lock();
-            let active = active_of(&mut state)?;
-            active.machine.configure(settings.partition);
-            let acknowledged = active.machine.acknowledge(
-                member,
-                batches,
+        let (answer, written) = oneshot::channel();
+        let acknowledged = {
+            let (settings, now_ms) = (
+                settings.partition,
                 share_groups.surroundings.context.now_ms(),
             );
-            // A lock that is renewed may be the one that runs out next.
-            self.timers_changed.notify_one();
-            let write = acknowledged.map_err(|error| StateFailure {
-                code: error.code(),
-                message: error.message().into(),
-            })?;
-            let Some(write) = write else {
-                return Ok(());
-            };
-            active.wait_for(write)
+            let mut machine = self.machine.lock();
+            machine.acknowledge(member, batches, settings, now_ms, || answer)
         };
-        self.run_outbox(share_groups);
-        written
+        // A lock that is renewed may be the one that runs out next.
+        self.timers_changed.notify_one();
+        self.await_persisted(share_groups, acknowledged?, written)
             .await
-            .unwrap_or_else(|_| Err(ErrorCode::NotLeaderOrFollower.into()))
     }
 
     /// What a member that is gone has in hand is for the others.
@@ -305,14 +241,20 @@ impl LedPartition {
         share_groups: &Arc<ShareGroups>,
         member: &str,
     ) -> Result<(), StateFailure> {
-        let written = {
-            let mut state = self.state.lock();
-            let active = active_of(&mut state)?;
-            let Some(write) = active.machine.release_acquired_records(member) else {
-                return Ok(());
-            };
-            active.wait_for(write)
-        };
+        let (answer, written) = oneshot::channel();
+        let released = self.machine.lock().release(member, Some(|| answer));
+        self.await_persisted(share_groups, released?, written).await
+    }
+
+    async fn await_persisted(
+        self: &Arc<Self>,
+        share_groups: &Arc<ShareGroups>,
+        has_write: bool,
+        written: oneshot::Receiver<Result<(), StateFailure>>,
+    ) -> Result<(), StateFailure> {
+        if !has_write {
+            return Ok(());
+        }
         self.run_outbox(share_groups);
         written
             .await
@@ -322,9 +264,12 @@ impl LedPartition {
     /// Frees what is locked no longer, until the share partition is closed.
     async fn run_timers(self: Arc<Self>, share_groups: Arc<ShareGroups>) {
         loop {
-            let next = match &mut *self.state.lock() {
-                State::Active(active) => active.machine.next_lock_deadline_ms(),
-                State::Loading | State::Closed(_) => return,
+            let next = {
+                let mut machine = self.machine.lock();
+                if !machine.is_active() {
+                    return;
+                }
+                machine.next_lock_deadline_ms()
             };
             let changed = self.timers_changed.notified();
             match next {
@@ -339,18 +284,11 @@ impl LedPartition {
                 }
                 None => changed.await,
             }
-            let is_freed = match &mut *self.state.lock() {
-                State::Active(active) => {
-                    let write = active
-                        .machine
-                        .on_lock_timeouts(share_groups.surroundings.context.now_ms());
-                    let is_freed = write.is_some();
-                    active.outbox.extend(write);
-                    is_freed
-                }
-                State::Loading | State::Closed(_) => return,
-            };
-            if is_freed {
+            if self
+                .machine
+                .lock()
+                .on_lock_timeouts(share_groups.surroundings.context.now_ms())
+            {
                 self.waiters.wake_all();
                 self.run_outbox(&share_groups);
             }
@@ -359,50 +297,24 @@ impl LedPartition {
 
     // Persisting
 
-    /// Has what is in the outbox persisted, unless somebody is at it.
+    /// Has persisted what there is to be persisted, unless a task is at it.
     fn run_outbox(self: &Arc<Self>, share_groups: &Arc<ShareGroups>) {
-        if let State::Active(active) = &mut *self.state.lock() {
-            if active.is_writing || active.outbox.is_empty() {
-                return;
-            }
-            active.is_writing = true;
-        }
+        let Some(mut write) = self.machine.lock().next_write() else {
+            return;
+        };
         let (led, share_groups) = (Arc::clone(self), Arc::clone(share_groups));
         tokio::spawn(async move {
-            while let Some(write) = led.next_write() {
+            loop {
                 let id = write.id;
-                let written = Persister::write_state(&share_groups, led.request_of(write)).await;
-                led.on_written(&share_groups, id, written.map_err(of_persister));
+                let request = request_of(led.key.clone(), write);
+                let written = Persister::write_state(&share_groups, request).await;
+                led.on_written(&share_groups, id, written);
+                match led.machine.lock().next_write() {
+                    Some(next) => write = next,
+                    None => return,
+                }
             }
         });
-    }
-
-    fn next_write(&self) -> Option<StateWrite> {
-        match &mut *self.state.lock() {
-            State::Active(active) => {
-                let write = active.outbox.pop_front();
-                active.is_writing = write.is_some();
-                write
-            }
-            State::Loading | State::Closed(_) => None,
-        }
-    }
-
-    fn request_of(&self, write: StateWrite) -> WriteState {
-        let batches = write.batches.iter().map(|batch| StateBatch {
-            first_offset: batch.first_offset,
-            last_offset: batch.last_offset,
-            delivery_state: batch.delivery_state,
-            delivery_count: batch.delivery_count,
-        });
-        WriteState {
-            key: self.key.clone(),
-            state_epoch: write.state_epoch,
-            leader_epoch: write.leader_epoch,
-            start_offset: write.start_offset,
-            delivery_complete_count: write.delivery_complete_count,
-            batches: batches.collect(),
-        }
     }
 
     fn on_written(
@@ -411,84 +323,17 @@ impl LedPartition {
         id: StateWriteId,
         written: Result<(), StateFailure>,
     ) {
-        let (waiting, may_fetch) = match &mut *self.state.lock() {
-            State::Active(active) => {
-                let result = active.machine.on_state_written(id, written.is_ok());
-                (active.waiting.remove(&id), result.may_fetch)
-            }
-            State::Loading | State::Closed(_) => return,
-        };
-        if let Some(waiting) = waiting {
+        let written = self.machine.lock().on_written(id, written);
+        if let Some((waiting, answer)) = written.answer {
             // Who has gone away meanwhile needs no answer.
-            let _ = waiting.send(written.clone());
+            let _ = waiting.send(answer);
         }
-        if may_fetch {
+        if written.may_fetch {
             self.waiters.wake_all();
         }
-        if let Err(failure) = written
-            && is_fenced(failure.code)
-        {
+        if let Some(failure) = written.fenced {
             self.close(failure);
             share_groups.partitions.forget(self);
         }
-    }
-}
-
-impl Active {
-    fn wait_for(&mut self, write: StateWrite) -> oneshot::Receiver<Result<(), StateFailure>> {
-        let (answer, answered) = oneshot::channel();
-        self.waiting.insert(write.id, answer);
-        self.outbox.push_back(write);
-        answered
-    }
-}
-
-fn active_of(state: &mut State) -> Result<&mut Active, StateFailure> {
-    match state {
-        State::Active(active) => Ok(active),
-        State::Loading => Err(ErrorCode::UnknownTopicOrPartition.into()),
-        State::Closed(reason) => Err(reason.clone()),
-    }
-}
-
-/// Others have taken the share partition over, or it is no more.
-fn is_fenced(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::NotLeaderOrFollower
-            | ErrorCode::FencedStateEpoch
-            | ErrorCode::GroupIdNotFound
-            | ErrorCode::UnknownTopicOrPartition
-    )
-}
-
-/// What a member is told of an error of the share coordinator.
-/// Source: `SharePartition.fetchPersisterError`.
-fn of_persister(failure: StateFailure) -> StateFailure {
-    let code = match failure.code {
-        ErrorCode::NotCoordinator
-        | ErrorCode::CoordinatorNotAvailable
-        | ErrorCode::CoordinatorLoadInProgress => ErrorCode::CoordinatorNotAvailable,
-        ErrorCode::GroupIdNotFound => ErrorCode::GroupIdNotFound,
-        ErrorCode::UnknownTopicOrPartition => ErrorCode::UnknownTopicOrPartition,
-        ErrorCode::FencedLeaderEpoch | ErrorCode::FencedStateEpoch => {
-            ErrorCode::NotLeaderOrFollower
-        }
-        _ => ErrorCode::UnknownServerError,
-    };
-    StateFailure { code, ..failure }
-}
-
-fn persisted_state(read: &StateRead, start_offset: Offset) -> PersistedState {
-    let batches = read.batches.iter().map(|batch| PersistedBatch {
-        first_offset: batch.first_offset,
-        last_offset: batch.last_offset,
-        delivery_state: batch.delivery_state,
-        delivery_count: batch.delivery_count,
-    });
-    PersistedState {
-        state_epoch: read.state_epoch,
-        start_offset,
-        batches: batches.collect(),
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use ottla_coordinator::share_state::SharePartitionKey;
+use ottla_coordinator::persister::SharePartitionKey;
 use ottla_metadata::MetadataDelta;
 use ottla_types::{ErrorCode, LeaderEpoch, TopicIdPartition};
 use parking_lot::RwLock;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_coordinator::share_state::{
-    InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, StateSummary, WriteState,
+use ottla_coordinator::persister::{
+    InitializeState, ReadState, SharePartitionKey, StateBatch, StateFailure, StateRead,
+    StateSummary, WriteState,
 };
 use ottla_protocol::ApiRequest;
 use ottla_protocol::messages::{
@@ -24,8 +25,7 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
-use super::ShareGroups;
-use super::{SHARE_STATE_TOPIC, StateFailure};
+use super::{SHARE_STATE_TOPIC, ShareGroups, panicked};
 use crate::at_once::each_at_once;
 use ottla_net::PeerError;
 
@@ -290,7 +290,7 @@ impl Persister {
         });
         let answers = answers.await.into_iter();
         answers
-            .map(|answer| answer.unwrap_or_else(|| Err(StateFailure::panicked())))
+            .map(|answer| answer.unwrap_or_else(|| Err(panicked())))
             .collect()
     }
 }

@@ -5,21 +5,15 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_coordinator::ReplyTo;
-use ottla_coordinator::share_state::{
-    InitializeState, Outcome, ReadState, Response, ShareCoordinator, SharePartitionKey, StateError,
-    StateRead, StateSummary, WriteState,
+use ottla_coordinator::persister::{
+    InitializeState, ReadState, SharePartitionKey, StateFailure, StateRead, StateSummary,
+    WriteState,
 };
+use ottla_coordinator::share_state::{Outcome, Response, ShareCoordinator};
 use ottla_types::{ErrorCode, Timestamp, Uuid};
 
 use super::{Persister, ShareGroups};
 use ottla_net::{Operation, RequestContext, ResourceType};
-
-/// Why a request is refused: by the coordinator, or because it is not here.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StateFailure {
-    pub code: ErrorCode,
-    pub message: ByteString,
-}
 
 /// Why a partition of a member's request has failed. What its share partition has to say is told with a message, and what is
 /// refused before one is asked only with its code (`KafkaApis.handleShareFetchRequest`).
@@ -47,24 +41,6 @@ impl From<StateFailure> for PartitionFailure {
     }
 }
 
-impl From<StateError> for StateFailure {
-    fn from(error: StateError) -> Self {
-        StateFailure {
-            code: error.code,
-            message: ByteString::from_static(error.message),
-        }
-    }
-}
-
-impl From<ErrorCode> for StateFailure {
-    fn from(code: ErrorCode) -> Self {
-        StateFailure {
-            code,
-            message: ByteString::from_static(code.message()),
-        }
-    }
-}
-
 /// Whether the client is one of the cluster's brokers, or as good as one.
 fn may_ask_coordinators(
     share_groups: &ShareGroups,
@@ -81,17 +57,15 @@ fn may_ask_coordinators(
     }
 }
 
-impl StateFailure {
-    /// Of a task that panicked, which has been reported where it happened.
-    pub fn panicked() -> Self {
-        ErrorCode::UnknownServerError.into()
-    }
+/// Of a task that panicked, which has been reported where it happened.
+pub fn panicked() -> StateFailure {
+    ErrorCode::UnknownServerError.into()
+}
 
-    fn not_here(code: ErrorCode, what: &str) -> Self {
-        StateFailure {
-            code,
-            message: coordinator_message(what, code.message()).into(),
-        }
+fn not_here(code: ErrorCode, what: &str) -> StateFailure {
+    StateFailure {
+        code,
+        message: coordinator_message(what, code.message()).into(),
     }
 }
 
@@ -227,7 +201,7 @@ impl ShareGroups {
         what: &str,
         decide: impl FnOnce(&mut ShareCoordinator, ReplyTo, Option<i32>, Timestamp) -> Outcome,
     ) -> Result<Response, StateFailure> {
-        let refused = |code| StateFailure::not_here(code, what);
+        let refused = |code| not_here(code, what);
         let shard = self
             .coordinator_of(&key.coordinator_key())
             .map_err(refused)?;

@@ -16,9 +16,9 @@ use super::consumer::ResolveRegexes;
 use super::coordinator::GroupCoordinator;
 use super::record::CoordinatorRecord;
 use super::share::{InitializeShareState, PartitionsOfTopics};
+use crate::persister::InitializeState;
 use crate::runtime;
 use crate::runtime::error_after_append;
-use crate::share_state::InitializeState;
 
 pub use crate::runtime::{ReplyTo, WriteId};
 

@@ -2,6 +2,7 @@
 
 mod acknowledging;
 mod acquiring;
+mod led;
 mod random;
 mod recovering;
 

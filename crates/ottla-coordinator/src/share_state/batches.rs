@@ -7,17 +7,8 @@
 
 use std::collections::BinaryHeap;
 
+use crate::persister::StateBatch;
 use ottla_types::Offset;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StateBatch {
-    pub first_offset: Offset,
-    /// Inclusive.
-    pub last_offset: Offset,
-    /// As `RecordState` of a share partition has it.
-    pub delivery_state: i8,
-    pub delivery_count: i16,
-}
 
 impl StateBatch {
     fn priority(&self) -> (i16, i8) {

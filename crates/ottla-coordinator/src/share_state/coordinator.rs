@@ -13,7 +13,8 @@ use ottla_types::{ErrorCode, Offset, Timestamp};
 use super::config::ShareCoordinatorConfig;
 use super::outcome::{Command, Outcome, Response, StateError, TimerKey};
 use super::record::{Change, ShareStateRecord};
-use super::state::{SharePartitionKey, ShareState};
+use super::state::ShareState;
+use crate::persister::SharePartitionKey;
 use crate::runtime::{
     Coordinator, LogEntry, Reply, ReplyTo, Timeline, TimerChange, Write, WriteId, WriteKind,
     error_after_append,

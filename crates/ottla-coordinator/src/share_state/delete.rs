@@ -6,7 +6,7 @@ use ottla_types::TopicId;
 use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, Response, StateError};
 use super::record::{Change, ShareStateRecord};
-use super::state::SharePartitionKey;
+use crate::persister::SharePartitionKey;
 use crate::runtime::ReplyTo;
 
 impl ShareCoordinator {

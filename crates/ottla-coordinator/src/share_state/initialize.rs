@@ -6,17 +6,9 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, Response, StateError};
 use super::record::{Change, ShareStateRecord};
-use super::state::{SharePartitionKey, Snapshot};
+use super::state::Snapshot;
+use crate::persister::InitializeState;
 use crate::runtime::ReplyTo;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InitializeState {
-    pub key: SharePartitionKey,
-    /// -1 for whichever there is.
-    pub state_epoch: i32,
-    /// `Offset::UNKNOWN` where the group's configuration is to decide when the first record is read.
-    pub start_offset: Offset,
-}
 
 impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id.

@@ -1,9 +1,10 @@
 //! What the share coordinator asks of its shell.
 
+use bytestring::ByteString;
 use ottla_types::{ErrorCode, Offset};
 
 use super::coordinator::ShareCoordinator;
-use super::read::{StateRead, StateSummary};
+use crate::persister::{StateFailure, StateRead, StateSummary};
 use crate::runtime;
 
 pub type Outcome = runtime::Outcome<ShareCoordinator>;
@@ -59,6 +60,15 @@ impl From<ErrorCode> for StateError {
         StateError {
             code,
             message: code.message(),
+        }
+    }
+}
+
+impl From<StateError> for StateFailure {
+    fn from(error: StateError) -> Self {
+        StateFailure {
+            code: error.code,
+            message: ByteString::from_static(error.message),
         }
     }
 }

@@ -6,34 +6,10 @@
 
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-use super::batches::StateBatch;
 use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, Response, StateError};
-use super::state::SharePartitionKey;
-use super::write::WriteState;
+use crate::persister::{ReadState, SharePartitionKey, StateRead, StateSummary, WriteState};
 use crate::runtime::ReplyTo;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ReadState {
-    pub key: SharePartitionKey,
-    /// `LeaderEpoch::UNKNOWN` for one who only looks.
-    pub leader_epoch: LeaderEpoch,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StateRead {
-    pub state_epoch: i32,
-    pub start_offset: Offset,
-    pub batches: Vec<StateBatch>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StateSummary {
-    pub state_epoch: i32,
-    pub leader_epoch: LeaderEpoch,
-    pub start_offset: Offset,
-    pub delivery_complete_count: i32,
-}
 
 impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id.

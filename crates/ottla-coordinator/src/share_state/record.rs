@@ -7,7 +7,8 @@ use ottla_protocol::coordinator_records::{
     ShareRecordKey, ShareRecordValue, ShareSnapshotKey, ShareUpdateKey,
 };
 
-use super::state::{SharePartitionKey, Snapshot, Update};
+use super::state::{Snapshot, Update};
+use crate::persister::SharePartitionKey;
 use crate::runtime::EncodeRecord;
 
 const VALUE_VERSION: i16 = 0;

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::coordinator::{RecordKind, ShareCoordinator};
 use super::record::{Change, ShareStateRecord};
-use super::state::SharePartitionKey;
+use crate::persister::SharePartitionKey;
 
 /// A record of the log cannot be understood, so the share partitions in it cannot be served.
 #[derive(Debug, Error)]

@@ -6,7 +6,8 @@ use ottla_types::{Offset, Timestamp};
 use super::coordinator::ShareCoordinator;
 use super::outcome::Outcome;
 use super::record::{Change, ShareStateRecord};
-use super::state::{SharePartitionKey, Snapshot};
+use super::state::Snapshot;
+use crate::persister::SharePartitionKey;
 
 impl ShareCoordinator {
     /// A share partition at rest keeps all of the log behind its snapshot. As long as some other is at work, those at

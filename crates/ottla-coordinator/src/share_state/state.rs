@@ -1,28 +1,13 @@
 //! What is known of one share partition.
-//! Source: `ShareGroupOffset`, `SharePartitionKey`.
+//! Source: `ShareGroupOffset`.
 
-use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{ShareSnapshotValue, ShareUpdateValue};
 use ottla_protocol::coordinator_records::{share_snapshot_value, share_update_value};
-use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
-use super::batches::{StateBatch, combine};
+use super::batches::combine;
 use super::outcome::StateError;
-
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct SharePartitionKey {
-    pub group_id: ByteString,
-    pub topic_id: TopicId,
-    pub partition: i32,
-}
-
-impl SharePartitionKey {
-    /// What decides about the partition of `__share_group_state`: [`crate::partition_for`] takes it.
-    /// Source: `SharePartitionKey.asCoordinatorKey`.
-    pub fn coordinator_key(&self) -> String {
-        format!("{}:{}:{}", self.group_id, self.topic_id, self.partition)
-    }
-}
+use crate::persister::StateBatch;
 
 /// What the records say, and what only counts while they are read.
 #[derive(Clone, PartialEq, Eq, Debug)]

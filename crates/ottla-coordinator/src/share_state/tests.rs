@@ -7,9 +7,11 @@ use std::sync::Arc;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp, Uuid};
 
 use super::{
-    Command, InitializeState, Outcome, ReadState, Response, ShareCoordinator,
-    ShareCoordinatorConfig, SharePartitionKey, ShareStateRecord, StateBatch, StateError, StateRead,
-    StateSummary, TimerKey, WriteState,
+    Command, Outcome, Response, ShareCoordinator, ShareCoordinatorConfig, ShareStateRecord,
+    StateError, TimerKey,
+};
+use crate::persister::{
+    InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, StateSummary, WriteState,
 };
 use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, WriteId};
 

@@ -3,25 +3,13 @@
 
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
-use super::batches::{StateBatch, combine};
+use super::batches::combine;
 use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, Response, StateError};
 use super::record::{Change, ShareStateRecord};
-use super::state::{SharePartitionKey, Snapshot, Update};
+use super::state::{Snapshot, Update};
+use crate::persister::WriteState;
 use crate::runtime::ReplyTo;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WriteState {
-    pub key: SharePartitionKey,
-    /// -1 for whichever there is.
-    pub state_epoch: i32,
-    /// `LeaderEpoch::UNKNOWN` for whichever there is.
-    pub leader_epoch: LeaderEpoch,
-    /// `Offset::UNKNOWN` where it stays.
-    pub start_offset: Offset,
-    pub delivery_complete_count: i32,
-    pub batches: Vec<StateBatch>,
-}
 
 impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id.

@@ -1,6 +1,7 @@
 //! What has to be so in the end, when nothing fails any more, of nodes and clients together.
 
-use ottla_coordinator::share_state::{ReadState, Response, ShareCoordinator};
+use ottla_coordinator::persister::ReadState;
+use ottla_coordinator::share_state::{Response, ShareCoordinator};
 use ottla_coordinator::{Coordinator, ReplyTo, partition_for};
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicIdPartition};
 

@@ -1,10 +1,10 @@
 //! What the nodes and the clients of a run say to each other.
 
 use bytestring::ByteString;
-use ottla_coordinator::share_partition::{AcknowledgementBatch, AcquireMode, AcquiredBatch};
-use ottla_coordinator::share_state::{
+use ottla_coordinator::persister::{
     InitializeState, ReadState, SharePartitionKey, StateRead, WriteState,
 };
+use ottla_coordinator::share_partition::{AcknowledgementBatch, AcquireMode, AcquiredBatch};
 use ottla_coordinator::transaction::{AddPartitions, EndTransaction};
 use ottla_coordinator::{TransactionEnd, TransactionalProducer};
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;

@@ -1,20 +1,17 @@
 //! The share partitions of the partitions that a broker leads: their state machines, what of them is being persisted, and who waits
 //! for that.
 //!
-//! Mirrors, in the broker, `share_groups/led_partition.rs` (`open`, `load`, `acknowledge`, `release`, `run_timers`, `run_outbox`,
-//! `on_written`, `close`), `share_groups/led_partitions.rs` (`get_or_open`, `forget`, `follow_leadership`) and of `api` what ShareFetch
-//! and ShareAcknowledge come to for one partition. There are no sessions: the one thing of theirs that matters to others, that what a
+//! All that is decided is in [`LedSharePartition`], as in the broker. Mirrors `share_groups/led_partitions.rs` (`get_or_open`,
+//! `forget`, `follow_leadership`) and of `api` what ShareFetch and ShareAcknowledge come to for one partition. There are no sessions: the one thing of theirs that matters to others, that what a
 //! member holds is given back when its connection closes, a client that ends asks for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use bytestring::ByteString;
+use ottla_coordinator::persister::{ReadState, SharePartitionKey, StateFailure, StateRead};
 use ottla_coordinator::share_partition::{
-    AcquireRequest, AcquiredRecords, FetchedBatch, MemberId, PersistedBatch, PersistedState,
-    SharePartition, SharePartitionSettings, StateWrite, StateWriteId,
-};
-use ottla_coordinator::share_state::{
-    ReadState, SharePartitionKey, StateBatch, StateRead, WriteState,
+    AcquireRequest, AcquiredRecords, FetchedBatch, LedSharePartition, MemberId, SharePartition,
+    SharePartitionSettings, StateWriteId, request_of, restore,
 };
 use ottla_metadata::LocalReplicaChanges;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicIdPartition};
@@ -39,16 +36,7 @@ pub(crate) type SharePartitions = BTreeMap<SharePartitionKey, LedPartition>;
 
 pub(crate) struct LedPartition {
     leader_epoch: LeaderEpoch,
-    /// `None` while what was persisted is being read.
-    active: Option<Box<Active>>,
-}
-
-struct Active {
-    machine: SharePartition,
-    outbox: VecDeque<StateWrite>,
-    /// One write is under way.
-    is_writing: bool,
-    waiting: BTreeMap<StateWriteId, Caller>,
+    machine: LedSharePartition<Caller>,
 }
 
 pub(crate) fn key_of(group_id: &ByteString, partition: TopicIdPartition) -> SharePartitionKey {
@@ -68,18 +56,8 @@ fn partition_of(key: &SharePartitionKey) -> TopicIdPartition {
 
 /// Goes on where the persisted state ends; a group that has read nothing yet begins with the log.
 pub(crate) fn restored(read: &StateRead, leader_epoch: LeaderEpoch) -> SharePartition {
-    let batches = read.batches.iter().map(|batch| PersistedBatch {
-        first_offset: batch.first_offset,
-        last_offset: batch.last_offset,
-        delivery_state: batch.delivery_state,
-        delivery_count: batch.delivery_count,
-    });
-    let persisted = PersistedState {
-        state_epoch: read.state_epoch,
-        start_offset: read.start_offset.max(Offset(0)),
-        batches: batches.collect(),
-    };
-    let restored = SharePartition::restore(SHARE_SETTINGS, leader_epoch, &persisted);
+    let start_offset = read.start_offset.max(Offset(0));
+    let restored = restore(read, start_offset, SHARE_SETTINGS, leader_epoch);
     restored.expect("what was persisted can be taken up")
 }
 
@@ -101,15 +79,11 @@ impl BrokerShell {
         let leader_epoch = replica.replica.leader_epoch();
         let key = key_of(&request.group_id, request.partition);
         let acquired = match self.share_partitions.get_mut(&key) {
-            Some(LedPartition {
-                active: Some(active),
-                ..
-            }) => active.acquire(&request, around),
-            Some(_) => AcquiredRecords::default(),
+            Some(led) => led.acquire(&request, around),
             None => {
                 let led = LedPartition {
                     leader_epoch,
-                    active: None,
+                    machine: LedSharePartition::default(),
                 };
                 self.share_partitions.insert(key.clone(), led);
                 let read = ReadState {
@@ -134,37 +108,27 @@ impl BrokerShell {
     ) {
         let key = key_of(&request.group_id, request.partition);
         let taken = match self.share_partitions.get_mut(&key) {
-            None | Some(LedPartition { active: None, .. }) => {
-                Err(ErrorCode::UnknownTopicOrPartition)
-            }
-            Some(LedPartition {
-                leader_epoch,
-                active: Some(active),
-            }) => {
+            None => Err(ErrorCode::UnknownTopicOrPartition),
+            Some(led) => {
                 let (member, now_ms) = (&*request.member_id, around.now_ms);
-                let start_offset = active.machine.start_offset();
-                let machine = &mut active.machine;
-                let taken = machine.acknowledge(member, &request.batches, now_ms);
+                let start_offset = led.machine.start_offset();
+                let batches = &request.batches;
+                let taken =
+                    led.machine
+                        .acknowledge(member, batches, SHARE_SETTINGS, now_ms, || caller);
                 if taken.is_ok() {
-                    let of = (request.partition, *leader_epoch);
-                    let batches = request.batches.iter();
-                    for batch in batches.filter(|batch| batch.last_offset >= start_offset) {
+                    let of = (request.partition, led.leader_epoch);
+                    for batch in batches
+                        .iter()
+                        .filter(|it| Some(it.last_offset) >= start_offset)
+                    {
                         let checkers = &mut *around.checkers;
                         checkers.share_deliveries.on_acknowledged(of.0, batch);
                         let locks = &mut checkers.share_locks;
                         locks.on_acknowledged(of, member, batch, now_ms);
                     }
                 }
-                taken
-                    .map_err(|error| error.code())
-                    .map(|write| match write {
-                        None => false,
-                        Some(write) => {
-                            active.waiting.insert(write.id, caller);
-                            active.outbox.push_back(write);
-                            true
-                        }
-                    })
+                taken.map_err(|failure| failure.code)
             }
         };
         let error = match taken {
@@ -187,9 +151,7 @@ impl BrokerShell {
             if key.group_id != *group_id {
                 continue;
             }
-            if let Some(active) = &mut led.active {
-                let write = active.machine.release_acquired_records(member);
-                active.outbox.extend(write);
+            if led.machine.release(member, None::<fn() -> Caller>).is_ok() {
                 let of = (partition_of(key), led.leader_epoch);
                 around.checkers.share_locks.on_gone(of, member);
             }
@@ -205,16 +167,8 @@ impl BrokerShell {
     ) -> Result<bool, Stopped> {
         let mut writes = Vec::new();
         for (key, led) in &mut self.share_partitions {
-            let Some(active) = &mut led.active else {
-                continue;
-            };
-            active
-                .outbox
-                .extend(active.machine.on_lock_timeouts(around.now_ms));
-            if !active.is_writing
-                && let Some(write) = active.outbox.pop_front()
-            {
-                active.is_writing = true;
+            led.machine.on_lock_timeouts(around.now_ms);
+            if let Some(write) = led.machine.next_write() {
                 writes.push((key.clone(), led.leader_epoch, write));
             }
         }
@@ -240,12 +194,7 @@ impl BrokerShell {
         };
         match read {
             Ok(read) => {
-                led.active = Some(Box::new(Active {
-                    machine: restored(&read, leader_epoch),
-                    outbox: VecDeque::new(),
-                    is_writing: false,
-                    waiting: BTreeMap::new(),
-                }));
+                led.machine.on_loaded(restored(&read, leader_epoch));
             }
             // Whoever asks next has it loaded anew.
             Err(_) => {
@@ -263,17 +212,19 @@ impl BrokerShell {
     ) {
         let led = self.share_partitions.get_mut(key);
         let led = led.filter(|led| led.leader_epoch == leader_epoch);
-        let Some(active) = led.and_then(|led| led.active.as_mut()) else {
+        let Some(led) = led else {
             return;
         };
-        active.is_writing = false;
-        let is_persisted = error == ErrorCode::None;
-        active.machine.on_state_written(id, is_persisted);
-        let error = of_persister(error);
-        if let Some(caller) = active.waiting.remove(&id) {
+        let written = match error {
+            ErrorCode::None => Ok(()),
+            error => Err(StateFailure::from(error)),
+        };
+        let written = led.machine.on_written(id, written);
+        if let Some((caller, answered)) = written.answer {
+            let error = answered.err().map_or(ErrorCode::None, |it| it.code);
             answer(caller, ClientResponse::ShareAcknowledged(error), around);
         }
-        if is_fenced(error) {
+        if written.fenced.is_some() {
             self.close_share_partitions(around, |it, _| it == key);
         }
     }
@@ -305,18 +256,15 @@ impl BrokerShell {
         let over = keys.filter(|(key, led)| is_over(key, led.leader_epoch));
         let over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
         for key in over {
-            let Some(closed) = self.share_partitions.remove(&key) else {
+            let Some(mut closed) = self.share_partitions.remove(&key) else {
                 continue;
             };
             // It may be taken up anew in the same epoch, where a write was refused: with what was persisted, as by a new leader.
             let of = (partition_of(&key), closed.leader_epoch);
             around.checkers.share_locks.on_closed(of);
             around.checkers.share_delivery_counts.on_closed(of);
-            let active = closed.active;
-            for caller in active
-                .into_iter()
-                .flat_map(|active| active.waiting.into_values())
-            {
+            let reason = StateFailure::from(ErrorCode::NotLeaderOrFollower);
+            for caller in closed.machine.close(reason) {
                 let response = ClientResponse::ShareAcknowledged(ErrorCode::NotLeaderOrFollower);
                 answer(caller, response, around);
             }
@@ -324,13 +272,12 @@ impl BrokerShell {
     }
 }
 
-impl Active {
+impl LedPartition {
     /// Reads the log where the share partition goes on, and gives the member what it can have of that.
     fn acquire(&mut self, request: &ShareFetch, around: &mut Surroundings<'_>) -> AcquiredRecords {
-        if !self.machine.can_acquire_records() {
+        let Some(fetch_offset) = self.machine.begin_reading(SHARE_SETTINGS) else {
             return AcquiredRecords::default();
-        }
-        let fetch_offset = self.machine.next_fetch_offset();
+        };
         let log = &around.disk.partitions[&request.partition];
         let batches = log.batches_from(fetch_offset).iter();
         let committed = batches.take_while(|it| it.header.next_offset() <= log.high_watermark());
@@ -354,7 +301,8 @@ impl Active {
             aborted_transactions: &[],
             now_ms,
         });
-        let of = (request.partition, self.machine.leader_epoch());
+        self.machine.end_reading();
+        let of = (request.partition, self.leader_epoch);
         for batch in &acquired.batches {
             let checkers = &mut *around.checkers;
             checkers.share_locks.on_acquired(of, &member, batch, now_ms);
@@ -362,47 +310,5 @@ impl Active {
             checkers.share_deliveries.on_acquired(of.0, batch);
         }
         acquired
-    }
-}
-
-fn request_of(key: SharePartitionKey, write: StateWrite) -> WriteState {
-    let batches = write.batches.iter().map(|batch| StateBatch {
-        first_offset: batch.first_offset,
-        last_offset: batch.last_offset,
-        delivery_state: batch.delivery_state,
-        delivery_count: batch.delivery_count,
-    });
-    WriteState {
-        key,
-        state_epoch: write.state_epoch,
-        leader_epoch: write.leader_epoch,
-        start_offset: write.start_offset,
-        delivery_complete_count: write.delivery_complete_count,
-        batches: batches.collect(),
-    }
-}
-
-/// Others have taken the share partition over, or it is no more.
-fn is_fenced(error: ErrorCode) -> bool {
-    matches!(
-        error,
-        ErrorCode::NotLeaderOrFollower
-            | ErrorCode::FencedStateEpoch
-            | ErrorCode::GroupIdNotFound
-            | ErrorCode::UnknownTopicOrPartition
-    )
-}
-
-/// What a member is told of an error of the share coordinator.
-fn of_persister(error: ErrorCode) -> ErrorCode {
-    match error {
-        ErrorCode::None | ErrorCode::GroupIdNotFound | ErrorCode::UnknownTopicOrPartition => error,
-        ErrorCode::NotCoordinator
-        | ErrorCode::CoordinatorNotAvailable
-        | ErrorCode::CoordinatorLoadInProgress => ErrorCode::CoordinatorNotAvailable,
-        ErrorCode::FencedLeaderEpoch | ErrorCode::FencedStateEpoch => {
-            ErrorCode::NotLeaderOrFollower
-        }
-        _ => ErrorCode::UnknownServerError,
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashSet;
+use ottla_coordinator::persister::StateFailure;
 use ottla_coordinator::share_partition::{
     AbortedTransaction, AcquireMode, AcquireRequest, AcquiredRecords, FetchedBatch, MemberId,
 };
@@ -24,7 +25,7 @@ use ottla_partition::partition::Isolation;
 
 use crate::api::fetch::read::{ReadLimits, ReadOutcome, Wanted};
 use crate::api::fetch::read_targets;
-use ottla_coordination::share_groups::{GroupSettings, LedPartition, Reading, StateFailure};
+use ottla_coordination::share_groups::{GroupSettings, LedPartition, Reading};
 use ottla_metrics::topic_metrics::TopicMetric;
 use ottla_net::RequestContext;
 use ottla_partition::partition::Waiter;

@@ -36,7 +36,7 @@ use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, Response};
-use crate::share_state::{InitializeState, SharePartitionKey};
+use crate::persister::{InitializeState, SharePartitionKey};
 
 impl GroupCoordinator {
     /// The partitions of which the share coordinators have state; none for what is no share group.

@@ -10,7 +10,7 @@ use ottla_types::{ErrorCode, TopicId};
 use super::consumer_text::partitions;
 use crate::group::DeletedShareGroups;
 use crate::group::share::{InitializeShareState, PartitionsOfTopics};
-use crate::share_state::InitializeState;
+use crate::persister::InitializeState;
 
 pub(super) fn heartbeat(response: &ShareGroupHeartbeatResponse) -> String {
     if response.error_code != 0 {

@@ -13,11 +13,9 @@ use super::super::{
     PersistedBatch, PersistedState, SharePartition, SharePartitionSettings, StateWrite,
 };
 use super::fetched;
+use crate::persister::{InitializeState, ReadState, SharePartitionKey, StateBatch, WriteState};
 use crate::runtime::{Coordinator, ReplyTo};
-use crate::share_state::{
-    InitializeState, Outcome, ReadState, Response, ShareCoordinator, SharePartitionKey, StateBatch,
-    WriteState,
-};
+use crate::share_state::{Outcome, Response, ShareCoordinator};
 
 const MEMBERS: [&str; 3] = ["a", "b", "c"];
 

@@ -8,10 +8,11 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
 use super::super::state::ShareState;
 use super::super::{
-    Command, InitializeState, Outcome, ReadState, Response, ShareCoordinator,
-    ShareCoordinatorConfig, SharePartitionKey, ShareStateRecord, TimerKey, WriteState,
+    Command, Outcome, Response, ShareCoordinator, ShareCoordinatorConfig, ShareStateRecord,
+    TimerKey,
 };
 use super::{PARTITIONS, batch, key};
+use crate::persister::{InitializeState, ReadState, SharePartitionKey, WriteState};
 use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, Write};
 
 struct World {

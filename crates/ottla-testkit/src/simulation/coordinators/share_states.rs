@@ -6,10 +6,9 @@
 
 use bytestring::ByteString;
 use ottla_coordinator::group::{InitializeShareState, PartitionsOfTopics};
+use ottla_coordinator::persister::{InitializeState, SharePartitionKey, StateRead};
 use ottla_coordinator::share_partition::StateWriteId;
-use ottla_coordinator::share_state::{
-    InitializeState, Response, ShareCoordinator, SharePartitionKey, StateRead,
-};
+use ottla_coordinator::share_state::{Response, ShareCoordinator};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId};
 
 use super::{Question, Waiting};

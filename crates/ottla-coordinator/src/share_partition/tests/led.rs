@@ -1,0 +1,144 @@
+//! A share partition at its leader: who reads, what is persisted when, and who is told.
+
+use ottla_types::{ErrorCode, LeaderEpoch, Offset};
+
+use super::*;
+use crate::persister::StateFailure;
+use crate::share_partition::LedSharePartition;
+
+type Led = LedSharePartition<u32>;
+
+const SETTINGS: SharePartitionSettings = SharePartitionSettings {
+    record_lock_duration_ms: LOCK_MS,
+    delivery_count_limit: 5,
+    partition_max_record_locks: 100,
+    renew_acknowledge_enable: true,
+};
+
+fn active() -> Led {
+    let persisted = PersistedState {
+        state_epoch: 3,
+        start_offset: Offset(0),
+        batches: Vec::new(),
+    };
+    let machine = SharePartition::restore(SETTINGS, LeaderEpoch(7), &persisted);
+    let mut led = Led::default();
+    assert!(led.on_loaded(machine.expect("the state is in order")));
+    led
+}
+
+/// A member reads and is given ten records of one batch each.
+fn acquire(led: &mut Led) {
+    let fetch_offset = led.begin_reading(SETTINGS).expect("nobody reads");
+    let batches: Vec<FetchedBatch> = (0..10).map(|at| fetched((at, at))).collect();
+    let member: MemberId = Arc::from("m");
+    let acquired = led.acquire(AcquireRequest {
+        member: &member,
+        mode: AcquireMode::BatchOptimized,
+        batch_size: 500,
+        max_records: 500,
+        fetch_offset,
+        batches: &batches,
+        aborted_transactions: &[],
+        now_ms: 0,
+    });
+    assert_eq!(acquired.records, 10);
+    led.end_reading();
+}
+
+fn accept(led: &mut Led, offset: i64, waiting: u32) -> Result<bool, StateFailure> {
+    let batch = AcknowledgementBatch {
+        first_offset: Offset(offset),
+        last_offset: Offset(offset),
+        types: vec![AcknowledgeType::Accept],
+    };
+    led.acknowledge("m", &[batch], SETTINGS, 0, || waiting)
+}
+
+fn failure(code: ErrorCode) -> StateFailure {
+    code.into()
+}
+
+#[test]
+fn one_reads_at_a_time() {
+    let mut led = active();
+    assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
+    assert_eq!(led.begin_reading(SETTINGS), None);
+    led.end_reading();
+    assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
+}
+
+#[test]
+fn writes_are_persisted_one_after_the_other() {
+    let mut led = active();
+    acquire(&mut led);
+    assert_eq!(accept(&mut led, 0, 10), Ok(true));
+    assert_eq!(accept(&mut led, 1, 11), Ok(true));
+    let first = led.next_write().expect("a write");
+    assert!(led.next_write().is_none(), "the first is under way");
+    let written = led.on_written(first.id, Ok(()));
+    assert_eq!(written.answer, Some((10, Ok(()))));
+    assert_eq!(written.fenced, None);
+    let second = led.next_write().expect("the other");
+    // A coordinator that cannot be found has others for it, and the share partition stays.
+    let unavailable = failure(ErrorCode::NotCoordinator);
+    let written = led.on_written(second.id, Err(unavailable));
+    let (waiting, told) = written.answer.expect("somebody waits");
+    let told = told.map_err(|it| it.code);
+    assert_eq!(
+        (waiting, told),
+        (11, Err(ErrorCode::CoordinatorNotAvailable))
+    );
+    assert_eq!(written.fenced, None);
+    assert!(led.next_write().is_none() && led.is_active());
+}
+
+#[test]
+fn one_that_others_have_taken_over_is_closed() {
+    for (refused, fenced) in [
+        (ErrorCode::FencedStateEpoch, ErrorCode::NotLeaderOrFollower),
+        (ErrorCode::FencedLeaderEpoch, ErrorCode::NotLeaderOrFollower),
+        (ErrorCode::GroupIdNotFound, ErrorCode::GroupIdNotFound),
+    ] {
+        let mut led = active();
+        acquire(&mut led);
+        assert_eq!(accept(&mut led, 0, 10), Ok(true));
+        assert_eq!(accept(&mut led, 1, 11), Ok(true));
+        let write = led.next_write().expect("a write");
+        let written = led.on_written(write.id, Err(failure(refused)));
+        let reason = written.fenced.expect("it is fenced");
+        assert_eq!(reason.code, fenced);
+        // Who waits for other writes is told as well, and nobody twice.
+        assert_eq!(Vec::from_iter(led.close(reason.clone())), [11]);
+        assert_eq!(Vec::from_iter(led.close(reason.clone())), []);
+        assert_eq!(led.failure(), Some(&reason));
+        assert_eq!(accept(&mut led, 2, 12), Err(reason));
+        assert!(led.next_write().is_none() && led.begin_reading(SETTINGS).is_none());
+    }
+}
+
+#[test]
+fn one_that_is_closed_while_it_loads_stays_closed() {
+    let mut led = Led::default();
+    let loading = Err(failure(ErrorCode::UnknownTopicOrPartition));
+    assert_eq!(accept(&mut led, 0, 10), loading);
+    let reason = failure(ErrorCode::NotLeaderOrFollower);
+    assert_eq!(led.close(reason.clone()).count(), 0);
+    let machine = Story::new().partition;
+    assert!(!led.on_loaded(machine));
+    assert_eq!(led.failure(), Some(&reason));
+}
+
+/// The answer for a write that was under way comes after the end.
+#[test]
+fn a_late_answer_is_for_nobody() {
+    let mut led = active();
+    acquire(&mut led);
+    assert_eq!(accept(&mut led, 0, 10), Ok(true));
+    let write = led.next_write().expect("a write");
+    let reason = failure(ErrorCode::NotLeaderOrFollower);
+    assert_eq!(Vec::from_iter(led.close(reason)), [10]);
+    let written = led.on_written(write.id, Ok(()));
+    assert_eq!((written.answer, written.may_fetch), (None, false));
+    assert_eq!(written.fenced, None);
+}
