@@ -1,6 +1,7 @@
 //! ARCHITECTURE.md names stops of the paths of a request as `file:function`; each must exist.
 
-use super::{Complaint, SourceFile};
+use super::complaint::Complaint;
+use super::source_file::SourceFile;
 
 const PAGE: &str = "ARCHITECTURE.md";
 

@@ -1,6 +1,7 @@
 //! The pure crates: time, chance, threads, sockets and files reach them as arguments, and nothing in them is unsafe.
 
-use super::{Complaint, SourceFile, is_rust, is_test_file, without_tests};
+use super::complaint::Complaint;
+use super::source_file::{SourceFile, is_rust, is_test_file, without_tests};
 
 const PURE: &[&str] = &[
     "ottla-types",
