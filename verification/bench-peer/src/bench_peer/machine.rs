@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use procfs::process::Process;
+use procfs::{CpuInfo, Current, Meminfo};
 
 /// Processor time and memory of a process, from `/proc`.
 #[derive(Debug, Clone, Copy)]
@@ -14,13 +16,13 @@ pub struct ProcessReading {
 
 impl ProcessReading {
     pub fn of(pid: u32) -> Result<ProcessReading> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            .with_context(|| format!("process {pid} is gone"))?;
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let gone = || format!("process {pid} is gone");
+        let process = Process::new(pid.cast_signed()).with_context(gone)?;
+        let (stat, status) = (process.stat()?, process.status()?);
         Ok(ProcessReading {
-            cpu_seconds: cpu_seconds(&stat, OWN).context("/proc/PID/stat is not as expected")?,
-            resident_kb: field_kb(&status, "VmRSS:").context("no VmRSS in /proc/PID/status")?,
-            peak_kb: field_kb(&status, "VmHWM:").context("no VmHWM in /proc/PID/status")?,
+            cpu_seconds: seconds(stat.utime + stat.stime),
+            resident_kb: status.vmrss.context("no VmRSS in /proc/PID/status")?,
+            peak_kb: status.vmhwm.context("no VmHWM in /proc/PID/status")?,
         })
     }
 
@@ -43,31 +45,18 @@ impl ProcessReading {
 
 /// Processor time of all children of this process that have ended.
 pub fn cpu_seconds_of_ended_children() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    cpu_seconds(&stat, OF_ENDED_CHILDREN).context("/proc/self/stat is not as expected")
+    let stat = Process::myself()?.stat()?;
+    Ok(seconds((stat.cutime + stat.cstime).cast_unsigned()))
 }
 
-/// Fields of `/proc/PID/stat` behind the program's name: in user mode, and in the kernel's behind it.
-const OWN: usize = 11;
-const OF_ENDED_CHILDREN: usize = 13;
-
-fn cpu_seconds(stat: &str, field: usize) -> Option<f64> {
-    // The program's name, in parentheses, may hold spaces; the fields after it do not.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
-    let ticks = ticks(field)? + ticks(field + 1)?;
-    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-}
-
-fn field_kb(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / procfs::ticks_per_second() as f64
 }
 
 /// Bytes that processes could still use.
 pub fn available_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    field_kb(&text, "MemAvailable:").unwrap_or(0) * 1024
+    let memory = Meminfo::current().ok();
+    memory.and_then(|memory| memory.mem_available).unwrap_or(0)
 }
 
 /// Takes that much memory from the system, writes to every page, and gives it back.
@@ -115,14 +104,11 @@ pub fn noise() -> Noise {
 
 /// Processor, cores, memory and kernel.
 pub fn description() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map_or("unknown processor", |(_, name)| name.trim());
+    let processor = CpuInfo::current().ok();
+    let model = processor.as_ref().and_then(|it| it.model_name(0));
+    let model = model.unwrap_or("unknown processor");
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let gib = field_kb(&memory, "MemTotal:").unwrap_or(0) as f64 / (1 << 20) as f64;
+    let gib = Meminfo::current().map_or(0, |memory| memory.mem_total) as f64 / (1 << 30) as f64;
     let kernel = rustix::system::uname();
     format!(
         "{model}, {cores} cores, {gib:.0} GiB, Linux {}",
@@ -133,15 +119,6 @@ pub fn description() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn processor_time_is_read_whatever_the_programs_name() {
-        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 30 10 0 0";
-        let ticks = rustix::param::clock_ticks_per_second() as f64;
-        assert_eq!(cpu_seconds(stat, OWN), Some(200.0 / ticks));
-        assert_eq!(cpu_seconds(stat, OF_ENDED_CHILDREN), Some(40.0 / ticks));
-        assert_eq!(cpu_seconds("7 (a", OWN), None);
-    }
 
     #[test]
     fn this_process_has_used_memory() {
