@@ -46,7 +46,7 @@ pub fn run_all() -> Result<Tally> {
     let checks: [(&str, Vec<Complaint>); 10] = [
         ("crate dependencies", dependencies::check(&metadata)?),
         ("circles between modules", circles::check(&files)),
-        ("pure crates", purity::check(&files)),
+        ("pure crates", purity::check(&files, &metadata)?),
         ("file lengths", sources::lengths(&files)),
         ("file names", sources::names(&files)),
         ("paths of a machine", sources::machine_paths(&files)),
