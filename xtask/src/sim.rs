@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::workspace;
+use ottla_workspace::workspace;
 
 #[derive(clap::Args)]
 pub struct Options {

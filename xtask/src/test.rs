@@ -16,11 +16,12 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::process::OwnedChild;
-use crate::report::Tally;
-use crate::workspace;
+use crate::programs::{self, BENCH_PEER, CONFORMANCE, Program};
+use ottla_workspace::process::OwnedChild;
+use ottla_workspace::report::Tally;
+use ottla_workspace::workspace;
 
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
@@ -168,74 +169,74 @@ const SUITES: &[Suite] = &[
         lane: Lane::Tests,
         name: "codegen",
         what: "the schema files are what Kafka's jars give",
-        command: || xtask(&["codegen", "--check"]),
+        command: || conformance(&["codegen", "--check"]),
     },
     Suite {
         lane: Lane::Tests,
         name: "golden",
         what: "messages against Kafka's classes",
-        command: || xtask(&["golden"]),
+        command: || conformance(&["golden"]),
     },
     Suite {
         lane: Lane::Tests,
         name: "golden-records",
         what: "record batches against Kafka's classes",
-        command: || xtask(&["golden-records"]),
+        command: || conformance(&["golden-records"]),
     },
     Suite {
         lane: Lane::Tests,
         name: "client",
         what: "the native client against Apache Kafka and Ottla",
-        command: || xtask(&["client"]),
+        command: || conformance(&["client"]),
     },
     Suite {
         lane: Lane::Brokers,
         name: "conformance",
         what: "scripts of every kind of client against Ottla and Apache Kafka",
-        command: || xtask(&["conformance"]),
+        command: || conformance(&["conformance"]),
     },
     Suite {
         lane: Lane::Either,
         name: "report",
         what: "the report of ottla bench in a browser, light, dark and narrow",
-        command: || xtask(&["report"]),
+        command: || conformance(&["report"]),
     },
     Suite {
         lane: Lane::Either,
         name: "compare-cleaning",
         what: "compaction beside Kafka's own cleaner, and served by Kafka",
-        command: || xtask(&["compare-cleaning", "--logs", "2"]),
+        command: || bench_peer(&["compare-cleaning", "--logs", "2"]),
     },
     Suite {
         lane: Lane::Brokers,
         name: "take-over",
         what: "one directory in the hands of Kafka and Ottla in turn",
-        command: || xtask(&["take-over"]),
+        command: || conformance(&["take-over"]),
     },
     Suite {
         lane: Lane::Either,
         name: "exactly-once",
         what: "copiers of a topic, under kill -9 of the broker and of themselves",
-        command: || xtask(&["exactly-once", "--kills", "3"]),
+        command: || conformance(&["exactly-once", "--kills", "3"]),
     },
     Suite {
         lane: Lane::Either,
         name: "client-histories",
         what: "what clients in transactions were told, under kill -9 of the broker",
-        command: || xtask(&["exactly-once", "--work", "histories", "--kills", "3"]),
+        command: || conformance(&["exactly-once", "--work", "histories", "--kills", "3"]),
     },
     Suite {
         lane: Lane::Either,
         name: "under-controllers",
         what: "a broker under Kafka's controller, through stops, kills and settings",
-        command: || xtask(&["under-controllers"]),
+        command: || conformance(&["under-controllers"]),
     },
     Suite {
         lane: Lane::Either,
         name: "mixed-cluster",
         what: "two brokers of Ottla's and one of Kafka's, stopped and killed in turn",
         command: || {
-            xtask(&[
+            conformance(&[
                 "mixed-cluster",
                 "--troubles",
                 "3",
@@ -248,20 +249,20 @@ const SUITES: &[Suite] = &[
         lane: Lane::Either,
         name: "changing-quorum",
         what: "voters of both makers are added, come to harm and are removed",
-        command: || xtask(&["changing-quorum", "--troubles", "1"]),
+        command: || conformance(&["changing-quorum", "--troubles", "1"]),
     },
     Suite {
         lane: Lane::Either,
         name: "raised-quorum",
         what: "kraft.version is raised with voters of both makers",
-        command: || xtask(&["raised-quorum", "--quorums", "ottla+kafka+kafka"]),
+        command: || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"]),
     },
     Suite {
         lane: Lane::Either,
         name: "cluster-admin",
         what: "Kafka's tools and ours elect leaders, uncleanly too, and print the same",
         command: || {
-            xtask(&[
+            conformance(&[
                 "cluster-admin",
                 "--controllers",
                 "ottla",
@@ -276,26 +277,26 @@ const SUITES: &[Suite] = &[
         what: "three brokers of Kafka's handed over one by one, and back",
         command: || {
             let brokers = "kafka,kafka,kafka";
-            xtask(&["mixed-cluster", "--brokers", brokers, "--rolling", "ottla"])
+            conformance(&["mixed-cluster", "--brokers", brokers, "--rolling", "ottla"])
         },
     },
     Suite {
         lane: Lane::Either,
         name: "take-over-static",
         what: "the same with static voters",
-        command: || xtask(&["take-over", "--changes", "2", "--static-voters"]),
+        command: || conformance(&["take-over", "--changes", "2", "--static-voters"]),
     },
     Suite {
         lane: Lane::Either,
         name: "take-over-3.9",
         what: "a directory of Kafka 3.9",
-        command: || xtask(&["take-over", "--changes", "2", "--from", "kafka39"]),
+        command: || conformance(&["take-over", "--changes", "2", "--from", "kafka39"]),
     },
     Suite {
         lane: Lane::Either,
         name: "take-over-4.0",
         what: "a directory of Kafka 4.0",
-        command: || xtask(&["take-over", "--changes", "2", "--from", "kafka40"]),
+        command: || conformance(&["take-over", "--changes", "2", "--from", "kafka40"]),
     },
 ];
 
@@ -317,6 +318,8 @@ pub fn run(options: &Options) -> Result<()> {
             .filter(is_asked_for)
     };
     let mut total = run_all(suites_of(Lane::First))?;
+    let later = [Lane::Tests, Lane::Brokers, Lane::Either];
+    build_programs(later.into_iter().flat_map(suites_of))?;
     let either = Mutex::new(suites_of(Lane::Either));
     let lane = &|lane| run_all(suites_of(lane));
     let what_is_left = &|| {
@@ -508,6 +511,46 @@ fn xtask(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "xtask".into()));
     command.args(arguments).current_dir(workspace::root());
     command
+}
+
+fn conformance(arguments: &[&str]) -> Command {
+    program(CONFORMANCE, arguments)
+}
+
+fn bench_peer(arguments: &[&str]) -> Command {
+    program(BENCH_PEER, arguments)
+}
+
+fn program(program: Program, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program.path());
+    command.args(arguments);
+    command
+}
+
+/// Builds the programs that these suites are of, all at once: a suite that built its own would wait for the others' builds.
+fn build_programs<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<()> {
+    let commands: Vec<Command> = suites.map(|suite| (suite.command)()).collect();
+    let is_needed =
+        |program: &&Program| commands.iter().any(|it| it.get_program() == program.path());
+    let needed: Vec<&str> = programs::ALL
+        .iter()
+        .filter(is_needed)
+        .flat_map(|program| ["--bin", program.0])
+        .collect();
+    if needed.is_empty() {
+        return Ok(());
+    }
+    let mut build = cargo(&[
+        "build",
+        "--quiet",
+        "--workspace",
+        "--locked",
+        "--features",
+        FEATURES,
+    ]);
+    let status = build.args(needed).status().context("cannot start cargo")?;
+    ensure!(status.success(), "the programs of the suites do not build");
+    Ok(())
 }
 
 fn cargo(arguments: &[&str]) -> Command {

@@ -4,44 +4,25 @@
 
 mod architecture;
 mod circles;
+mod complaint;
 mod dependencies;
 mod licence;
 mod purity;
+mod source_file;
 mod sources;
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::report::Tally;
-use crate::{process, workspace};
+use complaint::Complaint;
+use source_file::SourceFile;
+
+use ottla_workspace::report::Tally;
+use ottla_workspace::{process, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {}
-
-/// One thing that is not as it should be: where, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
-    pub place: String,
-    pub text: String,
-}
-
-impl Complaint {
-    fn new(place: impl Into<String>, text: impl Into<String>) -> Complaint {
-        Complaint {
-            place: place.into(),
-            text: text.into(),
-        }
-    }
-}
-
-/// A file of the repository, by its path from the root.
-#[derive(Debug, Clone)]
-pub struct SourceFile {
-    pub path: String,
-    pub text: String,
-}
 
 pub fn run(_options: &Options) -> Result<()> {
     let tally = run_all()?;
@@ -65,7 +46,7 @@ pub fn run_all() -> Result<Tally> {
     let checks: [(&str, Vec<Complaint>); 10] = [
         ("crate dependencies", dependencies::check(&metadata)?),
         ("circles between modules", circles::check(&files)),
-        ("pure crates", purity::check(&files)),
+        ("pure crates", purity::check(&files, &metadata)?),
         ("file lengths", sources::lengths(&files)),
         ("file names", sources::names(&files)),
         ("paths of a machine", sources::machine_paths(&files)),
@@ -117,41 +98,9 @@ fn repository_files() -> Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// Whether it is a Rust source file.
-fn is_rust(path: &str) -> bool {
-    Path::new(path)
-        .extension()
-        .is_some_and(|extension| extension == "rs")
-}
-
-/// Whether the whole file is tests, by where it stands and how it is called.
-fn is_test_file(path: &str) -> bool {
-    path.split('/')
-        .any(|part| part == "tests" || part == "benches" || part == "fuzz")
-        || path.ends_with("tests.rs")
-}
-
-/// A file's lines before its own tests, which stand at its end.
-fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .map(|(index, line)| (index + 1, line))
-        .take_while(|(_, line)| {
-            !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test")
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_files_tests_are_told_from_the_rest() {
-        let text = "fn a() {}\n#[cfg(test)]\nmod tests {}\n";
-        assert_eq!(without_tests(text).count(), 1);
-        assert!(is_test_file("crates/x/src/a/tests.rs") && is_test_file("crates/x/tests/a.rs"));
-        assert!(!is_test_file("crates/x/src/attests.md"));
-    }
 
     #[test]
     fn the_repository_has_files() {

@@ -5,9 +5,9 @@
 
 use anyhow::{Result, bail};
 
-use crate::report::Tally;
-use crate::toolchain::{self, State, Toolchain};
-use crate::workspace;
+use ottla_workspace::report::Tally;
+use ottla_workspace::toolchain::{self, State, Toolchain};
+use ottla_workspace::workspace;
 
 #[derive(clap::Args)]
 pub struct Options {

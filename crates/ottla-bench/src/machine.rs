@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
 /// What was found. MB are 2^20 bytes.
@@ -42,7 +43,7 @@ impl Machine {
         Ok(Machine {
             processor: processor(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            memory_mb: meminfo("MemTotal:").unwrap_or(0) as f64 / 1_048_576.0,
+            memory_mb: Meminfo::current().map_or(0, |it| it.mem_total) as f64 / 1_048_576.0,
             kernel: kernel(),
             loopback_mb_per_second: loopback().context("measuring the loopback")?,
             disk_mb_per_second,
@@ -86,11 +87,10 @@ impl std::fmt::Display for Machine {
 }
 
 fn processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    text.lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map_or("unknown processor", |(_, name)| name.trim())
-        .to_owned()
+    let model = CpuInfo::current()
+        .ok()
+        .and_then(|it| it.model_name(0).map(str::to_owned));
+    model.unwrap_or_else(|| "unknown processor".to_owned())
 }
 
 fn kernel() -> String {
@@ -98,20 +98,16 @@ fn kernel() -> String {
     name.release().to_string_lossy().into_owned()
 }
 
-/// A line of `/proc/meminfo`, in bytes.
-pub fn meminfo(name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
 /// Takes memory from the system, writes to every page, and gives it back: on a virtual machine whose host takes idle
 /// memory away, whoever touches it first pays for that. Returns the bytes touched.
 pub fn touch_memory(wanted: u64) -> u64 {
     const PIECE: u64 = 64 << 20;
     const PAGE: usize = 4096;
-    let available = meminfo("MemAvailable:").unwrap_or(0) / 2;
+    let available = Meminfo::current()
+        .ok()
+        .and_then(|it| it.mem_available)
+        .unwrap_or(0)
+        / 2;
     let mut pieces = Vec::new();
     for _ in 0..wanted.min(available) / PIECE {
         let mut piece = vec![0u8; PIECE as usize];

@@ -4,6 +4,15 @@
 //! `server.properties` gets back typed values, warnings, or an error that says what to write instead.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type
+    )
+)]
 
 mod config_def;
 mod tables;

@@ -7,6 +7,15 @@
 //! In Kafka: `QuorumController` and its control managers.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type
+    )
+)]
 
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
 compile_error!("planted-bugs are for simulations: no build with optimisations may have them");

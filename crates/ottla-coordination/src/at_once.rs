@@ -1,38 +1,22 @@
 //! Several questions that are asked side by side, a bounded number of them at one time: how many there are, a client may
 //! say.
 
-use tokio::task::JoinSet;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::{FutureExt, StreamExt, stream};
 
 /// The answers come in the order of the questions; nothing from one that panicked, which is reported where it happened.
 /// Those that are not answered when nobody waits any more are given up.
-pub async fn each_at_once<Q, T, F>(
+pub async fn each_at_once<Q, T, F: Future<Output = T>>(
     limit: usize,
     questions: impl IntoIterator<Item = Q>,
     ask: impl Fn(Q) -> F,
-) -> Vec<Option<T>>
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
+) -> Vec<Option<T>> {
     assert!(limit > 0, "nothing would ever be asked");
-    let mut answers = Vec::new();
-    let mut asked: JoinSet<(usize, T)> = JoinSet::new();
-    for (index, question) in questions.into_iter().enumerate() {
-        if asked.len() == limit
-            && let Some(Ok((index, answer))) = asked.join_next().await
-        {
-            answers[index] = Some(answer);
-        }
-        answers.push(None);
-        let asking = ask(question);
-        asked.spawn(async move { (index, asking.await) });
-    }
-    while let Some(answered) = asked.join_next().await {
-        if let Ok((index, answer)) = answered {
-            answers[index] = Some(answer);
-        }
-    }
-    answers
+    // What a question that panicked has left behind is not looked at again by this one, as if it had been a task.
+    let asking = |question| AssertUnwindSafe(ask(question)).catch_unwind();
+    let answers = stream::iter(questions).map(asking).buffered(limit);
+    answers.map(Result::ok).collect().await
 }
 
 #[cfg(test)]

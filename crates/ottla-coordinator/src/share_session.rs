@@ -7,7 +7,7 @@
 //! group and has no zeros.
 //! Source: `ShareSessionCache`, `ShareSession`, `ShareSessionContext`, `SharePartitionManager.newContext`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytestring::ByteString;
 use indexmap::IndexMap;
@@ -54,7 +54,7 @@ struct BegunOn {
 #[derive(Debug)]
 pub struct ShareSessions {
     max_sessions: usize,
-    sessions: HashMap<ShareSessionKey, ShareSession>,
+    sessions: BTreeMap<ShareSessionKey, ShareSession>,
     by_connection: HashMap<ConnectionId, BegunOn>,
     members: HashMap<ByteString, usize>,
 }
@@ -93,7 +93,7 @@ impl ShareSessions {
     pub fn new(max_sessions: usize) -> Self {
         ShareSessions {
             max_sessions,
-            sessions: HashMap::new(),
+            sessions: BTreeMap::new(),
             by_connection: HashMap::new(),
             members: HashMap::new(),
         }

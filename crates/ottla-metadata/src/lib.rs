@@ -7,6 +7,15 @@
 //! Every record type of Kafka 4.3.1 is understood or kept, so that a snapshot of the image loses nothing.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type
+    )
+)]
 
 mod metadata_version;
 

@@ -1,46 +1,39 @@
 //! What the kernel says of this process. The names are those of Prometheus' client libraries; the two of disk
 //! bytes are Kafka's `LinuxIoMetricsCollector`.
 
+use procfs::process::{Io, Process, Stat};
+
 use crate::family::Family;
 
-/// Fields of `/proc/self/stat` after the closing bracket of the command's name, the state being the first.
-const UTIME: usize = 11;
-const STIME: usize = 12;
-const START_TIME: usize = 19;
-const VSIZE: usize = 20;
-const RSS: usize = 21;
-
 pub fn collect(families: &mut Vec<Family>) {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<f64> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_ascii_whitespace()
-        .map(|field| field.parse().unwrap_or(0.0))
-        .collect();
-    let field = |index: usize| fields.get(index).copied().unwrap_or(0.0);
-    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    // What the kernel does not show, as in a container without `/proc/self/io`, counts as 0.
+    let process = Process::myself().ok();
+    let process = process.as_ref();
+    let stat = process.and_then(|process| process.stat().ok());
+    let field = |of: fn(&Stat) -> u64| stat.as_ref().map_or(0.0, |stat| of(stat) as f64);
+    let io = process.and_then(|process| process.io().ok());
+    let disk = |of: fn(&Io) -> u64| io.as_ref().map_or(0.0, |io| of(io) as f64);
+    let ticks = procfs::ticks_per_second() as f64;
     let gauges = [
         (
             "process_resident_memory_bytes",
             "Memory of the process that is in use",
-            field(RSS) * rustix::param::page_size() as f64,
+            field(|stat| stat.rss) * procfs::page_size() as f64,
         ),
         (
             "process_virtual_memory_bytes",
             "Addresses that the process has taken",
-            field(VSIZE),
+            field(|stat| stat.vsize),
         ),
         (
             "process_start_time_seconds",
             "When the process started, since 1970",
-            boot_time() + field(START_TIME) / ticks,
+            boot_time() + field(|stat| stat.starttime) / ticks,
         ),
         (
             "process_open_fds",
             "Files and sockets that are open",
-            std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as f64,
+            process.map_or(0, |it| it.fd_count().unwrap_or(0)) as f64,
         ),
         (
             "process_max_fds",
@@ -52,12 +45,12 @@ pub fn collect(families: &mut Vec<Family>) {
         (
             "kafka_server_kafkaserver_linux_disk_read_bytes",
             "Bytes that were read from a disk for this process",
-            io_bytes("read_bytes"),
+            disk(|io| io.read_bytes),
         ),
         (
             "kafka_server_kafkaserver_linux_disk_write_bytes",
             "Bytes that were written to a disk for this process",
-            io_bytes("write_bytes"),
+            disk(|io| io.write_bytes),
         ),
     ];
     families.push(
@@ -65,25 +58,13 @@ pub fn collect(families: &mut Vec<Family>) {
             "process_cpu_seconds",
             "Processor time of the process, user and system",
         )
-        .value((field(UTIME) + field(STIME)) / ticks),
+        .value(field(|stat| stat.utime + stat.stime) / ticks),
     );
     families.extend(gauges.map(|(name, help, value)| Family::gauge(name, help).value(value)));
 }
 
 fn boot_time() -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    number_after(&stat, "btime ")
-}
-
-fn io_bytes(name: &str) -> f64 {
-    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    number_after(&io, &format!("{name}: "))
-}
-
-/// The number behind a word at the beginning of a line; 0 where there is none.
-fn number_after(text: &str, word: &str) -> f64 {
-    let number = text.lines().find_map(|line| line.strip_prefix(word));
-    number.and_then(|n| n.trim().parse().ok()).unwrap_or(0.0)
+    procfs::boot_time_secs().unwrap_or(0) as f64
 }
 
 #[cfg(test)]

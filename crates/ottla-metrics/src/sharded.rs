@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crossbeam::utils::CachePadded;
+use crossbeam_utils::CachePadded;
 
 /// One `T` for each core.
 #[derive(Debug)]

@@ -13,6 +13,17 @@
 //!
 //! Kafka does the same in `org.apache.kafka.common.record` and in `LogValidator`.
 
+#![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type
+    )
+)]
+
 mod attributes;
 mod batch;
 mod builder;

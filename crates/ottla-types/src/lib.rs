@@ -5,6 +5,15 @@
 //! gives them; there is no input, output, clock or randomness here.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type
+    )
+)]
 
 mod error_code;
 mod numbers;

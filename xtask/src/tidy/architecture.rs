@@ -1,6 +1,7 @@
 //! ARCHITECTURE.md and docs/format.md name code as `file.rs:item`; each item must exist.
 
-use super::{Complaint, SourceFile};
+use super::complaint::Complaint;
+use super::source_file::SourceFile;
 
 const PAGES: [&str; 2] = ["ARCHITECTURE.md", "docs/format.md"];
 

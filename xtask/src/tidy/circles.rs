@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use graph::{Arrows, Circle};
 use known::KNOWN;
 
-use super::{Complaint, SourceFile};
+use super::complaint::Complaint;
+use super::source_file::SourceFile;
 
 /// Complains of each circle that is not known, and of each known one that is gone.
 pub fn check(files: &[SourceFile]) -> Vec<Complaint> {

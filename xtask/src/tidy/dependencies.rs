@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Complaint;
+use super::complaint::Complaint;
 
 /// The crates in the order in which a request meets them, each with the crates of this workspace that it may use.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -201,16 +201,30 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ottla-client",
         ],
     ),
+    ("ottla-workspace", &[]),
+    ("ottla-peers", &["ottla-workspace"]),
     (
-        "xtask",
+        "ottla-conformance",
         &[
             "ottla-types",
             "ottla-records",
             "ottla-protocol-codegen",
             // Networks and disks that fail on purpose.
             "ottla-testkit",
+            "ottla-workspace",
+            "ottla-peers",
         ],
     ),
+    (
+        "ottla-bench-peer",
+        &[
+            "ottla-types",
+            "ottla-records",
+            "ottla-workspace",
+            "ottla-peers",
+        ],
+    ),
+    ("xtask", &["ottla-workspace"]),
 ];
 
 pub fn check(metadata: &str) -> Result<Vec<Complaint>> {

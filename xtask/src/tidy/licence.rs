@@ -1,6 +1,7 @@
 //! The licence: its text, and its name in every package.
 
-use super::{Complaint, SourceFile};
+use super::complaint::Complaint;
+use super::source_file::SourceFile;
 
 pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
     let mut complaints = Vec::new();

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Complaint, SourceFile, is_rust, is_test_file, without_tests};
+use super::complaint::Complaint;
+use super::source_file::{SourceFile, is_rust, is_test_file, without_tests};
 
 const LONGEST: usize = 800;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use procfs::process::Process;
 use serde::Serialize;
 
 /// A reading of one process.
@@ -43,21 +44,22 @@ impl ProcessUsage {
     pub fn of(pid: u32) -> Result<ProcessUsage> {
         let missing =
             || format!("there is no process {pid} on this machine; give the broker's --broker-pid");
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).with_context(missing)?;
-        let status =
-            std::fs::read_to_string(format!("/proc/{pid}/status")).with_context(missing)?;
-        let ticks = cpu_ticks(&stat).context("/proc/PID/stat is not as expected")?;
-        let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-        let (voluntary_switches, involuntary_switches) = switches(pid);
-        let tick = rustix::param::clock_ticks_per_second() as f64;
+        let process = Process::new(pid.cast_signed()).with_context(missing)?;
+        let (stat, status) = (process.stat()?, process.status()?);
+        let (disk_read_bytes, disk_written_bytes) = match process.io() {
+            Ok(io) => (io.read_bytes, io.write_bytes),
+            Err(_) => (0, 0),
+        };
+        let (voluntary_switches, involuntary_switches) = switches(&process);
+        let tick = procfs::ticks_per_second() as f64;
         Ok(ProcessUsage {
-            cpu: Duration::from_secs_f64(ticks as f64 / tick),
-            resident_bytes: status_bytes(&status, "VmRSS:").unwrap_or(0),
-            peak_resident_bytes: status_bytes(&status, "VmHWM:").unwrap_or(0),
-            minor_page_faults: stat_field(&stat, 7).unwrap_or(0),
-            major_page_faults: stat_field(&stat, 9).unwrap_or(0),
-            disk_read_bytes: number_after(&io, "read_bytes:").unwrap_or(0),
-            disk_written_bytes: number_after(&io, "\nwrite_bytes:").unwrap_or(0),
+            cpu: Duration::from_secs_f64((stat.utime + stat.stime) as f64 / tick),
+            resident_bytes: status.vmrss.unwrap_or(0) * 1024,
+            peak_resident_bytes: status.vmhwm.unwrap_or(0) * 1024,
+            minor_page_faults: stat.minflt,
+            major_page_faults: stat.majflt,
+            disk_read_bytes,
+            disk_written_bytes,
             voluntary_switches,
             involuntary_switches,
         })
@@ -94,66 +96,24 @@ impl ProcessUsage {
     }
 }
 
-/// User and system time.
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    Some(stat_field(stat, 11)? + stat_field(stat, 12)?)
-}
-
-/// The first two fields are number and name, and the name may hold spaces and parentheses, so counting starts behind it.
-fn stat_field(stat: &str, index_after_name: usize) -> Option<u64> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace();
-    fields.nth(index_after_name)?.parse().ok()
-}
-
 /// Context switches of all threads: voluntary ones, and those that were forced.
-fn switches(pid: u32) -> (u64, u64) {
-    let mut total = (0, 0);
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return total;
-    };
-    for thread in threads.flatten() {
-        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        let count = |name| number_after(&status, name).unwrap_or(0);
-        total.0 += count("\nvoluntary_ctxt_switches:");
-        total.1 += count("\nnonvoluntary_ctxt_switches:");
-    }
-    total
-}
-
-fn number_after(text: &str, name: &str) -> Option<u64> {
-    let (_, rest) = text.split_once(name)?;
-    rest.split_whitespace().next()?.parse().ok()
-}
-
-fn status_bytes(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024)
+fn switches(process: &Process) -> (u64, u64) {
+    let threads = process.tasks().into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| thread.status().ok())
+        .fold((0, 0), |(voluntary, forced), status| {
+            (
+                voluntary + status.voluntary_ctxt_switches.unwrap_or(0),
+                forced + status.nonvoluntary_ctxt_switches.unwrap_or(0),
+            )
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{ProcessUsage, cpu_ticks, number_after, stat_field, status_bytes};
-
-    #[test]
-    fn fields_are_found_behind_a_strange_name() {
-        let stat = "7 (a) b (c) S 1 1 1 0 -1 4194304 100 0 0 0 250 17 3 4 20 0 5 0 1000 9 8";
-        assert_eq!(cpu_ticks(stat), Some(267));
-        assert_eq!(cpu_ticks("7 (x) S 1"), None);
-        assert_eq!(
-            (stat_field(stat, 7), stat_field(stat, 9)),
-            (Some(100), Some(0))
-        );
-        let io = "rchar: 9\nread_bytes: 5\nwrite_bytes: 7\ncancelled_write_bytes: 8\n";
-        assert_eq!(number_after(io, "\nwrite_bytes:"), Some(7));
-        assert_eq!(
-            status_bytes("VmPeak:  9 kB\nVmRSS:\t  12 kB\n", "VmRSS:"),
-            Some(12 * 1024)
-        );
-    }
+    use super::ProcessUsage;
 
     #[test]
     fn work_shows_up() {

@@ -85,9 +85,9 @@ impl PendingOffsets {
 
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
-    by_group: HashMap<ByteString, GroupOffsets>,
+    by_group: BTreeMap<ByteString, GroupOffsets>,
     /// By producer id: offsets that wait for the end of the producer's transaction.
-    pending: HashMap<i64, PendingOffsets>,
+    pending: BTreeMap<i64, PendingOffsets>,
     open_transactions: OpenTransactions,
 }
 

@@ -5,7 +5,7 @@
 //! Invariants: `outstanding` is ordered by write; a share partition's records all lie in this partition of the topic.
 //! Source: `ShareCoordinatorShard`, `CoordinatorRuntime`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ottla_types::{ErrorCode, Offset, Timestamp};
@@ -22,11 +22,11 @@ use crate::runtime::{
 
 pub struct ShareCoordinator {
     pub(super) config: Arc<ShareCoordinatorConfig>,
-    pub(super) states: HashMap<SharePartitionKey, Timeline<ShareState>>,
+    pub(super) states: BTreeMap<SharePartitionKey, Timeline<ShareState>>,
     outstanding: VecDeque<Outstanding>,
     next_write: WriteId,
     /// Where the newest snapshot of each share partition stands in the log, of those that are committed.
-    pub(super) snapshot_offsets: HashMap<SharePartitionKey, Offset>,
+    pub(super) snapshot_offsets: BTreeMap<SharePartitionKey, Offset>,
     /// The newest tombstone that is committed.
     pub(super) last_tombstone: Option<Offset>,
     /// What was asked for last.
@@ -65,10 +65,10 @@ impl ShareCoordinator {
     pub fn new(config: Arc<ShareCoordinatorConfig>) -> Self {
         ShareCoordinator {
             config,
-            states: HashMap::new(),
+            states: BTreeMap::new(),
             outstanding: VecDeque::new(),
             next_write: WriteId(1),
-            snapshot_offsets: HashMap::new(),
+            snapshot_offsets: BTreeMap::new(),
             last_tombstone: None,
             pruned_to: None,
         }

@@ -8,7 +8,7 @@
 //! request in `awaiting_producer_id` has one producer id asked for.
 //! Source: `TransactionCoordinator`, `TransactionStateManager`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -33,7 +33,7 @@ pub struct TransactionCoordinator {
     pub(super) coordinator_epoch: i32,
     /// The `transaction.version` of the cluster.
     pub(super) transaction_version: i16,
-    pub(super) transactions: HashMap<ByteString, TransactionMetadata>,
+    pub(super) transactions: BTreeMap<ByteString, TransactionMetadata>,
     outstanding: VecDeque<(WriteId, Step)>,
     next_write: WriteId,
     /// What goes on when there is a producer id for it, in the order in which the ids were asked for.
@@ -123,7 +123,7 @@ impl TransactionCoordinator {
             config,
             coordinator_epoch,
             transaction_version,
-            transactions: HashMap::new(),
+            transactions: BTreeMap::new(),
             outstanding: VecDeque::new(),
             next_write: WriteId(1),
             awaiting_producer_id: VecDeque::new(),

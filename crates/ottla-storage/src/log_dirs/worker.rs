@@ -2,6 +2,9 @@
 //!
 //! One worker bounds how much of its kind of work a disk gets at once. The queue is not bounded by a
 //! number: a log never has more than a few tasks of its own in it.
+//!
+//! The queue is not tokio-util's `DelayQueue`: that is polled by a runtime, and what runs here blocks, on a thread that
+//! is this worker's alone.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,11 +1,11 @@
 //! Patterns of `java.text.SimpleDateFormat`, in English and in the time zone of the machine.
 
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use anyhow::bail;
-
-use super::local_time::broken_down;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ZonedDateTime};
 
 /// What a pattern is made of.
 #[derive(Debug)]
@@ -85,25 +85,25 @@ impl SimpleDateFormat {
     }
 
     pub(super) fn of(&self, time: SystemTime) -> String {
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = libc::time_t::try_from(since.as_secs()).unwrap_or(libc::time_t::MAX);
-        self.shown(&broken_down(seconds), since.subsec_millis())
+        // What is beyond the years that a calendar has is shown as the last of them.
+        let moment = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
+        self.shown(&moment.to_zoned_datetime(TimeZone::system()))
     }
 
-    fn shown(&self, time: &libc::tm, millis: u32) -> String {
+    fn shown(&self, time: &ZonedDateTime) -> String {
         let mut text = String::new();
         for part in &self.0 {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Field(letter, count) => field(&mut text, *letter, *count, time, millis),
+                Part::Field(letter, count) => field(&mut text, *letter, *count, time),
             }
         }
         text
     }
 }
 
-fn field(text: &mut String, letter: char, count: usize, time: &libc::tm, millis: u32) {
-    let name = |names: &[&'static str], index: i32, is_long: bool| {
+fn field(text: &mut String, letter: char, count: usize, time: &ZonedDateTime) {
+    let name = |names: &[&'static str], index: i8, is_long: bool| {
         let name = names.get(index as usize).copied().unwrap_or_default();
         if is_long {
             name
@@ -112,33 +112,37 @@ fn field(text: &mut String, letter: char, count: usize, time: &libc::tm, millis:
         }
     };
     let number = match letter {
-        'y' if count == 2 => (time.tm_year + 1900) % 100,
-        'y' => time.tm_year + 1900,
+        'y' if count == 2 => time.year() % 100,
+        'y' => time.year(),
         'M' if count >= 3 => {
-            text.push_str(name(&MONTHS, time.tm_mon, count > 3));
+            text.push_str(name(&MONTHS, time.month() - 1, count > 3));
             return;
         }
-        'M' => time.tm_mon + 1,
-        'd' => time.tm_mday,
-        'D' => time.tm_yday + 1,
-        'H' => time.tm_hour,
-        'k' => (time.tm_hour + 23) % 24 + 1,
-        'K' => time.tm_hour % 12,
-        'h' => (time.tm_hour + 11) % 12 + 1,
-        'm' => time.tm_min,
-        's' => time.tm_sec,
-        'S' => millis as i32,
+        'M' => i16::from(time.month()),
+        'd' => i16::from(time.day()),
+        'D' => time.day_of_year(),
+        'H' => i16::from(time.hour()),
+        'k' => i16::from((time.hour() + 23) % 24 + 1),
+        'K' => i16::from(time.hour() % 12),
+        'h' => i16::from((time.hour() + 11) % 12 + 1),
+        'm' => i16::from(time.minute()),
+        's' => i16::from(time.second()),
+        'S' => time.millisecond(),
         'a' => {
-            text.push_str(if time.tm_hour < 12 { "AM" } else { "PM" });
+            text.push_str(if time.hour() < 12 { "AM" } else { "PM" });
             return;
         }
         'E' => {
-            text.push_str(name(&DAYS, time.tm_wday, count > 3));
+            text.push_str(name(
+                &DAYS,
+                time.weekday().to_sunday_zero_offset(),
+                count > 3,
+            ));
             return;
         }
         // 'z' and 'Z', the letters of FIELDS that are left.
         _ => {
-            let minutes = time.tm_gmtoff / 60;
+            let minutes = time.offset().seconds() / 60;
             let sign = if minutes < 0 { '-' } else { '+' };
             let (hours, minutes) = (minutes.abs() / 60, minutes.abs() % 60);
             let _ = match (letter, hours, minutes) {
@@ -154,14 +158,19 @@ fn field(text: &mut String, letter: char, count: usize, time: &libc::tm, millis:
 
 #[cfg(test)]
 mod tests {
+    use jiff::civil::date;
+    use jiff::tz::Offset;
+
     use super::*;
 
     #[test]
     fn patterns_are_javas() {
-        let mut time = broken_down(0);
-        (time.tm_year, time.tm_mon, time.tm_mday) = (126, 10, 2);
-        (time.tm_hour, time.tm_min, time.tm_sec, time.tm_wday) = (15, 4, 5, 1);
-        (time.tm_yday, time.tm_gmtoff) = (305, -5400);
+        let zone = TimeZone::fixed(Offset::from_seconds(-5400).unwrap());
+        let day = date(2026, 11, 2);
+        let time = day
+            .at(15, 4, 5, 6_000_000)
+            .to_zoned_datetime(zone.clone())
+            .unwrap();
         for (pattern, text) in [
             ("yyyy-MM-dd HH:mm:ss:SSS", "2026-11-02 15:04:05:006"),
             ("yy/M/d h:m:s a", "26/11/2 3:4:5 PM"),
@@ -171,11 +180,11 @@ mod tests {
             ("k K", "15 3"),
         ] {
             let format = SimpleDateFormat::new(pattern).unwrap();
-            assert_eq!(format.shown(&time, 6), text, "{pattern}");
+            assert_eq!(format.shown(&time), text, "{pattern}");
         }
-        time.tm_hour = 0;
+        let midnight = day.at(0, 0, 0, 0).to_zoned_datetime(zone).unwrap();
         let format = SimpleDateFormat::new("k h K H").unwrap();
-        assert_eq!(format.shown(&time, 6), "24 12 0 0");
+        assert_eq!(format.shown(&midnight), "24 12 0 0");
     }
 
     #[test]

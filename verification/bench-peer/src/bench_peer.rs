@@ -1,0 +1,175 @@
+//! `cargo xtask bench-peer`: Ottla and Apache Kafka on this machine, with the same configuration, under the same
+//! clients, interleaved over several rounds.
+//!
+//! One broker or cluster runs at a time, and the order changes from round to round. What is measured is in groups: a node on an
+//! empty directory, which is what runs unless others are asked for; starts and recoveries of one directory with
+//! thousands of partitions, handed from broker to broker; the cleaners; latency over segment rolls; three clients of one
+//! broker, Ottla's; and clusters of three brokers: what they carry, and how they fail over. The memory that
+//! a turn will touch is touched before it, since a virtual machine's host takes idle memory back and the first touch
+//! costs more than the work that is measured. Each measure is given as the median over the rounds with its lowest and
+//! highest value, and so is the ratio of the two brokers within a round; the machine's own noise stands beside, and the
+//! goals with what became of them below. A broker or client that fails ends the command with an error.
+
+mod broker;
+mod clients;
+mod cluster;
+mod compaction;
+mod disk;
+mod failover;
+mod goals;
+mod handed_over;
+mod machine;
+mod node;
+mod rolls;
+mod rows;
+mod setting;
+mod table;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use ottla_peers::Peer;
+use ottla_workspace::{process, workspace};
+
+use rows::Row;
+pub use setting::Options;
+use setting::{Group, Part, Setting};
+use table::Results;
+
+pub fn run(options: &Options) -> Result<()> {
+    if options.list {
+        list();
+        return Ok(());
+    }
+    if options.rounds == 0 {
+        bail!("--rounds must be 1 or more");
+    }
+    if options.gigabytes.is_some_and(|gigabytes| gigabytes <= 0.0) {
+        bail!("--gigabytes must be more than 0");
+    }
+    options.check_cluster()?;
+    let peer = Peer::load(&options.peer)?.install()?;
+    let kafka = match options.peer.as_str() {
+        "kafka" => peer.clone(),
+        // The Java clients come with it whatever the peer is.
+        _ => Peer::load("kafka")?.install()?,
+    };
+    let ottla = Peer::load("ottla")?.install()?;
+    let load_generator = match options.only.iter().any(Group::needs_load_generator) {
+        true => Some(workspace::release_binary("ottla-bench", "ottla-load")?),
+        false => None,
+    };
+    let mut text = String::new();
+    for group in &options.only {
+        let setting = Setting {
+            options,
+            group: *group,
+            sides: [&peer, &ottla],
+            kafka: &kafka,
+            load_generator: load_generator.as_deref(),
+        };
+        let mut results = match group {
+            Group::Client => Results::new(&clients::NAMES),
+            Group::Failover => Results::new(&failover::NAMES),
+            _ => Results::new(&[peer.name(), ottla.name()]),
+        };
+        match group {
+            Group::Node => node::measure(&setting, &mut results)?,
+            Group::Start => handed_over::start(&setting, &mut results)?,
+            Group::Recovery => handed_over::recovery(&setting, &mut results)?,
+            Group::Compaction => compaction::measure(&setting, &mut results)?,
+            Group::Rolls => rolls::measure(&setting, &mut results)?,
+            Group::Client => clients::measure(&setting, &mut results)?,
+            Group::Failover => failover::measure(&setting, &mut results)?,
+            Group::Cluster => cluster::measure(&setting, &mut results)?,
+        }
+        let table = results.markdown(&conditions(&setting)?);
+        let part = format!(
+            "## {}\n\n{table}\n{}",
+            setting.name(),
+            goals::markdown(&results)
+        );
+        println!("\n{part}");
+        text.push_str(&part);
+        text.push('\n');
+        // Group by group, so that what is there outlives a group that fails.
+        if let Some(file) = &options.out {
+            std::fs::write(workspace::root().join(file), &text)?;
+        }
+    }
+    Ok(())
+}
+
+fn list() {
+    fn show<T: ValueEnum>(values: &[T]) {
+        for value in values.iter().filter_map(ValueEnum::to_possible_value) {
+            let help = value.get_help().map(ToString::to_string);
+            println!("  {:16} {}", value.get_name(), help.unwrap_or_default());
+        }
+    }
+    println!("groups, for --only:");
+    show(Group::value_variants());
+    println!("rows of the group node, for --rows:");
+    show(Row::value_variants());
+    println!("parts of the group cluster, for --parts:");
+    show(Part::value_variants());
+}
+
+/// What the numbers hold for.
+fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
+    let options = setting.options;
+    let commit = process::output_of(
+        std::process::Command::new("git")
+            .args(["describe", "--always", "--dirty"])
+            .current_dir(workspace::root()),
+    )?;
+    let partitions = options.directory_partitions();
+    let load = match setting.group {
+        Group::Node => format!(
+            "{} records of Kafka's tools, {} GB of the native load generator, files of deleted topics deleted after 1 s",
+            options.node_records(),
+            options.gigabytes_or(10.0)
+        ),
+        Group::Start => format!(
+            "{partitions} partitions with a few records each, one directory handed from broker to broker, its files \
+             written back and read before each start"
+        ),
+        Group::Recovery => format!(
+            "{partitions} partitions and {} GB, all behind the recovery point, one directory handed from broker to \
+             broker, its files written back and read before each start",
+            options.gigabytes_or(10.0)
+        ),
+        Group::Compaction => format!(
+            "{} GB of 1 KB records, 10 % live, the cleaners without their brokers, the log in the page cache",
+            options.gigabytes_or(5.0)
+        ),
+        Group::Rolls => format!(
+            "one partition, batches of 64 KiB at {} MB/s, {} segments of 64 MiB, retention 1 GiB looked at every 5 s",
+            options.roll_megabytes_per_second, options.rolls
+        ),
+        Group::Client => format!(
+            "{} records of 100 bytes, 6 partitions, one broker, {}; {}",
+            options.node_records(),
+            setting.sides[1].name(),
+            clients::settings_in_words()
+        ),
+        Group::Failover => failover::settings_in_words(options.session_timeout_ms),
+        Group::Cluster => cluster::settings_in_words(options),
+    };
+    let mut conditions = vec![
+        format!("commit {}", commit.trim()),
+        machine::description(),
+        format!("{} rounds, {load}", options.rounds),
+    ];
+    for variable in ["OTTLA_BINARY", "OTTLA_LOAD_BINARY"] {
+        if std::env::var_os(variable).is_some() {
+            conditions.push(format!(
+                "{variable} names a build that may be of another commit"
+            ));
+        }
+    }
+    for (key, value) in &options.overrides {
+        conditions.push(format!("{key}={value}"));
+    }
+    Ok(conditions)
+}

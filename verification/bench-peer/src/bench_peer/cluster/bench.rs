@@ -1,0 +1,155 @@
+//! One cluster under measurement.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ottla_peers::{Cluster, Member, Partition, connect};
+use ottla_workspace::{process, workspace};
+
+use crate::bench_peer::disk::{self, Scratch};
+use crate::bench_peer::machine::ProcessReading;
+use crate::bench_peer::node::DELETE_SOON;
+use crate::bench_peer::setting::{BROKERS, Setting};
+
+pub(super) const PARTITIONS: usize = 6;
+
+pub(super) const RECORD_BYTES: u64 = 100;
+
+/// Above what replicas need to catch up with a run, or a new topic to be led everywhere.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One cluster under measurement.
+pub(super) struct Bench<'a> {
+    pub(super) setting: &'a Setting<'a>,
+    pub(super) cluster: Cluster,
+    pub(super) ottla: PathBuf,
+    pub(super) scratch: Scratch,
+    pub(super) measured: Vec<(String, f64)>,
+}
+
+impl Bench<'_> {
+    pub(super) fn start<'a>(
+        setting: &'a Setting<'a>,
+        side: usize,
+        scratch: Scratch,
+    ) -> Result<Bench<'a>> {
+        let peer = setting.sides[side].id().to_owned();
+        let mut settings = vec![
+            (DELETE_SOON.0, DELETE_SOON.1.to_owned()),
+            // Nothing but what is measured moves leaders.
+            ("auto.leader.rebalance.enable", "false".to_owned()),
+        ];
+        let of_everybody = setting.options.overrides.iter();
+        settings.extend(of_everybody.map(|(key, value)| (&**key, value.clone())));
+        let brokers = vec![peer.clone(); BROKERS];
+        let mut cluster = Cluster::plan(&brokers, &[peer], scratch.path(), &settings)?;
+        cluster.start()?;
+        Ok(Bench {
+            setting,
+            cluster,
+            ottla: workspace::release_binary("ottla", "ottla")?,
+            scratch,
+            measured: Vec::new(),
+        })
+    }
+
+    pub(super) fn add(&mut self, measure: impl Into<String>, value: f64) {
+        self.measured.push((measure.into(), value));
+    }
+
+    /// A command of Ottla's binary, which talks to both clusters alike and starts at once.
+    pub(super) fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.ottla);
+        command.arg(name);
+        command
+    }
+
+    pub(super) fn create_topic(&self, topic: &str) -> Result<()> {
+        let mut create = self.tool("topics");
+        create
+            .args(["--bootstrap-server", &self.cluster.bootstrap(), "--create"])
+            .args(["--topic", topic, "--partitions", &PARTITIONS.to_string()])
+            .args(["--replication-factor", &BROKERS.to_string()]);
+        // Brokers that have just been started may not have been counted on yet.
+        retried(|| process::output_of(&mut create))?;
+        self.cluster.wait_until_in_sync(topic, BROKERS)?;
+        Ok(())
+    }
+
+    pub(super) fn delete_topic(&self, topic: &str) -> Result<()> {
+        let mut delete = self.tool("topics");
+        delete
+            .args(["--bootstrap-server", &self.cluster.bootstrap(), "--delete"])
+            .args(["--topic", topic]);
+        process::output_of(&mut delete)?;
+        for broker in &self.cluster.brokers {
+            for log_dir in broker.log_dirs() {
+                disk::wait_until_deleted(&log_dir, topic)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all replicas in sync have so many records of a topic: what followers still have to do belongs to the run.
+    pub(super) fn wait_until_replicated(&self, topic: &str, records: u64) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let replicated = self.high_watermarks(topic);
+            if replicated.as_ref().is_ok_and(|sum| *sum >= records as i64) {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                bail!(
+                    "{replicated:?} of {records} records of {topic} are replicated after {PATIENCE:?}"
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(super) fn high_watermarks(&self, topic: &str) -> Result<i64> {
+        let partitions = connect(self.cluster.brokers[0].port)?.partitions(topic)?;
+        let mut sum = 0;
+        for broker in &self.cluster.brokers {
+            let led = led_by(&partitions, broker.node_id);
+            sum += connect(broker.port)?.high_watermarks(topic, &led)?;
+        }
+        Ok(sum)
+    }
+
+    pub(super) fn readings(&self) -> Result<Vec<ProcessReading>> {
+        let reading = |broker: &Member| {
+            let node = broker.node.as_ref();
+            ProcessReading::of(node.with_context(|| broker.name())?.pid())
+        };
+        self.cluster.brokers.iter().map(reading).collect()
+    }
+
+    /// What all brokers together have used since.
+    pub(super) fn cpu_seconds_since(&self, before: &[ProcessReading]) -> Result<f64> {
+        let now = self.readings()?;
+        let used = now
+            .iter()
+            .zip(before)
+            .map(|(now, before)| now.since(before));
+        Ok(used.map(|it| it.cpu_seconds).sum())
+    }
+}
+
+pub(super) fn led_by(partitions: &[Partition], broker: i32) -> Vec<i32> {
+    let led = partitions.iter().filter(|it| it.leader == Some(broker));
+    led.map(|it| it.index).collect()
+}
+
+/// Tries again for a while what fails.
+pub(super) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(500)),
+            outcome => return outcome,
+        }
+    }
+}

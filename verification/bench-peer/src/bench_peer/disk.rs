@@ -1,0 +1,121 @@
+//! The disk under the measurement: room is made sure of before it is used, what was made is deleted when its measure
+//! ends, whichever way, and files that two brokers are to find in the page cache alike are read before each.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use ottla_workspace::workspace;
+
+/// What must be left over, for logs and for everybody else on the machine.
+const RESERVE_BYTES: u64 = 1 << 30;
+/// Both brokers delete a topic's files some time after the topic.
+const DELETION_PATIENCE: Duration = Duration::from_secs(180);
+
+/// A folder below the target directory that is deleted when this value goes.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: PathBuf,
+}
+
+impl Scratch {
+    /// An empty folder of that name, on a disk with room for so many bytes.
+    pub fn new(name: &str, bytes: u64) -> Result<Scratch> {
+        let dir = workspace::target_dir().join("bench-peer").join(name);
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir)?;
+        }
+        std::fs::create_dir_all(&dir)?;
+        let free = free_bytes(&dir)?;
+        if free < bytes + RESERVE_BYTES {
+            bail!(
+                "{name} needs {:.1} GB of disk and {:.1} GB are free: make room, or give a smaller --gigabytes",
+                (bytes + RESERVE_BYTES) as f64 / 1e9,
+                free as f64 / 1e9
+            );
+        }
+        Ok(Scratch { dir })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn free_bytes(dir: &Path) -> Result<u64> {
+    let found = rustix::fs::statvfs(dir)?;
+    Ok(found.f_bavail * found.f_frsize)
+}
+
+/// Waits until what was written is on the disk, and reads every file below the folder, so that the page cache holds what
+/// it has room for, whoever had the folder before.
+pub fn settle(dir: &Path) -> Result<()> {
+    rustix::fs::sync();
+    let mut buffer = vec![0; 1 << 20];
+    let mut folders = vec![dir.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let mut file = std::fs::File::open(&path)?;
+                while file.read(&mut buffer)? > 0 {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits until no folder of the topic's partitions is left, under whatever name the broker deletes them.
+pub fn wait_until_deleted(data: &Path, topic: &str) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let mut is_left = false;
+        for entry in std::fs::read_dir(data).context("the broker's data directory")? {
+            is_left |= is_of_topic(&entry?.file_name().to_string_lossy(), topic);
+        }
+        if !is_left {
+            return Ok(());
+        }
+        if began.elapsed() > DELETION_PATIENCE {
+            bail!(
+                "the files of the deleted topic {topic} are still there after {DELETION_PATIENCE:?}"
+            );
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether the folder is `topic-N`, `topic-N.ID-delete` or the like.
+fn is_of_topic(folder: &str, topic: &str) -> bool {
+    let rest = folder
+        .strip_prefix(topic)
+        .and_then(|rest| rest.strip_prefix('-'));
+    let rest = rest.map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    matches!(rest, Some(rest) if rest.is_empty() || rest.starts_with('.') || rest.starts_with('-'))
+        || folder.starts_with(&format!("{topic}.")) && folder.ends_with("-delete")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_topic;
+
+    #[test]
+    fn a_topics_folders_are_told_from_those_of_others() {
+        for folder in ["large-0", "large-12.0af-delete", "large-3-delete"] {
+            assert!(is_of_topic(folder, "large"), "{folder}");
+        }
+        for folder in ["larger-0", "large-x-0", "other-0", "large"] {
+            assert!(!is_of_topic(folder, "large"), "{folder}");
+        }
+    }
+}

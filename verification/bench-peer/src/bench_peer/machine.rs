@@ -1,0 +1,135 @@
+//! The machine under the measurement: what a process has used, how much memory there is, and how noisy it is.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use procfs::process::Process;
+use procfs::{CpuInfo, Current, Meminfo};
+
+/// Processor time and memory of a process, from `/proc`.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessReading {
+    pub cpu_seconds: f64,
+    resident_kb: u64,
+    peak_kb: u64,
+}
+
+impl ProcessReading {
+    pub fn of(pid: u32) -> Result<ProcessReading> {
+        let gone = || format!("process {pid} is gone");
+        let process = Process::new(pid.cast_signed()).with_context(gone)?;
+        let (stat, status) = (process.stat()?, process.status()?);
+        Ok(ProcessReading {
+            cpu_seconds: seconds(stat.utime + stat.stime),
+            resident_kb: status.vmrss.context("no VmRSS in /proc/PID/status")?,
+            peak_kb: status.vmhwm.context("no VmHWM in /proc/PID/status")?,
+        })
+    }
+
+    pub fn since(&self, before: &ProcessReading) -> ProcessReading {
+        ProcessReading {
+            cpu_seconds: self.cpu_seconds - before.cpu_seconds,
+            ..*self
+        }
+    }
+
+    /// 10^6 bytes in memory now.
+    pub fn resident_mb(&self) -> f64 {
+        self.resident_kb as f64 * 1024.0 / 1e6
+    }
+
+    pub fn peak_mb(&self) -> f64 {
+        self.peak_kb as f64 * 1024.0 / 1e6
+    }
+}
+
+/// Processor time of all children of this process that have ended.
+pub fn cpu_seconds_of_ended_children() -> Result<f64> {
+    let stat = Process::myself()?.stat()?;
+    Ok(seconds((stat.cutime + stat.cstime).cast_unsigned()))
+}
+
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+/// Bytes that processes could still use.
+pub fn available_memory() -> u64 {
+    let memory = Meminfo::current().ok();
+    memory.and_then(|memory| memory.mem_available).unwrap_or(0)
+}
+
+/// Takes that much memory from the system, writes to every page, and gives it back.
+pub fn touch_memory(bytes: u64) -> Result<()> {
+    const PIECE: usize = 64 << 20;
+    const PAGE: usize = 4096;
+    let mut pieces = Vec::new();
+    for _ in 0..bytes / PIECE as u64 {
+        let mut piece = vec![0u8; PIECE];
+        for at in (0..PIECE).step_by(PAGE) {
+            piece[at] = 1;
+        }
+        pieces.push(std::hint::black_box(piece));
+    }
+    Ok(())
+}
+
+/// How long a thread that does nothing but look at the clock was kept from running.
+#[derive(Debug, Clone, Copy)]
+pub struct Noise {
+    pub longest_gap_ms: f64,
+    /// Share of the time lost in gaps longer than 0.1 ms.
+    pub lost_percent: f64,
+}
+
+/// Spins for two seconds.
+pub fn noise() -> Noise {
+    const LENGTH: Duration = Duration::from_secs(2);
+    let began = Instant::now();
+    let (mut last, mut longest, mut lost) = (began, Duration::ZERO, Duration::ZERO);
+    while last - began < LENGTH {
+        let now = Instant::now();
+        let gap = now - last;
+        longest = longest.max(gap);
+        if gap > Duration::from_micros(100) {
+            lost += gap;
+        }
+        last = now;
+    }
+    Noise {
+        longest_gap_ms: longest.as_secs_f64() * 1e3,
+        lost_percent: lost.as_secs_f64() / LENGTH.as_secs_f64() * 100.0,
+    }
+}
+
+/// Processor, cores, memory and kernel.
+pub fn description() -> String {
+    let processor = CpuInfo::current().ok();
+    let model = processor.as_ref().and_then(|it| it.model_name(0));
+    let model = model.unwrap_or("unknown processor");
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let gib = Meminfo::current().map_or(0, |memory| memory.mem_total) as f64 / (1 << 30) as f64;
+    let kernel = rustix::system::uname();
+    format!(
+        "{model}, {cores} cores, {gib:.0} GiB, Linux {}",
+        kernel.release().to_string_lossy()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_memory() {
+        let reading = ProcessReading::of(std::process::id()).unwrap();
+        assert!(reading.resident_mb() > 0.1 && reading.peak_mb() >= reading.resident_mb());
+        assert!(available_memory() > 0);
+    }
+
+    #[test]
+    fn noise_is_measured() {
+        let noise = noise();
+        assert!(noise.longest_gap_ms > 0.0 && noise.lost_percent <= 100.0);
+    }
+}

@@ -1,0 +1,232 @@
+//! What is measured and how large, as the command line says, and what every group measures with.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use super::machine;
+use super::rows::Row;
+use super::table::Results;
+use ottla_peers::{InstalledPeer, parse_override};
+
+/// Measures that share a set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Group {
+    /// One node on an empty directory: throughput, CPU, latency, start-up and memory, row by row.
+    Node,
+    /// Start after an orderly stop with 2,000 partitions (--partitions).
+    #[value(name = "start-2000")]
+    Start,
+    /// Start after kill -9 with as many partitions and 10 GB (--gigabytes) behind the recovery point.
+    Recovery,
+    /// Both cleaners on a log of 5 GB (--gigabytes), 1 KB records, 10 % live.
+    Compaction,
+    /// Produce latency at 150 MB/s over 100 segment rolls, with a time series as a CSV file a broker and round.
+    Rolls,
+    /// Ottla's tools, Kafka's and librdkafka, producing to and consuming from one Ottla.
+    Client,
+    /// From kill -9 of a leader to the first write with acks=all, in clusters of Kafka's, of Ottla's, and of both.
+    Failover,
+    /// Three brokers and three replicas: producers, CPU, latency, memory, and 10,000 partitions (--partitions).
+    Cluster,
+}
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// What is measured; may be repeated or separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "node")]
+    pub(super) only: Vec<Group>,
+    /// Print what can be measured, and measure nothing.
+    #[arg(long)]
+    pub(super) list: bool,
+    /// How often each broker is measured.
+    #[arg(long, default_value_t = 3)]
+    pub(super) rounds: usize,
+    /// Only these rows of the group `node`; may be repeated or separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(super) rows: Vec<Row>,
+    /// Records of a run of Kafka's producer and consumer tools: 10,000,000 unless given; in a cluster, 5,000,000.
+    #[arg(long)]
+    pub(super) records: Option<u64>,
+    /// 10^9 bytes: of large batches for the node, 10 unless given; of recovery, 10; of the log to compact, 5.
+    #[arg(long)]
+    pub(super) gigabytes: Option<f64>,
+    /// Partitions of the groups start-2000 and recovery, 2000 unless given, and of the group cluster, 10,000.
+    #[arg(long)]
+    pub(super) partitions: Option<usize>,
+    /// Segments of 64 MiB that the group rolls fills.
+    #[arg(long, default_value_t = 100)]
+    pub(super) rolls: u64,
+    /// The rate of the group rolls, in 10^6 bytes per second.
+    #[arg(long, default_value_t = 150.0)]
+    pub(super) roll_megabytes_per_second: f64,
+    /// How long the controllers of the group failover wait for a broker that is silent.
+    #[arg(long, default_value_t = 3000)]
+    pub(super) session_timeout_ms: u64,
+    /// Only these parts of the group cluster; may be repeated or separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(super) parts: Vec<Part>,
+    /// Replicas of the many partitions of the group cluster.
+    #[arg(long, default_value_t = BROKERS)]
+    pub(super) replicas: usize,
+    /// How long the group cluster measures latency.
+    #[arg(long, default_value_t = 30)]
+    pub(super) latency_seconds: u64,
+    /// A setting of both brokers on top of peers/server.properties; may be repeated.
+    #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
+    pub(super) overrides: Vec<(String, String)>,
+    /// The peer that Ottla is compared with: the name of a file in peers/.
+    #[arg(long, default_value = "kafka")]
+    pub(super) peer: String,
+    /// Writes the tables to this file as Markdown, too.
+    #[arg(long)]
+    pub(super) out: Option<PathBuf>,
+}
+
+impl Options {
+    pub(super) fn gigabytes_or(&self, default: f64) -> f64 {
+        self.gigabytes.unwrap_or(default)
+    }
+
+    pub(super) fn records_or(&self, default: u64) -> u64 {
+        self.records.unwrap_or(default)
+    }
+
+    /// Of Kafka's tools with one broker.
+    pub(super) fn node_records(&self) -> u64 {
+        self.records_or(10_000_000)
+    }
+
+    pub(super) fn partitions_or(&self, default: usize) -> usize {
+        self.partitions.unwrap_or(default)
+    }
+
+    /// Of a directory that is handed over.
+    pub(super) fn directory_partitions(&self) -> usize {
+        self.partitions_or(2000)
+    }
+
+    /// Page cache and memory that one turn goes through.
+    pub(super) fn memory_of(&self, group: Group) -> u64 {
+        let gigabytes = |default| (self.gigabytes_or(default) * 1e9) as u64;
+        match group {
+            Group::Node => self.node_records() * 110 + 2 * gigabytes(10.0),
+            Group::Start => 2 << 30,
+            // Their files are in the page cache already, and memory taken now would drive them out.
+            Group::Recovery | Group::Compaction => 0,
+            Group::Rolls => 4 << 30,
+            Group::Client => self.node_records() * 2 * 110,
+            Group::Failover => 1 << 30,
+            Group::Cluster => self.memory_of_cluster(),
+        }
+    }
+}
+
+impl Group {
+    pub(super) fn needs_load_generator(&self) -> bool {
+        match self {
+            Group::Node | Group::Start | Group::Recovery | Group::Rolls => true,
+            Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
+        }
+    }
+}
+
+/// What every group measures with.
+pub(super) struct Setting<'a> {
+    pub(super) options: &'a Options,
+    pub(super) group: Group,
+    /// The peer, and Ottla.
+    pub(super) sides: [&'a InstalledPeer; 2],
+    /// Brings Kafka's own tools.
+    pub(super) kafka: &'a InstalledPeer,
+    /// Built where a group needs it.
+    pub(super) load_generator: Option<&'a Path>,
+}
+
+impl Setting<'_> {
+    /// Gives each side its turn in every round, another first each time.
+    pub(super) fn alternate(
+        &self,
+        results: &mut Results,
+        mut turn: impl FnMut(usize, usize, &mut Results) -> Result<()>,
+    ) -> Result<()> {
+        let rounds = self.options.rounds;
+        let sides = results.names().len();
+        for round in 0..rounds {
+            for side in (0..sides).map(|place| (place + round) % sides) {
+                let name = results.names()[side].clone();
+                println!("{}, round {} of {rounds}: {name}", self.name(), round + 1);
+                let memory = self.options.memory_of(self.group);
+                machine::touch_memory(memory.min(machine::available_memory() / 2))?;
+                results.add_noise(machine::noise());
+                turn(side, round, results).with_context(|| format!("{}, {name}", self.name()))?;
+                results.print_turn(side, round);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn load_generator(&self) -> Result<&Path> {
+        self.load_generator
+            .context("the group is not among those that need the load generator")
+    }
+
+    pub(super) fn name(&self) -> String {
+        let value = self.group.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+pub const BROKERS: usize = 3;
+
+/// A record of that size as it lies on a disk, once for each replica.
+pub(super) const STORED_BYTES: u64 = 110;
+
+/// What is measured of a cluster, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Kafka's producer tool and three of Ottla's: rates, processor time and memory of the brokers.
+    Producers,
+    /// From producer to consumer at 5,000 records a second.
+    Latency,
+    /// 10,000 partitions: creation, idling, restart of a broker, failover of all its leaders.
+    ManyPartitions,
+}
+
+pub const ALL: [Part; 3] = [Part::Producers, Part::Latency, Part::ManyPartitions];
+
+impl Options {
+    pub(super) fn parts(&self) -> &[Part] {
+        match self.parts.as_slice() {
+            [] => &ALL,
+            some => some,
+        }
+    }
+
+    /// Of each run of producers.
+    pub(super) fn cluster_records(&self) -> u64 {
+        self.records_or(5_000_000)
+    }
+
+    pub(super) fn cluster_partitions(&self) -> usize {
+        self.partitions_or(10_000)
+    }
+
+    /// What a turn goes through.
+    pub fn memory_of_cluster(&self) -> u64 {
+        3 * self.cluster_records() * STORED_BYTES * BROKERS as u64 + (4 << 30)
+    }
+
+    pub fn check_cluster(&self) -> Result<()> {
+        ensure!(
+            (2..=BROKERS).contains(&self.replicas),
+            "--replicas is 2 or {BROKERS}"
+        );
+        ensure!(
+            self.latency_seconds > 0,
+            "--latency-seconds must be 1 or more"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! `cargo xtask compare-cleaning`: the same logs, compacted by Kafka's own cleaner and by Ottla's.
+//!
+//! First small logs of everything that the cleaner decides about (tombstones, transactions, idempotent producers,
+//! every codec): Kafka's `DumpLogSegments` must print the same of both, batch by batch and record by record, and find
+//! no fault with the indexes.
+//!
+//! The two run as processes of their own on one partition's directory, without a broker: `conformance/java/cleaner`
+//! and the example `clean` of ottla-log. `cargo xtask bench-peer --only compaction` measures them.
+//!
+//! Then Kafka's broker is started on a directory that holds the last of the logs that Ottla compacted, and its console
+//! consumer must read every record that the dump has.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use ottla_peers::java;
+use ottla_peers::{InstalledPeer, NodeOptions, Peer};
+use ottla_workspace::report::Tally;
+use ottla_workspace::{process, workspace};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many small logs are compared.
+    #[arg(long, default_value_t = 5)]
+    logs: u64,
+    /// The first of their seeds.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the logs are made; by default a temporary folder.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+/// When the records of the logs are from.
+pub const START_MS: u64 = 1_700_000_000_000;
+pub const DAY_MS: u64 = 86_400_000;
+const SMALL_SEGMENT_BYTES: u64 = 16 * 1024;
+const TOPIC: &str = "compacted";
+const PARTITION: &str = "compacted-0";
+
+/// The two cleaners, as commands but for their arguments.
+struct Cleaners {
+    kafka: Vec<String>,
+    ottla: Vec<String>,
+    peer: InstalledPeer,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let dir = options.dir.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(dir)?;
+    let peer = Peer::load("kafka")?.install()?;
+    let cleaners = Cleaners {
+        kafka: java::program(&peer, "cleaner", "CleanLog")?,
+        ottla: vec![example(Build::ToCompare)?.display().to_string()],
+        peer,
+    };
+    let mut tally = Tally::default();
+    let mut last = None;
+    for seed in options.seed..options.seed + options.logs {
+        let lines = compare(&cleaners, dir, seed).with_context(|| format!("seed {seed}"))?;
+        println!(
+            "ok   seed {seed}: {} batches and records alike",
+            lines.len()
+        );
+        tally.add(Tally::of(true));
+        last = Some((seed, lines));
+    }
+    if let Some((seed, lines)) = last {
+        let read = serve(&cleaners.peer, dir, seed, &lines).with_context(|| {
+            format!("Kafka's broker on the log that Ottla compacted, seed {seed}")
+        })?;
+        println!("ok   Kafka's broker serves the {read} records that Ottla's compaction left");
+        tally.add(Tally::of(true));
+    }
+    println!("{tally}");
+    Ok(())
+}
+
+/// For whom the program that cleans is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// What comes of cleaning is looked at: built in a moment, and with the checks of a debug build.
+    ToCompare,
+    /// Its time is.
+    ToMeasure,
+}
+
+/// The program that makes logs and has Ottla's cleaner compact them.
+pub fn example(built: Build) -> Result<PathBuf> {
+    let (profile, folder) = match built {
+        Build::ToCompare => ("dev", "debug"),
+        Build::ToMeasure => ("release", "release"),
+    };
+    let mut build = workspace::cargo();
+    build.args(["build", "--quiet", "--profile", profile]);
+    process::output_of(build.args(["--package", "ottla-log", "--example", "clean"]))?;
+    Ok(workspace::target_dir().join(folder).join("examples/clean"))
+}
+
+pub fn command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// Where one side's log of a seed lies.
+fn log_of(dir: &Path, side: &str, seed: u64) -> PathBuf {
+    dir.join(format!("{side}-{seed}")).join(PARTITION)
+}
+
+/// The lines of the dump, which both have.
+fn compare(cleaners: &Cleaners, dir: &Path, seed: u64) -> Result<Vec<String>> {
+    let (kafka, ottla) = (log_of(dir, "kafka", seed), log_of(dir, "ottla", seed));
+    let mut make = command(&cleaners.ottla);
+    process::output_of(make.arg("mix").arg(&ottla).arg(seed.to_string()))?;
+    copy(&ottla, &kafka)?;
+    // Twice within the retention of tombstones, and once behind it.
+    let later = START_MS + 31 * DAY_MS;
+    let times = [later, later + 1_000, later + 61_000, later + 200_000];
+    let ends = |output: &str| -> Vec<String> {
+        let lines = output.lines().filter(|line| line.starts_with("to="));
+        lines
+            .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    let theirs = ends(&clean(
+        &cleaners.kafka,
+        &[],
+        &kafka,
+        SMALL_SEGMENT_BYTES,
+        &times,
+    )?);
+    let ours = ends(&clean(
+        &cleaners.ottla,
+        &["run"],
+        &ottla,
+        SMALL_SEGMENT_BYTES,
+        &times,
+    )?);
+    if theirs != ours || ours.len() != times.len() {
+        bail!("Kafka cleaned up to {theirs:?}, Ottla up to {ours:?}");
+    }
+    let theirs = dump(&cleaners.peer, &kafka)?;
+    let ours = dump(&cleaners.peer, &ottla)?;
+    if let Some((at, (kafka, ottla))) = theirs
+        .iter()
+        .zip(&ours)
+        .enumerate()
+        .find(|(_, (kafka, ottla))| kafka != ottla)
+    {
+        bail!("line {at} of the dumps\n  Kafka: {kafka}\n  Ottla: {ottla}");
+    }
+    if theirs.len() != ours.len() {
+        bail!(
+            "Kafka's dump has {} lines, Ottla's {}",
+            theirs.len(),
+            ours.len()
+        );
+    }
+    Ok(ours)
+}
+
+/// Gives the log that Ottla compacted to a broker of Kafka's, as the log of a topic of that name, and reads it; returns
+/// how many records there are.
+fn serve(kafka: &InstalledPeer, dir: &Path, seed: u64, dumped: &[String]) -> Result<usize> {
+    let options = NodeOptions {
+        dir: dir.join("broker"),
+        // What the log is made of is long past every retention.
+        overrides: vec![("log.cleaner.enable".to_owned(), "false".to_owned())],
+        ..NodeOptions::default()
+    };
+    let mut node = kafka.start(options.clone())?;
+    let mut create = kafka.tool("org.apache.kafka.tools.TopicCommand");
+    create.args(["--bootstrap-server", &node.bootstrap(), "--create"]);
+    create.args(["--topic", TOPIC, "--config", "cleanup.policy=compact"]);
+    process::output_of(&mut create)?;
+    node.stop()?;
+
+    let held = node.data_dir().join(PARTITION);
+    for entry in std::fs::read_dir(&held)? {
+        let path = entry?.path();
+        if path
+            .file_name()
+            .is_some_and(|name| name != "partition.metadata")
+        {
+            std::fs::remove_file(path)?;
+        }
+    }
+    copy(&log_of(dir, "ottla", seed), &held)?;
+
+    let mut node = kafka.start(options)?;
+    let written: BTreeSet<u64> = dumped
+        .iter()
+        .filter_map(|line| record_offset(line))
+        .collect();
+    let mut consume = kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
+    consume.args(["--bootstrap-server", &node.bootstrap(), "--topic", TOPIC]);
+    consume.args(["--from-beginning", "--timeout-ms", "20000"]);
+    consume.args(["--max-messages", &written.len().to_string()]);
+    for (property, is_printed) in [("print.offset", "true"), ("print.value", "false")] {
+        consume.args(["--formatter-property", &format!("{property}={is_printed}")]);
+    }
+    let printed = process::output_of(&mut consume)?;
+    let read: BTreeSet<u64> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("Offset:")?.trim().parse().ok())
+        .collect();
+    if read != written {
+        let lacking: Vec<&u64> = written.symmetric_difference(&read).take(5).collect();
+        bail!(
+            "of {} records {} were read; the first that only one of both has: {lacking:?}\n{}",
+            written.len(),
+            read.len(),
+            node.output_tail()
+        );
+    }
+    node.stop()?;
+    Ok(read.len())
+}
+
+/// The offset of a record that consumers see, in a line of the dump.
+fn record_offset(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("| offset: ")?;
+    if rest.contains("endTxnMarker: ") {
+        return None;
+    }
+    rest.split(' ').next()?.parse().ok()
+}
+
+/// Has a cleaner compact a log at each of these times, and gives back what it printed.
+pub fn clean(
+    cleaner: &[String],
+    first: &[&str],
+    dir: &Path,
+    segment_bytes: u64,
+    times: &[u64],
+) -> Result<String> {
+    let mut run = command(cleaner);
+    run.args(first).arg(dir).arg(segment_bytes.to_string());
+    run.args(times.iter().map(u64::to_string));
+    process::output_of(&mut run)
+}
+
+/// What Kafka's tool prints of all segments, but for what may differ: where batches lie, and how large they are
+/// and with what checksum, where the codecs are not the same code.
+fn dump(peer: &InstalledPeer, dir: &Path) -> Result<Vec<String>> {
+    let of_kind = |suffix: &str| -> Result<String> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(dir)? {
+            let path = entry?.path();
+            if path.display().to_string().ends_with(suffix) {
+                files.push(path.display().to_string());
+            }
+        }
+        files.sort();
+        Ok(files.join(","))
+    };
+    let tool = || peer.tool("org.apache.kafka.tools.DumpLogSegments");
+    let indexes = format!("{},{}", of_kind(".index")?, of_kind(".timeindex")?);
+    let sane = process::output_of(tool().args(["--index-sanity-check", "--files", &indexes]))?;
+    if sane.contains("Found") || sane.contains("ismatch") || sane.contains("corrupt") {
+        bail!("the indexes do not fit their segments:\n{sane}");
+    }
+    let mut records = tool();
+    records.args([
+        "--deep-iteration",
+        "--print-data-log",
+        "--files",
+        &of_kind(".log")?,
+    ]);
+    let printed = process::output_of(&mut records)?;
+    if printed.contains("isvalid: false") || printed.contains("Found") {
+        bail!("Kafka's tool complains of {}", dir.display());
+    }
+    let lines = printed.lines().filter(|line| line.contains("ffset: "));
+    Ok(lines.map(comparable).collect())
+}
+
+/// A line without what may differ.
+fn comparable(line: &str) -> String {
+    let mut kept = Vec::new();
+    let mut words = line.split(' ');
+    while let Some(word) = words.next() {
+        match word {
+            "position:" | "size:" | "crc:" => drop(words.next()),
+            word => kept.push(word),
+        }
+    }
+    kept.join(" ")
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{comparable, record_offset};
+
+    #[test]
+    fn only_what_a_consumer_sees_counts_as_a_record() {
+        assert_eq!(
+            record_offset("| offset: 7 CreateTime: 5 keySize: 3"),
+            Some(7)
+        );
+        let marker =
+            "| offset: 8 CreateTime: 5 keySize: 4 endTxnMarker: COMMIT coordinatorEpoch: 0";
+        assert_eq!(record_offset(marker), None);
+        assert_eq!(record_offset("baseOffset: 7 lastOffset: 9"), None);
+    }
+
+    #[test]
+    fn what_may_differ_is_left_out_of_a_line() {
+        let line = "baseOffset: 3 lastOffset: 4 position: 77 CreateTime: 5 size: 90 magic: 2 crc: 12 isvalid: true";
+        let kept = "baseOffset: 3 lastOffset: 4 CreateTime: 5 magic: 2 isvalid: true";
+        assert_eq!(comparable(line), kept);
+    }
+}

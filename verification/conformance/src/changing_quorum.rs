@@ -1,0 +1,425 @@
+//! `cargo xtask changing-quorum`: controllers of both makers in one metadata quorum, each a process, whose voters change while
+//! brokers of both makers work under them and Kafka's `VerifiableProducer` and `VerifiableConsumer` write and read.
+//!
+//! 1. The first controller begins as the only voter (`storage format --standalone`); each of the others is added with
+//!    `metadata-quorum add-controller`, by Kafka's tool and by ours in turn.
+//! 2. Voters come to harm, most often the one that leads: killed (SIGKILL) or paused (SIGSTOP). While one is away, a topic has to
+//!    be created; when it is back, it has to catch up.
+//! 3. Voters are removed until one is left that did not begin, the leader as well; a topic has to be created after each.
+//!
+//! Every topic that was created has to be known to every broker in the end, what the producer was told acknowledged must be
+//! there, once and in order, and the controllers' metadata logs must be the same byte for byte as far as both go.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::conformance::tools::{QUORUM, TOPICS};
+use crate::mixed_cluster::clients::{self, Clients};
+use crate::mixed_cluster::{chance, history};
+use crate::seeded::Seeded;
+use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, replicas};
+use ottla_workspace::report::Tally;
+use ottla_workspace::{process, workspace};
+
+const TOPIC: &str = "orders";
+const PARTITIONS: &str = "3";
+/// Above what an election, or a node that is started again on two busy cores, takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+const METADATA: &str = "__cluster_metadata-0";
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The controllers, by the names of files in peers/; the first begins alone.
+    #[arg(long, value_delimiter = ',', default_value = "ottla,kafka,ottla")]
+    controllers: Vec<String>,
+    /// The brokers, likewise.
+    #[arg(long, value_delimiter = ',', default_value = "ottla,kafka")]
+    brokers: Vec<String>,
+    /// How often a voter comes to harm.
+    #[arg(long, default_value_t = 4)]
+    troubles: usize,
+    /// The same seed makes the same choices; one of its own for each run unless given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the run's folder is made, in place of the target directory.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Keep the folder of a run that found nothing too.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(
+        options.controllers.len() > 2 && !options.brokers.is_empty(),
+        "--controllers needs three names or more, and --brokers one"
+    );
+    let seed = options.seed.unwrap_or_else(chance);
+    let target = workspace::target_dir().join("changing-quorum");
+    let dir = options.dir.clone().unwrap_or(target);
+    let dir = dir.join(format!("seed-{seed}"));
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    std::fs::create_dir_all(&dir)?;
+    println!(
+        "controllers {}, brokers {}, {} troubles, seed {seed}",
+        options.controllers.join(", "),
+        options.brokers.join(", "),
+        options.troubles
+    );
+    let told = Story::begin(options, &dir)
+        .and_then(|mut story| story.tell(options, &mut Seeded::new(seed), &dir));
+    let folder = dir.display();
+    let wrong = told.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
+    for fault in &wrong {
+        println!("wrong: {fault}");
+    }
+    println!("{}", Tally::of(wrong.is_empty()));
+    if !wrong.is_empty() {
+        bail!(
+            "{} faults with --seed {seed}; the folder is kept: {folder}",
+            wrong.len()
+        );
+    }
+    if !options.keep {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    Ok(())
+}
+
+/// What the quorum says of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Described {
+    pub leader: i32,
+    pub voters: Vec<i32>,
+}
+
+struct Story {
+    cluster: Cluster,
+    /// Kafka's tools, and ours.
+    tools: [InstalledPeer; 2],
+    /// Topics that were created, in that order.
+    topics: Vec<String>,
+}
+
+impl Story {
+    fn begin(options: &Options, dir: &Path) -> Result<Story> {
+        let brokers = options.brokers.len();
+        let settings = [
+            ("offsets.topic.replication.factor", brokers.to_string()),
+            ("offsets.topic.num.partitions", "5".to_owned()),
+            ("group.initial.rebalance.delay.ms", "0".to_owned()),
+        ];
+        let (brokers, controllers) = (&options.brokers, &options.controllers);
+        let mut cluster =
+            Cluster::plan_with(Quorum::Dynamic, brokers, controllers, dir, &settings)?;
+        cluster.start()?;
+        let tools = [
+            Peer::load("kafka")?.install()?,
+            Peer::load("ottla")?.install()?,
+        ];
+        let mut story = Story {
+            cluster,
+            tools,
+            topics: Vec::new(),
+        };
+        story.create_topic(TOPIC)?;
+        let replicas = story.cluster.brokers.len();
+        story.cluster.wait_until_in_sync(TOPIC, replicas)?;
+        Ok(story)
+    }
+
+    fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
+        let (kafka, bootstrap) = (self.tools[0].clone(), self.cluster.bootstrap());
+        let mut clients = Clients::start(&kafka, &bootstrap, TOPIC, dir)?;
+        for at in 1..self.cluster.controllers.len() {
+            self.add(at, at % 2)?;
+        }
+        for number in 0..options.troubles {
+            self.trouble(number, random)?;
+        }
+        let last = self.cluster.controllers.len() - 1;
+        for (number, at) in (0..last).enumerate() {
+            self.remove(at, number % 2)?;
+        }
+        clients.wait_for_more()?;
+        let produced = clients.stop_producing()?;
+        let log = clients::read_all(&kafka, &bootstrap, TOPIC, produced.acknowledged.len())?;
+        let seen = clients.stop_consuming(&log)?;
+        println!(
+            "{} records acknowledged, {} in the log, {} consumed meanwhile, {} topics created",
+            produced.acknowledged.len(),
+            log.len(),
+            seen.len(),
+            self.topics.len()
+        );
+        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
+        let mut wrong = history::check_log(&produced, &log);
+        wrong.extend(history::check_consumer(&seen, &log));
+        wrong.extend(self.missing_topics()?);
+        for (name, status) in self.cluster.stop()? {
+            // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+            if !status.success() && status.code() != Some(143) {
+                wrong.push(format!("{name} ended with {status}"));
+            }
+        }
+        let (bytes, parted) = replicas::compare_common(&self.cluster.controllers, METADATA)?;
+        println!(
+            "{bytes} bytes of metadata log compared in {} controllers",
+            self.cluster.controllers.len()
+        );
+        wrong.extend(parted);
+        Ok(wrong)
+    }
+
+    // ---- what is done to the quorum ---------------------------------------------------------------------------------
+
+    /// Has a controller made a voter.
+    fn add(&mut self, at: usize, hand: usize) -> Result<()> {
+        let controller = &self.cluster.controllers[at];
+        let (name, id) = (controller.name(), controller.node_id);
+        let properties = controller.properties();
+        let began = Instant::now();
+        // Refused until it has caught up with the log, as an administrator meets it who is quick.
+        self.retried(&format!("{name} is added"), |story| {
+            if story.describe()?.voters.contains(&id) {
+                return Ok(());
+            }
+            let mut add = QUORUM.of(&story.tools[hand]);
+            add.args(["--bootstrap-server", &story.cluster.bootstrap()]);
+            add.arg("--command-config").arg(&properties);
+            process::output_of(add.arg("add-controller")).map(drop)
+        })?;
+        let voters: Vec<i32> = self.cluster.controllers[..=at]
+            .iter()
+            .map(|it| it.node_id)
+            .collect();
+        self.wait_for_voters(&voters)?;
+        println!(
+            "{name} is added with {} in {:.1?}",
+            self.tools[hand].name(),
+            began.elapsed()
+        );
+        self.create_topic(&format!("with-{id}"))
+    }
+
+    /// Has a voter removed, which may lead.
+    fn remove(&mut self, at: usize, hand: usize) -> Result<()> {
+        let controller = &self.cluster.controllers[at];
+        let (name, id) = (controller.name(), controller.node_id);
+        let directory = directory_id(&controller.log_dirs()[0])?;
+        let led = self.described()?.leader == id;
+        let began = Instant::now();
+        self.retried(&format!("{name} is removed"), |story| {
+            if !story.describe()?.voters.contains(&id) {
+                return Ok(());
+            }
+            let mut remove = QUORUM.of(&story.tools[hand]);
+            remove.args(["--bootstrap-server", &story.cluster.bootstrap()]);
+            remove.args(["remove-controller", "--controller-id", &id.to_string()]);
+            remove.args(["--controller-directory-id", &directory]);
+            process::output_of(&mut remove).map(drop)
+        })?;
+        let left: Vec<i32> = self.cluster.controllers[at + 1..]
+            .iter()
+            .map(|it| it.node_id)
+            .collect();
+        self.wait_for_voters(&left)?;
+        println!(
+            "{name}, which {}, is removed with {} in {:.1?}",
+            if led { "leads" } else { "follows" },
+            self.tools[hand].name(),
+            began.elapsed()
+        );
+        self.create_topic(&format!("without-{id}"))
+    }
+
+    /// Has a voter come to harm, and a topic created without it.
+    fn trouble(&mut self, number: usize, random: &mut Seeded) -> Result<()> {
+        let leader = self.described()?.leader;
+        let others = self.cluster.controllers.len() as u64;
+        let at = match random.below(4) {
+            0 => random.below(others) as usize,
+            _ => self.position(leader)?,
+        };
+        let is_killed = !random.one_in(3);
+        let controller = &mut self.cluster.controllers[at];
+        let (name, id) = (controller.name(), controller.node_id);
+        let began = Instant::now();
+        match is_killed {
+            true => controller.take()?.kill()?,
+            false => controller.node.as_mut().context("it runs")?.pause()?,
+        }
+        self.create_topic(&format!("trouble-{number}"))?;
+        let created = began.elapsed();
+        let led = match id == leader {
+            true => "led",
+            false => "followed",
+        };
+        if id == leader {
+            let now = self.described()?.leader;
+            ensure!(now != id, "{name} leads although it is away");
+        }
+        let controller = &mut self.cluster.controllers[at];
+        match is_killed {
+            true => controller.start()?,
+            false => controller.node.as_mut().context("it runs")?.resume()?,
+        }
+        let began = Instant::now();
+        self.retried(&format!("{name} catches up"), |story| {
+            story.check_caught_up(id)
+        })?;
+        println!(
+            "{name}, which {led}, {}: a topic created after {created:.1?}, and it has caught up after {:.1?}",
+            if is_killed { "killed" } else { "paused" },
+            began.elapsed()
+        );
+        Ok(())
+    }
+
+    // ---- what is asked ----------------------------------------------------------------------------------------------
+
+    fn position(&self, id: i32) -> Result<usize> {
+        let controllers = &mut self.cluster.controllers.iter();
+        let at = controllers.position(|it| it.node_id == id);
+        at.with_context(|| format!("there is no controller {id}"))
+    }
+
+    fn quorum(&self, described: &str) -> Result<String> {
+        let mut describe = QUORUM.of(&self.tools[1]);
+        describe.args(["--bootstrap-server", &self.cluster.bootstrap()]);
+        process::output_of(describe.args(["describe", described]))
+    }
+
+    fn describe(&self) -> Result<Described> {
+        described(&self.quorum("--status")?)
+    }
+
+    /// As soon as somebody leads.
+    fn described(&self) -> Result<Described> {
+        self.retried("somebody leads", Story::describe)
+    }
+
+    fn wait_for_voters(&self, voters: &[i32]) -> Result<()> {
+        self.retried("the voters are known", |story| {
+            let now = story.describe()?;
+            ensure!(now.voters == voters, "{now:?}, and not {voters:?}");
+            Ok(())
+        })
+    }
+
+    fn check_caught_up(&self, id: i32) -> Result<()> {
+        let lag = lag_of(&self.quorum("--replication")?, id)?;
+        ensure!(lag == 0, "it lacks {lag} records");
+        Ok(())
+    }
+
+    /// Has a topic created, with replicas on all brokers.
+    fn create_topic(&mut self, topic: &str) -> Result<()> {
+        let replicas = self.cluster.brokers.len().to_string();
+        self.retried(&format!("{topic} is created"), |story| {
+            let mut create = TOPICS.of(&story.tools[1]);
+            create.args(["--bootstrap-server", &story.cluster.bootstrap()]);
+            create.args(["--create", "--if-not-exists", "--topic", topic]);
+            create.args([
+                "--partitions",
+                PARTITIONS,
+                "--replication-factor",
+                &replicas,
+            ]);
+            process::output_of(&mut create).map(drop)
+        })?;
+        self.topics.push(topic.to_owned());
+        Ok(())
+    }
+
+    /// Topics that were created and that a broker does not know.
+    fn missing_topics(&self) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        for broker in self.cluster.running() {
+            for topic in &self.topics {
+                let partitions = connect(broker.port)?.partitions(topic)?;
+                if partitions.len().to_string() != PARTITIONS {
+                    let found = partitions.len();
+                    wrong.push(format!(
+                        "{} knows {found} partitions of {topic}",
+                        broker.name()
+                    ));
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Tries again for a while what fails.
+    fn retried<T>(&self, what: &str, attempt: impl Fn(&Story) -> Result<T>) -> Result<T> {
+        process::retried(PATIENCE, what, || attempt(self))
+    }
+}
+
+/// Who leads and who votes, of what `metadata-quorum describe --status` prints.
+pub fn described(printed: &str) -> Result<Described> {
+    let value = |name: &str| {
+        let line = printed.lines().find_map(|line| line.strip_prefix(name));
+        line.map(str::trim)
+            .with_context(|| format!("no {name} in:\n{printed}"))
+    };
+    let voters: serde_json::Value = serde_json::from_str(value("CurrentVoters:")?)?;
+    let voters = voters.as_array().context("voters are a list")?;
+    let mut voters = voters
+        .iter()
+        .map(|voter| Ok(voter["id"].as_i64().context("a voter has an id")? as i32))
+        .collect::<Result<Vec<i32>>>()?;
+    voters.sort_unstable();
+    Ok(Described {
+        leader: value("LeaderId:")?.parse()?,
+        voters,
+    })
+}
+
+/// How many records a voter lacks, of what `metadata-quorum describe --replication` prints: NodeId, DirectoryId, LogEndOffset,
+/// Lag and so on.
+fn lag_of(printed: &str, id: i32) -> Result<i64> {
+    for line in printed.lines() {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        if columns.first().is_some_and(|first| first.parse() == Ok(id)) {
+            return Ok(columns.get(3).context("a column with the lag")?.parse()?);
+        }
+    }
+    bail!("node {id} is not in:\n{printed}")
+}
+
+/// The id of a log directory, by its `meta.properties`.
+pub fn directory_id(log_dir: &Path) -> Result<String> {
+    let file = log_dir.join("meta.properties");
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let id = text
+        .lines()
+        .find_map(|line| line.strip_prefix("directory.id="));
+    Ok(id.context("no directory.id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leader_voters_and_lag_are_read() {
+        let printed = "ClusterId:              abc\nLeaderId:               102\nLeaderEpoch:            3\n\
+            CurrentVoters:          [{\"id\": 103, \"endpoints\": []}, {\"id\": 101, \"endpoints\": []}]\n\
+            CurrentObservers:       [{\"id\": 1}]\n";
+        let expected = Described {
+            leader: 102,
+            voters: vec![101, 103],
+        };
+        assert_eq!(described(printed).unwrap(), expected);
+        assert!(described("nothing").is_err());
+
+        let printed = "NodeId\tDirectoryId\tLogEndOffset\tLag\n101\tAA\t20\t0\n102\tAB\t17\t3\n";
+        assert_eq!(lag_of(printed, 102).unwrap(), 3);
+        assert!(lag_of(printed, 10).is_err());
+    }
+}

@@ -1,0 +1,215 @@
+//! `cargo xtask client`: the native client's tests against Apache Kafka and against Ottla, the same ones.
+//!
+//! A broker is started, and `cargo test` told its address; the tests make topics of their own in it. What a broker
+//! does not serve yet, the tests ask it about and check that the client says so.
+//!
+//! On Kafka there is more: listeners with TLS and logins besides, the tests of transactions once more with the features
+//! of a cluster that does not know their second version, Kafka's assignors, which are given groups drawn at random: the
+//! client's have to come to the same, and the names and defaults of the settings of Kafka's clients.
+
+mod listeners;
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use listeners::Listeners;
+use ottla_peers::java;
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
+use ottla_workspace::report::Tally;
+use ottla_workspace::{process, workspace};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only against this broker: the name of a file in peers/, without `.toml`.
+    #[arg(long)]
+    broker: Option<String>,
+    /// Only tests with this in their names.
+    filter: Option<String>,
+}
+
+/// What makes a small broker answer soon.
+const SETTINGS: [(&str, &str); 7] = [
+    ("group.initial.rebalance.delay.ms", "0"),
+    ("group.consumer.min.heartbeat.interval.ms", "500"),
+    ("group.consumer.heartbeat.interval.ms", "500"),
+    ("offsets.topic.num.partitions", "1"),
+    ("transaction.state.log.num.partitions", "1"),
+    ("auto.create.topics.enable", "false"),
+    ("num.partitions", "1"),
+];
+
+/// The levels of `transaction.version` below the newest: transactions of the first kind.
+const OLDER_TRANSACTION_VERSIONS: [&str; 2] = ["1", "0"];
+
+pub fn run(options: &Options) -> Result<()> {
+    let brokers = match &options.broker {
+        Some(broker) => vec![broker.as_str()],
+        None => vec!["kafka", "ottla"],
+    };
+    build_examples()?;
+    let mut total = Tally::default();
+    for broker in brokers {
+        let peer = Peer::load(broker)?.install()?;
+        if broker == "kafka" && options.filter.is_none() {
+            total.add(compare_assignors(&peer)?);
+            total.add(compare_settings(&peer)?);
+        }
+        total.add(test(&peer, options)?);
+    }
+    if total.failed > 0 {
+        bail!("the client's tests have failed");
+    }
+    Ok(())
+}
+
+fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
+    let dir = tempfile::Builder::new().prefix("ottla-client-").tempdir()?;
+    let overrides = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut overrides = overrides.to_vec();
+    let port = free_port_pair()?;
+    let is_kafka = peer.id() == "kafka";
+    let listeners = match is_kafka {
+        true => Some(Listeners::prepare(port, dir.path())?),
+        false => None,
+    };
+    if let Some(listeners) = &listeners {
+        overrides.extend(listeners.settings());
+    }
+    let mut node = peer.start(NodeOptions {
+        dir: dir.path().to_path_buf(),
+        port: Some(port),
+        overrides,
+        ..NodeOptions::default()
+    })?;
+    let mut total = Tally::default();
+    let mut command = cargo_test(
+        &node,
+        &[
+            "against_a_broker",
+            "consumer_calls",
+            "coordinated_groups",
+            "examples_run",
+            "secured",
+            "watched_clients",
+        ],
+    );
+    command.arg("--").args(&options.filter);
+    if let Some(listeners) = &listeners {
+        command.envs(listeners.variables());
+    }
+    total.add(told(peer.name(), command)?);
+    if is_kafka {
+        for version in OLDER_TRANSACTION_VERSIONS {
+            lower_transaction_version(peer, &node, version)?;
+            let mut command = cargo_test(&node, &["against_a_broker"]);
+            command
+                .args(["--", "transactions"])
+                .env("OTTLA_CLIENT_TRANSACTION_VERSION", version);
+            let what = format!("{} with transaction.version={version}", peer.name());
+            total.add(told(&what, command)?);
+        }
+    }
+    node.stop()?;
+    Ok(total)
+}
+
+/// One of the tests starts them.
+fn build_examples() -> Result<()> {
+    let mut command = workspace::cargo();
+    command.args([
+        "build",
+        "--package",
+        "ottla-client",
+        "--locked",
+        "--examples",
+    ]);
+    match command.status()?.success() {
+        true => Ok(()),
+        false => bail!("the examples of ottla-client cannot be built"),
+    }
+}
+
+fn cargo_test(node: &Node, targets: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(["test", "--package", "ottla-client", "--locked"]);
+    // What one file has found says nothing of the others.
+    command.arg("--no-fail-fast");
+    for target in targets {
+        command.args(["--test", target]);
+    }
+    command.env("OTTLA_CLIENT_BOOTSTRAP", node.bootstrap());
+    command
+}
+
+fn told(what: &str, mut command: Command) -> Result<Tally> {
+    let status = command.status()?;
+    println!("{} {what}", if status.success() { "ok  " } else { "FAIL" });
+    Ok(Tally::of(status.success()))
+}
+
+fn lower_transaction_version(kafka: &InstalledPeer, node: &Node, version: &str) -> Result<()> {
+    let feature = format!("transaction.version={version}");
+    process::output_of(
+        kafka
+            .tool("org.apache.kafka.tools.FeatureCommand")
+            .args(["--bootstrap-server", &node.bootstrap(), "downgrade"])
+            .args(["--feature", &feature]),
+    )?;
+    Ok(())
+}
+
+/// Whether the client's assignors come to what Kafka's do.
+fn compare_assignors(kafka: &InstalledPeer) -> Result<Tally> {
+    const SEED: &str = "1";
+    const GROUPS: &str = "3000";
+    let program = java::program(kafka, "assignors", "Assignments")?;
+    let groups = process::output_of(
+        Command::new(&program[0])
+            .args(&program[1..])
+            .args([SEED, GROUPS]),
+    )?;
+    compare("the assignors of Kafka", &ASSIGNORS, &groups)
+}
+
+/// Whether the client's settings are Kafka's.
+fn compare_settings(kafka: &InstalledPeer) -> Result<Tally> {
+    let program = java::program(kafka, "clientsettings", "ClientSettings")?;
+    let settings = process::output_of(Command::new(&program[0]).args(&program[1..]))?;
+    compare(
+        "the settings of Kafka's clients",
+        &SETTINGS_OF_CLIENTS,
+        &settings,
+    )
+}
+
+/// A test of the crate that reads what Kafka's classes have written.
+struct Comparison {
+    test: &'static str,
+    /// Names the file.
+    variable: &'static str,
+    file: &'static str,
+}
+
+const ASSIGNORS: Comparison = Comparison {
+    test: "groups_are_assigned_as_kafka_assigns_them",
+    variable: "OTTLA_ASSIGNMENTS",
+    file: "assignments.txt",
+};
+
+const SETTINGS_OF_CLIENTS: Comparison = Comparison {
+    test: "every_setting_of_kafkas_clients_is_known_with_its_default",
+    variable: "OTTLA_CLIENT_SETTINGS",
+    file: "client-settings.txt",
+};
+
+fn compare(what: &str, comparison: &Comparison, written: &str) -> Result<Tally> {
+    let file = workspace::target_dir().join(comparison.file);
+    std::fs::write(&file, written).with_context(|| file.display().to_string())?;
+    let mut command = workspace::cargo();
+    command
+        .args(["test", "--package", "ottla-client", "--locked", "--lib"])
+        .args([comparison.test, "--", "--nocapture"])
+        .env(comparison.variable, &file);
+    told(what, command)
+}

@@ -1,0 +1,249 @@
+//! `cargo xtask conformance`: clients that nobody here wrote run the same scripts against Ottla and against Apache
+//! Kafka, and every difference is reported.
+//!
+//! A client's script prints one line of JSON a step; `known-differences.toml` names the steps where the brokers may
+//! differ, each with its reason, and a named difference that no longer occurs is an error too. Some scripts need nodes
+//! with several log directories and with somebody who takes clients' metrics, or lower the level of a feature; those
+//! run on pairs of their own.
+//! Besides the scripts, the advertised API tables are compared, Kafka's command line tools are run beside ours, each
+//! broker's segments are read by both brokers' tools, and each broker is started on the directory that the other one
+//! holds. What a script or a tool shows to differ is compared once more.
+
+mod api_table;
+mod clients;
+pub mod comparison;
+mod directory_in_use;
+mod equipped;
+pub mod printed;
+mod repeated;
+mod run;
+mod segments;
+mod share_tools;
+mod side;
+mod streams_tools;
+mod tool_pairs;
+pub mod tools;
+mod transaction_tools;
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use clients::{Client, Nodes, Prepared};
+use comparison::KnownDifferences;
+use ottla_peers::java;
+use ottla_peers::{InstalledPeer, Peer};
+use ottla_workspace::report::Tally;
+use ottla_workspace::workspace;
+use repeated::Found;
+use side::{Side, shown, start_with, stop};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs, telemetry,
+    /// transactions, shares or streams-groups; may be repeated.
+    #[arg(long = "client", value_name = "NAME")]
+    clients: Vec<String>,
+    /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
+    /// `ottla` likewise.
+    #[arg(long, value_enum, default_value_t = Brokers::Both)]
+    broker: Brokers,
+    /// Only Kafka's command line tools beside ours, without the clients' scripts.
+    #[arg(long, conflicts_with = "clients")]
+    tool_pairs_only: bool,
+    /// How many scripts run at one time.
+    #[arg(long, default_value_t = 4)]
+    jobs: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Brokers {
+    Both,
+    Kafka,
+    Ottla,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let tally = run_counted(options)?;
+    println!("{tally}");
+    if tally.failed > 0 {
+        bail!(
+            "{} of the comparisons found differences that are not known",
+            tally.failed
+        );
+    }
+    Ok(())
+}
+
+fn run_counted(options: &Options) -> Result<Tally> {
+    let began = Instant::now();
+    let kafka = Peer::load("kafka")?.install()?;
+    let selected = match options.tool_pairs_only {
+        true => Vec::new(),
+        false => clients::selected(&options.clients)?,
+    };
+    let prepared = clients::prepare(&selected, &kafka)?;
+    println!("clients are ready after {:.0?}", began.elapsed());
+    let comparison = Comparison {
+        kafka,
+        options,
+        known: KnownDifferences::load(options.broker == Brokers::Both)?,
+    };
+    let mut tally = Tally::default();
+    for nodes in Nodes::ALL {
+        let clients = prepared.iter().filter(|it| it.client.nodes() == nodes);
+        let work = Work {
+            clients: clients.cloned().collect(),
+            has_tools_alone: nodes == Nodes::Plain
+                && comparison.is_of_two()
+                && options.clients.is_empty(),
+        };
+        if !work.is_nothing() {
+            tally.add(comparison.of(nodes, &work)?);
+        }
+    }
+    Ok(tally)
+}
+
+/// What runs on one pair of nodes.
+struct Work {
+    clients: Vec<Prepared>,
+    /// Whether the tools are compared that need no client's script before them.
+    has_tools_alone: bool,
+}
+
+impl Work {
+    fn is_nothing(&self) -> bool {
+        self.clients.is_empty() && !self.has_tools_alone
+    }
+
+    /// Of this, what differed.
+    fn again(&self, found: &[Found]) -> Work {
+        let differed = |client: Option<Client>| {
+            let mut differed = found.iter().filter(|it| it.has_differed());
+            differed.any(|it| it.client == client)
+        };
+        let clients = self.clients.iter().filter(|it| differed(Some(it.client)));
+        Work {
+            clients: clients.cloned().collect(),
+            has_tools_alone: differed(None),
+        }
+    }
+}
+
+/// What all parts of a run share.
+struct Comparison<'a> {
+    kafka: InstalledPeer,
+    options: &'a Options,
+    known: KnownDifferences,
+}
+
+impl Comparison<'_> {
+    fn is_of_two(&self) -> bool {
+        self.options.broker == Brokers::Both
+    }
+
+    /// Compares a pair of nodes of this kind, and once more what differed.
+    fn of(&self, nodes: Nodes, work: &Work) -> Result<Tally> {
+        let is_checked = nodes == Nodes::Plain && self.is_of_two();
+        let out = workspace::target_dir().join("conformance");
+        let mut sides = self.sides(nodes, &out)?;
+        let mut tally = Tally::default();
+        if is_checked {
+            tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
+        }
+        let first = self.found(work, &sides, &out)?;
+        let is_whole = is_checked && !self.options.tool_pairs_only;
+        if is_whole && self.options.clients.is_empty() {
+            tally.add(directory_in_use::check(&sides, &out)?);
+        }
+        stop(&mut sides)?;
+        if is_whole {
+            tally.add(segments::cross_read(&sides[0], &sides[1], &out)?);
+        }
+
+        let again = work.again(&first);
+        let mut second = Vec::new();
+        if !again.is_nothing() {
+            println!("what differed is compared once more, on brokers just started");
+            let out = out.join("again");
+            let mut sides = self.sides(nodes, &out)?;
+            second = self.found(&again, &sides, &out)?;
+            stop(&mut sides)?;
+        }
+        let (judged, said) = repeated::judged(first, second);
+        for line in said {
+            println!("{line}");
+        }
+        tally.add(judged);
+        Ok(tally)
+    }
+
+    /// What the scripts find, and then the tools.
+    fn found(&self, work: &Work, sides: &[Side; 2], out: &Path) -> Result<Vec<Found>> {
+        std::fs::create_dir_all(out)?;
+        let mut found = run::scripts(&work.clients, sides, self.options.jobs, out, &self.known);
+        if self.is_of_two() {
+            let clients = work.clients.iter().map(|it| it.client);
+            let after = clients.filter_map(|client| Some((tools_after(client)?, Some(client))));
+            let alone = work.has_tools_alone.then_some((tool_pairs::STEPS, None));
+            for (steps, client) in after.chain(alone) {
+                found.push(tool_pairs::compare(steps, client, sides, out, &self.known)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Two brokers, each under a label of its own.
+    fn sides(&self, nodes: Nodes, out: &Path) -> Result<[Side; 2]> {
+        let kafka = &self.kafka;
+        let start = |peer, label| self.start(nodes, peer, label, out);
+        if self.options.broker == Brokers::Kafka {
+            return Ok([start(kafka, "kafka")?, start(kafka, "kafka-again")?]);
+        }
+        let ottla = &Peer::load("ottla")?.install()?;
+        Ok(match self.options.broker {
+            Brokers::Ottla => [start(ottla, "ottla")?, start(ottla, "ottla-again")?],
+            Brokers::Both | Brokers::Kafka => [start(kafka, "kafka")?, start(ottla, "ottla")?],
+        })
+    }
+
+    fn start(&self, nodes: Nodes, peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
+        match nodes {
+            Nodes::Plain => start_with(peer, label, out.join(label), &[]),
+            Nodes::Equipped => {
+                let reporter = java::classes(&self.kafka, "reporter")?;
+                equipped::start(peer, label, out, &reporter)
+            }
+            Nodes::Transactional => {
+                let interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms";
+                let dir = out.join(format!("transactional-{label}"));
+                start_with(peer, label, dir, &[(interval, "100".to_owned())])
+            }
+            Nodes::Sharing => {
+                let settings = [
+                    ("group.share.min.heartbeat.interval.ms", "200"),
+                    ("group.share.heartbeat.interval.ms", "200"),
+                    ("group.share.assignment.interval.ms", "0"),
+                    ("group.share.min.record.lock.duration.ms", "1000"),
+                    ("share.coordinator.state.topic.num.partitions", "4"),
+                    ("offsets.topic.num.partitions", "4"),
+                ]
+                .map(|(key, value)| (key, value.to_owned()));
+                let dir = out.join(format!("sharing-{label}"));
+                start_with(peer, label, dir, &settings)
+            }
+        }
+    }
+}
+
+/// The tools that are compared on what this client's script has left.
+fn tools_after(client: Client) -> Option<&'static [tool_pairs::Step]> {
+    match client {
+        Client::StreamsGroups => Some(streams_tools::STEPS),
+        Client::Transactions => Some(transaction_tools::STEPS),
+        Client::Shares => Some(share_tools::STEPS),
+        _ => None,
+    }
+}

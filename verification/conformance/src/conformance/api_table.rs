@@ -1,0 +1,134 @@
+//! The APIs and versions that both brokers advertise, against the table in `COMPATIBILITY.md`.
+//!
+//! Every API that Apache Kafka advertises and Ottla does not, or in other versions, must have a row there.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+use ottla_peers::{AdvertisedApi, Node, advertised_apis};
+use ottla_workspace::report::Tally;
+use ottla_workspace::workspace;
+
+pub fn compare(kafka: &Node, ottla: &Node) -> Result<Tally> {
+    let documented = std::fs::read_to_string(workspace::root().join("COMPATIBILITY.md"))
+        .context("COMPATIBILITY.md, which holds the table of APIs")?;
+    let differences = differences(
+        &advertised_apis(kafka.port())?,
+        &advertised_apis(ottla.port())?,
+    );
+    let undocumented: Vec<String> = differences
+        .values()
+        .filter(|row| !is_documented(&documented, row))
+        .map(Row::text)
+        .collect();
+    let count = differences.len();
+    if undocumented.is_empty() {
+        println!("ok   advertised APIs: {count} differences, all in COMPATIBILITY.md");
+    } else {
+        let heading =
+            format!("FAIL advertised APIs: {count} differences, not in COMPATIBILITY.md are");
+        print!("{}", super::shown(&heading, &undocumented));
+    }
+    Ok(Tally {
+        passed: usize::from(undocumented.is_empty()),
+        failed: undocumented.len(),
+    })
+}
+
+/// One API that the brokers advertise differently; `None` where a broker does not have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    api_key: i16,
+    kafka: Option<(i16, i16)>,
+    ottla: Option<(i16, i16)>,
+}
+
+impl Row {
+    fn text(&self) -> String {
+        let versions = |versions: Option<(i16, i16)>| match versions {
+            Some((min, max)) => format!("{min}-{max}"),
+            None => "not advertised".to_owned(),
+        };
+        format!(
+            "API key {}: Kafka {}, Ottla {}",
+            self.api_key,
+            versions(self.kafka),
+            versions(self.ottla)
+        )
+    }
+}
+
+fn differences(kafka: &[AdvertisedApi], ottla: &[AdvertisedApi]) -> BTreeMap<i16, Row> {
+    let mut rows: BTreeMap<i16, Row> = BTreeMap::new();
+    let row = |api_key| Row {
+        api_key,
+        kafka: None,
+        ottla: None,
+    };
+    for api in kafka {
+        let found = rows.entry(api.api_key).or_insert_with(|| row(api.api_key));
+        found.kafka = Some((api.min_version, api.max_version));
+    }
+    for api in ottla {
+        let found = rows.entry(api.api_key).or_insert_with(|| row(api.api_key));
+        found.ottla = Some((api.min_version, api.max_version));
+    }
+    rows.retain(|_, row| row.kafka != row.ottla);
+    rows
+}
+
+/// A row of the table: `| key | name | versions of Kafka | versions of Ottla | …`.
+fn is_documented(compatibility: &str, row: &Row) -> bool {
+    compatibility.lines().any(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let is_row = cells.len() > 5 && cells[1].parse() == Ok(row.api_key);
+        is_row && cells[3] == cell(row.kafka) && cells[4] == cell(row.ottla)
+    })
+}
+
+fn cell(versions: Option<(i16, i16)>) -> String {
+    match versions {
+        Some((min, max)) if min == max => format!("{min}"),
+        Some((min, max)) => format!("{min}–{max}"),
+        None => "–".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(api_key: i16, min_version: i16, max_version: i16) -> AdvertisedApi {
+        AdvertisedApi {
+            api_key,
+            min_version,
+            max_version,
+        }
+    }
+
+    #[test]
+    fn apis_that_differ_or_are_missing_are_found() {
+        let kafka = [api(0, 3, 13), api(1, 4, 18), api(18, 0, 4)];
+        let ottla = [api(0, 3, 13), api(1, 4, 17)];
+        let rows = differences(&kafka, &ottla);
+        assert_eq!(rows.keys().copied().collect::<Vec<_>>(), [1, 18]);
+        assert_eq!(rows[&18].ottla, None);
+    }
+
+    #[test]
+    fn a_row_counts_only_with_the_versions_of_now() {
+        let row = Row {
+            api_key: 24,
+            kafka: Some((0, 5)),
+            ottla: None,
+        };
+        let table = "| 24 | AddPartitionsToTxn | 0–5 | – | transactions |";
+        assert!(is_documented(table, &row));
+        assert!(!is_documented(
+            "| 24 | AddPartitionsToTxn | 0–4 | – | transactions |",
+            &row
+        ));
+        assert!(!is_documented("", &row));
+    }
+}

@@ -1,0 +1,310 @@
+//! The clients, and what must be there before their scripts can run: packages come from the languages' registries
+//! and are kept below the target directory.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use ottla_peers::java;
+use ottla_peers::{InstalledPeer, Peer};
+use ottla_workspace::{process, toolchain, workspace};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    Java,
+    Tools,
+    Settings,
+    Confluent,
+    Aiokafka,
+    Franz,
+    Sarama,
+    Kafkajs,
+    LogDirs,
+    Telemetry,
+    Transactions,
+    Shares,
+    StreamsGroups,
+}
+
+/// Which pair of nodes a script needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nodes {
+    Plain,
+    /// With more than the others have (see `equipped.rs`).
+    Equipped,
+    /// Whose level of `transaction.version` may be lowered, and on which transactions time out soon.
+    Transactional,
+    /// On which members of share groups hear of a new assignment soon, and may be given locks that last for seconds.
+    Sharing,
+}
+
+impl Nodes {
+    pub const ALL: [Nodes; 4] = [
+        Nodes::Plain,
+        Nodes::Equipped,
+        Nodes::Transactional,
+        Nodes::Sharing,
+    ];
+}
+
+impl Client {
+    /// In the order in which they start: the ones that take longest first.
+    const ALL: [Client; 13] = [
+        Client::LogDirs,
+        Client::Telemetry,
+        Client::Java,
+        Client::StreamsGroups,
+        Client::Kafkajs,
+        Client::Tools,
+        Client::Settings,
+        Client::Franz,
+        Client::Sarama,
+        Client::Aiokafka,
+        Client::Confluent,
+        Client::Transactions,
+        Client::Shares,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Client::Java => "java",
+            Client::Tools => "tools",
+            Client::Settings => "settings",
+            Client::Confluent => "confluent",
+            Client::Aiokafka => "aiokafka",
+            Client::Franz => "franz",
+            Client::Sarama => "sarama",
+            Client::Kafkajs => "kafkajs",
+            Client::LogDirs => "log-dirs",
+            Client::Telemetry => "telemetry",
+            Client::Transactions => "transactions",
+            Client::Shares => "shares",
+            Client::StreamsGroups => "streams-groups",
+        }
+    }
+
+    pub fn nodes(self) -> Nodes {
+        match self {
+            Client::LogDirs | Client::Telemetry => Nodes::Equipped,
+            Client::Transactions => Nodes::Transactional,
+            Client::Shares => Nodes::Sharing,
+            _ => Nodes::Plain,
+        }
+    }
+}
+
+/// A client whose script can be started: the command lacks only the broker's address.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    pub client: Client,
+    words: Vec<String>,
+    dir: PathBuf,
+}
+
+impl Prepared {
+    /// The script against the broker at that address; some scripts need to know more of it.
+    pub fn command(&self, bootstrap: &str, more: &[String]) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command
+            .args(&self.words[1..])
+            .arg(bootstrap)
+            .args(more)
+            .current_dir(&self.dir);
+        command
+    }
+}
+
+/// The named clients, or all.
+pub fn selected(names: &[String]) -> Result<Vec<Client>> {
+    if names.is_empty() {
+        return Ok(Client::ALL.to_vec());
+    }
+    names
+        .iter()
+        .map(|name| {
+            Client::ALL
+                .into_iter()
+                .find(|client| client.name() == name)
+                .with_context(|| {
+                    let all = Client::ALL.map(Client::name);
+                    format!("no client is called `{name}`; there are {}", all.join(", "))
+                })
+        })
+        .collect()
+}
+
+/// Installs what the clients need, one language at a time.
+pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared>> {
+    clients
+        .iter()
+        .map(|client| {
+            let name = client.name();
+            let words = match client {
+                Client::Java => java::program(kafka, "client", "ClientScript"),
+                Client::Tools => java::program(kafka, "tools", "ToolsScript"),
+                Client::Settings => java::program(kafka, "settings", "SettingsScript"),
+                Client::Confluent => python("confluent_script.py"),
+                Client::Aiokafka => python("aiokafka_script.py"),
+                Client::Franz => go("franz"),
+                Client::Sarama => go("sarama"),
+                Client::Kafkajs => node("kafkajs_script.js"),
+                Client::LogDirs => java::program(kafka, "equipped", "LogDirsScript"),
+                Client::Telemetry => java::program(kafka, "equipped", "TelemetryScript"),
+                Client::Transactions => java::program(kafka, "transactions", "TransactionsScript"),
+                Client::Shares => java::program(kafka, "shares", "ShareScript"),
+                Client::StreamsGroups => {
+                    let kafka = Peer::load("kafka")?
+                        .with_artefact("kafka-streams")
+                        .install()?;
+                    java::program(&kafka, "streamsgroups", "StreamsGroupsScript")
+                }
+            }
+            .with_context(|| format!("cannot set up the client `{name}`"))?;
+            let dir = out_dir().join("work").join(name);
+            std::fs::create_dir_all(&dir)?;
+            Ok(Prepared {
+                client: *client,
+                words,
+                dir,
+            })
+        })
+        .collect()
+}
+
+fn source_dir() -> PathBuf {
+    workspace::root().join("conformance")
+}
+
+fn out_dir() -> PathBuf {
+    workspace::target_dir().join("conformance")
+}
+
+fn python(script: &str) -> Result<Vec<String>> {
+    toolchain::require(&toolchain::PYTHON)?;
+    let sources = source_dir().join("python");
+    let environment = out_dir().join("python");
+    let requirements = sources.join("requirements.txt");
+    let binary = environment.join("bin/python");
+    once(&environment, &[&requirements], || {
+        process::output_of(
+            Command::new("python3")
+                .args(["-m", "venv"])
+                .arg(&environment),
+        )?;
+        process::output_of(
+            Command::new(&binary)
+                .args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--only-binary",
+                    ":all:",
+                    "-r",
+                ])
+                .arg(&requirements),
+        )?;
+        Ok(())
+    })?;
+    Ok(vec![
+        binary.display().to_string(),
+        sources.join(script).display().to_string(),
+    ])
+}
+
+fn go(program: &str) -> Result<Vec<String>> {
+    let module = source_dir().join("go");
+    let go = toolchain::go::for_module(&module)?;
+    let binary = out_dir().join("go").join(program);
+    process::output_of(
+        Command::new(go)
+            .args(["build", "-buildvcs=false", "-o"])
+            .arg(&binary)
+            .arg(format!("./{program}"))
+            .current_dir(module),
+    )?;
+    Ok(vec![binary.display().to_string()])
+}
+
+fn node(script: &str) -> Result<Vec<String>> {
+    toolchain::require(&toolchain::NODE)?;
+    toolchain::require(&toolchain::NPM)?;
+    let sources = source_dir().join("node");
+    let folder = out_dir().join("node");
+    let files = ["package.json", "package-lock.json"].map(|name| sources.join(name));
+    once(&folder, &[&files[0], &files[1]], || {
+        for file in &files {
+            std::fs::copy(file, folder.join(file.file_name().unwrap_or_default()))?;
+        }
+        process::output_of(
+            Command::new("npm")
+                .args(["ci", "--no-audit", "--no-fund", "--loglevel=error"])
+                .current_dir(&folder),
+        )?;
+        Ok(())
+    })?;
+    // Node looks for packages beside the script.
+    let copy = folder.join(script);
+    std::fs::copy(sources.join(script), &copy)?;
+    Ok(vec!["node".to_owned(), copy.display().to_string()])
+}
+
+/// Fills a folder from what the files say, unless it was filled from the same before.
+fn once(folder: &Path, files: &[&PathBuf], fill: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut wanted = String::new();
+    for file in files {
+        wanted
+            .push_str(&std::fs::read_to_string(file).with_context(|| file.display().to_string())?);
+    }
+    let mark = folder.join("installed-from");
+    if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(folder)?;
+    fill()?;
+    std::fs::write(mark, wanted)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
+        assert_eq!(selected(&[]).unwrap().len(), 13);
+        assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
+        let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
+        assert!(
+            error.contains("perl") && error.contains("kafkajs"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_folder_is_filled_once_and_again_when_what_it_is_made_from_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("list");
+        let folder = dir.path().join("filled");
+        let mut count = 0;
+        std::fs::write(&source, "a").unwrap();
+        for _ in 0..2 {
+            once(&folder, &[&source], || {
+                count += 1;
+                Ok(())
+            })
+            .unwrap();
+        }
+        std::fs::write(&source, "b").unwrap();
+        once(&folder, &[&source], || {
+            count += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(count, 2);
+    }
+}

@@ -1,0 +1,64 @@
+//! Clients that send and poll in transactions, while brokers are killed; what they were told is checked as a history.
+
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+use crate::seeded::Seeded;
+use ottla_workspace::process::OwnedChild;
+use ottla_workspace::workspace;
+
+/// Before the first kill and after the last.
+const PEACE: Duration = Duration::from_secs(3);
+
+pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Result<Vec<String>> {
+    let arguments = [
+        stage.cluster.bootstrap(),
+        stage.replicas().to_string(),
+        random.below(1_000_000).to_string(),
+        stage.dir.join("history").display().to_string(),
+    ];
+    let mut command = program()?;
+    command.args(&arguments);
+    let (mut clients, input, output) = OwnedChild::converse(&mut command)?;
+    let mut told = BufReader::new(output).lines();
+    let ready = told.next().context("the topics were not made")??;
+    ensure!(ready == "ready", "the clients said {ready}");
+    stage.say("clients are started");
+    std::thread::sleep(PEACE);
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(500 + random.below(2500)));
+        stage.kill_broker(random)?;
+    }
+    std::thread::sleep(PEACE);
+    drop(input);
+    let mut wrong = Vec::new();
+    for line in told {
+        let line = line?;
+        match line.strip_prefix("wrong: ") {
+            Some(finding) => wrong.push(finding.to_owned()),
+            None => stage.say(&line),
+        }
+    }
+    let status = clients.wait(Duration::from_secs(10))?;
+    if wrong.is_empty() && !status.is_some_and(|status| status.success()) {
+        wrong.push(format!("the clients ended with {status:?}"));
+    }
+    Ok(wrong)
+}
+
+/// Not linked into this program: it would have every command wait for the client and half of the product to be built.
+fn program() -> Result<Command> {
+    const NAME: &str = "client_histories";
+    let mut build = workspace::cargo();
+    build.args(["build", "--quiet", "--locked", "--package", "ottla-testkit"]);
+    build.args(["--features", "client-histories", "--bin", NAME]);
+    let status = build.status()?;
+    ensure!(status.success(), "{NAME} cannot be built");
+    Ok(Command::new(
+        workspace::target_dir().join("debug").join(NAME),
+    ))
+}

@@ -1,0 +1,115 @@
+//! A Kafka Streams application under kills, and another run of it on the same input without any.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::application::Application;
+use super::{PARTITIONS, Stage};
+use crate::seeded::Seeded;
+use ottla_peers::Peer;
+use ottla_peers::java;
+use ottla_workspace::process::{self, OwnedChild};
+
+/// Under kills, and without.
+const RUNS: [&str; 2] = ["harmed", "spared"];
+/// Orders a second.
+const RATE: usize = 300;
+/// What passes between two kills, about, with what it takes to recover.
+const SECONDS_PER_KILL: usize = 5;
+/// Comparisons, half a second apart, that may find both runs where they were, once nobody is killed any more.
+const PATIENCE_ROUNDS: &str = "120";
+
+/// With the application in a group of this protocol.
+pub(super) fn run(
+    stage: &mut Stage,
+    kills: usize,
+    random: &mut Seeded,
+    protocol: &str,
+) -> Result<Vec<String>> {
+    let peer = Peer::load("kafka")?
+        .with_artefact("kafka-streams")
+        .install()?;
+    let bootstrap = stage.cluster.bootstrap();
+    let with = |class: &str, arguments: &[&str]| -> Result<Vec<String>> {
+        let mut words = java::program(&peer, "streams", class)?;
+        words.push(bootstrap.clone());
+        words.extend(arguments.iter().map(|word| (*word).to_owned()));
+        Ok(words)
+    };
+    let (replicas, partitions) = (stage.replicas().to_string(), PARTITIONS.to_string());
+    let (seconds, rate) = (10 + kills * SECONDS_PER_KILL, RATE.to_string());
+    let orders = with(
+        "Orders",
+        &[
+            &replicas,
+            &partitions,
+            &seconds.to_string(),
+            &rate,
+            RUNS[0],
+            RUNS[1],
+        ],
+    )?;
+    let mut command = Command::new(&orders[0]);
+    command.args(&orders[1..]);
+    let (mut source, _input, output) = OwnedChild::converse(&mut command)?;
+    let mut told = BufReader::new(output).lines();
+    let ready = told.next().context("the topics were not made")??;
+    ensure!(ready == "ready", "the source of orders said {ready}");
+
+    let dir = stage.dir.clone();
+    let start = |run: &str| {
+        let folder = dir.join(format!("state-{run}")).display().to_string();
+        let words = with("StreamsApp", &[run, &folder, &replicas, protocol])?;
+        Application::start(&dir, run, words)
+    };
+    let mut harmed = start(RUNS[0])?;
+    stage.say("the application is started");
+    std::thread::sleep(Duration::from_secs(6));
+    for number in 0..kills {
+        std::thread::sleep(Duration::from_millis(1000 + random.below(4000)));
+        match number % 3 {
+            2 => {
+                harmed.kill_and_start()?;
+                stage.say("the application killed");
+            }
+            _ => stage.kill_broker(random)?,
+        }
+    }
+    let written = told.next().context("the orders were not all written")??;
+    let written = written.trim_start_matches("written ").to_owned();
+    let status = source.wait(Duration::from_secs(10))?;
+    ensure!(
+        status.is_some_and(|status| status.success()),
+        "the source of orders ended with {status:?}"
+    );
+    stage.say(&format!("{written} orders written"));
+    let mut spared = start(RUNS[1])?;
+
+    let arguments = [written.as_str(), PATIENCE_ROUNDS, RUNS[0], RUNS[1]];
+    let words = with("CompareOutput", &arguments)?;
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stderr(Stdio::null());
+    let compared = process::run_captured(&mut command)?;
+    let printed = String::from_utf8_lossy(&compared.stdout).into_owned();
+    let mut wrong = Vec::new();
+    for line in printed.lines() {
+        match line.strip_prefix("wrong: ") {
+            Some(finding) => wrong.push(finding.to_owned()),
+            None => stage.say(line),
+        }
+    }
+    if !compared.status.success() && wrong.is_empty() {
+        wrong.push(format!("the comparison ended with {}", compared.status));
+    }
+    stage.say(&format!(
+        "{} threads of the harmed application were replaced",
+        harmed.count("thread replaced")?
+    ));
+    for application in [&mut harmed, &mut spared] {
+        wrong.extend(application.ended()?);
+    }
+    Ok(wrong)
+}

@@ -1,0 +1,447 @@
+//! `cargo xtask mixed-cluster`: brokers of several makers in one cluster, under controllers of either, while Kafka's own
+//! `VerifiableProducer` (`acks=all`, idempotent) writes and `VerifiableConsumer` reads and one broker after the other comes to
+//! harm and recovers: stopped, killed, paused, cut off, slow, or with one of its log directories gone or full. The network
+//! that is cut is proxies, or network namespaces (`--namespaces`).
+//!
+//! In the end nothing that was acknowledged may be lost, nothing stored twice, no offset left out and the order kept;
+//! and the replicas' logs are the same byte for byte. The seed decides who meets with what, and when; what it takes until
+//! all replicas are in sync again is printed. A run that finds something keeps its folder.
+
+pub mod clients;
+pub mod history;
+mod links;
+mod namespaces;
+mod troubles;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::seeded::Seeded;
+use clients::Clients;
+use links::Links;
+use ottla_peers::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, replicas};
+use ottla_testkit::{may_mount, mount_small, this_program_with_mounts, unmount};
+use ottla_workspace::report::Tally;
+use ottla_workspace::{process, workspace};
+use troubles::{SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
+
+const TOPIC: &str = "orders";
+const PARTITIONS: usize = 3;
+/// Of each partition, where there are as many brokers.
+const REPLICAS: usize = 3;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The brokers, by the names of files in peers/.
+    #[arg(long, value_delimiter = ',', default_value = "ottla,ottla,kafka")]
+    brokers: Vec<String>,
+    /// The controllers, likewise.
+    #[arg(long, value_delimiter = ',', default_value = "kafka")]
+    controllers: Vec<String>,
+    /// The brokers are the controllers as well, each in one process with its own, in place of others.
+    #[arg(long, conflicts_with = "controllers")]
+    combined: bool,
+    /// How often brokers come to harm; each in its turn.
+    #[arg(long, default_value_t = 6)]
+    troubles: usize,
+    /// What happens to them; all but `full` unless given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kinds: Vec<Trouble>,
+    /// To how many brokers something happens at one time.
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
+    /// Each broker in a network namespace of its own, so that packets are lost where a network is harmed; else the network is
+    /// proxies. For this root or a user namespace is needed.
+    #[arg(long, conflicts_with = "combined")]
+    namespaces: bool,
+    /// In place of troubles: each broker in turn is stopped, and started on its directory by this maker; and the same way
+    /// back. No partition may have fewer replicas in sync meanwhile than a rolling restart leaves.
+    #[arg(long, value_name = "PEER")]
+    rolling: Option<String>,
+    /// The same seed makes the same choices; one of its own for each run unless given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the run's folder is made, in place of the target directory.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Keep the folder of a run that found nothing too.
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Options {
+    /// The controllers that are processes of their own.
+    fn controllers(&self) -> &[String] {
+        match self.combined {
+            true => &[],
+            false => &self.controllers,
+        }
+    }
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(
+        options.brokers.len() > 1 && !options.controllers.is_empty(),
+        "--brokers needs two names or more, and --controllers one"
+    );
+    ensure!(
+        (1..=options.brokers.len()).contains(&options.at_once),
+        "--at-once is between 1 and the number of brokers"
+    );
+    ensure!(
+        !options.combined || !options.kinds.iter().any(|kind| kind.needs_network()),
+        "--combined: brokers that are controllers as well have no network that could be harmed"
+    );
+    if options.kinds.contains(&Trouble::Full) && !may_mount() {
+        let mut again = this_program_with_mounts();
+        let status = again.args(std::env::args_os().skip(1)).status()?;
+        std::process::exit(status.code().unwrap_or(1));
+    }
+    if options.namespaces && !namespaces::has_own_network() {
+        // There is no network in there to install anything from.
+        for name in options.brokers.iter().chain(options.controllers()) {
+            Peer::load(name)?.install()?;
+        }
+        Peer::load("kafka")?.install()?;
+        let mut again = namespaces::this_program_with_own_network()?;
+        let status = again.args(std::env::args_os().skip(1)).status()?;
+        std::process::exit(status.code().unwrap_or(1));
+    }
+    let seed = options.seed.unwrap_or_else(chance);
+    let dir = options
+        .dir
+        .clone()
+        .unwrap_or_else(|| workspace::target_dir().join("mixed-cluster"))
+        .join(format!("seed-{seed}"));
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    std::fs::create_dir_all(&dir)?;
+    let what = match &options.rolling {
+        Some(peer) => format!("handed to {peer} one by one and back"),
+        None => format!("{} troubles", options.troubles),
+    };
+    let controllers = match options.controllers() {
+        [] => "the same".to_owned(),
+        apart => apart.join(", "),
+    };
+    println!(
+        "brokers {}, controllers {controllers}, {what}, seed {seed}",
+        options.brokers.join(", "),
+    );
+    let outcome = Story::begin(options, &dir).and_then(|mut story| {
+        let wrong = story.tell(options, &mut Seeded::new(seed), &dir);
+        wrong.map(|wrong| (story, wrong))
+    });
+    let folder = dir.display();
+    let (story, wrong) =
+        outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
+    if options.kinds.contains(&Trouble::Full) {
+        for broker in &story.cluster.brokers {
+            unmount(&troubles::second_dir(broker));
+        }
+    }
+    drop(story);
+    for fault in &wrong {
+        println!("wrong: {fault}");
+    }
+    println!("{}", Tally::of(wrong.is_empty()));
+    if !wrong.is_empty() {
+        bail!(
+            "{} faults with --seed {seed}; the folder is kept: {folder}",
+            wrong.len()
+        );
+    }
+    if !options.keep {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    Ok(())
+}
+
+/// A seed of its own for each run, short enough to be typed.
+pub fn chance() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_micros() as u64 % 1_000_000
+}
+
+/// Whom a broker's directory is handed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To the other maker.
+    There,
+    /// To the one that it came from.
+    Back,
+}
+
+/// The cluster, and the topic that everybody works on.
+struct Story {
+    cluster: Cluster,
+    /// Of each broker.
+    links: Vec<Links>,
+    kafka: InstalledPeer,
+}
+
+impl Story {
+    /// Starts the cluster, and has the topic made by Kafka's own tool.
+    fn begin(options: &Options, dir: &Path) -> Result<Story> {
+        let settings = settings(options.brokers.len());
+        let mut cluster = Cluster::plan(&options.brokers, options.controllers(), dir, &settings)?;
+        let links = match options.namespaces {
+            true => namespaces::put_apart(&mut cluster)?
+                .into_iter()
+                .map(Links::Namespace)
+                .collect(),
+            false => Links::between(&mut cluster),
+        };
+        for broker in &mut cluster.brokers {
+            let second = troubles::second_dir(broker);
+            if options.kinds.contains(&Trouble::Full) {
+                mount_small(&second, SMALL_MEBIBYTES);
+            }
+            let data = broker.options.dir.join("data");
+            let dirs = format!("{},{}", data.display(), second.display());
+            broker.set(&[("log.dirs", dirs)]);
+        }
+        cluster.start()?;
+        let kafka = Peer::load("kafka")?.install()?;
+        let story = Story {
+            cluster,
+            links,
+            kafka,
+        };
+        story.create_topic()?;
+        story.wait_until_in_sync()?;
+        Ok(story)
+    }
+
+    fn create_topic(&self) -> Result<()> {
+        let mut create = self.kafka.tool("org.apache.kafka.tools.TopicCommand");
+        create.args(["--bootstrap-server", &self.cluster.bootstrap(), "--create"]);
+        create.args(["--topic", TOPIC, "--partitions", &PARTITIONS.to_string()]);
+        create.args(["--replication-factor", &self.replicas().to_string()]);
+        // Segments end often, and each broker's where it likes.
+        create.args([
+            "--config",
+            "min.insync.replicas=2",
+            "--config",
+            "segment.bytes=1048576",
+        ]);
+        process::output_of(&mut create)?;
+        Ok(())
+    }
+
+    fn replicas(&self) -> usize {
+        self.cluster.brokers.len().min(REPLICAS)
+    }
+
+    fn wait_until_in_sync(&self) -> Result<Duration> {
+        self.cluster.wait_until_in_sync(TOPIC, self.replicas())
+    }
+
+    /// All that happens between the start and the end; gives what is wrong.
+    fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
+        let mut clients = Clients::start(&self.kafka, &self.cluster.bootstrap(), TOPIC, dir)?;
+        let mut wrong = Vec::new();
+        match &options.rolling {
+            Some(peer) => wrong.extend(self.hand_over_and_back(peer)?),
+            None => self.troubles(options, random)?,
+        }
+        clients.wait_for_more()?;
+        let produced = clients.stop_producing()?;
+        let expected = produced.acknowledged.len();
+        let log = clients::read_all(&self.kafka, &self.cluster.bootstrap(), TOPIC, expected)?;
+        let seen = clients.stop_consuming(&log)?;
+        println!(
+            "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
+            produced.acknowledged.len(),
+            produced.failed.len(),
+            log.len(),
+            seen.len()
+        );
+        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
+        wrong.extend(history::check_log(&produced, &log));
+        wrong.extend(history::check_consumer(&seen, &log));
+        self.wait_until_in_sync()?;
+        for (name, status) in self.cluster.stop()? {
+            // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+            if !status.success() && status.code() != Some(143) {
+                wrong.push(format!("{name} ended with {status}"));
+            }
+        }
+        let mut bytes = 0;
+        for partition in 0..PARTITIONS {
+            let of_partition =
+                replicas::compare(&self.cluster.brokers, &format!("{TOPIC}-{partition}"))?;
+            bytes += of_partition.0;
+            wrong.extend(of_partition.1);
+        }
+        println!(
+            "{bytes} bytes of log compared in {} replicas",
+            self.replicas()
+        );
+        Ok(wrong)
+    }
+
+    fn troubles(&mut self, options: &Options, random: &mut Seeded) -> Result<()> {
+        let kinds = match options.kinds.as_slice() {
+            [] if options.combined => &WITHOUT_NETWORK[..],
+            [] => &USUAL,
+            some => some,
+        };
+        for number in 0..options.troubles {
+            std::thread::sleep(Duration::from_millis(1000 + random.below(2000)));
+            let brokers = self.cluster.brokers.len();
+            let troubles: Vec<(usize, Trouble)> = (0..options.at_once)
+                .map(|other| ((number + other) % brokers, *random.pick(kinds)))
+                .collect();
+            let longest = |random: &mut Seeded| {
+                let durations = troubles.iter().map(|(_, trouble)| trouble.duration(random));
+                durations.max().unwrap_or_default()
+            };
+            let lasting = longest(random);
+            self.trouble(&troubles, lasting)?;
+        }
+        Ok(())
+    }
+
+    /// Has something happen to several brokers at one time, and waits until everybody has recovered.
+    fn trouble(&mut self, troubles: &[(usize, Trouble)], lasting: Duration) -> Result<()> {
+        let (mut what, began) = (Vec::new(), Instant::now());
+        for (at, trouble) in troubles {
+            let broker = &mut self.cluster.brokers[*at];
+            let name = broker.name();
+            troubles::begin(*trouble, broker, &mut self.links[*at])
+                .with_context(|| format!("{name}: {trouble:?}"))?;
+            what.push((name, *trouble));
+        }
+        let begun = began.elapsed();
+        std::thread::sleep(lasting);
+        let began = Instant::now();
+        for (at, trouble) in troubles {
+            let broker = &mut self.cluster.brokers[*at];
+            troubles::end(*trouble, broker, &mut self.links[*at])
+                .with_context(|| format!("{}: {trouble:?}", broker.name()))?;
+        }
+        let ended = began.elapsed();
+        let in_sync = self.wait_until_in_sync()?;
+        let mut told = Vec::new();
+        for ((name, trouble), (at, _)) in what.iter().zip(troubles) {
+            let broker = &mut self.cluster.brokers[*at];
+            let by = match broker.name() == *name {
+                true => String::new(),
+                false => format!(", now {}", broker.peer.name()),
+            };
+            told.push(format!(
+                "{name} {}{by}",
+                format!("{trouble:?}").to_lowercase()
+            ));
+            let ended = broker.node.as_mut().map(Node::ended).transpose()?.flatten();
+            ensure!(ended.is_none(), "{name} has ended by itself: {ended:?}");
+        }
+        println!(
+            "{}: begun in {begun:.1?}, for {lasting:.1?}, ended in {ended:.1?}, all in sync {in_sync:.1?} later",
+            told.join("; ")
+        );
+        Ok(())
+    }
+
+    /// Has each broker stopped and started by another maker, and then each by its first one. Gives what is wrong with
+    /// the replicas in sync.
+    fn hand_over_and_back(&mut self, peer: &str) -> Result<Option<String>> {
+        let other = Peer::load(peer)?.install()?;
+        let watch = InSyncWatch::start(
+            self.cluster
+                .brokers
+                .iter()
+                .map(|broker| broker.port)
+                .collect(),
+        );
+        for way in [Way::There, Way::Back] {
+            for at in 0..self.cluster.brokers.len() {
+                std::thread::sleep(Duration::from_secs(2));
+                let broker = &mut self.cluster.brokers[at];
+                broker.next = match way {
+                    Way::There => other.clone(),
+                    Way::Back => broker.first.clone(),
+                };
+                watch
+                    .away
+                    .store(self.cluster.brokers[at].port, Ordering::SeqCst);
+                self.trouble(&[(at, Trouble::Stopped)], Duration::ZERO)?;
+                watch.away.store(0, Ordering::SeqCst);
+            }
+        }
+        let fewest = watch.end();
+        ensure!(
+            fewest != usize::MAX,
+            "no broker has said how many replicas are in sync"
+        );
+        let least = self.cluster.brokers.len() - 1;
+        println!(
+            "never fewer than {fewest} of {} replicas in sync",
+            self.cluster.brokers.len()
+        );
+        Ok((fewest < least).then(|| format!("only {fewest} replicas were in sync at a time")))
+    }
+}
+
+/// Looks again and again how many replicas are in sync, at all brokers but the one that is away: it comes back with what it
+/// knew before.
+struct InSyncWatch {
+    /// The port of the broker that is away, 0 for none.
+    away: Arc<AtomicU16>,
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<usize>,
+}
+
+impl InSyncWatch {
+    fn start(ports: Vec<u16>) -> InSyncWatch {
+        let away = Arc::new(AtomicU16::new(0));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (away_there, is_over_there) = (Arc::clone(&away), Arc::clone(&is_over));
+        let thread = std::thread::spawn(move || {
+            let mut fewest = usize::MAX;
+            while !is_over_there.load(Ordering::Relaxed) {
+                for &port in &ports {
+                    let known = fewest_in_sync(port, TOPIC);
+                    // Asked afterwards: it may have gone meanwhile.
+                    if let Ok(known) = known
+                        && away_there.load(Ordering::SeqCst) != port
+                    {
+                        fewest = fewest.min(known);
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            fewest
+        });
+        InSyncWatch {
+            away,
+            is_over,
+            thread,
+        }
+    }
+
+    fn end(self) -> usize {
+        self.is_over.store(true, Ordering::Relaxed);
+        // A panic in it has been reported where it happened, and nothing is known then.
+        self.thread.join().unwrap_or(0)
+    }
+}
+
+/// What every node gets: internal topics on all brokers, and replicas that lag leave the ISR while the run lasts.
+fn settings(brokers: usize) -> Vec<(&'static str, String)> {
+    vec![
+        ("offsets.topic.replication.factor", brokers.to_string()),
+        ("offsets.topic.num.partitions", "5".to_owned()),
+        ("group.initial.rebalance.delay.ms", "0".to_owned()),
+        ("broker.session.timeout.ms", "6000".to_owned()),
+        ("replica.lag.time.max.ms", "5000".to_owned()),
+        ("controlled.shutdown.enable", "true".to_owned()),
+    ]
+}

@@ -1,0 +1,212 @@
+//! Kafka's `VerifiableProducer` and `VerifiableConsumer` as processes, which write what they did line by line.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::history::{self, Placed, Produced};
+use ottla_peers::InstalledPeer;
+use ottla_workspace::process::{self, OwnedChild};
+
+/// The tool's own default is to give each record up at its first error.
+const PRODUCER_PROPERTIES: &str =
+    "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=120000\n";
+const READ_ATTEMPTS: usize = 3;
+/// Records a second.
+const THROUGHPUT: &str = "500";
+/// The producer ends when what is on its way was answered or given up.
+const END_PATIENCE: Duration = Duration::from_secs(150);
+/// The consumer may have to find its group's new coordinator first.
+const CATCH_UP_PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Clients {
+    producer: OwnedChild,
+    consumer: OwnedChild,
+    dir: PathBuf,
+}
+
+impl Clients {
+    /// Starts both, and returns when each has done something.
+    pub fn start(
+        kafka: &InstalledPeer,
+        bootstrap: &str,
+        topic: &str,
+        dir: &Path,
+    ) -> Result<Clients> {
+        let start = |class: &str, output: &str, arguments: &[&str]| {
+            let mut command = kafka.tool(class);
+            command.args(["--bootstrap-server", bootstrap, "--topic", topic]);
+            command.args(arguments);
+            command.stdout(File::create(dir.join(output))?);
+            command.stderr(File::create(dir.join(format!("{output}.errors")))?);
+            OwnedChild::start(&mut command)
+        };
+        let consumer = start(
+            "org.apache.kafka.tools.VerifiableConsumer",
+            "consumer.json",
+            &[
+                "--group-id",
+                "mixed",
+                "--verbose",
+                "--reset-policy",
+                "earliest",
+            ],
+        )?;
+        let properties = dir.join("producer.properties");
+        std::fs::write(&properties, PRODUCER_PROPERTIES)?;
+        let producer = start(
+            "org.apache.kafka.tools.VerifiableProducer",
+            "producer.json",
+            &[
+                "--acks",
+                "-1",
+                "--throughput",
+                THROUGHPUT,
+                "--max-messages",
+                "-1",
+                "--command-config",
+                &properties.display().to_string(),
+            ],
+        )?;
+        let mut clients = Clients {
+            producer,
+            consumer,
+            dir: dir.to_owned(),
+        };
+        let began = Instant::now();
+        for (output, event) in [
+            ("producer.json", "producer_send_success"),
+            ("consumer.json", "record_data"),
+        ] {
+            while !clients.output(output)?.contains(event) {
+                for (name, child) in [
+                    ("producer", &mut clients.producer),
+                    ("consumer", &mut clients.consumer),
+                ] {
+                    if let Some(status) = child.try_wait()? {
+                        bail!(
+                            "the {name} ended at its start ({status}); see {}",
+                            dir.display()
+                        );
+                    }
+                }
+                if began.elapsed() > CATCH_UP_PATIENCE {
+                    bail!("no {event} in {output} after {CATCH_UP_PATIENCE:?}");
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        Ok(clients)
+    }
+
+    fn output(&self, name: &str) -> Result<String> {
+        let bytes = std::fs::read(self.dir.join(name))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Waits until the producer is told of another record, which shows that it still can write.
+    pub fn wait_for_more(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let before = self.output("producer.json")?.len();
+        while began.elapsed() < CATCH_UP_PATIENCE {
+            if let Some(status) = self.producer.try_wait()? {
+                bail!("the producer has ended by itself ({status})");
+            }
+            if self.output("producer.json")?[before..].contains("producer_send_success") {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        bail!("nothing more was acknowledged for {CATCH_UP_PATIENCE:?}");
+    }
+
+    /// Ends the producer, which first waits for what is on its way.
+    pub fn stop_producing(&mut self) -> Result<Produced> {
+        self.producer.stop(END_PATIENCE).context("the producer")?;
+        history::produced(&self.output("producer.json")?)
+    }
+
+    /// Waits until the consumer has seen the end of the log, and ends it.
+    pub fn stop_consuming(&mut self, log: &[Placed]) -> Result<Vec<Placed>> {
+        let began = Instant::now();
+        loop {
+            let seen = history::consumed(&self.output("consumer.json")?)?;
+            let has_seen = |record: &Placed| seen.contains(record);
+            let partitions = log.iter().map(|record| record.partition).max();
+            let last_of = |partition| log.iter().rfind(|record| record.partition == partition);
+            let mut last = (0..=partitions.unwrap_or(0)).filter_map(last_of);
+            if last.all(has_seen) {
+                self.consumer.stop(END_PATIENCE).context("the consumer")?;
+                return history::consumed(&self.output("consumer.json")?);
+            }
+            if began.elapsed() > CATCH_UP_PATIENCE {
+                bail!("the consumer has not come to the end of the log in {CATCH_UP_PATIENCE:?}");
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+}
+
+/// Reads a topic from its beginning to its end with Kafka's console consumer, which ends when nothing came for a while. On a
+/// busy machine that may be before anything came: where there is less than `expected`, it looks again.
+pub fn read_all(
+    kafka: &InstalledPeer,
+    bootstrap: &str,
+    topic: &str,
+    expected: usize,
+) -> Result<Vec<Placed>> {
+    let mut records = read_once(kafka, bootstrap, topic)?;
+    for _ in 1..READ_ATTEMPTS {
+        if records.len() >= expected {
+            break;
+        }
+        records = read_once(kafka, bootstrap, topic)?;
+    }
+    Ok(records)
+}
+
+fn read_once(kafka: &InstalledPeer, bootstrap: &str, topic: &str) -> Result<Vec<Placed>> {
+    let mut consume = kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
+    consume.args(["--bootstrap-server", bootstrap, "--topic", topic]);
+    consume.args(["--from-beginning", "--timeout-ms", "8000"]);
+    for property in ["print.partition=true", "print.offset=true"] {
+        consume.args(["--formatter-property", property]);
+    }
+    let output = process::output_of(&mut consume)?;
+    let lines = output.lines().filter(|line| line.starts_with("Partition:"));
+    lines
+        .map(|line| read_line(line).context(line.to_owned()))
+        .collect()
+}
+
+/// The fields of a line are separated by tabs: `Partition:0`, `Offset:12`, the value.
+fn read_line(line: &str) -> Result<Placed> {
+    let mut fields = line.split('\t');
+    let mut field = |name: &str| -> Result<i64> {
+        let field = fields.next().with_context(|| format!("no {name}"))?;
+        Ok(field.strip_prefix(name).unwrap_or(field).parse()?)
+    };
+    Ok(Placed {
+        partition: field("Partition:")? as i32,
+        offset: field("Offset:")?,
+        value: field("")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_console_consumer_is_read() {
+        let expected = Placed {
+            partition: 2,
+            offset: 17,
+            value: 345,
+        };
+        assert_eq!(read_line("Partition:2\tOffset:17\t345").unwrap(), expected);
+        assert!(read_line("Partition:2\tOffset:17").is_err());
+    }
+}

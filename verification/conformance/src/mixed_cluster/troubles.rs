@@ -1,0 +1,168 @@
+//! What happens to a broker while clients work, and how it ends.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::links::Links;
+use crate::seeded::Seeded;
+use anyhow::{Context, Result, ensure};
+use ottla_peers::Member;
+use ottla_types::Uuid;
+
+/// What happens to a broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Trouble {
+    /// SIGTERM; it is started again.
+    Stopped,
+    /// SIGKILL; it is started again.
+    Killed,
+    /// SIGSTOP, and SIGCONT: it wakes up in a cluster that has gone on without it.
+    Paused,
+    /// The other brokers do not reach it; clients and controllers do.
+    Unreachable,
+    /// It reaches neither controllers nor is it reached by other brokers, and clients still reach it.
+    Isolated,
+    /// What other brokers and controllers have to do with it is late.
+    Slowed,
+    /// One of its two log directories is deleted while it runs; later it is killed and started with an empty one.
+    Bereft,
+    /// One of its two log directories is full for a time. The directories are small file systems then, for which root or a
+    /// user namespace is needed.
+    Full,
+}
+
+/// Those that everybody may make.
+pub const USUAL: [Trouble; 7] = [
+    Trouble::Stopped,
+    Trouble::Killed,
+    Trouble::Paused,
+    Trouble::Unreachable,
+    Trouble::Isolated,
+    Trouble::Slowed,
+    Trouble::Bereft,
+];
+
+/// Those that everybody may make where brokers are controllers as well: there is no network between them to be harmed.
+pub const WITHOUT_NETWORK: [Trouble; 4] = [
+    Trouble::Stopped,
+    Trouble::Killed,
+    Trouble::Paused,
+    Trouble::Bereft,
+];
+
+/// The size of a log directory that may become full.
+pub const SMALL_MEBIBYTES: u32 = 96;
+
+impl Trouble {
+    pub fn needs_network(self) -> bool {
+        matches!(
+            self,
+            Trouble::Unreachable | Trouble::Isolated | Trouble::Slowed
+        )
+    }
+
+    /// How long it lasts: long enough now and then for a session to end, or for a follower to leave the ISR.
+    pub fn duration(self, random: &mut Seeded) -> Duration {
+        let longest = match self {
+            Trouble::Stopped | Trouble::Killed => 6000,
+            Trouble::Slowed => 8000,
+            _ => 12_000,
+        };
+        Duration::from_millis(random.below(longest))
+    }
+}
+
+/// Has it begin.
+pub fn begin(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<()> {
+    match trouble {
+        Trouble::Stopped => {
+            broker.take()?.stop()?;
+        }
+        Trouble::Killed => broker.take()?.kill()?,
+        Trouble::Paused => running(broker)?.pause()?,
+        Trouble::Unreachable => links.cut_from_brokers()?,
+        Trouble::Isolated => links.cut()?,
+        Trouble::Slowed => links.slow()?,
+        Trouble::Bereft => delete(&second_dir(broker))?,
+        Trouble::Full => fill(broker)?,
+    }
+    Ok(())
+}
+
+/// Has it end; the broker runs afterwards.
+pub fn end(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<()> {
+    match trouble {
+        Trouble::Stopped | Trouble::Killed => broker.start(),
+        Trouble::Paused => running(broker)?.resume(),
+        Trouble::Unreachable | Trouble::Isolated | Trouble::Slowed => links.mend(),
+        Trouble::Bereft => {
+            broker.take()?.kill()?;
+            if broker.peer.id() != "ottla" {
+                format(broker)?;
+            }
+            broker.start()
+        }
+        Trouble::Full => {
+            std::fs::remove_file(ballast(broker))?;
+            // A directory that was full is offline with Kafka until it is started again.
+            if broker.peer.id() != "ottla" {
+                broker.take()?.kill()?;
+                broker.start()?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn running(broker: &mut Member) -> Result<&mut ottla_peers::Node> {
+    let name = broker.name();
+    let node = broker.node.as_mut();
+    let node = node.with_context(|| format!("{name} does not run"))?;
+    ensure!(node.ended()?.is_none(), "{name} has ended by itself");
+    Ok(node)
+}
+
+/// The log directory that comes to harm. The other one has the metadata log.
+pub fn second_dir(broker: &Member) -> PathBuf {
+    broker.options.dir.join("second")
+}
+
+/// Of a directory that is a file system of its own, all that is in it.
+fn delete(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(()),
+        outcome => outcome.with_context(|| format!("cannot delete {}", dir.display())),
+    }
+}
+
+/// Has an empty directory begin as one of this broker's, which Kafka leaves to its administrators.
+fn format(broker: &Member) -> Result<()> {
+    let own = std::fs::read_to_string(broker.options.dir.join("data/meta.properties"))?;
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let directory_id = Uuid::from_u128(since_epoch.as_nanos() << 32);
+    let others = own
+        .lines()
+        .filter(|line| !line.starts_with("directory.id="));
+    let mut text = others.collect::<Vec<_>>().join("\n");
+    writeln!(text, "\ndirectory.id={directory_id}")?;
+    std::fs::create_dir_all(second_dir(broker))?;
+    std::fs::write(second_dir(broker).join("meta.properties"), text)?;
+    Ok(())
+}
+
+fn ballast(broker: &Member) -> PathBuf {
+    second_dir(broker).join("ballast")
+}
+
+/// Takes all the room that is left.
+fn fill(broker: &Member) -> Result<()> {
+    let mut file = File::create(ballast(broker))?;
+    for size in [1 << 20, 4096, 1] {
+        let piece = vec![0; size];
+        while file.write_all(&piece).is_ok() {}
+    }
+    Ok(())
+}

@@ -1,0 +1,437 @@
+//! `cargo xtask raised-quorum`: quorums of configured voters (`controller.quorum.voters`, `kraft.version` 0) in which
+//! `kraft.version` is raised to 1 while they run (KIP-853): Kafka's controllers, Ottla's, and both in one quorum under the lead of
+//! either.
+//!
+//! In each quorum the same commands are run, by Kafka's tools or ours, and what they print must be what they print in a quorum of as
+//! many of Kafka's controllers: what is refused before, the upgrade with and without `--dry-run`, the ways back, of which there is
+//! none, and a voter that is removed and added again. Each controller is started again meanwhile and has to know its level, and
+//! the metadata logs must be the same byte for byte as far as both go.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+
+use crate::changing_quorum::{Described, described, directory_id};
+use crate::conformance::comparison::{self, KnownDifferences, Line};
+use crate::conformance::printed::Compared;
+use crate::conformance::tools::{FEATURES, QUORUM, TOPICS, Tool};
+use ottla_peers::{Cluster, InstalledPeer, Peer, replicas};
+use ottla_workspace::report::Tally;
+use ottla_workspace::{process, workspace};
+
+/// Above what an election, or a node that is started again on two busy cores, takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+const METADATA: &str = "__cluster_metadata-0";
+/// How often the lead is taken from the others until it falls to whom it is wanted of.
+const MAX_RESTARTS: usize = 12;
+const REMOVE_LAST: &str = "BROKERS remove-controller LAST";
+/// Why voters cannot be changed before the level is raised.
+const NOT_YET: &str =
+    "Cluster doesn't support removing voter because the kraft.version feature is 0";
+/// The name of the comparison in messages.
+const CLIENT: &str = "raised-quorum";
+/// With which the others of their size are compared.
+const REFERENCES: [&str; 2] = ["kafka", "kafka+kafka+kafka"];
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The quorums: the names of files in peers/ with a plus between them, the first of whom leads. Each is compared with as many of
+    /// `kafka`.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "ottla,ottla+ottla+ottla,ottla+kafka+kafka,kafka+ottla+kafka"
+    )]
+    quorums: Vec<String>,
+    /// Where the run's folder is made, in place of the target directory.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Keep the folder of a run that found nothing too.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    for quorum in &options.quorums {
+        ensure!(
+            REFERENCES.iter().any(|it| size_of(it) == size_of(quorum)),
+            "--quorums {quorum}: a quorum has one controller or three"
+        );
+    }
+    let target = workspace::target_dir().join("raised-quorum");
+    let dir = options.dir.clone().unwrap_or(target);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    let mut tally = Tally::default();
+    for reference in REFERENCES {
+        let controllers = size_of(reference);
+        let of_size = |quorum: &&String| size_of(quorum) == controllers;
+        let mut quorums = options.quorums.iter().filter(of_size).peekable();
+        if quorums.peek().is_none() {
+            continue;
+        }
+        let theirs = told(reference, "kafka", &dir, &mut tally)?;
+        for (number, quorum) in quorums.enumerate() {
+            let hand = if number % 2 == 0 { "ottla" } else { "kafka" };
+            let ours = told(quorum, hand, &dir, &mut tally)?;
+            let outcome = comparison::compare(CLIENT, &theirs, &ours, &KnownDifferences::default());
+            for difference in &outcome.unknown {
+                println!("FAIL {reference} (-) and {quorum} (+): {difference}");
+            }
+            tally.passed += outcome.alike;
+            tally.failed += outcome.unknown.len();
+        }
+    }
+    tally.conclude(&dir, options.keep)
+}
+
+fn size_of(quorum: &str) -> usize {
+    quorum.split('+').count()
+}
+
+/// Tells the story of one quorum; returns what the tools have printed.
+fn told(quorum: &str, hand: &str, dir: &Path, tally: &mut Tally) -> Result<Vec<Line>> {
+    let began = Instant::now();
+    let folder = dir.join(format!("{quorum}-by-{hand}"));
+    std::fs::create_dir_all(&folder)?;
+    let outcome = Story::begin(quorum, hand, &folder).and_then(Story::tell);
+    tally.add(Tally::of(outcome.is_ok()));
+    match outcome {
+        Ok(lines) => {
+            println!(
+                "ok   {quorum}, with the tools of {hand} ({:.0?})",
+                began.elapsed()
+            );
+            Ok(lines)
+        }
+        Err(error) => {
+            let folder = folder.display();
+            Err(error.context(format!(
+                "{quorum}, with the tools of {hand}; outputs in {folder}"
+            )))
+        }
+    }
+}
+
+struct Story {
+    cluster: Cluster,
+    /// Whose output is compared.
+    tools: InstalledPeer,
+    /// Ours, which begin sooner, to see how things stand.
+    eyes: InstalledPeer,
+    /// Who is to lead while the level is raised.
+    leader: String,
+    lines: Vec<Line>,
+}
+
+impl Story {
+    fn begin(quorum: &str, hand: &str, dir: &Path) -> Result<Story> {
+        let controllers: Vec<String> = quorum.split('+').map(str::to_owned).collect();
+        let settings = [
+            // So that what a node begins with is a snapshot.
+            (
+                "metadata.log.max.record.bytes.between.snapshots",
+                "2000".to_owned(),
+            ),
+            // For how long a change of voters may take to be committed before its answer is that it timed out.
+            ("controller.quorum.request.timeout.ms", "30000".to_owned()),
+            // So that nobody loses the lead because the machine is busy; who stops gives it away.
+            ("controller.quorum.fetch.timeout.ms", "15000".to_owned()),
+        ];
+        let leader = controllers[0].clone();
+        // Of whoever leads: a broker shows and hands on what its controllers do.
+        let broker = [leader.clone()];
+        let mut cluster = Cluster::plan(&broker, &controllers, dir, &settings)?;
+        cluster.start()?;
+        Ok(Story {
+            cluster,
+            tools: Peer::load(hand)?.install()?,
+            eyes: Peer::load("ottla")?.install()?,
+            leader,
+            lines: Vec::new(),
+        })
+    }
+
+    fn tell(mut self) -> Result<Vec<Line>> {
+        self.give_lead()?;
+        self.refuse_before()?;
+        let raise = "upgrade --feature kraft.version=1";
+        // Once every voter has told the leader of itself.
+        self.retried("the level can be raised", |story| {
+            let raised = story.features(&[
+                "CONTROLLERS",
+                "upgrade",
+                "--feature",
+                "kraft.version=1",
+                "--dry-run",
+            ])?;
+            ensure!(raised.contains("can be upgraded"), "{raised}");
+            Ok(())
+        })?;
+        self.run(FEATURES, &format!("CONTROLLERS {raise} --dry-run"))?;
+        self.run(FEATURES, &format!("BROKERS {raise}"))?;
+        let leader = self.described()?.leader;
+        self.until_raised_everywhere()?;
+        println!("     raised under {}", self.controller(leader)?);
+        self.refuse_after()?;
+        for at in 0..self.cluster.controllers.len() {
+            self.cluster.controllers[at].take()?.stop()?;
+            self.cluster.controllers[at].start()?;
+            self.described()?;
+        }
+        self.until_raised_everywhere()?;
+        if self.cluster.controllers.len() > 1 {
+            self.change_voters()?;
+        }
+        self.until_forwarded()?;
+        for (name, status) in self.cluster.stop()? {
+            // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+            ensure!(
+                status.success() || status.code() == Some(143),
+                "{name} ended with {status}"
+            );
+        }
+        let (bytes, parted) = replicas::compare_common(&self.cluster.controllers, METADATA)?;
+        ensure!(parted.is_empty(), "{parted:?}");
+        println!("     {bytes} bytes of metadata log compared");
+        Ok(self.lines)
+    }
+
+    /// Has the controllers that lead unasked started again until the lead falls to one of the wanted maker.
+    fn give_lead(&mut self) -> Result<()> {
+        for _ in 0..MAX_RESTARTS {
+            let leader = self.described()?.leader;
+            let members = &mut self.cluster.controllers;
+            let leading = members.iter_mut().find(|it| it.node_id == leader);
+            let leading = leading.with_context(|| format!("there is no controller {leader}"))?;
+            if leading.peer.id() == self.leader {
+                return Ok(());
+            }
+            leading.take()?.stop()?;
+            leading.start()?;
+        }
+        bail!(
+            "none of {} leads after {MAX_RESTARTS} elections",
+            self.leader
+        )
+    }
+
+    fn refuse_before(&mut self) -> Result<()> {
+        for asked in ["CONTROLLERS", "BROKERS"] {
+            self.run(FEATURES, &format!("{asked} describe"))?;
+            self.run(
+                FEATURES,
+                &format!("{asked} upgrade --feature kraft.version=2"),
+            )?;
+        }
+        self.run(FEATURES, "BROKERS downgrade --feature kraft.version=1")?;
+        self.run_until(QUORUM, REMOVE_LAST, |_, complaint| {
+            Ok(complaint.contains(NOT_YET))
+        })
+    }
+
+    fn refuse_after(&mut self) -> Result<()> {
+        for asked in ["CONTROLLERS", "BROKERS"] {
+            self.run(FEATURES, &format!("{asked} describe"))?;
+            self.run(
+                FEATURES,
+                &format!("{asked} upgrade --feature kraft.version=1"),
+            )?;
+            self.run(
+                FEATURES,
+                &format!("{asked} downgrade --feature kraft.version=0"),
+            )?;
+        }
+        for arguments in [
+            "CONTROLLERS upgrade --feature kraft.version=0",
+            "CONTROLLERS downgrade --feature kraft.version=0 --unsafe",
+            "CONTROLLERS downgrade --feature kraft.version=0 --dry-run",
+            "CONTROLLERS disable --feature kraft.version",
+        ] {
+            self.run(FEATURES, arguments)?;
+        }
+        Ok(())
+    }
+
+    /// The last voter is removed, and added again.
+    fn change_voters(&mut self) -> Result<()> {
+        let all: Vec<i32> = self
+            .cluster
+            .controllers
+            .iter()
+            .map(|it| it.node_id)
+            .collect();
+        let (last, others) = all.split_last().context("there are controllers")?;
+        self.wait_for_voters(&all)?;
+        self.run_until(QUORUM, REMOVE_LAST, |story, _| {
+            Ok(!story.described()?.voters.contains(last))
+        })?;
+        self.wait_for_voters(others)?;
+        self.run_until(QUORUM, "BROKERS PROPERTIES add-controller", |story, _| {
+            Ok(story.described()?.voters.contains(last))
+        })?;
+        self.wait_for_voters(&all)
+    }
+
+    // ---- what is asked ----------------------------------------------------------------------------------------------
+
+    /// Runs a command, whose output is compared with that of the reference. `BROKERS` and `CONTROLLERS` stand for the flag with their
+    /// addresses, `LAST` for the last controller, `PROPERTIES` for its settings. Returns what it complained about, which each maker
+    /// says in words of its own.
+    fn run(&mut self, tool: Tool, arguments: &str) -> Result<String> {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let output = self.output(&self.tools, tool, &words)?;
+        let printed = self.without_own_words(&String::from_utf8_lossy(&output.stdout))?;
+        self.lines.push(Line {
+            step: format!("{}: {} {arguments}", self.lines.len(), tool.command),
+            outcome: json!({
+                "status": output.status.code(),
+                "out": Compared::Lines.lines(&printed, "nobody"),
+            }),
+        });
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// As [`Story::run`], tried again until what it has done, or what it complained about, is what is expected: the change before
+    /// may not be committed, and the controller that is asked may not lead any more.
+    fn run_until(
+        &mut self,
+        tool: Tool,
+        arguments: &str,
+        is_expected: impl Fn(&Story, &str) -> Result<bool>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            self.until_forwarded()?;
+            let complaint = self.run(tool, arguments)?;
+            if is_expected(self, &complaint)? {
+                return Ok(());
+            }
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "{:?}\n{complaint}",
+                self.lines.last()
+            );
+            self.lines.pop();
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Waits until the broker hands on to the controller that leads. One of Kafka's keeps to the controller that led when it asked
+    /// last, and only an answer that a change of voters never has, `NOT_CONTROLLER`, makes it look for another
+    /// (`NodeToControllerRequestThread`): a topic is created, which has that answer.
+    fn until_forwarded(&self) -> Result<()> {
+        self.retried("a topic is created", |story| {
+            let mut create = TOPICS.of(&story.eyes);
+            create.args(["--bootstrap-server", &story.cluster.bootstrap()]);
+            create.args(["--create", "--if-not-exists", "--topic", "raised"]);
+            process::output_of(&mut create).map(drop)
+        })
+    }
+
+    fn output(
+        &self,
+        tools: &InstalledPeer,
+        tool: Tool,
+        arguments: &[&str],
+    ) -> Result<std::process::Output> {
+        let last = self
+            .cluster
+            .controllers
+            .last()
+            .context("there are controllers")?;
+        let mut command = tool.of(tools);
+        for word in arguments {
+            match *word {
+                "BROKERS" => command.args(["--bootstrap-server", &self.cluster.bootstrap()]),
+                "CONTROLLERS" => {
+                    let controllers = self.cluster.controllers_bootstrap();
+                    command.args(["--bootstrap-controller", &controllers])
+                }
+                "LAST" => {
+                    let directory = directory_id(&last.log_dirs()[0])?;
+                    command.args(["--controller-id", &last.node_id.to_string()]);
+                    command.args(["--controller-directory-id", &directory])
+                }
+                "PROPERTIES" => command.arg("--command-config").arg(last.properties()),
+                word => command.arg(word),
+            };
+        }
+        process::run_captured(&mut command)
+    }
+
+    fn features(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.output(&self.eyes, FEATURES, arguments)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Without ports, directories and which controller leads, which no two quorums share, and stack traces.
+    fn without_own_words(&self, printed: &str) -> Result<String> {
+        let mut printed = printed.to_owned();
+        for controller in &self.cluster.controllers {
+            let directory = directory_id(&controller.log_dirs()[0])?;
+            printed = printed.replace(&directory, "DIRECTORY");
+            printed = printed.replace(&controller.port.to_string(), "PORT");
+            let leading = format!("Local controller {} ", controller.node_id);
+            printed = printed.replace(&leading, "Local controller LEADER ");
+        }
+        let lines = printed.lines().filter(|line| !line.starts_with("\tat "));
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+
+    fn until_raised_everywhere(&self) -> Result<()> {
+        let members = self
+            .cluster
+            .controllers
+            .iter()
+            .map(|it| (it, "CONTROLLERS"));
+        for (member, asked) in members.chain(self.cluster.brokers.iter().map(|it| (it, "BROKERS")))
+        {
+            self.retried(&format!("{} is raised", member.name()), |story| {
+                let id = member.node_id.to_string();
+                let printed = story.features(&[asked, "describe", "--node-id", &id])?;
+                let line = printed.lines().find(|line| line.contains("kraft.version"));
+                let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+                let is_raised = words
+                    .windows(2)
+                    .any(|pair| pair == ["FinalizedVersionLevel:", "1"]);
+                ensure!(is_raised, "{printed}");
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn controller(&self, id: i32) -> Result<String> {
+        let mut controllers = self.cluster.controllers.iter();
+        let found = controllers.find(|it| it.node_id == id);
+        Ok(found
+            .with_context(|| format!("there is no controller {id}"))?
+            .name())
+    }
+
+    /// As soon as somebody leads.
+    fn described(&self) -> Result<Described> {
+        self.retried("somebody leads", |story| {
+            let arguments = ["CONTROLLERS", "describe", "--status"];
+            let output = story.output(&story.eyes, QUORUM, &arguments)?;
+            described(&String::from_utf8_lossy(&output.stdout))
+        })
+    }
+
+    fn wait_for_voters(&self, voters: &[i32]) -> Result<()> {
+        self.retried("the voters are known", |story| {
+            let now = story.described()?;
+            ensure!(now.voters == voters, "{now:?}, and not {voters:?}");
+            Ok(())
+        })
+    }
+
+    /// Tries again for a while what fails.
+    fn retried<T>(&self, what: &str, attempt: impl Fn(&Story) -> Result<T>) -> Result<T> {
+        process::retried(PATIENCE, what, || attempt(self))
+    }
+}

@@ -1,0 +1,85 @@
+//! The workload's process, `conformance/java/takeover`: one Java process for a whole run, which is told what to do in
+//! lines of JSON and answers in such lines.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{ChildStdin, Command};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use ottla_peers::InstalledPeer;
+use ottla_peers::java;
+use ottla_workspace::process::OwnedChild;
+
+/// Above every time-out of the clients in it.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+pub struct Workload {
+    _child: OwnedChild,
+    commands: ChildStdin,
+    answers: Receiver<String>,
+}
+
+/// A command that was refused, in the client's words: the name of its exception and what that says.
+#[derive(Debug)]
+pub struct Refusal(pub String);
+
+impl Workload {
+    /// Starts the process against the address at which the broker is, whoever that is at the time.
+    pub fn start(kafka: &InstalledPeer, bootstrap: &str, dir: &Path) -> Result<Workload> {
+        let words = java::program(kafka, "takeover", "Workload")?;
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .arg(bootstrap)
+            .current_dir(dir)
+            .stderr(File::create(dir.join("workload.log"))?);
+        let (child, commands, output) = OwnedChild::converse(&mut command)?;
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Workload {
+            _child: child,
+            commands,
+            answers,
+        })
+    }
+
+    /// Performs a command and gives its result, or the client's refusal.
+    pub fn attempt(&mut self, op: &str, mut arguments: Value) -> Result<Result<Value, Refusal>> {
+        arguments["op"] = json!(op);
+        let mut line = arguments.to_string();
+        line.push('\n');
+        self.commands
+            .write_all(line.as_bytes())
+            .context("the workload's process has ended")?;
+        let answer = match self.answers.recv_timeout(PATIENCE) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => bail!("`{op}` was not answered in {PATIENCE:?}"),
+            Err(RecvTimeoutError::Disconnected) => bail!("the workload's process ended in `{op}`"),
+        };
+        let mut answer: Value = serde_json::from_str(&answer)?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(error) => Ok(Err(Refusal(error.to_owned()))),
+            None => Ok(Ok(answer["ok"].take())),
+        }
+    }
+
+    /// Performs a command that must be served.
+    pub fn perform(&mut self, op: &str, arguments: Value) -> Result<Value> {
+        let shown = arguments.to_string();
+        match self.attempt(op, arguments)? {
+            Ok(result) => Ok(result),
+            Err(Refusal(why)) => bail!("{op} {shown}: {why}"),
+        }
+    }
+}

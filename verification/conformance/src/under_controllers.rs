@@ -1,0 +1,343 @@
+//! `cargo xtask under-controllers`: one broker of Ottla's under one of Apache Kafka's controllers, worked on with Kafka's
+//! own tools: topics, records, settings, a clean stop, a kill, and a controller that goes away and comes back.
+//!
+//! What `mixed-cluster` does with many brokers under load, this does step by step, and says which step failed.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair};
+use ottla_workspace::report::Tally;
+use ottla_workspace::{process, workspace};
+
+const BROKER: i32 = 1;
+const CONTROLLER: i32 = 101;
+const RECORDS: usize = 1000;
+/// 4.4-IV0, which Kafka 4.3.1 has as an unstable one.
+const NEWER_METADATA_VERSION: i16 = 31;
+const NEWER_SAYS: &str = "metadata.version";
+/// Above the session of a broker that was killed, which its next life waits for.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(9);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Keep the folder of a run that found nothing too.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let dir = workspace::target_dir().join("under-controllers");
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    let mut cluster = Cluster::new(&dir)?;
+    let steps: [(&str, fn(&mut Cluster) -> Result<String>); 11] = [
+        ("a broker joins", Cluster::start_broker),
+        ("a topic is created and filled", Cluster::fill_topic),
+        ("the tools see broker and quorum", Cluster::describe),
+        ("settings are judged and stored", Cluster::change_settings),
+        ("a clean stop and a start", Cluster::stop_and_start),
+        ("a kill and a start", Cluster::kill_and_start),
+        (
+            "the controller goes and comes back",
+            Cluster::restart_controller,
+        ),
+        ("a node.id in use is refused", Cluster::start_twin),
+        (
+            "a directory of another cluster is refused",
+            Cluster::start_stranger,
+        ),
+        (
+            "a cluster of a newer release is left alone",
+            Cluster::start_behind,
+        ),
+        (
+            "controllers that nobody can reach are named",
+            Cluster::start_without_controller,
+        ),
+    ];
+    let mut tally = Tally::default();
+    for (what, step) in steps {
+        let began = Instant::now();
+        let outcome = step(&mut cluster);
+        match &outcome {
+            Ok(seen) => println!("ok   {what} ({:.1?}): {seen}", began.elapsed()),
+            Err(error) => println!("FAIL {what}: {error:#}"),
+        }
+        tally.add(Tally::of(outcome.is_ok()));
+        // Each goes on with what the one before left.
+        if outcome.is_err() {
+            break;
+        }
+    }
+    // Its nodes write there.
+    drop(cluster);
+    tally.conclude(&dir, options.keep)
+}
+
+struct Cluster {
+    kafka: InstalledPeer,
+    ottla: InstalledPeer,
+    controller_options: NodeOptions,
+    controller: Option<Node>,
+    broker_options: NodeOptions,
+    broker: Option<Node>,
+}
+
+impl Cluster {
+    fn new(dir: &Path) -> Result<Cluster> {
+        let kafka = Peer::load("kafka")?.install()?;
+        let ottla = Peer::load("ottla")?.install()?;
+        let (controller_port, broker_port) = (free_port_pair()?, free_port_pair()?);
+        let options = |role, node_id, port, name: &str| NodeOptions {
+            dir: dir.join(name),
+            port: Some(port),
+            place: Place::Member {
+                node_id,
+                role,
+                voters: Voters::Static(format!("{CONTROLLER}@127.0.0.1:{controller_port}")),
+            },
+            ..NodeOptions::default()
+        };
+        let controller_options =
+            options(Role::Controller, CONTROLLER, controller_port, "controller");
+        let controller = kafka.start(controller_options.clone())?;
+        Ok(Cluster {
+            controller: Some(controller),
+            controller_options,
+            broker_options: options(Role::Broker, BROKER, broker_port, "broker"),
+            broker: None,
+            kafka,
+            ottla,
+        })
+    }
+
+    fn bootstrap(&self) -> String {
+        let port = self.broker_options.port.unwrap_or_default();
+        format!("127.0.0.1:{port}")
+    }
+
+    /// One of Kafka's tools, told where the broker is.
+    fn tool(&self, class: &str) -> Command {
+        let mut tool = self.kafka.tool(class);
+        tool.args(["--bootstrap-server", &self.bootstrap()]);
+        tool
+    }
+
+    fn start_broker(&mut self) -> Result<String> {
+        let broker = self.ottla.start(self.broker_options.clone())?;
+        let took = broker.time_to_first_answer();
+        self.broker = Some(broker);
+        Ok(format!("answers after {took:.1?}"))
+    }
+
+    fn fill_topic(&mut self) -> Result<String> {
+        self.create_topic("orders")?;
+        let mut produce = self.tool("org.apache.kafka.tools.ConsoleProducer");
+        produce.args(["--topic", "orders"]);
+        let lines: String = (0..RECORDS).map(|number| format!("{number}\n")).collect();
+        let mut child = produce
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut input = child.stdin.take().context("a pipe")?;
+        std::io::Write::write_all(&mut input, lines.as_bytes())?;
+        drop(input);
+        ensure!(child.wait()?.success(), "the console producer failed");
+        self.check_records()
+    }
+
+    fn create_topic(&self, name: &str) -> Result<()> {
+        let mut create = self.tool("org.apache.kafka.tools.TopicCommand");
+        create.args(["--create", "--topic", name, "--partitions", "3"]);
+        create.args(["--replication-factor", "1"]);
+        process::output_of(&mut create).map(drop)
+    }
+
+    /// Every record is there once. With a group, which needs a coordinator on this broker.
+    fn check_records(&self) -> Result<String> {
+        let mut consume = self.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
+        let records = RECORDS.to_string();
+        consume.args(["--topic", "orders", "--from-beginning"]);
+        consume.args(["--max-messages", &records, "--timeout-ms", "60000"]);
+        let printed = process::output_of(&mut consume)?;
+        let mut numbers: Vec<usize> = printed
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        ensure!(
+            numbers == (0..RECORDS).collect::<Vec<_>>(),
+            "{} records are read, of {RECORDS}",
+            numbers.len()
+        );
+        // It stops at so many: whether there are more, the ends of the logs say.
+        let mut ends = self.tool("org.apache.kafka.tools.GetOffsetShell");
+        ends.args(["--topic", "orders", "--time", "latest"]);
+        let printed = process::output_of(&mut ends)?;
+        let end_offsets = printed
+            .lines()
+            .filter_map(|line| line.rsplit(':').next()?.parse::<usize>().ok());
+        let stored: usize = end_offsets.sum();
+        ensure!(
+            stored == RECORDS,
+            "{stored} records are stored, of {RECORDS}"
+        );
+        Ok(format!("{RECORDS} records read"))
+    }
+
+    fn describe(&mut self) -> Result<String> {
+        let mut versions = self.tool("org.apache.kafka.tools.BrokerApiVersionsCommand");
+        let printed = process::output_of(&mut versions)?;
+        let line = printed.lines().next().unwrap_or_default().to_owned();
+        ensure!(line.contains(&format!("(id: {BROKER} ")), "{line}");
+        let mut quorum = self.tool("org.apache.kafka.tools.MetadataQuorumCommand");
+        quorum.args(["describe", "--status"]);
+        let printed = process::output_of(&mut quorum)?;
+        let leads = format!("LeaderId:               {CONTROLLER}");
+        ensure!(printed.contains(&leads), "{printed}");
+        Ok(line)
+    }
+
+    fn change_settings(&mut self) -> Result<String> {
+        let id = BROKER.to_string();
+        let config = |arguments: &[&str]| {
+            let mut config = self.tool("kafka.admin.ConfigCommand");
+            config.args(["--entity-type", "brokers", "--entity-name", &id]);
+            config.args(arguments);
+            config
+        };
+        process::output_of(&mut config(&[
+            "--alter",
+            "--add-config",
+            "log.cleaner.threads=2",
+        ]))?;
+        let described = process::output_of(&mut config(&["--describe"]))?;
+        ensure!(described.contains("log.cleaner.threads=2"), "{described}");
+        let mut wrong = config(&["--alter", "--add-config", "log.cleaner.threads=none"]);
+        let wrong = process::run_captured(&mut wrong)?;
+        let said = String::from_utf8_lossy(&wrong.stderr);
+        ensure!(
+            !wrong.status.success() && said.contains("log.cleaner.threads"),
+            "a value that is no number is taken: {said}"
+        );
+        Ok("a number is stored, anything else refused".to_owned())
+    }
+
+    fn stop_and_start(&mut self) -> Result<String> {
+        let mut broker = self.broker.take().context("it runs")?;
+        let began = Instant::now();
+        let status = broker.stop()?;
+        let stopped = began.elapsed();
+        ensure!(status.success(), "it ended with {status}");
+        let marker = broker.data_dir().join(".kafka_cleanshutdown");
+        ensure!(marker.exists(), "there is no marker of a clean stop");
+        let started = self.start_broker()?;
+        self.check_records()?;
+        Ok(format!("stopped in {stopped:.1?}, {started}"))
+    }
+
+    fn kill_and_start(&mut self) -> Result<String> {
+        self.broker.take().context("it runs")?.kill()?;
+        let started = self.start_broker()?;
+        self.check_records()?;
+        Ok(format!("{started}, the old session included"))
+    }
+
+    fn restart_controller(&mut self) -> Result<String> {
+        self.controller.take().context("it runs")?.kill()?;
+        // Records do not need a controller.
+        self.check_records()?;
+        let controller = self.kafka.start(self.controller_options.clone())?;
+        self.controller = Some(controller);
+        self.create_topic("later")?;
+        Ok("records are read without it, a topic is created after it".to_owned())
+    }
+
+    fn start_twin(&mut self) -> Result<String> {
+        let patience = SESSION_TIMEOUT * 2;
+        self.start_refused("twin", BROKER, patience, "is in use")
+    }
+
+    /// Its directory says which cluster it belongs to.
+    fn start_stranger(&mut self) -> Result<String> {
+        let data = self
+            .broker_options
+            .dir
+            .with_file_name("stranger")
+            .join("data");
+        std::fs::create_dir_all(&data)?;
+        let properties = "version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAZA\nnode.id=2\ndirectory.id=AAAAAAAAAAAAAAAAAAAAZQ\n";
+        std::fs::write(data.join("meta.properties"), properties)?;
+        let says = "cluster AAAAAAAAAAAAAAAAAAAAZA";
+        self.start_refused("stranger", BROKER + 1, SESSION_TIMEOUT, says)
+    }
+
+    /// Its controller has a feature at a level that no broker of this release knows.
+    fn start_behind(&mut self) -> Result<String> {
+        let port = free_port_pair()?;
+        let voters = Voters::Static(format!("{CONTROLLER}@127.0.0.1:{port}"));
+        let mut options = NodeOptions {
+            dir: self.controller_options.dir.with_file_name("newer"),
+            port: Some(port),
+            features: vec![format!("metadata.version={NEWER_METADATA_VERSION}")],
+            ..self.controller_options.clone()
+        };
+        let unstable = "unstable.feature.versions.enable".to_owned();
+        options.overrides.push((unstable, "true".to_owned()));
+        let mut broker = self.broker_options.clone();
+        for place in [&mut options.place, &mut broker.place] {
+            if let Place::Member {
+                voters: of_place, ..
+            } = place
+            {
+                *of_place = voters.clone();
+            }
+        }
+        let _newer = self.kafka.start(options)?;
+        let own = std::mem::replace(&mut self.broker_options, broker);
+        let refused = self.start_refused("behind", BROKER + 1, SESSION_TIMEOUT, NEWER_SAYS);
+        self.broker_options = own;
+        refused
+    }
+
+    fn start_without_controller(&mut self) -> Result<String> {
+        self.controller.take().context("it runs")?.stop()?;
+        let says = "initial.broker.registration.timeout.ms=1000";
+        self.start_refused("alone", BROKER + 1, Duration::from_secs(1), says)
+    }
+
+    /// Starts another broker, which has to give up and to say so; the one that runs goes on.
+    fn start_refused(
+        &mut self,
+        name: &str,
+        node_id: i32,
+        patience: Duration,
+        says: &str,
+    ) -> Result<String> {
+        let timeout = (
+            "initial.broker.registration.timeout.ms",
+            patience.as_millis(),
+        );
+        let mut options = NodeOptions {
+            dir: self.broker_options.dir.with_file_name(name),
+            port: Some(free_port_pair()?),
+            overrides: vec![(timeout.0.to_owned(), timeout.1.to_string())],
+            ..self.broker_options.clone()
+        };
+        if let Place::Member { node_id: id, .. } = &mut options.place {
+            *id = node_id;
+        }
+        let (status, output) = self.ottla.start_refused(options)?;
+        let is_said = output.lines().any(|line| line.contains(says));
+        let last = output.lines().last().unwrap_or_default().to_owned();
+        ensure!(!status.success() && is_said, "{status}: {output}");
+        self.check_records()?;
+        Ok(last)
+    }
+}

@@ -1,0 +1,271 @@
+//! What `peers/NAME.toml` says of a broker, and its installation.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use ottla_workspace::{process, toolchain, workspace};
+
+/// A broker to compare with, as its file describes it.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// As it is shown in results.
+    pub name: String,
+    /// Maven coordinates `group:artifact:version`; their runtime dependencies come with them.
+    #[serde(default)]
+    maven: Vec<String>,
+    /// A binary of this workspace.
+    cargo: Option<CargoBinary>,
+    /// The command that makes an empty data directory usable.
+    format: Vec<String>,
+    /// The command that runs the broker in the foreground.
+    start: Vec<String>,
+    /// The beginning of a command that runs one of the peer's tools; the tool's name and arguments follow.
+    tool: Vec<String>,
+    /// Settings of the broker that only this peer knows.
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+    /// The file's own name, which names the installation's folder too.
+    #[serde(skip)]
+    id: String,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CargoBinary {
+    package: String,
+    binary: String,
+}
+
+/// A peer whose files are on this machine.
+#[derive(Debug, Clone)]
+pub struct InstalledPeer {
+    peer: Peer,
+    /// What the placeholders of the commands stand for, but for those of one node.
+    places: BTreeMap<&'static str, String>,
+}
+
+impl Peer {
+    /// Reads `peers/NAME.toml`.
+    pub fn load(id: &str) -> Result<Peer> {
+        let file = workspace::root()
+            .join("peers")
+            .join(id)
+            .with_extension("toml");
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("no peer is described by {}", file.display()))?;
+        let mut peer: Peer = toml::from_str(&text).with_context(|| file.display().to_string())?;
+        peer.id = id.to_owned();
+        Ok(peer)
+    }
+
+    /// The same peer with another artefact of its maker and version on its class path.
+    pub fn with_artefact(mut self, artefact: &str) -> Peer {
+        if let Some((maker, version)) = self
+            .maven
+            .first()
+            .and_then(|first| Some((first.split_once(':')?.0, first.rsplit_once(':')?.1)))
+        {
+            let coordinates = format!("{maker}:{artefact}:{version}");
+            self.maven.push(coordinates);
+            self.id = format!("{}-{artefact}", self.id);
+        }
+        self
+    }
+
+    /// Brings the peer's files onto this machine, where they are not there yet.
+    pub fn install(self) -> Result<InstalledPeer> {
+        let mut places = BTreeMap::new();
+        places.insert(
+            "peers",
+            workspace::root().join("peers").display().to_string(),
+        );
+        match (&self.cargo, self.maven.as_slice()) {
+            (Some(cargo), []) => {
+                let binary = workspace::release_binary(&cargo.package, &cargo.binary)?;
+                places.insert("binary", binary.display().to_string());
+            }
+            (None, [_, ..]) => {
+                toolchain::require(&toolchain::JAVA)?;
+                let folder = workspace::target_dir().join("peers").join(&self.id);
+                let jars = resolve_with_maven(&folder, &self.maven)?;
+                places.insert("class_path", class_path(&jars)?);
+            }
+            _ => bail!("peers/{}.toml must name either `maven` or `cargo`", self.id),
+        }
+        Ok(InstalledPeer { peer: self, places })
+    }
+}
+
+impl InstalledPeer {
+    pub fn name(&self) -> &str {
+        &self.peer.name
+    }
+
+    /// The file name of its description: `kafka`, `ottla`.
+    pub fn id(&self) -> &str {
+        &self.peer.id
+    }
+
+    /// What stands in its properties on top of `peers/server.properties`.
+    pub(super) fn settings(&self) -> &BTreeMap<String, String> {
+        &self.peer.settings
+    }
+
+    /// The Java class path of a peer that has one.
+    pub fn class_path(&self) -> Option<&str> {
+        self.places.get("class_path").map(String::as_str)
+    }
+
+    /// The same peer with more on its Java class path, for plugins.
+    pub fn with_classes(mut self, folder: &Path) -> InstalledPeer {
+        if let Some(class_path) = self.places.get_mut("class_path") {
+            class_path.push(':');
+            class_path.push_str(&folder.display().to_string());
+        }
+        self
+    }
+
+    /// The command that runs one of the peer's tools, to which the caller adds the arguments.
+    pub fn tool(&self, name: &str) -> Command {
+        let mut command = self.command(&self.peer.tool, &BTreeMap::new());
+        command.arg(name);
+        command
+    }
+
+    pub(super) fn format_command(
+        &self,
+        places: &BTreeMap<&'static str, String>,
+        voters_flag: Option<&str>,
+    ) -> Command {
+        let mut words = self.peer.format.clone();
+        // The flag stands for a dynamic quorum of one.
+        words.retain(|word| word != "--standalone");
+        words.extend(voters_flag.map(str::to_owned));
+        self.command(&words, places)
+    }
+
+    pub(super) fn start_command(&self, places: &BTreeMap<&'static str, String>) -> Command {
+        self.command(&self.peer.start, places)
+    }
+
+    fn command(&self, words: &[String], node: &BTreeMap<&'static str, String>) -> Command {
+        let mut words = words
+            .iter()
+            .map(|word| fill_in(&fill_in(word, node), &self.places));
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        command
+    }
+}
+
+/// Replaces `{name}` by what it stands for.
+pub(super) fn fill_in(text: &str, places: &BTreeMap<&'static str, String>) -> String {
+    let mut filled = text.to_owned();
+    for (name, value) in places {
+        filled = filled.replace(&format!("{{{name}}}"), value);
+    }
+    filled
+}
+
+/// Lets Maven copy the artefacts and what they need at run time into `folder/libs`; done once for a list.
+pub fn resolve_with_maven(folder: &Path, artefacts: &[String]) -> Result<PathBuf> {
+    let libs = folder.join("libs");
+    let pom = project_file(artefacts)?;
+    let complete = folder.join("complete.xml");
+    if std::fs::read_to_string(&complete).is_ok_and(|done| done == pom) {
+        return Ok(libs);
+    }
+    toolchain::require(&toolchain::MAVEN)?;
+    if libs.exists() {
+        std::fs::remove_dir_all(&libs)?;
+    }
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("pom.xml"), &pom)?;
+    process::output_of(
+        Command::new("mvn")
+            .args(["--quiet", "--batch-mode", "dependency:copy-dependencies"])
+            .args(["-DoutputDirectory=libs", "-DincludeScope=runtime"])
+            .current_dir(folder),
+    )?;
+    std::fs::write(&complete, &pom)?;
+    Ok(libs)
+}
+
+/// A Maven project that has the artefacts as its dependencies and nothing else.
+fn project_file(artefacts: &[String]) -> Result<String> {
+    let mut dependencies = String::new();
+    for artefact in artefacts {
+        let parts: Vec<&str> = artefact.split(':').collect();
+        let [group, name, version] = parts[..] else {
+            bail!("`{artefact}` is not of the form group:artifact:version");
+        };
+        dependencies.push_str(&format!(
+            "    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>\
+             <version>{version}</version></dependency>\n"
+        ));
+    }
+    Ok(format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n  <modelVersion>4.0.0</modelVersion>\n  \
+         <groupId>ottla.peers</groupId><artifactId>peer</artifactId><version>1</version>\n  \
+         <dependencies>\n{dependencies}  </dependencies>\n</project>\n"
+    ))
+}
+
+/// All jars of a folder, in a fixed order.
+pub fn class_path(libs: &Path) -> Result<String> {
+    let mut jars = Vec::new();
+    for entry in std::fs::read_dir(libs)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "jar") {
+            jars.push(path.display().to_string());
+        }
+    }
+    jars.sort();
+    Ok(jars.join(":"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_described_peer_can_be_read() {
+        for entry in std::fs::read_dir(workspace::root().join("peers")).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "toml")
+            {
+                let id = path.file_stem().unwrap().to_str().unwrap();
+                let peer = Peer::load(id).unwrap();
+                assert!(!peer.start.is_empty() && !peer.format.is_empty(), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_peer_is_refused_by_the_name_of_its_file() {
+        let error = Peer::load("nobody").unwrap_err().to_string();
+        assert!(error.contains("nobody.toml"), "{error}");
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_and_others_left() {
+        let places = BTreeMap::from([("port", "9".to_owned())]);
+        assert_eq!(fill_in("a:{port}/{dir}", &places), "a:9/{dir}");
+    }
+
+    #[test]
+    fn an_artefact_needs_group_name_and_version() {
+        assert!(
+            project_file(&["a:b:1".to_owned()])
+                .unwrap()
+                .contains("<version>1</version>")
+        );
+        assert!(project_file(&["a:b".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,19 @@
+//! The brokers that Ottla is compared with: `peers/NAME.toml` describes each.
+//!
+//! A peer is installed once (Maven artefacts below the target directory, or a release build of this workspace),
+//! then started as often as wanted: each node has its own folder, ports and configuration, made from
+//! `peers/server.properties`, which is the same for every peer. Nothing in here is linked into the product.
+
+mod cluster;
+mod description;
+pub mod java;
+mod node;
+mod probe;
+pub mod replicas;
+
+pub use cluster::{Cluster, Member, Quorum};
+pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
+pub use node::{Node, NodeOptions, Place, Role, Voters, free_port_pair, parse_override};
+pub use probe::{
+    AdvertisedApi, Asker, Known, Partition, Served, advertised_apis, connect, fewest_in_sync,
+};

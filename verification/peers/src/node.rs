@@ -1,0 +1,398 @@
+//! One running node of a peer: its folder, ports, process and output.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+
+use super::description::{InstalledPeer, fill_in};
+use super::probe::{self, Served};
+use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::workspace;
+
+/// The sixteen bytes of "OttlaConformance" as Kafka writes a UUID.
+const CLUSTER_ID: &str = "T3R0bGFDb25mb3JtYW5jZQ";
+/// Kafka takes a minute on two cores that are busy with other work, and several where it recovers thousands of logs.
+const START_PATIENCE: Duration = Duration::from_secs(600);
+const STOP_PATIENCE: Duration = Duration::from_secs(180);
+
+/// Where and how a node is to run.
+#[derive(Debug, Clone, Default)]
+pub struct NodeOptions {
+    /// Holds configuration, data and output; may hold those of an earlier run, which then go on.
+    pub dir: PathBuf,
+    /// The client listener's port, the controller's is one above; free ones are looked for unless it is given.
+    pub port: Option<u16>,
+    /// Settings on top of `peers/server.properties`.
+    pub overrides: Vec<(String, String)>,
+    /// Feature levels `NAME=LEVEL` with which an empty directory is formatted, where they are not to be the peer's own.
+    pub features: Vec<String>,
+    pub place: Place,
+    /// Variables of the broker's environment.
+    pub environment: Vec<(String, String)>,
+    /// A program with its arguments that becomes the broker, such as one that puts it elsewhere.
+    pub launcher: Vec<String>,
+}
+
+/// Which place a node has in its cluster.
+#[derive(Debug, Clone, Default)]
+pub enum Place {
+    /// Broker and controller, in a dynamic quorum of one.
+    #[default]
+    Alone,
+    /// The same in a quorum of static voters (`controller.quorum.voters`, `kraft.version` 0).
+    AloneWithStaticVoters,
+    /// One of several nodes.
+    Member {
+        node_id: i32,
+        role: Role,
+        voters: Voters,
+    },
+}
+
+/// Who votes in the quorum of several nodes.
+#[derive(Debug, Clone)]
+pub enum Voters {
+    /// `controller.quorum.voters`.
+    Static(String),
+    /// Whoever the metadata log says (KIP-853).
+    Dynamic {
+        /// `controller.quorum.bootstrap.servers`.
+        bootstrap: String,
+        /// This node's empty directory is formatted as that of the only voter; others are made voters later.
+        is_first: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Broker,
+    Controller,
+    /// Both in one process; the controller's listener is one port above.
+    Combined,
+}
+
+impl Place {
+    fn has_static_voters(&self) -> bool {
+        match self {
+            Place::Alone => false,
+            Place::AloneWithStaticVoters => true,
+            Place::Member { voters, .. } => matches!(voters, Voters::Static(_)),
+        }
+    }
+
+    /// With what an empty directory is formatted to say who votes.
+    fn format_flag(&self) -> Option<&'static str> {
+        match self {
+            Place::Alone => Some("--standalone"),
+            Place::AloneWithStaticVoters => None,
+            Place::Member { role, voters, .. } => match voters {
+                Voters::Static(_) => None,
+                Voters::Dynamic { is_first: true, .. } => Some("--standalone"),
+                Voters::Dynamic { .. } if *role == Role::Broker => None,
+                Voters::Dynamic { .. } => Some("--no-initial-controllers"),
+            },
+        }
+    }
+
+    /// What takes the place of lines of `peers/server.properties`.
+    fn settings(&self, port: u16) -> Vec<(&'static str, String)> {
+        let Place::Member {
+            node_id,
+            role,
+            voters,
+        } = self
+        else {
+            return Vec::new();
+        };
+        let of_broker = format!("PLAINTEXT://127.0.0.1:{port}");
+        let (name, listeners, advertised) = match role {
+            Role::Broker => ("broker", of_broker.clone(), of_broker),
+            Role::Controller => {
+                let listener = format!("CONTROLLER://127.0.0.1:{port}");
+                ("controller", listener.clone(), listener)
+            }
+            Role::Combined => {
+                let of_controller = format!("CONTROLLER://127.0.0.1:{}", port + 1);
+                let both = format!("{of_broker},{of_controller}");
+                ("broker,controller", both, of_broker)
+            }
+        };
+        let of_quorum = match voters {
+            Voters::Static(voters) => ("controller.quorum.voters", voters),
+            Voters::Dynamic { bootstrap, .. } => ("controller.quorum.bootstrap.servers", bootstrap),
+        };
+        vec![
+            ("node.id", node_id.to_string()),
+            ("process.roles", name.to_owned()),
+            ("listeners", listeners),
+            ("advertised.listeners", advertised),
+            (of_quorum.0, of_quorum.1.clone()),
+        ]
+    }
+}
+
+/// A started broker. It is killed when this value goes, unless it was stopped before.
+#[derive(Debug)]
+pub struct Node {
+    child: OwnedChild,
+    dir: PathBuf,
+    port: u16,
+    began: Instant,
+    time_to_first_answer: Duration,
+}
+
+impl InstalledPeer {
+    /// Writes the node's configuration, formats its data directory if that is empty, starts it, and returns when it
+    /// has answered an ApiVersions request.
+    pub fn start(&self, options: NodeOptions) -> Result<Node> {
+        let (mut child, port, dir) = self.launch(options)?;
+        let began = Instant::now();
+        loop {
+            if probe::answers(port) {
+                let time_to_first_answer = began.elapsed();
+                return Ok(Node {
+                    child,
+                    dir,
+                    port,
+                    began,
+                    time_to_first_answer,
+                });
+            }
+            if let Some(status) = child.try_wait()? {
+                bail!(
+                    "{} ended at its start ({status}):\n{}",
+                    self.name(),
+                    tail_of(&dir)
+                );
+            }
+            if began.elapsed() > START_PATIENCE {
+                bail!(
+                    "{} did not answer in {START_PATIENCE:?}:\n{}",
+                    self.name(),
+                    tail_of(&dir)
+                );
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Starts a node that is expected to refuse, and gives back what it printed and how it ended.
+    pub fn start_refused(&self, options: NodeOptions) -> Result<(ExitStatus, String)> {
+        let (mut child, _, dir) = self.launch(options)?;
+        match child.wait(START_PATIENCE)? {
+            Some(status) => Ok((status, std::fs::read_to_string(output_file(&dir))?)),
+            None => bail!("{} was expected to refuse to start, and runs", self.name()),
+        }
+    }
+
+    fn launch(&self, options: NodeOptions) -> Result<(OwnedChild, u16, PathBuf)> {
+        let NodeOptions {
+            dir,
+            port,
+            overrides,
+            features,
+            place,
+            environment,
+            launcher,
+        } = options;
+        std::fs::create_dir_all(&dir)?;
+        let dir = dir.canonicalize()?;
+        let port = match port {
+            Some(port) => port,
+            None => free_port_pair()?,
+        };
+        let config = dir.join("server.properties");
+        let places = BTreeMap::from([
+            ("port", port.to_string()),
+            ("controller_port", (port + 1).to_string()),
+            ("dir", dir.display().to_string()),
+            ("config", config.display().to_string()),
+            ("cluster_id", CLUSTER_ID.to_owned()),
+        ]);
+        let template = workspace::root().join("peers/server.properties");
+        let template = std::fs::read_to_string(template).context("peers/server.properties")?;
+        let mut properties = fill_in(&template, &places);
+        if place.has_static_voters() {
+            properties = properties.replace(
+                "controller.quorum.bootstrap.servers=",
+                "controller.quorum.voters=1@",
+            );
+        }
+        let of_place = place.settings(port);
+        let of_place = of_place.iter().map(|(key, value)| (*key, value));
+        let of_peer = self.settings().iter().map(|(key, value)| (&**key, value));
+        let asked_for = overrides.iter().map(|(key, value)| (&**key, value));
+        for (key, value) in of_place.chain(of_peer).chain(asked_for) {
+            // A later line of the same key counts, in Java's reader and in ours.
+            properties.push_str(&format!("{key}={value}\n"));
+        }
+        std::fs::write(&config, &properties)?;
+
+        let log_dirs = overrides.iter().find(|(key, _)| key == "log.dirs");
+        let first_log_dir = match log_dirs {
+            Some((_, dirs)) => PathBuf::from(dirs.split(',').next().unwrap_or_default()),
+            None => dir.join("data"),
+        };
+        if !first_log_dir.join("meta.properties").exists() {
+            let mut format = self.format_command(&places, place.format_flag());
+            for feature in &features {
+                format.args(["--feature", feature]);
+            }
+            process::output_of(&mut format)
+                .with_context(|| format!("cannot format a data directory of {}", self.name()))?;
+        }
+        let output = File::create(output_file(&dir))?;
+        let mut command = process::started_by(&launcher, self.start_command(&places));
+        command
+            .current_dir(&dir)
+            .envs(environment)
+            .stdout(Stdio::from(output.try_clone()?))
+            .stderr(output);
+        Ok((OwnedChild::start(&mut command)?, port, dir))
+    }
+}
+
+impl Node {
+    /// Host and port for clients.
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The log directory that `peers/server.properties` gives.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// From the start of the process to its first answer to ApiVersions.
+    pub fn time_to_first_answer(&self) -> Duration {
+        self.time_to_first_answer
+    }
+
+    /// Waits until at least so many partitions have leaders that answer; how long that took from the start of the
+    /// process, and what is served then.
+    pub fn wait_until_served(&mut self, partitions: usize) -> Result<(Duration, Served)> {
+        let mut last = None;
+        while self.began.elapsed() < START_PATIENCE {
+            // An answer that does not come in time, of a broker that is busy with its start, is asked for again.
+            match probe::served(self.port) {
+                Ok(Some(served)) if served.partitions >= partitions => {
+                    return Ok((self.began.elapsed(), served));
+                }
+                other => last = Some(other),
+            }
+            if let Some(status) = self.ended()? {
+                bail!("the broker ended ({status}):\n{}", self.output_tail());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("{partitions} partitions are not served, but {last:?}");
+    }
+
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// The end of what the broker has printed.
+    pub fn output_tail(&self) -> String {
+        tail_of(&self.dir)
+    }
+
+    /// Has it stand still (SIGSTOP) until [`Node::resume`]; its connections stay open.
+    pub fn pause(&mut self) -> Result<()> {
+        self.child.signal(Signal::STOP)
+    }
+
+    pub fn resume(&mut self) -> Result<()> {
+        self.child.signal(Signal::CONT)
+    }
+
+    /// Ends it as a crash of the process does: SIGKILL, and what it had in hand is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()
+    }
+
+    /// Stops it as an operator does, with SIGTERM. A broker that does not end in time is an error.
+    pub fn stop(&mut self) -> Result<ExitStatus> {
+        self.child.stop(STOP_PATIENCE)
+    }
+}
+
+fn output_file(dir: &Path) -> PathBuf {
+    dir.join("output.log")
+}
+
+fn tail_of(dir: &Path) -> String {
+    let text = std::fs::read(output_file(dir)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// Two neighbouring ports that nobody listens on, below the range from which the kernel gives ports to clients.
+pub fn free_port_pair() -> Result<u16> {
+    const FIRST: u16 = 20_000;
+    const PAIRS: u16 = 5_000;
+    /// Further than a driver goes: two that were started one after the other do not look at the same ports.
+    const APART: u32 = 61;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id().wrapping_mul(APART) % u32::from(PAIRS)) as u16;
+    for _ in 0..PAIRS {
+        let pair = (start + TAKEN.fetch_add(1, Ordering::Relaxed)) % PAIRS;
+        let port = FIRST + 2 * pair;
+        if is_free(port) && is_free(port + 1) {
+            return Ok(port);
+        }
+    }
+    bail!("no two neighbouring ports are free from {FIRST} on");
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+/// The value parser of `--override KEY=VALUE`.
+pub fn parse_override(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("give KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_ports_are_free_and_differ() {
+        let first = free_port_pair().unwrap();
+        let second = free_port_pair().unwrap();
+        assert_ne!(first, second);
+        let _holder = TcpListener::bind(("127.0.0.1", first)).unwrap();
+        assert!(!is_free(first));
+    }
+
+    #[test]
+    fn an_override_needs_a_key() {
+        assert_eq!(
+            parse_override("a=b=c"),
+            Ok(("a".to_owned(), "b=c".to_owned()))
+        );
+        assert!(parse_override("a").is_err());
+        assert!(parse_override("=a").is_err());
+    }
+}

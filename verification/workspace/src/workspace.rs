@@ -1,0 +1,69 @@
+//! Where the workspace's own places are: its root, its target directory, and the binaries built there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The folder of the workspace's `Cargo.toml`.
+pub fn root() -> PathBuf {
+    // `cargo run` sets the variable; the compiled-in value serves when the binary is started by hand.
+    let manifest =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    // The workspace has the lock file, and its packages have none.
+    let mut folders = Path::new(&manifest).ancestors();
+    folders
+        .find(|folder| folder.join("Cargo.lock").exists())
+        .expect("a package of the workspace stands below its root")
+        .to_path_buf()
+}
+
+/// Cargo's target directory, wherever the caller has put it.
+pub fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// Cargo itself, started at the root of the workspace.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    // What `cargo run` set for this process must not leak into the builds that it starts: build scripts that watch
+    // these variables would run again each time.
+    for name in [
+        "CARGO_MANIFEST_DIR",
+        "CARGO_PKG_NAME",
+        "CARGO_PKG_VERSION",
+        "CARGO_BIN_NAME",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The path of a release binary of the workspace, built first if it is not up to date. The variable `OTTLA_BINARY` may
+/// name another build of `ottla`, as in the process tests, and `OTTLA_LOAD_BINARY` one of `ottla-load`.
+pub fn release_binary(package: &str, name: &str) -> Result<PathBuf> {
+    let variable = format!("{}_BINARY", name.to_uppercase().replace('-', "_"));
+    if let Some(named) = std::env::var_os(variable) {
+        return Ok(named.into());
+    }
+    let status = cargo()
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            package,
+            "--bin",
+            name,
+        ])
+        .status()
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("`cargo build --release --package {package} --bin {name}` failed");
+    }
+    Ok(target_dir().join("release").join(name))
+}
