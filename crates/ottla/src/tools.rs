@@ -61,7 +61,7 @@ use ottla_client::ClientError;
 
 pub use retired_flags::advice as advice_for_retired_flags;
 
-/// The tools; what each says of itself stands at its arguments.
+/// The tools; each documents itself at its arguments.
 #[derive(Subcommand, Debug)]
 pub enum Tool {
     Topics(Box<topics::TopicsArgs>),
@@ -95,7 +95,7 @@ pub enum Tool {
     VerifiableShareConsumer(verifiable_share_consumer::VerifiableShareConsumerArgs),
 }
 
-/// Runs a tool to its end. Some say something else where nothing stands behind their name.
+/// Runs a tool to its end. Some print a special message when they are called without arguments.
 pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
     // The console clients still have records to send, or offsets to commit.
     if !matches!(
@@ -142,7 +142,7 @@ fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     run_on(runtime.enable_all().build(), tool)
 }
 
-/// Runs a tool that has much to do with what it receives: the next answers are received on another thread meanwhile.
+/// Runs a tool that does much work on its responses: another thread receives the next ones meanwhile.
 fn block_on_while_receiving<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     run_on(runtime.worker_threads(1).enable_all().build(), tool)
@@ -155,14 +155,14 @@ fn run_on<F: Future<Output = ExitCode>>(
     match runtime {
         Ok(runtime) => runtime.block_on(tool),
         Err(error) => {
-            eprintln!("the runtime cannot be started: {error}");
+            eprintln!("cannot start the runtime: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Ends a tool of those that print their errors to standard output, behind a text of their own, where
-/// scripts find them.
+/// Ends a tool that prints its errors to standard output, after a text of its own, where scripts
+/// expect them.
 fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -173,7 +173,7 @@ fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// Ends a tool of those that print their errors to standard error.
+/// Ends a tool that prints its errors to standard error.
 fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -189,7 +189,7 @@ fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// What an error says: of a cluster's error the cluster's own words, as Kafka's tools have them.
+/// The text of an error: for a cluster's error the cluster's own message, as in Kafka's tools.
 fn message_of(error: &anyhow::Error) -> String {
     match error.downcast_ref::<ClientError>() {
         Some(cluster) => cluster.broker_message(),

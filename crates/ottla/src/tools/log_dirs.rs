@@ -55,7 +55,7 @@ async fn describe(args: &LogDirsArgs) -> anyhow::Result<()> {
         .iter()
         .map(|id| {
             id.parse::<i32>()
-                .with_context(|| format!("--broker-list: {id} is no broker id; write 0,1,2"))
+                .with_context(|| format!("--broker-list: {id} is not a broker ID; write 0,1,2"))
         })
         .collect::<anyhow::Result<BTreeSet<i32>>>()?;
     let admin = admin_client::connect(

@@ -305,7 +305,7 @@ impl NewController {
         };
         let id: i32 = id
             .parse()
-            .with_context(|| format!("node.id={id} is no number"))?;
+            .with_context(|| format!("node.id={id} is not a number"))?;
         if id < 0 {
             bail!("node.id was negative in {HINT}");
         }
