@@ -1,4 +1,4 @@
-//! What is measured: a cluster that runs somewhere, or brokers that are started for the run.
+//! The target of a measurement: a running cluster, or brokers that are started for the run.
 
 mod bandwidth;
 pub mod cluster;
@@ -21,9 +21,9 @@ pub enum TargetSpec {
     /// The brokers at these addresses.
     Remote {
         bootstrap: String,
-        /// Where its brokers say what they use.
+        /// The metrics endpoints of its brokers.
         metrics: Vec<MetricsEndpoint>,
-        /// Of every client that talks to it: how to connect, and who one is.
+        /// Settings of every client of it: connection and authentication.
         settings: BTreeMap<String, String>,
     },
     /// This binary, started as broker.
@@ -65,8 +65,11 @@ pub struct RunningTarget {
 }
 
 impl RunningTarget {
-    /// Starts the brokers, if they are to be started, and waits until they answer.
-    pub async fn start(spec: &TargetSpec, needs: &local_cluster::Needs) -> Result<RunningTarget> {
+    /// Starts the brokers if necessary, and waits until they answer.
+    pub async fn start(
+        spec: &TargetSpec,
+        needs: &local_cluster::BrokerRequirements,
+    ) -> Result<RunningTarget> {
         let local = match spec {
             TargetSpec::Remote { .. } => None,
             TargetSpec::Ottla { .. } | TargetSpec::Kafka => {
@@ -103,7 +106,7 @@ impl RunningTarget {
         Ok(target)
     }
 
-    /// What the brokers of a remote cluster say of themselves, together; nothing where nobody named an endpoint.
+    /// The summed metrics of a remote cluster's brokers; `None` without endpoints.
     pub async fn metrics(&self) -> Result<Option<Metrics>> {
         let endpoints = match &self.spec {
             TargetSpec::Remote { metrics, .. } if !metrics.is_empty() => metrics.clone(),

@@ -1,8 +1,8 @@
 //! The configuration of one node, typed.
 //!
-//! A [`BrokerConfig`] is built from a properties file, checked setting by setting and then across
-//! settings, once when the node starts and again with every dynamic change (KIP-226). What does not
-//! change its behaviour here is still checked and kept in [`BrokerConfig::settings`], so that
+//! A [`BrokerConfig`] is built from a properties file and checked, first each setting and then
+//! across settings, when the node starts and again with every dynamic change (KIP-226). Settings
+//! without effect are still checked and kept in [`BrokerConfig::settings`], so that
 //! `DescribeConfigs` reports what the file says.
 //!
 //! Where Kafka does the same: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
@@ -50,7 +50,7 @@ pub enum ConfigError {
         place: String,
         error: Box<InvalidValue>,
     },
-    /// A value that asks for something that Ottla does not have.
+    /// A value that requests an unsupported feature.
     Refused {
         place: String,
         key: String,
@@ -62,7 +62,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The line of the file, or what was given on the command line.
+    /// The line of the file, or the command-line option.
     pub fn place(&self) -> String {
         match self {
             ConfigError::Properties(_) => String::new(),
@@ -72,7 +72,7 @@ impl ConfigError {
         }
     }
 
-    /// What is wrong and what to do, without the place.
+    /// The error and what to do, without the position.
     pub fn message(&self) -> String {
         match self {
             ConfigError::Properties(error) => error.to_string(),
@@ -129,9 +129,9 @@ macro_rules! broker_config {
             pub controller_listener_names: Vec<String>,
             /// Every listener this node binds, controller listeners included.
             pub listeners: Vec<Listener>,
-            /// What clients and other brokers are told to connect to.
+            /// The endpoints advertised to clients and other brokers.
             pub advertised_listeners: Vec<Listener>,
-            /// What controllers and brokers are told to reach this controller at.
+            /// The endpoints of this controller advertised to controllers and brokers.
             pub advertised_controller_listeners: Vec<Listener>,
             pub inter_broker_listener_name: String,
             /// `log.dirs`, or `log.dir`, as written.
@@ -140,7 +140,7 @@ macro_rules! broker_config {
             pub metadata_log_dir: String,
             /// Addresses with a connection limit of their own.
             pub max_connections_per_ip_overrides: BTreeMap<String, i32>,
-            /// What applies to a topic without settings of its own.
+            /// The defaults for topics.
             pub topic_defaults: TopicConfig,
             $( #[doc = concat!("`", $key, "`")] pub $field: $type, )*
             /// The properties file, `broker.id` and `node.id` filled in for each other.

@@ -1,6 +1,7 @@
-//! One sentence about each setting that people look up most: those of topics, and some that only Ottla has.
+//! One sentence about each frequently used setting: those of topics, and some that only Ottla has.
 //!
-//! `DescribeConfigs` can ask for documentation. Settings without a text here answer without one.
+//! `DescribeConfigs` can ask for documentation. Settings without a text here are returned without
+//! one.
 
 /// The sentence about this setting, if there is one.
 pub(crate) fn of(name: &str) -> Option<&'static str> {

@@ -1,9 +1,8 @@
 //! The model of a schema: what both the notation and the Rust are printed from.
 //!
-//! All version ranges are closed and clamped to the range in which the thing can occur at all: a
-//! field's to its struct's, a nested struct's to its field's. Kafka writes `0+` where it means "always";
-//! here such a field simply has the range of its parent, so that the generated code tests no version
-//! that cannot occur.
+//! All version ranges are closed and clamped to the parent's range: a field's to its struct's, a nested
+//! struct's to its field's. Kafka writes `0+` where it means "always"; here such a field simply has the
+//! range of its parent, so that the generated code tests no version that cannot occur.
 
 use std::fmt;
 
@@ -83,7 +82,7 @@ impl Versions {
     }
 }
 
-/// What a message is for; decides the module it lands in and what identifies it.
+/// The purpose of a message; determines its module and what identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Request,
@@ -107,7 +106,7 @@ impl Kind {
         Kind::CoordinatorValue,
     ];
 
-    /// Kafka's word, as it stands in the JSON and in the notation.
+    /// Kafka's word, as in the JSON and in the notation.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Request => "request",

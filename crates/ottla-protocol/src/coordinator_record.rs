@@ -25,7 +25,8 @@ macro_rules! coordinator_records {
                 }
             }
 
-            /// Reads the key of a record. What follows a known key is an error: it would be lost.
+            /// Reads the key of a record. Bytes after a known key are an error, because they would
+            /// be lost.
             pub fn decode(key: &bytes::Bytes) -> Result<$keys, crate::DecodeError> {
                 let mut reader = crate::Reader::new(key.clone());
                 let record_type = reader.i16()?;

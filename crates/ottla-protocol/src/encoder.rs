@@ -16,7 +16,7 @@ const SPLICE_FROM: usize = 4 * 1024;
 pub struct Encoder {
     /// All that is not spliced, in one piece; it is cut at the end.
     buffer: BytesMut,
-    /// Chunks that stand elsewhere, each with the position in `buffer` before which it belongs.
+    /// Separate chunks, each with the position in `buffer` before which it belongs.
     spliced: Vec<(usize, Chunk)>,
     /// The size of `spliced`.
     spliced_len: u64,
@@ -43,7 +43,7 @@ impl Chunk {
     }
 }
 
-/// What was written: chunks to be sent one after the other.
+/// The encoded chunks, in the order in which to send them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Encoded {
     pub chunks: Vec<Chunk>,

@@ -2,8 +2,8 @@
 //!
 //! The structs are generated at build time from `schema/`, which is Kafka's own schemas in a compact
 //! notation (`docs/wire-types.md`). This crate owns the bytes of the Kafka protocol and the version
-//! numbers in it; it knows nothing of sockets, files (beyond carrying a [`FileRegion`]) or what the
-//! messages mean.
+//! numbers in it; it does not know sockets, files (beyond carrying a [`FileRegion`]) or the meaning
+//! of the messages.
 //!
 //! Invariants:
 //! - Decoding arbitrary bytes ends in a value or a [`DecodeError`]: no panic, no allocation beyond a

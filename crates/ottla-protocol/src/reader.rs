@@ -16,8 +16,9 @@ pub struct Reader {
     position: usize,
 }
 
-/// What an array may reserve before its elements prove to be there, in bytes. Above it the vector
-/// grows as elements are decoded, so that a large count of small elements costs no more than it brings.
+/// The bytes that an array may reserve before its elements are decoded. Beyond that the vector grows
+/// with its elements, so that a large count costs no more memory than the elements that are really
+/// there.
 const RESERVE_AT_MOST: usize = 64 * 1024;
 
 impl Reader {
@@ -38,7 +39,7 @@ impl Reader {
         self.position
     }
 
-    /// What is left, as one slice.
+    /// The remaining bytes, as one slice.
     pub fn rest(&mut self) -> Bytes {
         let rest = self.buffer.slice(self.position..);
         self.position = self.buffer.len();
@@ -64,7 +65,7 @@ impl Reader {
         }
     }
 
-    /// What was read from one position to the other.
+    /// The bytes between two positions.
     pub(crate) fn between(&self, (start, end): (usize, usize)) -> Bytes {
         self.buffer.slice(start..end)
     }
@@ -350,7 +351,7 @@ impl Reader {
         self.nullable_array(flexible, least_size, |r| T::decode(r, version))
     }
 
-    /// A struct in a tagged field, behind a number that says whether it is there: zero for null.
+    /// A struct in a tagged field, after a varint that marks its presence: zero for null.
     pub(crate) fn nullable_tagged_struct<T: Message>(
         &mut self,
         version: i16,
@@ -362,7 +363,7 @@ impl Reader {
         }
     }
 
-    /// A struct behind a byte that says whether it is there: negative for null.
+    /// A struct after a byte that marks its presence: negative for null.
     pub(crate) fn nullable_struct<T: Message>(
         &mut self,
         version: i16,

@@ -70,7 +70,7 @@ pub struct Sampler {
     style: Style,
 }
 
-/// What a sampler likes.
+/// The style of sample values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// A bit of everything.
@@ -81,7 +81,7 @@ pub enum Style {
     Full,
     /// The lowest and highest numbers, strings and bytes so long that their length takes two bytes.
     Extreme,
-    /// What a client might send: small numbers, and names of which a few come again and again.
+    /// Plausible client values: small numbers, and a few recurring names.
     Plausible,
 }
 

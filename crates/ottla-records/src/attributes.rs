@@ -70,7 +70,7 @@ impl fmt::Display for CompressionType {
     }
 }
 
-/// Who set the timestamps of a batch.
+/// Whose clock set the timestamps of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TimestampType {
     /// The producer, record by record.
@@ -96,7 +96,7 @@ impl fmt::Display for TimestampType {
     }
 }
 
-/// The attributes of a batch as they stand in its header.
+/// The attributes of a batch as encoded in its header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Attributes(pub i16);
 

@@ -1,8 +1,8 @@
 //! The codecs of `compression.type`, with Kafka's levels, and decompression that is bounded.
 //!
-//! Data is decompressed as a stream of chunks and the bytes that came out are counted, so that a small
-//! batch that claims to be gigabytes is given up at the caller's limit, whatever its headers say. Each
-//! codec's file says what Kafka writes and what it reads besides.
+//! Data is decompressed as a stream of chunks and the output is counted, so that a small batch that
+//! expands to gigabytes is rejected at the caller's limit, whatever its headers say. Each codec's file
+//! documents what Kafka writes and what else it reads.
 
 mod gzip;
 mod lz4;

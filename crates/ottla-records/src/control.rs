@@ -147,8 +147,8 @@ pub fn end_txn_batch(
     builder.build()
 }
 
-/// A control batch of the KRaft kinds at a known place in the metadata log or a snapshot. The records
-/// stand in the order given.
+/// A control batch of the KRaft types at a known offset in the metadata log or a snapshot. The
+/// records keep the given order.
 pub fn kraft_control_batch(
     base_offset: Offset,
     leader_epoch: LeaderEpoch,

@@ -1,4 +1,4 @@
-//! What can be wrong with the bytes of a batch.
+//! Errors in the bytes of a batch.
 
 use ottla_types::ErrorCode;
 

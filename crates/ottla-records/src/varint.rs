@@ -67,7 +67,7 @@ pub(crate) fn write_varlong(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&bytes[..length]);
 }
 
-/// Writes a number to `out` from `at` on and gives the place behind it. There must be room.
+/// Writes a number to `out` at `at` and returns the position after it. There must be room.
 #[inline(always)]
 pub(crate) fn put_varlong(out: &mut [u8], mut at: usize, value: i64) -> usize {
     let mut rest = (value << 1 ^ value >> 63) as u64;

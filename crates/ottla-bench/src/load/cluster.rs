@@ -1,4 +1,4 @@
-//! The topic under load: created where it is missing, and waited for until its leaders serve it.
+//! The topic under load: created if missing, and used once its leaders serve it.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 const CREATE_TIMEOUT_MS: i32 = 30_000;
 
-/// A topic and where its partitions are led.
+/// A topic and the leaders of its partitions.
 #[derive(Clone, Debug)]
 pub struct Topic {
     pub name: String,

@@ -1,5 +1,5 @@
-//! Dynamic settings (KIP-226): those of the cluster and of this broker laid over the file's, and what is checked
-//! before they are stored.
+//! Dynamic settings (KIP-226): how the cluster's and this broker's override the file's, and the checks before
+//! they are stored.
 //!
 //! Where Kafka does the same: `DynamicBrokerConfig`.
 
@@ -128,8 +128,8 @@ impl BrokerConfig {
             && !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
     }
 
-    /// Checks one dynamic setting before it is stored; the message is for the client. Settings that
-    /// nobody knows are stored, as Kafka does.
+    /// Checks one dynamic setting before it is stored; the message is for the client. Unknown
+    /// settings are stored, as in Kafka.
     pub fn check_dynamic(&self, key: &str, value: &str, cluster_wide: bool) -> Result<(), String> {
         let (base, is_of_listener) = base_of(key);
         let def = broker_config(base);

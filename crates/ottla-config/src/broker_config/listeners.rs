@@ -1,4 +1,4 @@
-//! Listeners: where a node is reached, and what it tells others to connect to.
+//! Listeners: the addresses that a node binds, and those that it advertises.
 //!
 //! Where Kafka does the same: `SocketServerConfigs.listenerListToEndPoints`, `AbstractKafkaConfig`,
 //! `KafkaConfig.effectiveAdvertised*Listeners`.

@@ -7,8 +7,8 @@ mod groups;
 use super::{BrokerConfig, ConfigError, Listener, SecurityProtocol, Values, Warning};
 use groups::groups;
 
-/// What keeps a configuration from being used: settings that contradict each other, or ask for what is not
-/// served. Of each check the first.
+/// Why a configuration cannot be used: settings that contradict each other, or unsupported features. The
+/// first finding of each check.
 pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigError> {
     let checks = [
         identity,

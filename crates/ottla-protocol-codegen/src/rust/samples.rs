@@ -1,4 +1,5 @@
-//! Prints what the tests need of every struct: a value made up for a version, and a canonical text.
+//! Generates what the tests need of every struct: a sample value for a version, and a canonical
+//! text.
 
 use std::fmt::Write as _;
 

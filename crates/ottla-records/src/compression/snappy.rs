@@ -13,7 +13,7 @@ use crate::{BatchError, CompressionType};
 const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 const HEADER_SIZE: usize = 16;
 const VERSION: i32 = 1;
-/// What snappy-java compresses at a time.
+/// The block size of snappy-java.
 const BLOCK_SIZE: usize = 32 * 1024;
 
 pub(super) fn compress(data: &[u8]) -> Vec<u8> {
