@@ -192,7 +192,7 @@ fn who_leads(quorum: &QuorumHandle) -> WhoLeads {
             }),
             _ => Err(match &status.trouble {
                 Some(trouble) => trouble.clone(),
-                None => "nobody is known to lead the metadata quorum".to_owned(),
+                None => "no leader of the metadata quorum is known".to_owned(),
             }),
         }
     })
@@ -214,7 +214,7 @@ fn stop_node(broker: &Arc<Broker>) -> impl FnOnce(String) + Send + 'static {
     let broker = Arc::downgrade(broker);
     move |reason: String| {
         if let Some(broker) = broker.upgrade() {
-            broker.fail(format!("{reason}. Mend that and start again"));
+            broker.fail(format!("{reason}. Fix this and start again"));
         }
     }
 }

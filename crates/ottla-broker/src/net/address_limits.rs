@@ -71,7 +71,7 @@ pub(crate) fn follow_address_limits(broker: &Arc<Broker>) {
         // Read under the lock: whoever comes last must have read last.
         let config = Arc::clone(&following.config());
         if let Err(error) = limits.resolve_into(&mut resolved, &config) {
-            tracing::warn!("what was in force stays: {error}");
+            tracing::warn!("the previous value stays in force: {error}");
         }
     };
     let thread = std::thread::Builder::new().name("address-limits".to_owned());

@@ -121,7 +121,7 @@ pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Re
             broker.complaints.say(|| {
                 tracing::warn!(
                     peer = %registered.connection.peer_addr,
-                    "connection closed, as what it sent is not a request of the Kafka protocol: {error}"
+                    "connection closed: not a request of the Kafka protocol: {error}"
                 );
             });
         }

@@ -262,7 +262,7 @@ fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
     let preflight = Preflight::of(&node.properties, Unformatted::Refused);
     let said = preflight.refusals().next().unwrap().to_string();
     assert!(
-        said.contains("there is no snapshot of what was before"),
+        said.contains("there is no snapshot of the records before"),
         "{said}"
     );
 }
@@ -294,7 +294,7 @@ fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
     });
     for (record, accept, sentence) in [
         (acl, "acls", "1 ACL is not enforced yet"),
-        (scram, "scram", "because there is no SASL yet: bob"),
+        (scram, "scram", "because SASL is not supported yet: bob"),
         (token, "tokens", "1 delegation token is kept"),
         (
             quota,

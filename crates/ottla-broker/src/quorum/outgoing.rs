@@ -96,7 +96,7 @@ pub(crate) enum Unusable {
     Corrupt(String),
     /// Whole batches that this release cannot decode: what they say cannot be skipped.
     #[error(
-        "{0}; it was written by a newer release, or metadata.version is above what is known here"
+        "{0}; it was written by a newer release, or metadata.version is newer than this release"
     )]
     Undecodable(MetadataReadError),
 }

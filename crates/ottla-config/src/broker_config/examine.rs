@@ -36,7 +36,7 @@ impl BrokerConfig {
                     if let Some(item) = def.repeated_item(&property.value) {
                         let key = &property.key;
                         let message =
-                            format!("{key}: {item} stands there more than once; it counts once");
+                            format!("{key}: {item} is listed more than once; it counts once");
                         let place = place();
                         examined.warnings.push(Warning { place, message });
                     }

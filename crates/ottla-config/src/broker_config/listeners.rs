@@ -235,7 +235,7 @@ fn parse_list(
         if listeners.iter().any(|listener| listener.name == name) {
             return Err(values.conflict(
                 key,
-                &format!("{key}: listener {name} stands there twice; give each its own name"),
+                &format!("{key}: listener {name} is listed twice; give each its own name"),
             ));
         }
         let is_controller = controller_names.contains(&name);

@@ -179,7 +179,7 @@ impl<'a> Values<'a> {
                 return Err(self.conflict(
                     key,
                     &format!(
-                        "{key}: {item} is no limit; give host:count pairs, comma between them"
+                        "{key}: {item} is not a limit; give host:count pairs, separated by commas"
                     ),
                 ));
             };
