@@ -57,7 +57,7 @@ pub enum ConfigError {
         value: String,
         reason: String,
     },
-    /// Settings that do not go together, or one that is missing.
+    /// Settings that contradict each other, or a missing one.
     Conflict { place: String, message: String },
 }
 
@@ -102,7 +102,7 @@ impl From<PropertiesError> for ConfigError {
     }
 }
 
-/// Something in a configuration that is probably not meant, but harms nothing.
+/// Something in a configuration that is probably a mistake, but harmless.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     pub place: String,
@@ -399,7 +399,7 @@ broker_config! {
 }
 
 impl BrokerConfig {
-    /// Reads the configuration of a node out of its properties; the error is the first of its problems.
+    /// Reads the configuration of a node from its properties; the error is the first problem found.
     pub fn from_properties(
         properties: &Properties,
     ) -> Result<(BrokerConfig, Vec<Warning>), ConfigError> {
@@ -438,7 +438,7 @@ impl BrokerConfig {
         &self.dynamic_settings
     }
 
-    /// The text that applies for a key, before its default: dynamic for this broker, dynamic for the
+    /// The effective text of a key, before its default: dynamic for this broker, dynamic for the
     /// cluster, file.
     pub fn setting(&self, key: &str) -> Option<&str> {
         [
@@ -451,7 +451,8 @@ impl BrokerConfig {
         .map(String::as_str)
     }
 
-    /// Whether what Kafka enforces or serves, and Ottla does not yet, may be kept without effect.
+    /// Whether a feature that Kafka enforces or serves, and Ottla does not yet, may be stored
+    /// without effect.
     pub fn accepts_unserved(&self, name: &str) -> bool {
         self.ottla_accept_unserved.iter().any(|it| it == name)
     }

@@ -130,7 +130,7 @@ impl UpdateMode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
     Supported,
-    /// Checked, kept and reported, but nothing comes of it, for the reason given.
+    /// Checked, stored and reported, but without effect, for the given reason.
     AcceptedWithoutEffect(&'static str),
     /// Refused for the given reason, unless the value is the default or one of `except`, which need
     /// no missing feature.
@@ -183,7 +183,7 @@ impl InvalidValue {
     /// What Kafka answers to a request with this value.
     pub fn kafka_message(&self) -> String {
         if self.problem.starts_with("Configuration '") {
-            // Kafka's list checks bring the whole sentence along.
+            // Kafka's list validators provide the whole message.
             return self.problem.clone();
         }
         format!(
@@ -399,8 +399,7 @@ impl ConfigDef {
         UNITS.iter().any(|(suffix, _)| self.name.ends_with(suffix))
     }
 
-    /// Retention settings, for which a negative number means that nothing is ever deleted, and the
-    /// bound on queued bytes.
+    /// Retention settings, where a negative number means no limit, and the bound on queued bytes.
     fn is_unlimited_below_zero(&self) -> bool {
         matches!(
             self.name,

@@ -44,13 +44,13 @@ pub struct BrokerRegistration {
     pub listeners: Vec<Endpoint>,
     pub supported_features: Vec<SupportedFeature>,
     pub rack: Option<ByteString>,
-    /// A fenced broker leads nothing and is not told to clients.
+    /// A fenced broker leads no partition and is not visible to clients.
     pub fenced: bool,
     pub in_controlled_shutdown: bool,
     pub is_migrating_zk_broker: bool,
     /// The directories that are online, sorted.
     pub directories: Vec<DirectoryId>,
-    /// Directories that get no new replicas (KIP-1066); `None` until the broker has told them.
+    /// Directories that get no new replicas (KIP-1066); `None` until the broker has reported them.
     pub cordoned_directories: Option<Vec<DirectoryId>>,
 }
 

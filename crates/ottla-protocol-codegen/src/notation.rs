@@ -1,4 +1,4 @@
-//! The notation of the committed schema files: one line a field, nesting by indentation.
+//! The notation of the committed schema files: one line per field, nested by indentation.
 //!
 //! ```text
 //! request 1 Fetch 4-18 flexible 12+ on broker controller

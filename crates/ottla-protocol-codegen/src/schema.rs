@@ -202,13 +202,13 @@ pub struct Field {
     pub name: String,
     pub kind: Type,
     pub versions: Versions,
-    /// Versions in which null can be said.
+    /// Versions in which the field is nullable.
     pub nullable: Versions,
     /// The tag, and the versions in which the field is written as a tagged field.
     pub tag: Option<(u32, Versions)>,
     /// As Kafka writes it; `null` for null. `None` is the type's zero.
     pub default: Option<String>,
-    /// A value that the version cannot say is dropped instead of refused.
+    /// A value that the version cannot express is dropped instead of refused.
     pub ignorable: bool,
     /// Part of the key under which Kafka keeps the array's elements in a map.
     pub map_key: bool,

@@ -1,4 +1,4 @@
-//! Writes Kafka's primitive types, and splices records in where they are instead of copying them.
+//! Writes Kafka's primitive types, and splices records in without copying them.
 //!
 //! Kafka does the same in `SendBuilder`: a response becomes a list of buffers and file regions.
 
@@ -14,7 +14,7 @@ const SPLICE_FROM: usize = 4 * 1024;
 /// Collects the bytes of one or more messages.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// All that is not spliced, in one piece; it is cut at the end.
+    /// Everything that is not spliced, in one piece; it is split at the end.
     buffer: BytesMut,
     /// Separate chunks, each with the position in `buffer` before which it belongs.
     spliced: Vec<(usize, Chunk)>,
@@ -74,7 +74,7 @@ impl Encoded {
         Ok(all.freeze())
     }
 
-    /// One buffer, where the caller knows that no records are in a file.
+    /// One buffer, if the caller knows that no records are in a file.
     ///
     /// # Panics
     /// When there is a file region in it.

@@ -1,8 +1,9 @@
 //! One batch of magic 2: its header, and its records as a slice of the buffer it was read from.
 //!
-//! Assigning offset and leader epoch changes only the header, which the checksum does not cover there; a
-//! batch goes to disk as header bytes and body in one vectored write. Reading a sequence of batches stops
-//! silently at one that is cut off, as Kafka's `ByteBufferLogInputStream` does: fetch responses end so.
+//! Assigning offset and leader epoch changes only the part of the header that the checksum does not
+//! cover; a batch goes to disk as header bytes and body in one vectored write. Reading a sequence of
+//! batches stops silently at a truncated one, as Kafka's `ByteBufferLogInputStream` does: fetch responses
+//! end so.
 
 use bytes::Bytes;
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
@@ -45,8 +46,8 @@ impl RecordBatch {
         Ok(RecordBatch { header, body })
     }
 
-    /// All batches in `bytes`, one after the other. A batch that is cut off at the end is left out (see
-    /// [`RecordBatches::remaining`]); a batch that cannot be read is an error and ends the sequence.
+    /// All batches in `bytes`, one after the other. A truncated batch at the end is skipped (see
+    /// [`RecordBatches::remaining`]); an invalid batch is an error and ends the sequence.
     pub fn read_all(bytes: Bytes) -> RecordBatches {
         RecordBatches {
             remaining: bytes,

@@ -26,7 +26,7 @@ pub struct RecordBatchBuilder {
     producer_id: ProducerId,
     producer_epoch: ProducerEpoch,
     base_sequence: Sequence,
-    /// The time of all records where the broker sets it.
+    /// The timestamp of all records, if the broker sets it.
     log_append_time: Option<Timestamp>,
     /// The timestamp of the first record, or the delete horizon; the others are relative to it.
     base_timestamp: Timestamp,
@@ -41,7 +41,7 @@ pub struct RecordBatchBuilder {
 }
 
 impl RecordBatchBuilder {
-    /// A buffer with so much room beyond the batch that is to go into it never grows.
+    /// With this much room beyond the batch, a buffer never grows.
     pub const SPARE_CAPACITY: usize = 2 * NUMBERS;
 
     pub fn new(compression: Compression) -> RecordBatchBuilder {

@@ -69,7 +69,7 @@ impl BatchPrefix {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchHeader {
     /// The offset of the first record, assigned by the leader (0 from a producer). Compaction keeps it
-    /// even where the first records are gone.
+    /// even if the first records are removed.
     pub base_offset: Offset,
     /// Bytes that follow this field: 49 and the records.
     pub batch_length: i32,
@@ -173,7 +173,7 @@ impl BatchHeader {
         BatchPrefix::LOG_OVERHEAD + self.batch_length as usize
     }
 
-    /// The offset of the last record, also where compaction has removed it.
+    /// The offset of the last record, even if compaction has removed it.
     pub const fn last_offset(&self) -> Offset {
         Offset(
             self.base_offset

@@ -192,7 +192,7 @@ impl LegacyMessage {
         loop {
             match LegacyMessage::read(&mut bytes) {
                 Ok(message) => messages.push(message),
-                // Kafka stops without a word at a message that is cut off.
+                // Kafka stops silently at a truncated message.
                 Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. }) => {
                     return Ok(messages);
                 }
@@ -210,7 +210,7 @@ impl LegacyMessage {
     }
 }
 
-/// The fields of a message, taken one after the other.
+/// The fields of a message, read in order.
 struct Fields(Bytes);
 
 impl Fields {

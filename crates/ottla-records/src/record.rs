@@ -169,7 +169,7 @@ impl BatchRecords {
         })
     }
 
-    /// How many records the header says there are.
+    /// The number of records according to the header.
     pub fn record_count(&self) -> i32 {
         self.header.record_count
     }
@@ -288,7 +288,7 @@ pub(crate) fn record_offset(header: &BatchHeader, offset_delta: i32) -> Offset {
     Offset(header.base_offset.0.wrapping_add(i64::from(offset_delta)))
 }
 
-/// The timestamp of the record with this delta: its own, or the batch's where the broker set it.
+/// The timestamp of the record with this delta: its own, or the batch's if the broker set it.
 pub(crate) fn record_timestamp(header: &BatchHeader, timestamp_delta: i64) -> Timestamp {
     match header.attributes.timestamp_type() {
         TimestampType::CreateTime => {

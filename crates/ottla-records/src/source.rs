@@ -1,4 +1,4 @@
-//! Stepping over records, from a slice or from a stream that is being decompressed.
+//! Iterating over records, from a slice or from a decompressed stream.
 //!
 //! There is one reader of the record layout, [`read_record`], over two sources. From a slice it gives the
 //! parts of the record; from a stream it only passes over them, so that validating a compressed batch
@@ -261,7 +261,7 @@ fn short_nullable_at<'a>(bytes: &'a [u8], at: &mut usize) -> Option<Option<&'a [
     bytes.get(start..*at).map(Some)
 }
 
-/// Records that are being decompressed, through a window that is reused.
+/// Records of a decompressed stream, read through a reused window.
 pub(crate) struct StreamSource<'a> {
     decompressor: Decompressor<'a>,
     window: &'a mut Vec<u8>,

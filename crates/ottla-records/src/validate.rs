@@ -1,8 +1,8 @@
 //! What a leader checks before it appends a batch, and what it changes in it: Kafka's `LogValidator`,
 //! with the checks of `UnifiedLog.analyzeAndValidateRecords` that come before it.
 //!
-//! A batch that is fine keeps its body, and its checksum unless the broker sets the time: offset and
-//! leader epoch are assigned by the log afterwards, in the header. Records are recompressed only if the
+//! A valid batch keeps its body, and its checksum unless the broker sets the timestamps: the log
+//! assigns offset and leader epoch afterwards, in the header. Records are recompressed only if the
 //! topic sets a codec (`compression.type` other than `producer`).
 //!
 //! One pass over the records, without allocating; a compressed batch is decompressed through one window
@@ -80,8 +80,8 @@ pub struct ValidationBuffers {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ValidatedBatch {
     pub batch: RecordBatch,
-    /// The time that the broker gave all records, where the topic says `LogAppendTime`; the response
-    /// to the producer carries it.
+    /// The timestamp that the broker assigned to all records, if the topic uses `LogAppendTime`; the
+    /// response to the producer contains it.
     pub log_append_time: Option<Timestamp>,
     /// Whether the body is another than the one that came in.
     pub recompressed: bool,
@@ -100,9 +100,9 @@ pub struct RecordError {
 pub struct Rejection {
     pub error_code: ErrorCode,
     pub message: String,
-    /// The records at fault, where single records are. Only with these does Kafka put `message` into
-    /// the response (`LogAppendResult.hasCustomErrorMessage`); otherwise the client shows the message
-    /// that belongs to the code.
+    /// The invalid records, if single records are invalid. Only with these does Kafka put `message`
+    /// into the response (`LogAppendResult.hasCustomErrorMessage`); otherwise the client shows the
+    /// message that belongs to the code.
     pub record_errors: Vec<RecordError>,
 }
 

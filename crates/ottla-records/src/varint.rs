@@ -10,7 +10,7 @@ pub(crate) const MAX_VARLONG: usize = 10;
 /// it does not end within 5 bytes.
 #[inline(always)]
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
-    // One and two bytes are nearly all there is in practice, and worth a path without a loop.
+    // In practice nearly all varints have one or two bytes, which justifies a path without a loop.
     let first = *bytes.first()?;
     if first < 0x80 {
         return Some((zigzag_32(u32::from(first)), 1));

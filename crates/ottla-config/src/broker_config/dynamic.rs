@@ -45,8 +45,8 @@ fn base_of(key: &str) -> (&str, bool) {
 
 impl BrokerConfig {
     /// This configuration with dynamic settings laid over the file's: the cluster's, then this
-    /// broker's. A dynamic value that is not accepted is left out and reported, as Kafka does, because
-    /// a running broker must not stop over a setting that someone else made.
+    /// broker's. An invalid dynamic value is ignored and reported, as in Kafka, because a running
+    /// broker must not stop over a setting that was changed elsewhere.
     pub fn with_dynamic(
         &self,
         cluster: &BTreeMap<String, String>,
@@ -56,7 +56,8 @@ impl BrokerConfig {
             let mut settings = settings.iter();
             settings.all(|(key, value)| self.check_dynamic(key, value, cluster_wide).is_ok())
         };
-        // Each alone only where they do not all go together: nothing bounds how many there are.
+        // Checked one by one only if they are not valid together, because their number is
+        // unbounded.
         if are_all_good(cluster, true)
             && are_all_good(broker, false)
             && let Ok(config) = self.rebuild(&[cluster.clone(), broker.clone()])

@@ -1,4 +1,4 @@
-//! Everything that is wrong with a properties file, not only the first thing.
+//! Finds every error in a properties file, not only the first.
 //!
 //! A start fails with the first problem. A preflight needs all of them, and the configuration
 //! nevertheless, to examine its directories too.
@@ -21,7 +21,7 @@ pub struct Examined {
 }
 
 impl BrokerConfig {
-    /// Reads the configuration of a node out of its properties, and finds all that is wrong with them.
+    /// Reads the configuration of a node from its properties, and finds all errors in them.
     pub fn examine(properties: &Properties) -> Examined {
         let mut examined = Examined {
             config: None,

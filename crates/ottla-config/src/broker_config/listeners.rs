@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use super::{ConfigError, Values};
 use crate::config_def::{parse_voter, split_list};
 
-/// How a listener talks. The discriminants are Kafka's ids, as in registration records.
+/// The security protocol of a listener. The discriminants are Kafka's IDs, as in registration
+/// records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(i16)]
 pub enum SecurityProtocol {

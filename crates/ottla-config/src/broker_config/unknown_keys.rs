@@ -1,4 +1,4 @@
-//! What to say about a key that Kafka 4.3 does not know.
+//! Warnings about keys that Kafka 4.3 does not know.
 
 use crate::tables::{broker_config, broker_configs};
 

@@ -1,4 +1,4 @@
-//! What settings must hold together.
+//! Rules across settings.
 //!
 //! Where Kafka does the same: `KafkaConfig.validateValues`.
 
@@ -375,7 +375,7 @@ fn connections(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigE
     )
 }
 
-/// Settings that go together, but probably not as they were meant.
+/// Settings that are valid together, but probably a mistake.
 pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mut Vec<Warning>) {
     let mut warn = |key: &str, message: String| {
         let ConfigError::Conflict { place, message } = values.conflict(key, &message) else {

@@ -37,7 +37,7 @@ pub(super) fn compress(data: &[u8]) -> Vec<u8> {
 pub(super) struct ChunkReader<'a> {
     rest: &'a [u8],
     framed: bool,
-    /// No block larger than this is decompressed: snappy says the size of a block before its data.
+    /// Larger blocks are refused: snappy gives the size of a block before its data.
     limit: usize,
     decoder: snap::raw::Decoder,
     block: Block<'a>,

@@ -52,16 +52,16 @@ pub struct ConsumerGroupsArgs {
     /// Say whether a regular expression of topics is valid.
     #[arg(long, value_name = "REGEX", group = "action")]
     validate_regex: Option<String>,
-    /// A group; can be repeated.
+    /// A group; repeatable.
     #[arg(long, conflicts_with_all = ["all_groups", "list"])]
     group: Vec<String>,
     /// All groups.
     #[arg(long)]
     all_groups: bool,
-    /// A topic, or some of its partitions as topic:0,1,2; can be repeated.
+    /// A topic, or some of its partitions as topic:0,1,2; repeatable.
     #[arg(long)]
     topic: Vec<String>,
-    /// All topics of which the group has offsets.
+    /// All topics for which the group has offsets.
     #[arg(long)]
     all_topics: bool,
     /// With --describe: show offsets, which is what is shown anyway.

@@ -16,7 +16,7 @@ use clap::Args;
 
 use decoder::Decoder;
 
-/// Print what stands in the files of a partition: segments, indexes, snapshots.
+/// Print the files of a partition: segments, indexes, snapshots.
 #[derive(Args, Debug)]
 pub struct DumpLogArgs {
     /// The files, separated by commas: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.
@@ -28,7 +28,7 @@ pub struct DumpLogArgs {
     /// Print a line for each record, not only for each batch; --print-data-log implies it.
     #[arg(long)]
     deep_iteration: bool,
-    /// Compare indexes with their segment and print only what does not agree.
+    /// Compare indexes with their segment and print only mismatches.
     #[arg(long)]
     verify_index_only: bool,
     /// Check indexes as a broker does when it starts.
@@ -37,7 +37,7 @@ pub struct DumpLogArgs {
     /// Print only keys and values of records.
     #[arg(long)]
     skip_record_metadata: bool,
-    /// Read no more than so many bytes of a segment.
+    /// Read at most this many bytes of a segment.
     #[arg(long, value_name = "BYTES")]
     max_bytes: Option<u64>,
     /// The largest batch that is looked for.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{admin_client, block_on, java_exceptions, report_on_stderr};
 
-/// Print the log directories of brokers and what stands in them, as JSON.
+/// Print the log directories of brokers and their contents, as JSON.
 #[derive(Args, Debug)]
 pub struct LogDirsArgs {
     /// Brokers to connect to first: host:port, separated by commas.

@@ -15,7 +15,7 @@ use ottla_types::Uuid;
 use super::admin_client::Bootstrap;
 use super::{block_on, load_properties, report_on_stderr, tabbed_table};
 
-/// Show the quorum of the metadata log, and change who votes in it.
+/// Show the metadata quorum, and change its voters.
 #[derive(Args, Debug)]
 pub struct MetadataQuorumArgs {
     #[command(flatten)]

@@ -27,41 +27,41 @@ const SCRIPT: &str = "kafka-producer-perf-test";
 
 /// Measure how fast, and with what latency, records are produced.
 ///
-/// What Kafka's tool prints is printed to standard output; what is known beyond that, to standard error: with a rate
-/// both latencies, from when records were due and from when they were sent, and how many could not be sent.
+/// Standard output has what Kafka's tool prints; standard error has additional figures: with a rate, both latencies
+/// (from when records were due and from when they were sent) and the number of records that could not be sent.
 ///
-/// The form of Kafka 0.8 is understood as well: TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...
+/// The syntax of Kafka 0.8 also works: TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...
 #[derive(Args, Debug, Default)]
 #[command(args_override_self = true)]
 pub struct ProducerPerfTestArgs {
-    /// Brokers to connect to first; goes before bootstrap.servers of properties.
+    /// Bootstrap servers; overrides bootstrap.servers in the properties.
     #[arg(long, value_name = "SERVERS")]
     bootstrap_server: Option<String>,
     /// Produce records to this topic.
     #[arg(long)]
     topic: Option<String>,
-    /// How many records to produce.
+    /// Number of records to produce.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     num_records: Option<String>,
-    /// Bytes of each record; `0-1800` draws each record's size evenly from that range.
+    /// Record size in bytes; `0-1800` chooses each size uniformly from that range.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     record_size: Option<String>,
-    /// A text file of which each record is a part, drawn at random.
+    /// A text file; each record is a random part of it.
     #[arg(long, value_name = "FILE")]
     payload_file: Option<String>,
     /// Records are 0, 1, 2 and so on, in decimal.
     #[arg(long)]
     payload_monotonic: bool,
-    /// What separates the parts of --payload-file, a regular expression; the end of a line if not given.
+    /// Regular expression that separates the parts of --payload-file; by default the end of a line.
     #[arg(long, value_name = "REGEX", default_value = "\\n")]
     payload_delimiter: String,
-    /// Records per second, of all threads together; -1 for no limit.
+    /// Records per second over all threads; -1 for no limit.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     throughput: Option<String>,
     /// Deprecated: write --command-property.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., hide = true)]
     producer_props: Option<Vec<String>>,
-    /// Settings of the producer; they go before those of --command-config.
+    /// Producer settings; they override those of --command-config.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     command_property: Option<Vec<String>>,
     /// Deprecated: write --command-config.
@@ -73,13 +73,13 @@ pub struct ProducerPerfTestArgs {
     /// Print the producer's metrics at the end.
     #[arg(long)]
     print_metrics: bool,
-    /// Produce in transactions under this id.
+    /// Produce in transactions with this transactional ID.
     #[arg(long, value_name = "ID")]
     transactional_id: Option<String>,
-    /// Commit each transaction after so long; 3000 if there are transactions and this is not given.
+    /// Commit each transaction after this time; 3000 by default.
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     transaction_duration_ms: Option<String>,
-    /// Leave the first so many records out of a second summary.
+    /// Exclude this many records from a second summary.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -95,7 +95,7 @@ pub struct ProducerPerfTestArgs {
         allow_hyphen_values = true
     )]
     reporting_interval: String,
-    /// Send with so many threads over one producer (KAFKA-3554).
+    /// Number of threads that send through one producer (KAFKA-3554).
     #[arg(
         long,
         value_name = "NUMBER",

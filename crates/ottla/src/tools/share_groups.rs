@@ -46,16 +46,16 @@ pub struct ShareGroupsArgs {
     /// Forget the offsets of a group for topics.
     #[arg(long, group = "action", requires_all = ["group", "topic"])]
     delete_offsets: bool,
-    /// A group; can be repeated with --describe and --delete.
+    /// A group; repeatable with --describe and --delete.
     #[arg(long, conflicts_with_all = ["all_groups", "list"])]
     group: Vec<String>,
     /// All share groups.
     #[arg(long)]
     all_groups: bool,
-    /// A topic, with --reset-offsets also some of its partitions as topic:0,1,2; can be repeated.
+    /// A topic, with --reset-offsets also some of its partitions as topic:0,1,2; repeatable.
     #[arg(long, conflicts_with_all = ["list", "describe"])]
     topic: Vec<String>,
-    /// All topics of which the group has offsets.
+    /// All topics for which the group has offsets.
     #[arg(long)]
     all_topics: bool,
     /// With --describe: show offsets, which is what is shown anyway.

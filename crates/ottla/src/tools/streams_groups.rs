@@ -47,13 +47,13 @@ pub struct StreamsGroupsArgs {
     /// Forget the offsets of a group for its input topics.
     #[arg(long, group = "action", requires = "group")]
     delete_offsets: bool,
-    /// A group; can be repeated.
+    /// A group; repeatable.
     #[arg(long, conflicts_with = "all_groups")]
     group: Vec<String>,
     /// All streams groups.
     #[arg(long)]
     all_groups: bool,
-    /// An input topic, or some of its partitions as topic:0,1,2; can be repeated.
+    /// An input topic, or some of its partitions as topic:0,1,2; repeatable.
     #[arg(long, value_name = "TOPIC")]
     input_topic: Vec<String>,
     /// All input topics of the group's topology.
@@ -80,7 +80,7 @@ pub struct StreamsGroupsArgs {
     /// Print the new offsets as CSV.
     #[arg(long)]
     export: bool,
-    /// With --reset-offsets --execute: delete this internal topic of the group; can be repeated.
+    /// With --reset-offsets --execute: delete this internal topic of the group; repeatable.
     #[arg(long, value_name = "TOPIC")]
     delete_internal_topic: Vec<String>,
     /// With --delete, or with --reset-offsets --execute: delete all internal topics of the group.

@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_millis(50);
 const PARTING: Duration = Duration::from_secs(1);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Start a cluster for development on this machine; Ctrl-C stops it.
+/// Start a development cluster on this machine; Ctrl-C stops it.
 #[derive(Args, Debug)]
 pub struct StartArgs {
     /// Number of brokers; 3 in a new cluster.
