@@ -1,4 +1,4 @@
-//! `ottla bench`: what its arguments mean, what it prints, and how it ends.
+//! `ottla bench`: its arguments, its output and its exit statuses.
 //!
 //! Exit statuses: 0 for success; 1 for errors, and for a regression where that was asked for; 130 when interrupted.
 
@@ -26,7 +26,7 @@ use arguments::{BenchCommand, CompareArgs, ReportArgs, RunArgs, TargetName};
 
 const INTERRUPTED: u8 = 130;
 
-/// Runs the command to its end. What is wrong is said in one sentence.
+/// Runs the command. Prints an error as one sentence.
 pub fn run(args: BenchArgs) -> ExitCode {
     let done = match args.command {
         BenchCommand::List => {
@@ -94,10 +94,10 @@ fn found(name: &str) -> Result<Vec<(String, String)>> {
     let similar = shipped::similar(name);
     match similar.is_empty() {
         true => bail!(
-            "no scenario is called {name}; `ottla bench list` names them, and a file ends in .toml"
+            "unknown scenario {name}; `ottla bench list` lists them, and a file name must end in .toml"
         ),
         false => bail!(
-            "no scenario is called {name}; did you mean {}?",
+            "unknown scenario {name}; did you mean {}?",
             similar.join(", ")
         ),
     }
@@ -165,7 +165,7 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         .max_blocking_threads(2048)
         .enable_all()
         .build()
-        .context("the runtime cannot be started")?;
+        .context("cannot start the runtime")?;
     let result = runtime.block_on(async {
         let interruption = Interruption::by_signals()?;
         run::run(&plan, &interruption, &Progress::on_terminal()).await
@@ -196,7 +196,7 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
     }
 }
 
-/// Where the results go. What the run has made of it goes again where nothing came of the run.
+/// The output directory. It is removed again if the run created it and produced no result.
 struct OutDir<'a> {
     path: &'a Path,
     is_new: bool,
@@ -206,7 +206,7 @@ impl OutDir<'_> {
     fn make(path: &Path) -> Result<OutDir<'_>> {
         let is_new = !path.exists();
         std::fs::create_dir_all(path)
-            .with_context(|| format!("{} cannot be made; give another --out", path.display()))?;
+            .with_context(|| format!("cannot create {}; give another --out", path.display()))?;
         Ok(OutDir { path, is_new })
     }
 }
@@ -221,7 +221,7 @@ impl Drop for OutDir<'_> {
 }
 
 fn write_openmessaging(result: &ResultFile, dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for test in openmessaging::test_results(result) {
         let path = dir.join(openmessaging::file_name(&test));
         let text = serde_json::to_vec_pretty(&test)?;
@@ -238,7 +238,7 @@ fn client_settings(path: &Path) -> Result<BTreeMap<String, String>> {
     let bytes =
         std::fs::read(path).with_context(|| format!("{shown} cannot be read; check the path"))?;
     let settings = Properties::parse_bytes(&bytes, &shown.to_string())?.into_map();
-    // What nobody would take is said before anything is started.
+    // Reports invalid client properties before anything is started.
     properties::admin(&settings).with_context(|| shown.to_string())?;
     Ok(settings)
 }
@@ -265,22 +265,22 @@ fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<Targ
         });
     }
     if args.command_config.is_some() && targets.is_empty() {
-        bail!("--command-config is for clusters that run; give a --bootstrap-server with it");
+        bail!("--command-config is for running clusters; also give --bootstrap-server");
     }
     if !metrics.is_empty() && targets.len() != 1 {
-        bail!("--metrics belongs to one cluster; give one --bootstrap-server with it");
+        bail!("--metrics belongs to one cluster; also give one --bootstrap-server");
     }
     for target in &args.target {
         targets.push(match target {
             TargetName::Ottla => TargetSpec::Ottla {
-                binary: std::env::current_exe().context("this binary cannot be found")?,
+                binary: std::env::current_exe().context("cannot find the path of this binary")?,
             },
             TargetName::Kafka => TargetSpec::Kafka,
         });
     }
     if targets.is_empty() {
         targets.push(TargetSpec::Ottla {
-            binary: std::env::current_exe().context("this binary cannot be found")?,
+            binary: std::env::current_exe().context("cannot find the path of this binary")?,
         });
     }
     if targets

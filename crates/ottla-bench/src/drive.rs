@@ -1,6 +1,6 @@
 //! Putting a workload on a cluster with the native client.
 //!
-//! Each generator is a thread of its own that may sleep until a record is due; the client runs beside it on its
+//! Each generator is a separate thread that may sleep until a record is due; the client runs on its own
 //! runtime.
 
 pub mod generator;

@@ -14,11 +14,11 @@ pub type Figures = IndexMap<String, f64>;
 pub enum Better {
     Higher,
     Lower,
-    /// It says something and is no merit.
+    /// Informative, neither good nor bad.
     Neither,
 }
 
-/// What is known of a figure.
+/// The description of a figure.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Figure {
     pub name: &'static str,

@@ -1,8 +1,8 @@
 //! Workloads, load generators, histograms and reports.
 //!
-//! `workload` knows what is sent and when, and no broker; `drive` puts it on a cluster with the native client. `load` is
-//! the bare generator behind `ottla-load`. The rest is `ottla bench`: `scenario` says what is measured, `figures` what
-//! comes out, and `openmessaging` is how the files of another benchmark go in and out.
+//! `workload` defines what is sent and when, without knowing a broker; `drive` sends it to a cluster with the native
+//! client. `load` is the low-cost generator of `ottla-load`. The rest is `ottla bench`: `scenario` defines what is
+//! measured, `figures` the results, and `openmessaging` reads and writes the files of another benchmark.
 
 pub mod command;
 pub mod drive;

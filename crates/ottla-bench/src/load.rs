@@ -1,8 +1,8 @@
-//! A load generator that costs so little that the broker is what is measured.
+//! A load generator whose own cost is so low that a run measures the broker.
 //!
-//! It speaks the protocol itself over blocking sockets, one or two threads per connection: requests are prepared
-//! before the clock starts, and what is fetched is received into one buffer and dropped. It works against any broker
-//! that speaks Kafka's protocol; the process of a broker on the same machine can be watched from outside.
+//! It speaks the protocol over blocking sockets, one or two threads per connection: requests are prepared before the
+//! clock starts, and fetched data is received into one buffer and dropped. It works against any broker that speaks
+//! Kafka's protocol, and can measure the process of a broker on the same machine.
 
 pub mod bare_loop;
 pub mod cluster;

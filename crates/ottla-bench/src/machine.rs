@@ -1,4 +1,4 @@
-//! The machine under a measurement: what it is, how fast its parts are without any broker, and how noisy it is.
+//! The machine of a measurement: its hardware, the speed of its parts without a broker, and its noise.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ pub struct Machine {
     pub crc32c_gb_per_second: f64,
     /// What looking at the clock costs.
     pub clock_ns: f64,
-    /// A thread bound to one core that does nothing but look at the clock was kept from it for so long.
+    /// The longest time that a thread bound to one core, which only reads the clock, was not running.
     pub longest_stall_ms: f64,
     /// Part of the time lost in stalls of more than 0.1 ms.
     pub stalled: f64,
@@ -144,7 +144,7 @@ fn loopback() -> Result<f64> {
 fn disk(dir: &Path) -> Result<(f64, f64)> {
     const PIECES: usize = 64;
     let mut file = tempfile::tempfile_in(dir)
-        .with_context(|| format!("{}: no file can be made there", dir.display()))?;
+        .with_context(|| format!("{}: cannot create files there", dir.display()))?;
     let piece = vec![1; 1 << 20];
     let began = Instant::now();
     for _ in 0..PIECES {

@@ -25,7 +25,7 @@ pub fn html(results: &[ResultFile]) -> Result<String> {
         ("/*DATA*/", embedded(&data)?),
         ("/*SCRIPT*/", SCRIPT.to_owned()),
     ];
-    // From the front to the back, so that nothing is replaced in what was put in.
+    // From front to back, so that nothing is replaced inside inserted text.
     let mut page = String::new();
     let mut rest = PAGE;
     for (place, text) in &parts {
@@ -38,7 +38,7 @@ pub fn html(results: &[ResultFile]) -> Result<String> {
     Ok(page)
 }
 
-/// JSON that cannot end the script that it stands in.
+/// JSON that cannot terminate the enclosing script element.
 fn embedded(data: &serde_json::Value) -> Result<String> {
     let text = serde_json::to_string(data)?;
     Ok(text.replace('<', "\\u003c").replace('\u{2028}', "\\u2028"))

@@ -1,4 +1,4 @@
-//! What a run leaves behind: one JSON file, whose shape `docs/bench-result.md` describes.
+//! The result of a run: one JSON file, described in `docs/bench-result.md`.
 //!
 //! The shape has a version. Fields are only added within a version; a reader refuses a newer version.
 
@@ -47,7 +47,7 @@ pub struct ResultFile {
 pub struct TargetInfo {
     /// As results name it: `ottla`, `kafka`, or an address.
     pub name: String,
-    /// What it is, with its version where that is known.
+    /// Description, with the version if known.
     pub description: String,
     pub bootstrap: String,
     pub cluster_id: Option<String>,
@@ -65,9 +65,9 @@ pub struct ScenarioResult {
     pub title: String,
     pub question: String,
     pub published_on: String,
-    /// In what the run is not the published one.
+    /// How the run differs from the published one.
     pub differences: Vec<String>,
-    /// What the run could not do as the scenario says.
+    /// What the run could not do as the scenario requires.
     pub notes: Vec<String>,
     pub plots: Vec<PlotSpec>,
     pub points: Vec<PointResult>,
@@ -75,7 +75,7 @@ pub struct ScenarioResult {
     pub text: String,
 }
 
-/// A plot, as the scenario asks for it.
+/// A plot, as defined by the scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlotSpec {
     pub title: String,
@@ -106,7 +106,7 @@ pub struct PointResult {
     pub comparisons: Vec<Comparison>,
 }
 
-/// How large what was measured is.
+/// The size of the measured setup.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Shape {
     pub partitions: u32,
@@ -143,7 +143,8 @@ pub struct Round {
     /// Stretches of ten seconds, with more quantiles than the series has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<Period>,
-    /// What a remote cluster's metrics have counted in the round, or are at its end, by name.
+    /// Metrics of a remote cluster by name: the increase of counters in the round, and the final
+    /// value of gauges.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub metrics: IndexMap<String, f64>,
     /// Of a search.
@@ -151,7 +152,7 @@ pub struct Round {
     pub attempts: Vec<AttemptResult>,
 }
 
-/// What was seen in ten seconds of a round, or in what was left at its end.
+/// Figures of ten seconds of a round, or of the remainder at its end.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Period {
     /// The period's end, counted from the beginning of the measurement.
@@ -168,7 +169,7 @@ pub struct Period {
     pub e2e: Quantiles,
 }
 
-/// What was seen in one interval of a round.
+/// Figures of one interval of a round.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// The interval's end, counted from the beginning of the measurement; below 0 while it warms up.
@@ -313,7 +314,7 @@ impl ResultFile {
             head.version
         );
         serde_json::from_slice(&text)
-            .with_context(|| format!("{} is not a whole result of ottla bench", path.display()))
+            .with_context(|| format!("{} is not a complete result of ottla bench", path.display()))
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {

@@ -38,14 +38,14 @@ use crate::results::{
 use crate::scenario::published::shown_at;
 use crate::scenario::quantities::shown_bytes;
 use crate::scenario::{Changes, Point, Scenario};
-use crate::target::local_cluster::Needs;
+use crate::target::local_cluster::BrokerRequirements;
 use crate::target::{RunningTarget, TargetSpec};
 
 use context::{Context, Distributions, RoundOutcome, Topic};
 pub use interruption::Interruption;
 pub use progress::Progress;
 
-/// What is to be run, on what, and how.
+/// The plan of a run: scenarios, targets and options.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     pub scenarios: Vec<Scenario>,
@@ -53,7 +53,7 @@ pub struct RunPlan {
     pub changes: Changes,
     /// Where local brokers keep their files.
     pub dir: Option<PathBuf>,
-    /// A topic that exists, or is made and deleted again; one of its own for each round unless given.
+    /// An existing topic, or one that is created and deleted; by default a separate topic per round.
     pub topic: Option<String>,
     /// The command, for the result.
     pub command: String,
@@ -65,7 +65,7 @@ const FASTEST_BYTES_PER_SECOND: f64 = 400e6;
 const SPARE_BYTES: u64 = 512 << 20;
 const MEMORY_TO_TOUCH: u64 = 1 << 30;
 
-/// Runs the plan. What is returned may be partial, and says so.
+/// Runs the plan. The result may be partial, and is then marked.
 pub async fn run(
     plan: &RunPlan,
     interruption: &Interruption,
@@ -253,7 +253,8 @@ struct Running<'a> {
     progress: &'a Progress,
     /// Of all topics of all scenarios.
     most_replicas: u16,
-    /// Started, in the order of the plan; local ones are started anew where a scenario needs other settings.
+    /// The started targets, in the order of the plan; local ones are restarted if a scenario needs other
+    /// settings.
     targets: Vec<RunningTarget>,
 }
 
@@ -288,7 +289,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Whether clusters that run have the room, and in what their brokers are not those of the scenario.
+    /// Checks whether running clusters have enough disk space, and how their brokers differ from the
+    /// scenario's.
     async fn look_at_clusters(
         &self,
         scenario: &Scenario,
@@ -308,17 +310,21 @@ impl Running<'_> {
     }
 
     /// As many brokers as the scenario's largest point has replicas, with the settings of this one.
-    fn needs(&self, points: &[Point], point: &Point) -> Needs {
+    fn needs(&self, points: &[Point], point: &Point) -> BrokerRequirements {
         let replicas = points.iter().map(|it| it.spec.topic.replicas).max();
-        Needs {
+        BrokerRequirements {
             brokers: replicas.map_or(1, usize::from),
             settings: point.spec.broker_settings.clone(),
             dir: self.plan.dir.clone(),
         }
     }
 
-    /// Starts what is not running as a point needs it.
-    async fn start_targets(&mut self, needs: Needs, result: &mut ResultFile) -> Result<()> {
+    /// Starts the targets that are not running with the settings of a point.
+    async fn start_targets(
+        &mut self,
+        needs: BrokerRequirements,
+        result: &mut ResultFile,
+    ) -> Result<()> {
         let is_fit = |target: &RunningTarget| {
             target
                 .local
@@ -367,7 +373,7 @@ impl Running<'_> {
                 ..TargetRuns::default()
             });
         }
-        // Consumers alone read again what was written once.
+        // With consumers only, the topic is filled once and read repeatedly.
         let is_read_only = point.spec.producers.count == 0;
         let mut filled: Vec<Option<Topic>> = Vec::new();
         for target in &self.targets {
@@ -449,7 +455,7 @@ impl Running<'_> {
         }
     }
 
-    /// Runs a round on a topic of its own, which is gone afterwards, whatever came of the round.
+    /// Runs a round on a separate topic, which is deleted afterwards whatever the outcome.
     async fn run_on_new_topic(
         &self,
         scenario: &Scenario,
@@ -515,7 +521,8 @@ impl Running<'_> {
             let sentence = format!("topic {} could not be deleted: {error}", topic.name);
             self.progress.print(&sentence);
         }
-        // Deleting goes on in the background for a while, and would be measured as part of the next round.
+        // Deletion continues in the background for a while, and would be measured as part of the next
+        // round.
         match &target.local {
             Some(local) => local.wait_until_deleted(&topic.name).await,
             None => tokio::time::sleep(Duration::from_millis(200)).await,

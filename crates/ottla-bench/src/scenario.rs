@@ -1,8 +1,8 @@
-//! A scenario: what is to be measured, how, and what others have published about it.
+//! A scenario: what to measure, how, and the published figures.
 //!
-//! A scenario is a TOML file. Its sweeps and scales are values that go to paths in the same file, so that everything in
-//! it can be swept, scaled or set from the command line; after that the file is read again, and a point of the sweep is
-//! what comes out. Nothing here opens a socket or looks at a clock.
+//! A scenario is a TOML file. Sweeps, scales and the command line set values at paths in the same file, so everything
+//! in it can be changed; the changed file is parsed again and yields one point of the sweep. Nothing here opens a
+//! socket or reads a clock.
 
 pub mod document;
 pub mod point;
@@ -32,9 +32,9 @@ pub struct Scenario {
     /// `linkedin-2014/message-size`, or the path of a file.
     pub name: String,
     pub title: String,
-    /// What a run lets a person check.
+    /// The question that a run answers.
     pub question: String,
-    /// On what the published figures were measured.
+    /// The hardware of the published figures.
     pub published_on: String,
     pub sweeps: Vec<Sweep>,
     pub published: Vec<Published>,
@@ -46,7 +46,7 @@ pub struct Scenario {
     document: Document,
 }
 
-/// How a run departs from the file, in the order in which it applies: the scale first, then what the command line sets.
+/// Changes to the file, in the order in which they apply: the scale first, then the command line.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Changes {
     /// The published size without one.
@@ -59,13 +59,14 @@ pub struct Changes {
 pub struct Point {
     /// The swept values, by path; empty without a sweep.
     pub at: At,
-    /// The values of the file where others were set throughout: what was published is looked up by these.
+    /// The original values of the file, where the command line overrides them: published figures are
+    /// looked up by these.
     pub published_at: At,
     pub spec: PointSpec,
 }
 
 impl Scenario {
-    /// Reads a scenario, and tries all of its points, so that what is wrong anywhere is found before anything runs.
+    /// Parses a scenario and all of its points, so that every error is found before anything runs.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Scenario, ScenarioError> {
         let document = Document::parse(file, text)?;
         let root = document.root();
@@ -115,7 +116,7 @@ impl Scenario {
     pub fn points(&self, changes: &Changes) -> Result<Vec<Point>, ScenarioError> {
         let mut document = self.document.clone();
         let mut sweeps = self.sweeps.clone();
-        // What is set of values that move together applies to each of their steps.
+        // An override of one of several values that are swept together applies to each step.
         let mut throughout = At::new();
         for (path, value) in self.all_changes(changes) {
             let refused = |sentence: String| {
@@ -162,7 +163,7 @@ impl Scenario {
         of_scale.into_iter().flatten().chain(&changes.settings)
     }
 
-    /// In what a run with these changes is not the published one, a sentence each.
+    /// How a run with these changes differs from the published one, one sentence each.
     pub fn differences(&self, changes: &Changes) -> Vec<String> {
         let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
         for (path, value) in self.all_changes(changes) {
@@ -188,7 +189,7 @@ impl Scenario {
         last.into_iter().filter_map(sentence).collect()
     }
 
-    /// What was published about a point.
+    /// The published figures of a point.
     pub fn published_about<'a>(&'a self, point: &'a Point) -> impl Iterator<Item = &'a Published> {
         let is_there =
             move |published: &&Published| sweep::agrees(&published.at, &point.published_at);

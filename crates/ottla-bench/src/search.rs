@@ -1,5 +1,5 @@
-//! The search for the highest rate that is held, as a machine without a clock: it names a rate, is told how that went,
-//! and names the next.
+//! The search for the highest sustainable rate, as a state machine without a clock: it returns a rate, takes the
+//! outcome, and returns the next rate.
 //!
 //! 1. The rate rises by one step until it is not held, as the published searches do.
 //! 2. The gap between the last rate that was held and the first that was not is halved until it is a tenth of a step, so
@@ -15,7 +15,7 @@ pub const HELD: f64 = 0.99;
 pub struct Attempt {
     pub offered: f64,
     pub reached: f64,
-    /// The p99 of the end-to-end latency, where it is limited.
+    /// The limit of the end-to-end p99, if any.
     pub p99_ms: Option<f64>,
 }
 
@@ -31,7 +31,7 @@ pub struct Search {
     attempts: Vec<(Attempt, bool)>,
 }
 
-/// A search ends after so many attempts, whatever it has found.
+/// A search ends after this many attempts, whatever it has found.
 const MOST_ATTEMPTS: usize = 200;
 
 impl Search {

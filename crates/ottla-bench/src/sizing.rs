@@ -15,7 +15,7 @@ pub struct Demand {
     pub record_bytes: f64,
 }
 
-/// What it comes to.
+/// The result.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sizing {
     pub demand: Demand,
@@ -83,7 +83,7 @@ impl fmt::Display for Sizing {
     }
 }
 
-/// Brokers for a load, by what a cluster was measured to carry.
+/// The number of brokers for a load, from the measured capacity of a cluster.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fleet {
     pub brokers: u64,

@@ -45,7 +45,7 @@ impl Summary {
     }
 }
 
-/// What a comparison comes to.
+/// The verdict of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -74,7 +74,7 @@ impl Verdict {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ratio {
     pub ratio: f64,
-    /// The ends of the 95 % confidence interval; nothing where there are too few rounds.
+    /// The ends of the 95 % confidence interval; `None` with too few rounds.
     pub low: Option<f64>,
     pub high: Option<f64>,
 }

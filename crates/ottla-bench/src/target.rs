@@ -1,4 +1,4 @@
-//! What is measured: a cluster that runs somewhere, or brokers that are started for the run.
+//! The target of a measurement: a running cluster, or brokers that are started for the run.
 
 mod bandwidth;
 pub mod cluster;
@@ -24,8 +24,11 @@ pub struct RunningTarget {
 }
 
 impl RunningTarget {
-    /// Starts the brokers, if they are to be started, and waits until they answer.
-    pub async fn start(spec: &TargetSpec, needs: &local_cluster::Needs) -> Result<RunningTarget> {
+    /// Starts the brokers if necessary, and waits until they answer.
+    pub async fn start(
+        spec: &TargetSpec,
+        needs: &local_cluster::BrokerRequirements,
+    ) -> Result<RunningTarget> {
         let local = match spec {
             TargetSpec::Remote { .. } => None,
             TargetSpec::Ottla { .. } | TargetSpec::Kafka => {
@@ -62,7 +65,7 @@ impl RunningTarget {
         Ok(target)
     }
 
-    /// What the brokers of a remote cluster say of themselves, together; nothing where nobody named an endpoint.
+    /// The summed metrics of a remote cluster's brokers; `None` without endpoints.
     pub async fn metrics(&self) -> Result<Option<Metrics>> {
         let endpoints = match &self.spec {
             TargetSpec::Remote { metrics, .. } if !metrics.is_empty() => metrics.clone(),

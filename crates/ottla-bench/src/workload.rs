@@ -1,8 +1,7 @@
-//! What a run sends, when it sends it, and how long that took: the parts of a measurement that know no broker.
+//! What a run sends, when, and how long it took: the parts of a measurement that do not know a broker.
 //!
-//! Everything that costs time is done before the clock starts: payloads are prepared, histograms have their memory.
-//! What is called for each record allocates nothing and reads no clock unless it has to; `benches/workload.rs` says
-//! what it costs.
+//! Everything expensive is done before the clock starts: payloads are prepared, histograms allocated. The code per
+//! record allocates nothing and reads the clock only if necessary; `benches/workload.rs` measures its cost.
 
 pub mod keys;
 pub mod latencies;

@@ -7,7 +7,7 @@ use ottla_bench::load::cluster::{create_topic, delete_topic, find_topic};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::prepared::BatchShape;
-use ottla_bench::load::produce::{self, ProduceOptions, Until};
+use ottla_bench::load::produce::{self, ProduceOptions, RunLength};
 use ottla_records::{Compression, CompressionType};
 use ottla_testkit::BrokerBuilder;
 
@@ -21,7 +21,7 @@ fn options() -> ProduceOptions {
         connections: 3,
         in_flight: 4,
         acks: 1,
-        until: Until::Bytes(1_000_000),
+        until: RunLength::Bytes(1_000_000),
         requests_per_second: None,
     }
 }
@@ -62,7 +62,7 @@ fn a_fixed_rate_is_kept() {
     let produced = produce::run(
         &topic,
         ProduceOptions {
-            until: Until::Time(Duration::from_secs(2)),
+            until: RunLength::Time(Duration::from_secs(2)),
             requests_per_second: Some(100.0),
             ..options()
         },

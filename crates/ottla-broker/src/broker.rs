@@ -166,7 +166,7 @@ impl Broker {
         if let Some(reason) = &failure.is_fatal {
             return self
                 .context
-                .fail(format!("{reason}. Mend that and start again"));
+                .fail(format!("{reason}. Fix this and start again"));
         }
         // Failures that were found before the broker joined are told with the registration.
         self.dir_reports.on_changed();

@@ -1,8 +1,8 @@
 //! The configuration of one node, typed.
 //!
-//! A [`BrokerConfig`] is built from a properties file, checked setting by setting and then across
-//! settings, once when the node starts and again with every dynamic change (KIP-226). What does not
-//! change its behaviour here is still checked and kept in [`BrokerConfig::settings`], so that
+//! A [`BrokerConfig`] is built from a properties file and checked, first each setting and then
+//! across settings, when the node starts and again with every dynamic change (KIP-226). Settings
+//! without effect are still checked and kept in [`BrokerConfig::settings`], so that
 //! `DescribeConfigs` reports what the file says.
 //!
 //! Where Kafka does the same: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
@@ -54,9 +54,9 @@ macro_rules! broker_config {
             pub controller_listener_names: Vec<String>,
             /// Every listener this node binds, controller listeners included.
             pub listeners: Vec<Listener>,
-            /// What clients and other brokers are told to connect to.
+            /// The endpoints advertised to clients and other brokers.
             pub advertised_listeners: Vec<Listener>,
-            /// What controllers and brokers are told to reach this controller at.
+            /// The endpoints of this controller advertised to controllers and brokers.
             pub advertised_controller_listeners: Vec<Listener>,
             pub inter_broker_listener_name: String,
             /// `log.dirs`, or `log.dir`, as written.
@@ -65,7 +65,7 @@ macro_rules! broker_config {
             pub metadata_log_dir: String,
             /// Addresses with a connection limit of their own.
             pub max_connections_per_ip_overrides: BTreeMap<String, i32>,
-            /// What applies to a topic without settings of its own.
+            /// The defaults for topics.
             pub topic_defaults: TopicConfig,
             $( #[doc = concat!("`", $key, "`")] pub $field: $type, )*
             /// The properties file, `broker.id` and `node.id` filled in for each other.
@@ -339,7 +339,7 @@ impl BrokerConfig {
         &self.dynamic_settings
     }
 
-    /// The text that applies for a key, before its default: dynamic for this broker, dynamic for the
+    /// The effective text of a key, before its default: dynamic for this broker, dynamic for the
     /// cluster, file.
     pub fn setting(&self, key: &str) -> Option<&str> {
         [
@@ -352,7 +352,8 @@ impl BrokerConfig {
         .map(String::as_str)
     }
 
-    /// Whether what Kafka enforces or serves, and Ottla does not yet, may be kept without effect.
+    /// Whether a feature that Kafka enforces or serves, and Ottla does not yet, may be stored
+    /// without effect.
     pub fn accepts_unserved(&self, name: &str) -> bool {
         self.ottla_accept_unserved.iter().any(|it| it == name)
     }

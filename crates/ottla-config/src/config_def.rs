@@ -1,9 +1,9 @@
-//! What a setting is: its type, default, valid values, who may change it, and what Ottla does with it.
+//! The definition of a setting: its type, default, valid values, update mode, and support in Ottla.
 //!
-//! A value is parsed and checked here and nowhere else, whether it comes from a properties file, a
-//! command line or an `AlterConfigs` request. What a client reads about a refused value is what Kafka
-//! would say ([`InvalidValue::kafka_message`]); what a person reads who wrote it into a file also says
-//! what to write instead ([`InvalidValue`]'s `Display`).
+//! Values are parsed and checked only here, whether they come from a properties file, a command line
+//! or an `AlterConfigs` request. For a refused value, clients get Kafka's message
+//! ([`InvalidValue::kafka_message`]); the message for a properties file also says what to write
+//! instead ([`InvalidValue`]'s `Display`).
 //!
 //! Where Kafka does the same: `org.apache.kafka.common.config.ConfigDef`.
 
@@ -47,7 +47,7 @@ impl ConfigType {
     }
 }
 
-/// What applies when a setting is not given. Values stand as Kafka prints them.
+/// The default of a setting. Values are written as Kafka prints them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DefaultValue {
     /// The setting must be given.
@@ -66,7 +66,7 @@ pub enum Validator {
     OneOf(&'static [&'static str]),
     OneOfAnyCase(&'static [&'static str]),
     NonEmpty,
-    /// Any values, none empty; what stands there again is left out.
+    /// Any values, none empty; duplicates are removed.
     List,
     /// As `List`, with at least one value.
     NonEmptyList,
@@ -130,10 +130,10 @@ impl UpdateMode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
     Supported,
-    /// Checked, kept and reported, but nothing comes of it, for the reason given.
+    /// Checked, stored and reported, but without effect, for the given reason.
     AcceptedWithoutEffect(&'static str),
-    /// Refused, for the reason given, unless the value is the default or one of `except`, which ask
-    /// for nothing that is missing.
+    /// Refused for the given reason, unless the value is the default or one of `except`, which need
+    /// no missing feature.
     Refused {
         reason: &'static str,
         except: &'static [&'static str],
@@ -183,7 +183,7 @@ impl InvalidValue {
     /// What Kafka answers to a request with this value.
     pub fn kafka_message(&self) -> String {
         if self.problem.starts_with("Configuration '") {
-            // Kafka's list checks bring the whole sentence along.
+            // Kafka's list validators provide the whole message.
             return self.problem.clone();
         }
         format!(
@@ -253,7 +253,7 @@ impl ConfigDef {
         Ok(value)
     }
 
-    /// The items of a list. Kafka's `ConfigDef.parseValue` leaves out what stands there again.
+    /// The items of a list. Kafka's `ConfigDef.parseValue` removes duplicates.
     pub(crate) fn list_items(&self, text: &str) -> Vec<String> {
         let mut items = split_list(text);
         if self.validator.takes_items_once() {
@@ -263,7 +263,7 @@ impl ConfigDef {
         items
     }
 
-    /// The first item of a list that stands there again and is left out for it.
+    /// The first duplicate item of a list, which is removed.
     pub fn repeated_item(&self, text: &str) -> Option<String> {
         if self.config_type != ConfigType::List || !self.validator.takes_items_once() {
             return None;
@@ -274,7 +274,7 @@ impl ConfigDef {
             .find(|item| !seen.insert(item.clone()))
     }
 
-    /// The default as a value; `None` where there is none.
+    /// The default as a value, if any.
     pub fn default_value(&self) -> Option<ConfigValue> {
         match self.default {
             DefaultValue::Required | DefaultValue::Null => None,
@@ -285,7 +285,7 @@ impl ConfigDef {
         }
     }
 
-    /// The default as Kafka prints it; `None` where there is none.
+    /// The default as Kafka prints it, if any.
     pub const fn default_text(&self) -> Option<&'static str> {
         match self.default {
             DefaultValue::Required | DefaultValue::Null => None,
@@ -399,8 +399,7 @@ impl ConfigDef {
         UNITS.iter().any(|(suffix, _)| self.name.ends_with(suffix))
     }
 
-    /// Retention settings, for which a negative number means that nothing is ever deleted, and the
-    /// bound on queued bytes.
+    /// Retention settings, where a negative number means no limit, and the bound on queued bytes.
     fn is_unlimited_below_zero(&self) -> bool {
         matches!(
             self.name,

@@ -1,5 +1,5 @@
-//! What `DescribeConfigs` answers: every setting of a thing with its value, where the value comes
-//! from, and which other settings stand behind it.
+//! The response to `DescribeConfigs`: every setting of a resource with its value, the source of the
+//! value, and its synonyms.
 //!
 //! Where Kafka does the same: `kafka.server.ConfigHelper`, `ServerTopicConfigSynonyms`,
 //! `DynamicBrokerConfig.brokerConfigSynonyms`.
@@ -68,7 +68,7 @@ impl ConfigSource {
     }
 }
 
-/// One value that stands behind a setting, in the order in which they are asked.
+/// One synonym of a setting, in order of precedence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Synonym {
     pub name: String,
@@ -89,7 +89,7 @@ pub struct DescribedConfig {
     pub synonyms: Vec<Synonym>,
     /// Nothing for a name that is not in the tables.
     pub config_type: Option<ConfigType>,
-    /// What the setting is, where there is a text of ours about it.
+    /// The documentation of the setting, if there is any.
     pub documentation: Option<&'static str>,
 }
 
@@ -102,8 +102,7 @@ impl DescribedConfig {
 
 type Settings = BTreeMap<String, String>;
 
-/// The broker setting behind a topic setting that is asked first
-/// (`ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS`).
+/// The first broker synonym of a topic setting (`ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS`).
 pub fn broker_synonym_of_topic_config(name: &str) -> Option<&'static str> {
     Some(match name {
         "cleanup.policy" => "log.cleanup.policy",
@@ -185,14 +184,14 @@ const LISTENER_MECHANISM_CONFIGS: &[&str] = &[
     "connections.max.reauth.ms",
 ];
 
-/// The broker setting behind a group setting, if there is one (`GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
+/// The broker synonym of a group setting, if any (`GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
 fn broker_synonym_of_group_config(name: &str) -> Option<&'static str> {
     let broker_name = format!("group.{name}");
     broker_config(&broker_name).map(|def| def.name)
 }
 
-/// The values behind a broker setting: dynamic for this broker, dynamic for the cluster, from the file,
-/// by default.
+/// The values of a broker setting by precedence: dynamic for this broker, dynamic for the cluster, from
+/// the file, by default.
 fn broker_values(config: &BrokerConfig, name: &str, is_sensitive: bool) -> Vec<Synonym> {
     let names = broker_config_synonyms(name);
     let mut values = Vec::new();
@@ -235,7 +234,7 @@ fn broker_values(config: &BrokerConfig, name: &str, is_sensitive: bool) -> Vec<S
     }
 }
 
-/// The settings of a topic, given those it has of its own.
+/// The settings of a topic, given its overrides.
 pub fn describe_topic(broker: &BrokerConfig, overrides: &Settings) -> Vec<DescribedConfig> {
     let pairs = overrides
         .iter()
@@ -307,7 +306,7 @@ pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
             broker_values(broker, def.name, def.is_sensitive()),
         ));
     }
-    // Keys that are not in the tables are shown as secrets, because nobody knows that they are none.
+    // Keys that are not in the tables are treated as secrets, because they might be.
     let mut unknown: Vec<&String> = broker
         .static_settings()
         .keys()
@@ -343,7 +342,7 @@ pub fn describe_cluster_default(broker: &BrokerConfig) -> Vec<DescribedConfig> {
         .collect()
 }
 
-/// The settings of a group, given those it has of its own.
+/// The settings of a group, given its overrides.
 pub fn describe_group(broker: &BrokerConfig, overrides: &Settings) -> Vec<DescribedConfig> {
     let describe = |def: &'static ConfigDef| {
         let mut synonyms = match broker_synonym_of_group_config(def.name) {
@@ -366,7 +365,7 @@ pub fn describe_group(broker: &BrokerConfig, overrides: &Settings) -> Vec<Descri
     GROUP_CONFIGS.iter().map(describe).collect()
 }
 
-/// The settings of a client metrics subscription, given those it has of its own.
+/// The settings of a client metrics subscription, given its overrides.
 pub fn describe_client_metrics(overrides: &Settings) -> Vec<DescribedConfig> {
     let describe = |def: &'static ConfigDef| match overrides.get(def.name) {
         Some(own) => {

@@ -1,6 +1,7 @@
-//! One sentence about each setting that people look up most: those of topics, and some that only Ottla has.
+//! One sentence about each frequently used setting: those of topics, and some that only Ottla has.
 //!
-//! `DescribeConfigs` can ask for documentation. Settings without a text here answer without one.
+//! `DescribeConfigs` can ask for documentation. Settings without a text here are returned without
+//! one.
 
 /// The sentence about this setting, if there is one.
 pub(crate) fn of(name: &str) -> Option<&'static str> {
@@ -33,10 +34,10 @@ pub(crate) fn of(name: &str) -> Option<&'static str> {
         "max.compaction.lag.ms" => "The longest that a record may stay uncompacted.",
         "max.message.bytes" => "The largest batch that is accepted, after compression.",
         "message.timestamp.after.max.ms" => {
-            "How far a record's timestamp may lie ahead of the broker's clock."
+            "How far a record's timestamp may be after the broker's clock."
         }
         "message.timestamp.before.max.ms" => {
-            "How far a record's timestamp may lie behind the broker's clock."
+            "How far a record's timestamp may be before the broker's clock."
         }
         "message.timestamp.type" => {
             "Whether records keep the producer's timestamp or get the broker's."
@@ -54,7 +55,7 @@ pub(crate) fn of(name: &str) -> Option<&'static str> {
         "segment.bytes" => "The size at which a new segment begins.",
         "segment.index.bytes" => "The size of an index at which a new segment begins.",
         "segment.jitter.ms" => {
-            "How much earlier, at random, a new segment begins, so that not all do at once."
+            "The maximum random amount by which a new segment starts earlier, so that not all roll at once."
         }
         "segment.ms" => "The age at which a new segment begins.",
         "unclean.leader.election.enable" => {

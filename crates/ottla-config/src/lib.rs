@@ -1,7 +1,8 @@
 //! Kafka's settings as data, the Java properties reader and the typed broker and topic configuration.
 //!
-//! Pure: nothing here opens a file, reads a clock or knows a running broker. Whoever has the text of a
-//! `server.properties` gets back typed values, warnings, or an error that says what to write instead.
+//! Pure: nothing here opens a file, reads a clock or knows a running broker. The text of a
+//! `server.properties` goes in; typed values, warnings, or an error that says what to write instead
+//! come out.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

@@ -1,13 +1,13 @@
-//! The table of all settings, as `COMPATIBILITY.md` has it.
+//! The table of all settings in `COMPATIBILITY.md`.
 //!
-//! The page is checked against this text, so that it cannot say anything that the tables do not.
+//! A test compares the page with this text, so that it cannot differ from the tables.
 
 use std::fmt::Write;
 
 use crate::config_def::{ConfigDef, DefaultValue, Support};
 use crate::tables::{BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS};
 
-/// Every public setting: its default, how it can change while the broker runs, and what comes of it.
+/// Every public setting: its default, its update mode, and its support.
 pub fn settings_markdown() -> String {
     let mut text = String::new();
     for (title, rows) in BROKER_CONFIG_AREAS {

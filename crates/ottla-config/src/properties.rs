@@ -1,8 +1,8 @@
 //! Java's `.properties` files, read by Java's rules.
 //!
-//! Keeps what `java.util.Properties` throws away: the line on which each key stands, so that whoever
-//! wrote a bad value is told where. As in Java, the last of several lines with one key wins, an escape
-//! that means nothing loses its backslash, and the bytes of a file are ISO 8859-1.
+//! Unlike `java.util.Properties`, it keeps the line number of each key, so that an error can name the
+//! line. As in Java, the last of several lines with one key wins, an unknown escape loses its
+//! backslash, and the bytes of a file are ISO 8859-1.
 //!
 //! Where the rules are written down: `java.util.Properties.load(Reader)`.
 
@@ -26,7 +26,7 @@ pub struct Property {
     pub origin: Origin,
 }
 
-/// The contents of a properties file, and what the command line laid over it.
+/// The contents of a properties file, with the overrides of the command line.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Properties {
     /// As it was given, for messages.
@@ -40,7 +40,7 @@ pub struct Properties {
 pub struct PropertiesError {
     pub file_name: String,
     pub line: usize,
-    /// The escape as it stands in the file.
+    /// The escape as written in the file.
     pub escape: String,
 }
 

@@ -1,10 +1,10 @@
 //! The resolved settings of one topic.
 //!
-//! One field for each topic setting of Kafka 4.3, named as Kafka's key with underscores, holding the
-//! value that applies after topic overrides, dynamic broker settings, the properties file and Kafka's
-//! defaults have been laid over each other. `Default` is Kafka's defaults. The values stand as Kafka
-//! has them, negative "no limit" markers included, because they are compared with and printed as
-//! Kafka's; the methods below answer the questions for which a marker would have to be interpreted.
+//! One field for each topic setting of Kafka 4.3, named as Kafka's key with underscores, with the
+//! effective value after topic overrides, dynamic broker settings, the properties file and Kafka's
+//! defaults. `Default` is Kafka's defaults. The values are Kafka's, including negative "no limit"
+//! markers, because they are compared with and printed like Kafka's; the methods below interpret the
+//! markers.
 //!
 //! Where Kafka does the same: `org.apache.kafka.storage.internals.log.LogConfig`.
 
@@ -46,7 +46,7 @@ impl From<&[String]> for CleanupPolicy {
     }
 }
 
-/// `message.timestamp.type`: whose clock stamps the records.
+/// `message.timestamp.type`: whose clock sets the timestamps of records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TimestampType {
     /// The producer's timestamps are kept.
@@ -85,7 +85,7 @@ impl fmt::Display for TimestampType {
     }
 }
 
-/// `compression.type`: how batches stand in the log.
+/// `compression.type`: the codec of batches in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BrokerCompressionType {
     Uncompressed,
@@ -262,7 +262,7 @@ impl TopicConfig {
         }
     }
 
-    /// `local.retention.ms` with -2 replaced by what it stands for.
+    /// `local.retention.ms` with -2 resolved.
     pub fn effective_local_retention_ms(&self) -> i64 {
         match self.local_retention_ms {
             -2 => self.retention_ms,
@@ -270,7 +270,7 @@ impl TopicConfig {
         }
     }
 
-    /// `local.retention.bytes` with -2 replaced by what it stands for.
+    /// `local.retention.bytes` with -2 resolved.
     pub fn effective_local_retention_bytes(&self) -> i64 {
         match self.local_retention_bytes {
             -2 => self.retention_bytes,

@@ -1,5 +1,5 @@
-//! The brokers and controllers that registered themselves: where they listen, what they support, whether
-//! they are fenced.
+//! The registered brokers and controllers: their listeners, supported features, and whether they are
+//! fenced.
 //!
 //! In Kafka: `ClusterImage`, `BrokerRegistration`, `ControllerRegistration`.
 
@@ -39,18 +39,18 @@ pub struct SupportedFeature {
 pub struct BrokerRegistration {
     pub id: BrokerId,
     pub epoch: BrokerEpoch,
-    /// Drawn anew by each start of the broker's process.
+    /// Random for each start of the broker process.
     pub incarnation_id: Uuid,
     pub listeners: Vec<Endpoint>,
     pub supported_features: Vec<SupportedFeature>,
     pub rack: Option<ByteString>,
-    /// A fenced broker leads nothing and is not told to clients.
+    /// A fenced broker leads no partition and is not visible to clients.
     pub fenced: bool,
     pub in_controlled_shutdown: bool,
     pub is_migrating_zk_broker: bool,
     /// The directories that are online, sorted.
     pub directories: Vec<DirectoryId>,
-    /// Directories that get no new replicas (KIP-1066); `None` until the broker has told them.
+    /// Directories that get no new replicas (KIP-1066); `None` until the broker has reported them.
     pub cordoned_directories: Option<Vec<DirectoryId>>,
 }
 
@@ -90,7 +90,8 @@ impl BrokerRegistration {
         }
     }
 
-    /// The record that registers this broker as it is now, as far as `metadata_version` can say it.
+    /// The registration record for the current state of this broker, as far as `metadata_version`
+    /// can express it.
     pub fn to_record(&self, metadata_version: MetadataVersion) -> RegisterBrokerRecord {
         RegisterBrokerRecord {
             broker_id: self.id.value(),
@@ -282,7 +283,7 @@ impl ClusterImage {
         self.brokers.values()
     }
 
-    /// The brokers that clients are told of, in the order of their ids.
+    /// The brokers visible to clients, in order of their IDs.
     pub fn unfenced_brokers(&self) -> impl Iterator<Item = &Arc<BrokerRegistration>> {
         self.brokers().filter(|broker| !broker.fenced)
     }

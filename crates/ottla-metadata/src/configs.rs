@@ -1,7 +1,7 @@
 //! Settings that were changed while running: of topics, brokers, groups and client metrics.
 //!
-//! Only what was set stands here. What a setting resolves to, and whether a value is valid, is known by
-//! `ottla-config`. Keys that are not known are kept, so that a snapshot writes them again.
+//! Contains only explicitly set values; `ottla-config` resolves defaults and validates values. Unknown
+//! keys are kept, so that a snapshot writes them again.
 //!
 //! In Kafka: `ConfigurationsImage`, `ConfigurationImage`, `ConfigResource`.
 
@@ -14,7 +14,7 @@ use rpds::RedBlackTreeMapSync;
 
 use crate::ReplayError;
 
-/// What a setting can belong to, in the order of Kafka's codes.
+/// The types of resources that have settings, in the order of Kafka's codes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ConfigResourceType {
     Topic,
@@ -59,7 +59,7 @@ impl ConfigResourceType {
     }
 }
 
-/// What a setting belongs to.
+/// The resource that a setting belongs to.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ConfigResource {
     pub kind: ConfigResourceType,
@@ -104,10 +104,10 @@ impl fmt::Display for ConfigResource {
     }
 }
 
-/// What was set for one resource, in the order of the keys.
+/// The settings of one resource, in the order of the keys.
 pub type ConfigEntries = RedBlackTreeMapSync<ByteString, ByteString>;
 
-/// What was set, by resource. A resource without settings does not stand here.
+/// The settings by resource. A resource without settings has no entry.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ConfigurationsImage {
     resources: RedBlackTreeMapSync<ConfigResource, ConfigEntries>,
@@ -126,7 +126,7 @@ impl ConfigurationsImage {
         self.resource(resource)?.get(key)
     }
 
-    /// What was set for a resource, in the order of the keys.
+    /// The settings of a resource, in the order of the keys.
     pub fn entries(
         &self,
         resource: &ConfigResource,

@@ -1,6 +1,6 @@
 //! What changed from one image to the next.
 //!
-//! A delta names what changed and holds both images, so that whoever acts on it can compare them.
+//! A delta lists what changed and holds both images, so that code acting on it can compare them.
 //!
 //! In Kafka: `MetadataDelta`, `TopicsDelta`, `LocalReplicaChanges`.
 
@@ -11,7 +11,7 @@ use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicName};
 
 use crate::{ConfigResource, MetadataImage, PartitionRegistration, TopicImage};
 
-/// Topics and partitions that changed. A topic that was both created and deleted stands nowhere here.
+/// Topics and partitions that changed. A topic that was both created and deleted is not listed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TopicsDelta {
     /// Topics that were not in the image before.
@@ -34,7 +34,7 @@ pub struct MetadataDelta {
     pub before: MetadataImage,
     pub after: MetadataImage,
     pub topics: TopicsDelta,
-    /// Resources of which a setting was set or taken back; those of deleted topics included.
+    /// Resources with a setting that was set or removed, including deleted topics.
     pub configs: BTreeSet<ConfigResource>,
     /// Brokers that registered, changed or are gone.
     pub brokers: BTreeSet<BrokerId>,

@@ -1,5 +1,5 @@
-//! The features whose levels a cluster finalizes besides `metadata.version`: names, levels, defaults and
-//! what they depend on. This is Kafka 4.3.1's table, and all of its levels are served.
+//! The features that a cluster finalizes besides `metadata.version`: names, levels, defaults and
+//! dependencies. This is Kafka 4.3.1's table, and all of its levels are supported.
 //!
 //! In Kafka: `org.apache.kafka.server.common.Feature` and the enums of the single features.
 
@@ -32,7 +32,7 @@ const fn level(level: i16, bootstrap: MetadataVersion) -> FeatureLevel {
     }
 }
 
-/// Does not stand in the metadata records but in the control records of the log (KIP-853).
+/// Stored in control records of the log, not in metadata records (KIP-853).
 pub const KRAFT_VERSION: Feature = Feature {
     name: "kraft.version",
     levels: &[
@@ -126,8 +126,8 @@ impl Feature {
             .map_or(0, |level| level.level)
     }
 
-    /// Whether `level` may be finalized beside `features` (names to levels), which hold what the
-    /// cluster will have after the update. The error is Kafka's sentence.
+    /// Whether `level` may be finalized together with `features` (names to levels), the levels of
+    /// the cluster after the update. The error is Kafka's message.
     pub fn validate(&self, level: i16, features: &BTreeMap<String, i16>) -> Result<(), String> {
         let metadata_version = features.get(MetadataVersion::FEATURE_NAME);
         let minimum = MetadataVersion::MINIMUM;

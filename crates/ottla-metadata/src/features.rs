@@ -1,6 +1,6 @@
 //! The finalized feature levels.
 //!
-//! `kraft.version` never stands here: it lives in control records of the log (KAFKA-18979).
+//! `kraft.version` is never in here: it is stored in control records of the log (KAFKA-18979).
 //!
 //! In Kafka: `FeaturesImage`.
 
@@ -59,7 +59,7 @@ impl FeaturesImage {
         Ok(())
     }
 
-    /// `metadata.version` comes first: it decides how what follows is read.
+    /// `metadata.version` comes first, because it determines how the following records are read.
     pub(crate) fn write(
         &self,
         metadata_version: MetadataVersion,

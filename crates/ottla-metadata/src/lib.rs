@@ -1,8 +1,8 @@
 //! Pure: metadata records folded into an immutable cluster image, and deltas between images.
 //!
 //! The metadata log is the one representation of a cluster. Every broker and controller folds its
-//! records into the same image: `MetadataImage::apply`. Where the records come from, and what is done
-//! about a delta, is not known here; there is no input, output, clock or randomness.
+//! records into the same image: `MetadataImage::apply`. This crate does not know where the records
+//! come from or what is done with a delta; it has no I/O, clock or randomness.
 //!
 //! Every record type of Kafka 4.3.1 is understood or kept, so that a snapshot of the image loses nothing.
 

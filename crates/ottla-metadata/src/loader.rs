@@ -24,7 +24,7 @@ impl MetadataLoader {
         }
     }
 
-    /// What was loaded so far, without the records of a transaction that has not ended.
+    /// The image loaded so far, without the records of an open transaction.
     pub fn image(&self) -> &MetadataImage {
         &self.image
     }
@@ -45,8 +45,8 @@ impl MetadataLoader {
         Ok(MetadataDelta::between(before, image))
     }
 
-    /// Adds one batch of the log, whose last offset `provenance` names. `None` when nothing is to be
-    /// published: the batch lies within a transaction that goes on.
+    /// Adds one batch of the log, whose last offset is in `provenance`. `None` if there is nothing
+    /// to publish, because a transaction is still open after the batch.
     pub fn load_batch(
         &mut self,
         records: Vec<MetadataRecord>,
@@ -54,8 +54,8 @@ impl MetadataLoader {
     ) -> Result<Option<MetadataDelta>, ReplayError> {
         let mut ready = Vec::with_capacity(records.len());
         let mut transaction = self.transaction.take();
-        // How many records at the end of the batch belong to a transaction that goes on: an image does
-        // not contain them, and a snapshot of it must not claim to.
+        // The number of records at the end of the batch that belong to an open transaction: an image
+        // does not contain them, and a snapshot of it must not claim to.
         let mut held_count = 0;
         for record in records {
             held_count += 1;

@@ -1,4 +1,4 @@
-//! What the metadata log says about one partition: replicas, their directories, ISR, leader, epochs.
+//! The metadata of one partition: replicas, their directories, ISR, leader, epochs.
 //!
 //! In Kafka: `org.apache.kafka.metadata.PartitionRegistration`.
 
@@ -18,7 +18,7 @@ pub enum LeaderRecoveryState {
 }
 
 impl LeaderRecoveryState {
-    /// What a `PartitionChangeRecord` says when the state did not change.
+    /// The value in a `PartitionChangeRecord` if the state did not change.
     pub const NO_CHANGE: i8 = -1;
 
     pub fn from_code(code: i8) -> Option<LeaderRecoveryState> {
@@ -37,7 +37,7 @@ impl LeaderRecoveryState {
     }
 }
 
-/// What a `PartitionChangeRecord` says when the leader did not change.
+/// The value in a `PartitionChangeRecord` if the leader did not change.
 pub const NO_LEADER_CHANGE: i32 = -2;
 
 /// One partition as the cluster knows it.

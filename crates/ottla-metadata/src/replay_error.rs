@@ -1,5 +1,5 @@
 //! Why a record of the metadata log cannot be applied. None of these can happen in a log that Kafka or
-//! Ottla wrote, short of corruption: whoever meets one stops following the log.
+//! Ottla wrote, except by corruption: a node that meets one stops following the log.
 
 use ottla_types::{BrokerEpoch, BrokerId, TopicId, Uuid};
 

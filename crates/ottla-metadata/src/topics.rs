@@ -1,6 +1,6 @@
 //! Topics and their partitions, by id and by name.
 //!
-//! Both maps hold the same topics: a topic stands in both or in neither.
+//! Both maps contain the same topics.
 //!
 //! In Kafka: `TopicsImage`, `TopicImage`.
 

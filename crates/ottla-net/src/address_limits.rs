@@ -70,7 +70,7 @@ pub fn follow_address_limits(network: &Arc<Network>) {
         // Read under the lock: whoever comes last must have read last.
         let config = Arc::clone(&following.context.config());
         if let Err(error) = limits.resolve_into(&mut resolved, &config) {
-            tracing::warn!("what was in force stays: {error}");
+            tracing::warn!("the previous value stays in force: {error}");
         }
     };
     let thread = std::thread::Builder::new().name("address-limits".to_owned());

@@ -106,7 +106,7 @@ pub async fn serve<S: Service>(
             context.complaints.say(|| {
                 tracing::warn!(
                     peer = %registered.connection.peer_addr,
-                    "connection closed, as what it sent is not a request of the Kafka protocol: {error}"
+                    "connection closed: not a request of the Kafka protocol: {error}"
                 );
             });
         }

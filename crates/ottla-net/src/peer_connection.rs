@@ -69,7 +69,7 @@ pub struct PeerError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PeerFailure {
     /// The name is not known, nobody listens, or nobody answers.
-    #[error("cannot be connected to: {0}")]
+    #[error("cannot connect: {0}")]
     Unreachable(String),
     /// Nothing is known of the fate of what was under way.
     #[error("the connection ended: {0}")]
@@ -209,7 +209,7 @@ impl PeerConnection {
                 }
             }
             if code != ErrorCode::None {
-                let reason = format!("it does not say what it serves: {code}");
+                let reason = format!("ApiVersions failed: {code}");
                 return Err(PeerFailure::Unreadable(reason));
             }
             self.served = response

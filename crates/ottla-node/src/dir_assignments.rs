@@ -217,7 +217,7 @@ impl Queue {
                 self.failures += 1;
                 tracing::warn!(
                     replicas = sent.len(),
-                    "the controller could not be told of directories, which is tried again: {error}"
+                    "could not report log directories to the controller; retrying: {error}"
                 );
             }
         }

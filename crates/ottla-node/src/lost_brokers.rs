@@ -62,7 +62,7 @@ pub async fn on_connection_closed(node: Arc<Node>, id: BrokerId, epoch: BrokerEp
         return;
     }
     tracing::info!(
-        "broker {id} has closed its connection, and nobody listens where it did: it is gone"
+        "broker {id} closed its connection and its listeners refuse connections: it is dead"
     );
     let noted = controller.decide(move |context, facts| {
         facts.sessions.on_process_gone(context.image, id, epoch);

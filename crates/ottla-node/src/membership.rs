@@ -202,7 +202,7 @@ fn who_leads(quorum: &QuorumHandle) -> WhoLeads {
             }),
             _ => Err(match &status.trouble {
                 Some(trouble) => trouble.clone(),
-                None => "nobody is known to lead the metadata quorum".to_owned(),
+                None => "no leader of the metadata quorum is known".to_owned(),
             }),
         }
     })
@@ -213,7 +213,7 @@ fn stop_node(context: &Arc<NodeContext>) -> impl FnOnce(String) + Send + 'static
     let context = Arc::downgrade(context);
     move |reason: String| {
         if let Some(context) = context.upgrade() {
-            context.fail(format!("{reason}. Mend that and start again"));
+            context.fail(format!("{reason}. Fix this and start again"));
         }
     }
 }

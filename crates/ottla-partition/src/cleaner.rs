@@ -201,7 +201,7 @@ impl Cleaner {
         self.states().mark_uncleanable(&partition.topic_partition);
         tracing::warn!(
             partition = %partition.topic_partition, reason,
-            "the log cannot be cleaned and will grow; it is tried again after the next start"
+            "the log cannot be cleaned and will grow; cleaning is retried after the next start"
         );
     }
 

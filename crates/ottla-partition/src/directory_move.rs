@@ -175,7 +175,7 @@ impl DirectoryMoves {
             let directory = log_dirs.future_directory_of(&topic_partition);
             match (partition, directory) {
                 (Some(partition), Some(directory)) => {
-                    tracing::info!(%topic_partition, "the move to another directory goes on");
+                    tracing::info!(%topic_partition, "continuing the move to another directory");
                     self.start_move(partition, future, directory);
                 }
                 // Of a topic that had the name before.
@@ -282,7 +282,7 @@ impl Move {
                 }
                 Err(error) if error.is_final() => {
                     let topic_partition = &self.partition.topic_partition;
-                    tracing::error!(%topic_partition, "the replica cannot be moved and stays where it is: {error}");
+                    tracing::error!(%topic_partition, "cannot move the replica, it stays where it is: {error}");
                     self.remove().await;
                     return Outcome::GivenUp;
                 }

@@ -681,8 +681,8 @@ struct EndOnUnwind<'a>(&'a TopicPartition);
 impl Drop for EndOnUnwind<'_> {
     fn drop(&mut self) {
         tracing::error!(
-            "the process ends, because a panic has left {} in an unknown state; what was acknowledged is \
-             recovered at the next start",
+            "aborting: a panic left {} in an unknown state; the next start recovers what was \
+             acknowledged",
             self.0
         );
         std::process::abort();

@@ -1,8 +1,8 @@
 //! From the schema JSON inside Kafka's jars to the model.
 //!
-//! Names, types, versions and defaults come over; the descriptions stay where they are. What the
-//! model has no place for is left out knowingly: `entityType`, `zeroCopy` (here everything is) and
-//! `about`. A key that is not known is an error, so that nothing of a newer Kafka is lost unseen.
+//! Names, types, versions and defaults are imported; descriptions are not. Deliberately ignored are
+//! `entityType`, `zeroCopy` (here everything is) and `about`. An unknown key is an error, so that
+//! nothing of a newer Kafka is lost silently.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -243,8 +243,8 @@ fn field(json: &Value, parent: Versions) -> Result<Field, String> {
     })
 }
 
-/// Kafka writes defaults as JSON values or as strings. Only the string `"null"` is a default of null: the
-/// JSON value null is what its generator sees for no default at all, so that such a field starts empty.
+/// Kafka writes defaults as JSON values or as strings. Only the string `"null"` is a default of null:
+/// Kafka's generator treats the JSON value null as no default, so that such a field starts empty.
 fn default(json: &Value, present: bool) -> Result<Option<String>, String> {
     match json {
         _ if !present => Ok(None),

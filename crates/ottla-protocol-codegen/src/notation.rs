@@ -1,4 +1,4 @@
-//! The notation of the committed schema files: one line a field, nesting by indentation.
+//! The notation of the committed schema files: one line per field, nested by indentation.
 //!
 //! ```text
 //! request 1 Fetch 4-18 flexible 12+ on broker controller
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A line without indentation begins a message (kind, number if it has one, name, versions) or a shared
-//! struct of the message above it. A field is `Name: type`, then what is not the usual: `?` for
-//! nullable (`?7+` in those versions only), `= default`, its versions (left out: as long as its
+//! struct of the message above it. A field is `Name: type`, followed by deviations from the defaults:
+//! `?` for nullable (`?7+` in those versions only), `= default`, its versions (left out: as long as its
 //! parent), `tag N` (`tag N@3+` where it is tagged only in those), `ignorable`, `key`, `inflexible`.
 //! `docs/wire-types.md` describes it for readers.
 
@@ -318,7 +318,7 @@ impl<'a> Lines<'a> {
         self.lines.get(self.next).copied()
     }
 
-    /// The next line if it stands at this depth.
+    /// The next line if it has this depth.
     fn next_at(&mut self, depth: usize) -> Option<Line<'a>> {
         let line = self.peek().filter(|line| line.depth == depth)?;
         self.next += 1;

@@ -1,14 +1,15 @@
-//! Prints the Rust of a schema file: one module a message, then what ties the messages together.
+//! Generates the Rust of a schema file: one module per message, then the code that connects the
+//! messages.
 //!
-//! The printed code leans on the hand-written runtime of `ottla-protocol` (`Reader`, `Encoder`, the
-//! record macros), so that a field is one line to decode and one to encode. Everything printed here is
-//! a function of the schema; nothing is decided at run time but the version tests.
+//! The generated code uses the hand-written runtime of `ottla-protocol` (`Reader`, `Encoder`, the
+//! record macros), so that a field is one line to decode and one to encode. Everything generated here
+//! is a function of the schema; only version tests happen at run time.
 
 mod error_codes;
 mod fields;
-mod place;
 mod samples;
 mod shapes;
+mod struct_context;
 mod structs;
 
 use std::fmt::Write as _;

@@ -1,9 +1,8 @@
 //! The model of a schema: what both the notation and the Rust are printed from.
 //!
-//! All version ranges are closed and clamped to the range in which the thing can occur at all: a
-//! field's to its struct's, a nested struct's to its field's. Kafka writes `0+` where it means "always";
-//! here such a field simply has the range of its parent, so that the generated code tests no version
-//! that cannot occur.
+//! All version ranges are closed and clamped to the parent's range: a field's to its struct's, a nested
+//! struct's to its field's. Kafka writes `0+` where it means "always"; here such a field simply has the
+//! range of its parent, so that the generated code tests no version that cannot occur.
 
 use std::fmt;
 
@@ -83,7 +82,7 @@ impl Versions {
     }
 }
 
-/// What a message is for; decides the module it lands in and what identifies it.
+/// The purpose of a message; determines its module and what identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Request,
@@ -107,7 +106,7 @@ impl Kind {
         Kind::CoordinatorValue,
     ];
 
-    /// Kafka's word, as it stands in the JSON and in the notation.
+    /// Kafka's word, as in the JSON and in the notation.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Request => "request",
@@ -203,13 +202,13 @@ pub struct Field {
     pub name: String,
     pub kind: Type,
     pub versions: Versions,
-    /// Versions in which null can be said.
+    /// Versions in which the field is nullable.
     pub nullable: Versions,
     /// The tag, and the versions in which the field is written as a tagged field.
     pub tag: Option<(u32, Versions)>,
     /// As Kafka writes it; `null` for null. `None` is the type's zero.
     pub default: Option<String>,
-    /// A value that the version cannot say is dropped instead of refused.
+    /// A value that the version cannot express is dropped instead of refused.
     pub ignorable: bool,
     /// Part of the key under which Kafka keeps the array's elements in a map.
     pub map_key: bool,

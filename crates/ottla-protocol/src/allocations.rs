@@ -1,5 +1,5 @@
-//! What decoding and encoding reserve: nothing per field on the hot path, and no more than a multiple of
-//! the input whatever it says.
+//! Allocations of decoding and encoding: none per field on the hot path, and at most a multiple of the
+//! input size, whatever the input claims.
 
 use allocation_counter::measure;
 use bytes::Bytes;

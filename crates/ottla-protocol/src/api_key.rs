@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What the schemas say about an API besides its fields.
+/// Properties of an API in the schemas besides its fields.
 #[derive(Clone, Copy, Debug)]
 struct ApiFacts {
     name: &'static str,
@@ -78,8 +78,8 @@ impl ApiKey {
         facts.lowest..=facts.highest
     }
 
-    /// The versions without an unstable last one: what is served and advertised unless
-    /// `unstable.api.versions.enable` says otherwise. May be empty.
+    /// The versions without an unstable latest one: those served and advertised unless
+    /// `unstable.api.versions.enable` is set. May be empty.
     pub const fn stable_versions(self) -> RangeInclusive<i16> {
         let facts = self.facts();
         facts.lowest..=facts.highest - facts.latest_version_unstable as i16
@@ -100,8 +100,8 @@ impl ApiKey {
         self.facts().on_controller
     }
 
-    /// The lowest version to advertise on a broker listener. Produce says 0 though it serves from 3 on:
-    /// librdkafka takes anything else for a broker that cannot compress (KAFKA-18659).
+    /// The lowest version to advertise on a broker listener. Produce advertises 0 although it is served
+    /// from 3: with any other value, librdkafka assumes a broker without compression (KAFKA-18659).
     pub const fn lowest_advertised_version(self) -> i16 {
         match self {
             ApiKey::Produce => 0,
@@ -118,8 +118,8 @@ impl ApiKey {
         }
     }
 
-    /// The version of the `ResponseHeader`. ApiVersions always has the oldest: the client does not yet
-    /// know what the broker speaks (KIP-511).
+    /// The version of the `ResponseHeader`. ApiVersions always uses the oldest: the client does not
+    /// know the broker's versions yet (KIP-511).
     pub const fn response_header_version(self, version: i16) -> i16 {
         match (self, self.facts().response_flexible_from) {
             (ApiKey::ApiVersions, _) => 0,

@@ -12,12 +12,12 @@ macro_rules! coordinator_records {
         #[derive(Clone, Debug, PartialEq)]
         pub enum $keys {
             $( $variant($key), )*
-            /// A record type that is not known; all bytes of the key, the type included.
+            /// An unknown record type; all bytes of the key, including the type.
             Unknown { record_type: i16, bytes: bytes::Bytes },
         }
 
         impl $keys {
-            /// The number that says which record it is.
+            /// The number of the record type.
             pub const fn record_type(&self) -> i16 {
                 match self {
                     $( $keys::$variant(_) => $record_type, )*
@@ -25,7 +25,8 @@ macro_rules! coordinator_records {
                 }
             }
 
-            /// Reads the key of a record. What follows a known key is an error: it would be lost.
+            /// Reads the key of a record. Bytes after a known key are an error, because they would
+            /// be lost.
             pub fn decode(key: &bytes::Bytes) -> Result<$keys, crate::DecodeError> {
                 let mut reader = crate::Reader::new(key.clone());
                 let record_type = reader.i16()?;
@@ -63,12 +64,12 @@ macro_rules! coordinator_records {
         #[derive(Clone, Debug, PartialEq)]
         pub enum $values {
             $( $variant($value), )*
-            /// A record type that is not known; all bytes of the value, the version included.
+            /// An unknown record type; all bytes of the value, including the version.
             Unknown { record_type: i16, bytes: bytes::Bytes },
         }
 
         impl $values {
-            /// The number that says which record it is.
+            /// The number of the record type.
             pub const fn record_type(&self) -> i16 {
                 match self {
                     $( $values::$variant(_) => $record_type, )*
@@ -84,8 +85,8 @@ macro_rules! coordinator_records {
                 Self::decode_versioned(record_type, value).map(|(value, _)| value)
             }
 
-            /// Reads the value of a record, and the version that it was written in (-1 where the type is
-            /// not known). A version that is not known is an error naming both.
+            /// Reads the value of a record, and its version (-1 for an unknown type). An unknown version
+            /// is an error that names both.
             pub fn decode_versioned(
                 record_type: i16,
                 value: &bytes::Bytes,

@@ -1,4 +1,4 @@
-//! Writes Kafka's primitive types, and splices records in where they are instead of copying them.
+//! Writes Kafka's primitive types, and splices records in without copying them.
 //!
 //! Kafka does the same in `SendBuilder`: a response becomes a list of buffers and file regions.
 
@@ -14,9 +14,9 @@ const SPLICE_FROM: usize = 4 * 1024;
 /// Collects the bytes of one or more messages.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// All that is not spliced, in one piece; it is cut at the end.
+    /// Everything that is not spliced, in one piece; it is split at the end.
     buffer: BytesMut,
-    /// Chunks that stand elsewhere, each with the position in `buffer` before which it belongs.
+    /// Separate chunks, each with the position in `buffer` before which it belongs.
     spliced: Vec<(usize, Chunk)>,
     /// The size of `spliced`.
     spliced_len: u64,
@@ -43,7 +43,7 @@ impl Chunk {
     }
 }
 
-/// What was written: chunks to be sent one after the other.
+/// The encoded chunks, in the order in which to send them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Encoded {
     pub chunks: Vec<Chunk>,
@@ -74,7 +74,7 @@ impl Encoded {
         Ok(all.freeze())
     }
 
-    /// One buffer, where the caller knows that no records are in a file.
+    /// One buffer, if the caller knows that no records are in a file.
     ///
     /// # Panics
     /// When there is a file region in it.

@@ -47,7 +47,7 @@ pub enum DecodeError {
     UnknownFrameVersion { version: u32 },
 }
 
-/// A value that the version cannot say.
+/// A value that the version cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
     #[error("version {version} of {message} is not known")]

@@ -1,6 +1,6 @@
-//! The modules that the build script prints from `schema/`, and what their code leans on.
+//! The modules that the build script generates from `schema/`, and what their code imports.
 
-/// Everything that the printed code uses without naming where it is from.
+/// Everything that the generated code uses without a path.
 pub(crate) mod prelude {
     pub(crate) use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! The two places where a peer must be understood before it is known which version it speaks.
+//! The two messages that must be decoded before the peer's version is known.
 
 use bytes::Bytes;
 
@@ -20,7 +20,7 @@ pub fn decode_request_header(reader: &mut Reader) -> Result<(ApiKey, RequestHead
 }
 
 /// Reads an ApiVersions response to a request of `version`. A broker that does not know the version
-/// answers in version 0 whatever was asked (KIP-511), so that is tried next.
+/// responds in version 0 regardless (KIP-511), so that is tried next.
 pub fn decode_api_versions_response(
     body: &Bytes,
     version: i16,

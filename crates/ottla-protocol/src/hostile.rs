@@ -1,7 +1,7 @@
 //! Bytes from a peer that means harm or is broken: every message and version, cut short, bent, made up.
 //!
-//! Whatever comes in, decoding ends in a value or an error; a value can be written again and then reads
-//! the same. The fuzz targets in `fuzz/` go on where these tests end.
+//! For any input, decoding returns a value or an error; a decoded value can be encoded and decodes to
+//! the same value. The fuzz targets in `fuzz/` extend these tests.
 
 use bytes::Bytes;
 

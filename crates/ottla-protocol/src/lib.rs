@@ -9,8 +9,8 @@
 //! - Decoding arbitrary bytes ends in a value or a [`DecodeError`]: no panic, no allocation beyond a
 //!   small multiple of the input, no recursion deeper than the schema.
 //! - Strings, bytes and records of a decoded message are slices of the buffer it was read from.
-//! - A value that a version cannot say is refused, as in Kafka's generated classes, unless the schema
-//!   calls the field ignorable.
+//! - A value that a version cannot express is refused, as in Kafka's generated classes, unless the schema
+//!   marks the field ignorable.
 //!
 //! Kafka does the same in `org.apache.kafka.common.message` (generated) and `…common.protocol`.
 

@@ -8,14 +8,14 @@ use crate::{ApiKey, DecodeError, EncodeError, Encoder, Reader};
 
 /// A message, or a struct inside one, at any of its versions.
 pub trait Message: Sized + Default {
-    /// Reads one value and leaves the reader behind it; what follows is the caller's business.
+    /// Reads one value and leaves the reader after it; what follows is up to the caller.
     fn decode(reader: &mut Reader, version: i16) -> Result<Self, DecodeError>;
 
     /// Appends the value. After an error the encoder holds a part of it and is of no further use.
     fn encode(&self, out: &mut Encoder, version: i16) -> Result<(), EncodeError>;
 
-    /// Shows each error code that a response in that version carries and Kafka counts
-    /// (`AbstractResponse.errorCounts`), those of no error included. What is no response has none.
+    /// Visits each error code of a response in that version that Kafka counts
+    /// (`AbstractResponse.errorCounts`), including NONE. Other messages have none.
     fn for_each_error_code(&self, _version: i16, _visit: &mut impl FnMut(i16)) {}
 
     /// Reads a value that fills all of `bytes`.

@@ -42,7 +42,7 @@ macro_rules! metadata_records {
         }
 
         impl $enum {
-            /// The number that says which record it is.
+            /// The number of the record type.
             pub const fn api_key(&self) -> i16 {
                 match self { $( $enum::$variant(_) => $record_type, )* }
             }

@@ -16,8 +16,9 @@ pub struct Reader {
     position: usize,
 }
 
-/// What an array may reserve before its elements prove to be there, in bytes. Above it the vector
-/// grows as elements are decoded, so that a large count of small elements costs no more than it brings.
+/// The bytes that an array may reserve before its elements are decoded. Beyond that the vector grows
+/// with its elements, so that a large count costs no more memory than the elements that are really
+/// there.
 const RESERVE_AT_MOST: usize = 64 * 1024;
 
 impl Reader {
@@ -38,7 +39,7 @@ impl Reader {
         self.position
     }
 
-    /// What is left, as one slice.
+    /// The remaining bytes, as one slice.
     pub fn rest(&mut self) -> Bytes {
         let rest = self.buffer.slice(self.position..);
         self.position = self.buffer.len();
@@ -64,7 +65,7 @@ impl Reader {
         }
     }
 
-    /// What was read from one position to the other.
+    /// The bytes between two positions.
     pub(crate) fn between(&self, (start, end): (usize, usize)) -> Bytes {
         self.buffer.slice(start..end)
     }

@@ -1,4 +1,4 @@
-//! A `records` field: record batches that are somewhere else already.
+//! A `records` field: record batches that exist elsewhere already, in memory or in a file.
 
 use std::fs::File;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Made-up values of every struct at a version, and a canonical text of any value.
 //!
 //! The golden bytes need both: values that this side writes and the Java client must read, and a text
-//! that says the same on both sides, so that two fields of one type that changed places are noticed.
-//! Only tests and tools compile this (feature `samples`).
+//! that is the same on both sides, so that swapped fields of the same type are noticed. Only tests
+//! and tools compile this (feature `samples`).
 
 mod any_message;
 
@@ -20,7 +20,7 @@ pub use any_message::{
 
 /// A value that can be made up and shown.
 pub trait Sample: Sized {
-    /// A value that `version` can say.
+    /// A value that `version` can express.
     fn sample(sampler: &mut Sampler, version: i16) -> Self;
 
     /// Appends the canonical text. Numbers in decimal, everything else in hexadecimal behind a letter
@@ -70,7 +70,7 @@ pub struct Sampler {
     style: Style,
 }
 
-/// What a sampler likes.
+/// The style of sample values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// A bit of everything.
@@ -81,11 +81,11 @@ pub enum Style {
     Full,
     /// The lowest and highest numbers, strings and bytes so long that their length takes two bytes.
     Extreme,
-    /// What a client might send: small numbers, and names of which a few come again and again.
+    /// Plausible client values: small numbers, and a few recurring names.
     Plausible,
 }
 
-/// The strings of [`Style::Plausible`]: they belong to nobody else that shares a broker with a test.
+/// The strings of [`Style::Plausible`]: no other user of a shared test broker uses them.
 const PLAUSIBLE: [&str; 8] = [
     "wire-a",
     "wire-b",

@@ -1,7 +1,7 @@
 //! Tagged fields (KIP-482): known ones in the order of their tags, unknown ones kept between them.
 //!
-//! Unknown ones are kept as the bytes they came in and read again when somebody asks for them: a peer can
-//! put one into two bytes, and a value for each would take many times the memory of the request.
+//! Unknown ones are kept as received and parsed on access: a peer can put one into two bytes, and a value
+//! for each would take many times the memory of the request.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub struct UnknownTaggedFields(Option<Box<Section>>);
 #[derive(Clone)]
 struct Section {
     count: usize,
-    /// Tag, size and data of each, one behind the other.
+    /// Tag, size and data of each, in order.
     bytes: Bytes,
 }
 
@@ -44,7 +44,7 @@ impl UnknownTaggedFields {
     pub fn iter(&self) -> impl Iterator<Item = RawTaggedField> {
         let bytes = self.0.as_ref().map(|section| section.bytes.clone());
         let mut reader = Reader::new(bytes.unwrap_or_default());
-        // What is kept was read once before: reading it cannot fail but at its end.
+        // The bytes were parsed once before, so parsing can only fail at their end.
         std::iter::from_fn(move || reader.raw_tagged_field().ok())
     }
 
@@ -86,8 +86,8 @@ impl FromIterator<RawTaggedField> for UnknownTaggedFields {
 }
 
 impl Reader {
-    /// Reads a tag section. `known` reads the field of a tag, or says false for one it does not know.
-    /// A known field must end where its size says.
+    /// Reads a tag section. `known` reads the field of a tag, or returns false for an unknown tag. A
+    /// known field must end where its size says.
     pub(crate) fn tagged_fields(
         &mut self,
         mut known: impl FnMut(&mut Reader, u32) -> Result<bool, DecodeError>,
@@ -124,7 +124,7 @@ impl Reader {
         Ok(RawTaggedField { tag, data })
     }
 
-    /// Reads a tag section of which no tag is known.
+    /// Reads a tag section without known tags.
     pub(crate) fn unknown_tagged_fields(&mut self) -> Result<UnknownTaggedFields, DecodeError> {
         // Nearly always a single zero byte: then nothing else is done.
         if self.peek() == Some(0) {
@@ -144,8 +144,8 @@ impl Reader {
     }
 }
 
-/// The unknown fields of a section: one slice of it where no known field stands between them, which is
-/// nearly always, and else copied together.
+/// The unknown fields of a section: one slice if no known field is between them, which is nearly
+/// always the case, otherwise a copy.
 #[derive(Default)]
 struct Runs {
     copied: BytesMut,
@@ -154,7 +154,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Adds what was read since `start`.
+    /// Adds the bytes read since `start`.
     fn push(&mut self, reader: &Reader, start: usize) {
         if self.run.1 != start {
             self.copied.extend_from_slice(&reader.between(self.run));
@@ -197,7 +197,7 @@ impl Encoder {
         }
     }
 
-    /// Writes a tag section of which no tag is known.
+    /// Writes a tag section without known tags.
     pub(crate) fn unknown_tagged_fields(
         &mut self,
         unknown: &UnknownTaggedFields,
@@ -238,7 +238,7 @@ impl TagWriter<'_> {
     fn unknown_before(&mut self, tag: Option<u32>) -> Result<(), EncodeError> {
         while self.unknown.remaining() > 0 {
             let mut rest = self.unknown.clone();
-            // What is kept was read once before.
+            // The bytes were parsed once before.
             let Ok(first) = rest.raw_tagged_field() else {
                 break;
             };

@@ -189,8 +189,8 @@ pub enum QuorumError {
     #[error("the last epoch of the metadata log is {0}, and there is none after it")]
     NoEpochLeft(LeaderEpoch),
     #[error(
-        "there is nobody to ask for the leader of the metadata quorum: \
-         give controller.quorum.bootstrap.servers or controller.quorum.voters"
+        "no controller is configured: give controller.quorum.bootstrap.servers or \
+         controller.quorum.voters"
     )]
     NobodyToAsk,
 }

@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::{BatchError, CompressionType};
 
-/// Who set the timestamps of a batch.
+/// Whose clock set the timestamps of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TimestampType {
     /// The producer, record by record.
@@ -36,7 +36,7 @@ impl fmt::Display for TimestampType {
     }
 }
 
-/// The attributes of a batch as they stand in its header.
+/// The attributes of a batch as encoded in its header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Attributes(pub i16);
 

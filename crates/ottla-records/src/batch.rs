@@ -1,8 +1,9 @@
 //! One batch of magic 2: its header, and its records as a slice of the buffer it was read from.
 //!
-//! Assigning offset and leader epoch changes only the header, which the checksum does not cover there; a
-//! batch goes to disk as header bytes and body in one vectored write. Reading a sequence of batches stops
-//! silently at one that is cut off, as Kafka's `ByteBufferLogInputStream` does: fetch responses end so.
+//! Assigning offset and leader epoch changes only the part of the header that the checksum does not
+//! cover; a batch goes to disk as header bytes and body in one vectored write. Reading a sequence of
+//! batches stops silently at a truncated one, as Kafka's `ByteBufferLogInputStream` does: fetch responses
+//! end so.
 
 use bytes::Bytes;
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
@@ -15,7 +16,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordBatch {
     pub header: BatchHeader,
-    /// What follows the header; compressed where the attributes say so.
+    /// The bytes after the header; compressed if the attributes say so.
     body: Bytes,
 }
 
@@ -30,7 +31,7 @@ impl RecordBatch {
         RecordBatch { header, body }
     }
 
-    /// Takes one batch from the front of `bytes`, and an error where it is not all there.
+    /// Splits one batch off the front of `bytes`; an error if it is incomplete.
     pub fn read(bytes: &mut Bytes) -> Result<RecordBatch, BatchError> {
         let header = BatchHeader::parse(bytes)?;
         let size = header.size_in_bytes();
@@ -45,8 +46,8 @@ impl RecordBatch {
         Ok(RecordBatch { header, body })
     }
 
-    /// All batches in `bytes`, one after the other. A batch that is cut off at the end is left out (see
-    /// [`RecordBatches::remaining`]); a batch that cannot be read is an error and ends the sequence.
+    /// All batches in `bytes`, one after the other. A truncated batch at the end is skipped (see
+    /// [`RecordBatches::remaining`]); an invalid batch is an error and ends the sequence.
     pub fn read_all(bytes: Bytes) -> RecordBatches {
         RecordBatches {
             remaining: bytes,
@@ -54,7 +55,7 @@ impl RecordBatch {
         }
     }
 
-    /// The bytes behind the header, compressed where the attributes say so.
+    /// The bytes after the header, compressed if the attributes say so.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
@@ -107,8 +108,8 @@ impl RecordBatch {
         self.header.assign_offset(base_offset, leader_epoch);
     }
 
-    /// Sets who timed the batch and its largest timestamp. The checksum covers both and is computed
-    /// again where something changed.
+    /// Sets the timestamp type of the batch and its largest timestamp. The checksum covers both and
+    /// is recomputed if something changed.
     pub fn set_max_timestamp(&mut self, timestamp_type: TimestampType, max_timestamp: Timestamp) {
         let attributes = self.header.attributes.with_timestamp_type(timestamp_type);
         if attributes == self.header.attributes && max_timestamp == self.header.max_timestamp {
@@ -128,7 +129,7 @@ pub struct RecordBatches {
 }
 
 impl RecordBatches {
-    /// What has not been read: after the last batch empty, or a batch that is cut off.
+    /// The unread bytes: empty after the last batch, or a truncated batch.
     pub fn remaining(&self) -> &Bytes {
         &self.remaining
     }

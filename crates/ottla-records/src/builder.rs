@@ -1,9 +1,9 @@
 //! Building a batch of magic 2, record by record.
 //!
-//! Records are encoded as they are appended, behind room for the header, and compressed when the batch is
-//! built. So an uncompressed batch is sent out of the very buffer that its records were encoded into.
-//! Kafka's `MemoryRecordsBuilder` compresses on the way; the batches mean the same and differ in bytes only
-//! where the codec's output depends on how it is fed.
+//! Records are encoded as they are appended, after room for the header, and compressed when the batch is
+//! built. An uncompressed batch is therefore sent from the buffer into which its records were encoded.
+//! Kafka's `MemoryRecordsBuilder` compresses incrementally; the batches are equivalent, and their bytes
+//! differ only if the codec's output depends on how its input is split.
 
 use bytes::{Bytes, BytesMut};
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -26,9 +26,9 @@ pub struct RecordBatchBuilder {
     producer_id: ProducerId,
     producer_epoch: ProducerEpoch,
     base_sequence: Sequence,
-    /// The time of all records where the broker sets it.
+    /// The timestamp of all records, if the broker sets it.
     log_append_time: Option<Timestamp>,
-    /// Of the first record, or the delete horizon; what the others are relative to.
+    /// The timestamp of the first record, or the delete horizon; the others are relative to it.
     base_timestamp: Timestamp,
     max_timestamp: Timestamp,
     /// Of the last record appended, -1 before the first.
@@ -41,7 +41,7 @@ pub struct RecordBatchBuilder {
 }
 
 impl RecordBatchBuilder {
-    /// A buffer with so much room beyond the batch that is to go into it never grows.
+    /// With this much room beyond the batch, a buffer never grows.
     pub const SPARE_CAPACITY: usize = 2 * NUMBERS;
 
     pub fn new(compression: Compression) -> RecordBatchBuilder {
@@ -63,7 +63,7 @@ impl RecordBatchBuilder {
         }
     }
 
-    /// Encodes into this buffer, whose contents are given up and whose room is reused.
+    /// Encodes into this buffer, discarding its contents and reusing its capacity.
     #[must_use]
     pub fn in_buffer(mut self, mut buffer: Vec<u8>) -> Self {
         assert!(
@@ -220,8 +220,8 @@ impl RecordBatchBuilder {
         timestamp.0.wrapping_sub(self.base_timestamp.0)
     }
 
-    /// Has the batch end at an offset behind its last record: compaction keeps the ends of batches, and
-    /// with them the last sequences of producers.
+    /// Makes the batch end at an offset after its last record: compaction keeps the last offsets of
+    /// batches, and with them the last sequences of producers.
     pub fn end_at(&mut self, last_offset: Offset) {
         let delta = i32::try_from(last_offset.since(self.base_offset));
         let delta = delta.expect("a batch spans fewer than 2^31 offsets");
@@ -247,7 +247,7 @@ impl RecordBatchBuilder {
         self.buffer.len().max(BatchHeader::SIZE)
     }
 
-    /// What the batch would grow to without compression if this record were appended next.
+    /// The uncompressed size of the batch if this record were appended next.
     pub fn uncompressed_size_with(
         &self,
         timestamp: Timestamp,
@@ -264,8 +264,8 @@ impl RecordBatchBuilder {
         self.uncompressed_size() + size_of_varint(body as i32) + body
     }
 
-    /// Compresses the records, if they are to be; no more can be appended. What is left for
-    /// [`RecordBatchBuilder::build`] takes no time, whoever calls it.
+    /// Compresses the records, if a codec is set; no more can be appended.
+    /// [`RecordBatchBuilder::build`] is then cheap on any thread.
     pub fn compress(&mut self) {
         if self.is_compressed || self.compression == Compression::None {
             return;
@@ -323,8 +323,8 @@ impl RecordBatchBuilder {
     }
 }
 
-/// Makes a batch that was built in one piece another producer's, or moves its sequences. Copies the batch
-/// where somebody else still holds it.
+/// Assigns a built batch to another producer, or moves its sequences. Copies the batch if it is still
+/// shared.
 pub fn replace_producer(
     batch: Bytes,
     id: ProducerId,
@@ -379,11 +379,11 @@ fn write_any(
     }
 }
 
-/// A record without headers whose numbers all take three bytes at most: nearly every one. False if this is none, and then
-/// nothing is written.
+/// Fast path for a record without headers whose varints all fit three bytes, which is nearly every record. Returns
+/// false, and writes nothing, for any other.
 ///
-/// The numbers are put together in registers and written eight bytes at a time. Written byte by byte and read back at
-/// once, they would have to reach the cache first, which takes as long as the rest.
+/// The varints are assembled in registers and written eight bytes at a time. Writing them byte by byte and reading
+/// them back at once would stall until they reach the cache, which takes as long as the rest.
 #[inline(always)]
 fn write_small(
     out: &mut Vec<u8>,
@@ -423,7 +423,7 @@ fn write_small(
     true
 }
 
-/// Unsigned varints of at most three bytes, one behind the other, eight bytes in all.
+/// Consecutive unsigned varints of at most three bytes each, at most eight bytes in all.
 #[derive(Clone, Copy, Default)]
 struct ShortNumbers {
     /// The first byte is the lowest.
@@ -451,14 +451,14 @@ impl ShortNumbers {
     fn followed_by(self, next: ShortNumbers) -> ShortNumbers {
         debug_assert!(self.bytes + next.bytes <= 8);
         ShortNumbers {
-            // Nothing is shifted by 64: what stands first has seven bytes at most where something follows.
+            // Nothing is shifted by 64: if something follows, the first part has at most seven bytes.
             bits: self.bits | next.bits << (8 * self.bytes),
             bytes: self.bytes + next.bytes,
         }
     }
 
-    /// All eight bytes are copied and what is too much is cut off again: a copy whose length is known beforehand is an
-    /// instruction, any other is a call.
+    /// All eight bytes are copied and the surplus is truncated: a copy of constant length is one instruction, any
+    /// other is a call.
     #[inline(always)]
     fn append_to(self, out: &mut Vec<u8>) {
         let end = out.len() + self.bytes;
@@ -478,8 +478,8 @@ const NUMBERS: usize = MAX_VARINT + 1 + MAX_VARLONG + MAX_VARINT + MAX_VARINT + 
 
 /// A record of `size` bytes behind its length, up to its headers.
 ///
-/// The numbers in front of the key, and those between key and value, are put together beside the buffer
-/// and appended in one go: a buffer that grows byte by byte asks for room with each of them.
+/// The varints before the key, and those between key and value, are assembled separately and appended
+/// in one go: appending byte by byte would check the capacity for each.
 #[inline]
 fn write_start(
     out: &mut Vec<u8>,
@@ -508,8 +508,8 @@ fn write_start(
     out.extend_from_slice(value.unwrap_or_default());
 }
 
-/// Appends the first `count` of these bytes. All are copied, and what is too much is cut off again: a copy
-/// whose length is known beforehand is a few instructions, any other is a call.
+/// Appends the first `count` of these bytes. All are copied, and the surplus is truncated: a copy of
+/// constant length is a few instructions, any other is a call.
 #[inline(always)]
 fn append_first(out: &mut Vec<u8>, bytes: &[u8; NUMBERS], count: usize) {
     let end = out.len() + count;
@@ -517,7 +517,7 @@ fn append_first(out: &mut Vec<u8>, bytes: &[u8; NUMBERS], count: usize) {
     out.truncate(end);
 }
 
-/// What stands for a length: null is -1.
+/// The encoded length: -1 for null.
 #[inline]
 fn nullable_length(bytes: Option<&[u8]>) -> i64 {
     bytes.map_or(-1, |bytes| bytes.len() as i64)

@@ -1,8 +1,8 @@
-//! The codecs of `compression.type`, with Kafka's levels, and decompression that is bounded.
+//! The codecs of `compression.type`, with Kafka's levels, and bounded decompression.
 //!
-//! Data is decompressed as a stream of chunks and the bytes that came out are counted, so that a small
-//! batch that claims to be gigabytes is given up at the caller's limit, whatever its headers say. Each
-//! codec's file says what Kafka writes and what it reads besides.
+//! Data is decompressed as a stream of chunks and the output is counted, so that a small batch that
+//! expands to gigabytes is rejected at the caller's limit, whatever its headers say. Each codec's file
+//! documents what Kafka writes and what else it reads.
 
 mod block;
 mod gzip;
@@ -164,7 +164,7 @@ pub(crate) fn decompress_magic_0(
 }
 
 fn read_to_end(mut decompressor: Decompressor<'_>, compressed: usize) -> Result<Bytes, BatchError> {
-    // Grown by what really came out: nothing that the data says about its size is believed.
+    // Grows with the actual output: sizes claimed by the data are not trusted.
     let mut out = vec![0; compressed.saturating_mul(3).clamp(4 * 1024, 256 * 1024)];
     let mut length = 0;
     loop {

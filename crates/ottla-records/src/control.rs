@@ -1,8 +1,8 @@
 //! Control records: markers that brokers and controllers write between the records of clients.
 //!
-//! The key says the kind, `version i16 | type i16`; the value is the kind's own. The marker that ends a
-//! transaction is whole here; the values of the KRaft kinds are messages of the protocol. Kafka:
-//! `ControlRecordType`, `EndTransactionMarker`, `MemoryRecords.withEndTransactionMarker`.
+//! The key contains the type, `version i16 | type i16`; the value depends on the type. The marker that
+//! ends a transaction is defined here; the values of the KRaft types are messages of the protocol.
+//! Kafka: `ControlRecordType`, `EndTransactionMarker`, `MemoryRecords.withEndTransactionMarker`.
 
 use bytes::Bytes;
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -26,7 +26,7 @@ const KEY_VERSION: i16 = 0;
 const END_TXN_MARKER_VERSION: i16 = 0;
 
 impl ControlRecordType {
-    /// The kind with this number; `None` for one that is not known, which Kafka skips.
+    /// The type with this number; `None` for an unknown one, which Kafka skips.
     pub const fn from_type_id(type_id: i16) -> Option<ControlRecordType> {
         Some(match type_id {
             0 => ControlRecordType::Abort,
@@ -64,8 +64,8 @@ impl ControlRecordType {
         [v0, v1, t0, t1]
     }
 
-    /// The kind that a record key names; `Ok(None)` for a number that is not known. Keys of a later
-    /// version are read as far as this one goes.
+    /// The type in a record key; `Ok(None)` for an unknown number. Of keys of a later version, the
+    /// known prefix is read.
     pub fn parse_key(key: &[u8]) -> Result<Option<ControlRecordType>, BatchError> {
         let Some(&[v0, v1, t0, t1]) = key.first_chunk::<4>() else {
             return Err(BatchError::MalformedControlRecord(format!(
@@ -147,8 +147,8 @@ pub fn end_txn_batch(
     builder.build()
 }
 
-/// A control batch of the KRaft kinds at a known place in the metadata log or a snapshot. The records
-/// stand in the order given.
+/// A control batch of the KRaft types at a known offset in the metadata log or a snapshot. The
+/// records keep the given order.
 pub fn kraft_control_batch(
     base_offset: Offset,
     leader_epoch: LeaderEpoch,

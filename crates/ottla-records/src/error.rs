@@ -1,11 +1,11 @@
-//! What can be wrong with the bytes of a batch.
+//! Errors in the bytes of a batch.
 
 use ottla_types::ErrorCode;
 
 use crate::CompressionType;
 
-/// A batch or record that cannot be read. Every variant maps to the error code that Kafka answers with:
-/// `CORRUPT_MESSAGE` where Kafka throws `CorruptRecordException`, `INVALID_RECORD` for the rest.
+/// An invalid batch or record. Every variant maps to Kafka's error code: `CORRUPT_MESSAGE` where Kafka
+/// throws `CorruptRecordException`, `INVALID_RECORD` for the rest.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
     #[error("a batch header needs {needed} bytes, but only {available} are there")]

@@ -1,4 +1,4 @@
-//! The 61 bytes in front of every batch of magic 2 (KIP-98), and the 17 that all formats share.
+//! The 61-byte header of a batch of magic 2 (KIP-98), and the 17 bytes that all formats share.
 //!
 //! ```text
 //!  0 base offset i64        21 attributes i16         43 producer id i64
@@ -69,7 +69,7 @@ impl BatchPrefix {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchHeader {
     /// The offset of the first record, assigned by the leader (0 from a producer). Compaction keeps it
-    /// even where the first records are gone.
+    /// even if the first records are removed.
     pub base_offset: Offset,
     /// Bytes that follow this field: 49 and the records.
     pub batch_length: i32,
@@ -82,7 +82,7 @@ pub struct BatchHeader {
     pub attributes: Attributes,
     /// The last record's offset less `base_offset`; kept by compaction.
     pub last_offset_delta: i32,
-    /// What the records' timestamps are relative to; the delete horizon where the attributes say so.
+    /// The base of the records' timestamps; the delete horizon if the attributes say so.
     pub base_timestamp: Timestamp,
     /// The largest timestamp of the records, or the append time of them all.
     pub max_timestamp: Timestamp,
@@ -103,8 +103,8 @@ impl BatchHeader {
     /// The `batch_length` of a batch without records.
     pub const MIN_LENGTH: i32 = (Self::SIZE - BatchPrefix::LOG_OVERHEAD) as i32;
 
-    /// Reads a header from the front of `bytes`, which may go on with the records. Refuses other magics
-    /// and a length below that of an empty batch; the checksum is not looked at.
+    /// Reads a header from the front of `bytes`, which may continue with the records. Refuses other
+    /// magics and a length below that of an empty batch; does not verify the checksum.
     pub fn parse(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
         let prefix = BatchPrefix::parse(bytes)?;
         if prefix.magic != Self::MAGIC {
@@ -141,7 +141,7 @@ impl BatchHeader {
         })
     }
 
-    /// The header as it stands on the wire and on disk.
+    /// The header as encoded on the wire and on disk.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[0..8].copy_from_slice(&self.base_offset.0.to_be_bytes());
@@ -160,7 +160,7 @@ impl BatchHeader {
         bytes
     }
 
-    /// The checksum that belongs into a header with this body behind it.
+    /// The checksum for a header with this body.
     pub(crate) fn compute_crc(&self, body: &[u8]) -> u32 {
         let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
         digest.update(&self.to_bytes()[Self::CRC_START..]);
@@ -173,7 +173,7 @@ impl BatchHeader {
         BatchPrefix::LOG_OVERHEAD + self.batch_length as usize
     }
 
-    /// The offset of the last record, also where compaction has removed it.
+    /// The offset of the last record, even if compaction has removed it.
     pub const fn last_offset(&self) -> Offset {
         Offset(
             self.base_offset

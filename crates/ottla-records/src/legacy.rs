@@ -39,12 +39,12 @@ pub struct LegacyMessage {
     checksummed: Bytes,
 }
 
-/// Offset and size, which stand before the message itself.
+/// Offset and size, which precede the message itself.
 const LOG_OVERHEAD: usize = BatchPrefix::LOG_OVERHEAD;
 const CRC_SIZE: usize = 4;
 
 impl LegacyMessage {
-    /// Takes one message from the front of `bytes`; an error where it is not all there.
+    /// Splits one message off the front of `bytes`; an error if it is incomplete.
     pub fn read(bytes: &mut Bytes) -> Result<LegacyMessage, BatchError> {
         let prefix = BatchPrefix::parse(bytes)?;
         if prefix.magic > 1 {
@@ -192,7 +192,7 @@ impl LegacyMessage {
         loop {
             match LegacyMessage::read(&mut bytes) {
                 Ok(message) => messages.push(message),
-                // Kafka stops without a word at a message that is cut off.
+                // Kafka stops silently at a truncated message.
                 Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. }) => {
                     return Ok(messages);
                 }
@@ -210,7 +210,7 @@ impl LegacyMessage {
     }
 }
 
-/// The fields of a message, taken one after the other.
+/// The fields of a message, read in order.
 struct Fields(Bytes);
 
 impl Fields {
@@ -241,7 +241,7 @@ pub enum AnyBatch {
 }
 
 impl AnyBatch {
-    /// Takes one batch or message from the front of `bytes`; an error where it is not all there.
+    /// Splits one batch or message off the front of `bytes`; an error if it is incomplete.
     pub fn read(bytes: &mut Bytes) -> Result<AnyBatch, BatchError> {
         match BatchPrefix::parse(bytes)?.magic {
             0 | 1 => LegacyMessage::read(bytes).map(AnyBatch::Legacy),

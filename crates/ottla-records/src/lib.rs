@@ -1,8 +1,8 @@
 //! Record batches: view, validate, build, checksum, compress. Magic 2, and reading of magic 0 and 1.
 //!
 //! Owns the byte format of records (KIP-98 and, for reading, the message sets before it) and the four
-//! codecs. Never touches files, sockets, clocks or threads: time comes in as an argument, and every
-//! length that stands in a batch is checked against the bytes that are there before it is believed.
+//! codecs. Never touches files, sockets, clocks or threads: time is an argument, and every length in
+//! a batch is checked against the available bytes before it is used.
 //!
 //! Invariants:
 //! - A batch that was read is never copied: its body is a slice of the buffer it came in.

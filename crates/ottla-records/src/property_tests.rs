@@ -1,4 +1,4 @@
-//! What must hold for all batches: what was built is read back, and no bytes lead to a panic.
+//! Properties of all batches: a built batch reads back, and no bytes cause a panic.
 
 use bytes::Bytes;
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};

@@ -6,9 +6,9 @@
 //! | (key length varint, key, value length varint, value)*
 //! ```
 //!
-//! A record is checked as a whole when it is stepped over, its headers too, so that looking at them later
-//! cannot fail and costs nothing where nobody looks. A negative length means null, whatever its value, as
-//! in Kafka's `DefaultRecord`; a header key may not be null.
+//! A record is validated completely when the iterator passes it, including its headers, so that accessing
+//! them later cannot fail, and costs nothing if they are not used. A negative length means null, whatever
+//! its value, as in Kafka's `DefaultRecord`; a header key may not be null.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ pub struct Record {
     pub headers: Vec<RecordHeader>,
 }
 
-/// A header of a record. Kafka takes keys for UTF-8 without checking them, so they are bytes here.
+/// A header of a record. Kafka assumes UTF-8 keys without checking them, so they are bytes here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
     pub key: Bytes,
@@ -81,7 +81,7 @@ impl<'a> Headers<'a> {
         self.count
     }
 
-    /// The headers one after the other, as they stand in the record behind their number.
+    /// The headers in order, as encoded in the record after their count.
     pub(crate) const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -169,7 +169,7 @@ impl BatchRecords {
         })
     }
 
-    /// How many records the header says there are.
+    /// The number of records according to the header.
     pub fn record_count(&self) -> i32 {
         self.header.record_count
     }
@@ -288,7 +288,7 @@ pub(crate) fn record_offset(header: &BatchHeader, offset_delta: i32) -> Offset {
     Offset(header.base_offset.0.wrapping_add(i64::from(offset_delta)))
 }
 
-/// The timestamp of the record with this delta: its own, or the batch's where the broker set it.
+/// The timestamp of the record with this delta: its own, or the batch's if the broker set it.
 pub(crate) fn record_timestamp(header: &BatchHeader, timestamp_delta: i64) -> Timestamp {
     match header.attributes.timestamp_type() {
         TimestampType::CreateTime => {

@@ -1,4 +1,4 @@
-//! Stepping over records, from a slice or from a stream that is being decompressed.
+//! Iterating over records, from a slice or from a decompressed stream.
 //!
 //! There is one reader of the record layout, [`read_record`], over two sources. From a slice it gives the
 //! parts of the record; from a stream it only passes over them, so that validating a compressed batch
@@ -143,7 +143,7 @@ impl<'a> SliceSource<'a> {
         self.position == self.bytes.len()
     }
 
-    /// What was read since `position`.
+    /// The bytes read since `position`.
     pub(crate) fn since(&self, position: usize) -> &'a [u8] {
         &self.bytes[position..self.position]
     }
@@ -193,14 +193,15 @@ impl<'a> Source for SliceSource<'a> {
         length <= self.bytes.len() - self.position
     }
 
-    /// A record without headers whose numbers take two bytes at most: nearly all there are. Anything
-    /// else, broken ones too, is left to the general reader, so that this one needs no errors.
+    /// Fast path for a record without headers whose varints fit two bytes, which is nearly every
+    /// record. All others, including broken ones, are left to the general reader, so this one needs
+    /// no errors.
     #[inline(always)]
     fn plain_record(&mut self) -> Option<RecordParts<&'a [u8]>> {
         let rest = self.bytes.get(self.position..)?;
         let (length, mut at) = short_varint(rest)?;
         let end = at + usize::try_from(length).ok()?;
-        // The last byte is the number of headers. Attributes stand first and mean nothing.
+        // The last byte is the number of headers. The attributes come first and are unused.
         let body = rest.get(..end)?;
         if at >= end || body[end - 1] != 0 {
             return None;
@@ -260,7 +261,7 @@ fn short_nullable_at<'a>(bytes: &'a [u8], at: &mut usize) -> Option<Option<&'a [
     bytes.get(start..*at).map(Some)
 }
 
-/// Records that are being decompressed, through a window that is reused.
+/// Records of a decompressed stream, read through a reused window.
 pub(crate) struct StreamSource<'a> {
     decompressor: Decompressor<'a>,
     window: &'a mut Vec<u8>,

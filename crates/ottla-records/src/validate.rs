@@ -1,17 +1,17 @@
 //! What a leader checks before it appends a batch, and what it changes in it: Kafka's `LogValidator`,
 //! with the checks of `UnifiedLog.analyzeAndValidateRecords` that come before it.
 //!
-//! A batch that is fine keeps its body, and its checksum unless the broker sets the time: offset and
-//! leader epoch are assigned by the log afterwards, in the header. Only a topic with a codec of its own
-//! (`compression.type` other than `producer`) gets the records compressed again.
+//! A valid batch keeps its body, and its checksum unless the broker sets the timestamps: the log
+//! assigns offset and leader epoch afterwards, in the header. Records are recompressed only if the
+//! topic sets a codec (`compression.type` other than `producer`).
 //!
 //! One pass over the records, without allocating; a compressed batch is decompressed through one window
 //! that the caller keeps in [`ValidationBuffers`].
 //!
-//! Stricter than Kafka in two points, both of which no consumer could read correctly: offset deltas that
-//! do not count up from 0 are refused in uncompressed batches too (Kafka stores them; in compressed ones
-//! it fails with an unexpected exception), and so are records in compressed batches whose length is not
-//! that of their fields.
+//! Stricter than Kafka in two cases that no consumer could read correctly: offset deltas that do not
+//! count up from 0 are refused in uncompressed batches too (Kafka stores them; in compressed ones it
+//! fails with an unexpected exception), and so are records in compressed batches whose length does not
+//! match their fields.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use crate::record::record_timestamp;
 use crate::source::{SliceSource, Source, StreamSource, read_record};
 use crate::{BatchError, BatchHeader, Compression, CompressionType, RecordBatch, TimestampType};
 
-/// Who appends: what a client may not do, the broker's own coordinators may.
+/// Who appends: the broker's own coordinators may do more than a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendOrigin {
     /// A produce request.
@@ -34,12 +34,13 @@ pub enum AppendOrigin {
     RaftLeader,
 }
 
-/// What the topic asks of a batch; one value serves all batches of a partition until a setting changes.
+/// The topic's rules for a batch; one value is used for all batches of a partition until a setting
+/// changes.
 #[derive(Clone, Debug)]
 pub struct ValidationRules {
     /// `cleanup.policy` contains `compact`: every record needs a key.
     pub compacted: bool,
-    /// `max.message.bytes`: of the batch as it arrives and as it is stored.
+    /// `max.message.bytes`: applies to the batch as received and as stored.
     pub max_message_bytes: usize,
     /// `message.timestamp.type`
     pub message_timestamp_type: TimestampType,
@@ -75,12 +76,12 @@ pub struct ValidationBuffers {
     codecs: CodecMemory,
 }
 
-/// A batch that may be appended as it is, once the log has given it offset and leader epoch.
+/// A batch that may be appended unchanged, once the log has assigned offset and leader epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ValidatedBatch {
     pub batch: RecordBatch,
-    /// The time that the broker gave all records, where the topic says `LogAppendTime`; the response
-    /// to the producer carries it.
+    /// The timestamp that the broker assigned to all records, if the topic uses `LogAppendTime`; the
+    /// response to the producer contains it.
     pub log_append_time: Option<Timestamp>,
     /// Whether the body is another than the one that came in.
     pub recompressed: bool,
@@ -99,9 +100,9 @@ pub struct RecordError {
 pub struct Rejection {
     pub error_code: ErrorCode,
     pub message: String,
-    /// The records at fault, where single records are. Only with these does Kafka put `message` into
-    /// the response (`LogAppendResult.hasCustomErrorMessage`); otherwise the client shows the message
-    /// that belongs to the code.
+    /// The invalid records, if single records are invalid. Only with these does Kafka put `message`
+    /// into the response (`LogAppendResult.hasCustomErrorMessage`); otherwise the client shows the
+    /// message that belongs to the code.
     pub record_errors: Vec<RecordError>,
 }
 
@@ -166,8 +167,8 @@ pub fn read_produced_batch(records: Bytes) -> Result<RecordBatch, Rejection> {
     }
 }
 
-/// Checks a batch that is to be appended to a leader's log at `now`, and sets the times in it that are
-/// the broker's to set. `partition` is named in messages.
+/// Validates a batch that a leader appends to its log at `now`, and sets the timestamps that are the
+/// broker's. Messages name `partition`.
 pub fn validate(
     mut batch: RecordBatch,
     rules: &ValidationRules,
@@ -233,7 +234,7 @@ pub fn validate(
     })
 }
 
-/// What can be said without looking at the records.
+/// Checks that do not need the records.
 fn check_batch(
     batch: &RecordBatch,
     rules: &ValidationRules,
@@ -331,7 +332,7 @@ fn with_body(
     Ok(batch)
 }
 
-/// What the pass over the records found out.
+/// The result of the pass over the records.
 struct Scan {
     /// -1 without records or without times.
     max_timestamp: Timestamp,

@@ -10,7 +10,7 @@ pub(crate) const MAX_VARLONG: usize = 10;
 /// it does not end within 5 bytes.
 #[inline(always)]
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
-    // One and two bytes are nearly all there is in practice, and worth a path without a loop.
+    // In practice nearly all varints have one or two bytes, which justifies a path without a loop.
     let first = *bytes.first()?;
     if first < 0x80 {
         return Some((zigzag_32(u32::from(first)), 1));
@@ -67,7 +67,7 @@ pub(crate) fn write_varlong(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&bytes[..length]);
 }
 
-/// Writes a number to `out` from `at` on and gives the place behind it. There must be room.
+/// Writes a number to `out` at `at` and returns the position after it. There must be room.
 #[inline(always)]
 pub(crate) fn put_varlong(out: &mut [u8], mut at: usize, value: i64) -> usize {
     let mut rest = (value << 1 ^ value >> 63) as u64;

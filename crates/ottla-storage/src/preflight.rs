@@ -124,7 +124,7 @@ impl Look {
         };
         let change = match is_accepted {
             true => "ottla.accept.unserved lets that pass".to_owned(),
-            false => format!("{change}, or go on without with ottla.accept.unserved={name}"),
+            false => format!("{change}, or accept this with ottla.accept.unserved={name}"),
         };
         self.findings.push(Finding {
             severity,

@@ -1,4 +1,4 @@
-//! Kafka's error codes, as they stand in responses.
+//! Kafka's error codes, as used in responses.
 //!
 //! Source: `org.apache.kafka.common.protocol.Errors` of Kafka 4.3.1. Whether a code may be retried is
 //! whether Kafka's exception for it is a `RetriableException`.
@@ -32,8 +32,8 @@ macro_rules! error_codes {
                 match self { $( ErrorCode::$variant => $name, )* }
             }
 
-            /// What Kafka's clients and tools say where a server sends the code and no message of its own.
-            /// Scripts look for it in the output of the tools.
+            /// The message that Kafka's clients and tools show if the server sends only the code. Scripts
+            /// look for it in the tools' output.
             pub const fn message(self) -> &'static str {
                 match self { $( ErrorCode::$variant => $message, )* }
             }

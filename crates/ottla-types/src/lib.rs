@@ -1,8 +1,8 @@
 //! Kafka's nouns as types: offsets, epochs, ids, topic partitions and error codes.
 //!
-//! Every number that could be taken for another is a type of its own, so that a leader epoch cannot be
-//! passed where a partition epoch is meant. The types carry no behaviour beyond what their meaning
-//! gives them; there is no input, output, clock or randomness here.
+//! Numbers that could be confused have their own types, so that a leader epoch cannot be passed for a
+//! partition epoch. The types have no behaviour beyond their meaning; this crate has no I/O, clock or
+//! randomness.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

@@ -1,4 +1,4 @@
-//! Numbers with a meaning. Each wraps the integer that stands on the wire and on disk.
+//! Numbers with a meaning. Each wraps the integer used on the wire and on disk.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ macro_rules! number {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The integer as it stands on the wire.
+            /// The integer as encoded on the wire.
             pub const fn value(self) -> $inner {
                 self.0
             }

@@ -49,8 +49,8 @@ impl Uuid {
         u128::from_be_bytes(self.0) == 0
     }
 
-    /// A version-4 id out of 16 random bytes, or `None` for one that Kafka would draw again: one of the
-    /// reserved low numbers, or one whose text starts with a dash and so looks like a flag.
+    /// A version-4 UUID from 16 random bytes, or `None` for one that Kafka would reject and draw again:
+    /// a reserved low number, or one whose text starts with a dash and looks like a flag.
     pub fn from_random(mut bytes: [u8; 16]) -> Option<Uuid> {
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;

@@ -12,8 +12,8 @@ mod server;
 mod stop_signals;
 mod tools;
 
-/// Asks for no huge pages (`no_thp`): a heap of which a broker at rest touches little would take 2 MiB at a time, ten
-/// megabytes of zeros, and producing was not found to be slower (`docs/benchmarks.md`).
+/// Without huge pages (`no_thp`): with them, the heap of an idle broker grows 2 MiB at a time and holds ten megabytes
+/// of zeros; producing is not measurably slower without them (`docs/benchmarks.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -32,9 +32,9 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run a broker; without a file on 127.0.0.1:9092 with its data in ./ottla-data.
+    /// Run a broker; without a file, on 127.0.0.1:9092 with its data in ./ottla-data.
     Server(server::ServerArgs),
-    /// Say whether a node can be taken over from Apache Kafka, and if not why, without touching anything.
+    /// Check whether Ottla can take over a node of Apache Kafka. Changes nothing.
     Preflight(preflight::PreflightArgs),
     #[command(flatten)]
     Tool(tools::Tool),
@@ -44,7 +44,7 @@ enum Command {
     InstallScripts(scripts::install::InstallScriptsArgs),
 }
 
-/// The release whose tools these are, as `--version` of Kafka's tools prints it.
+/// The Kafka release that `--version` of the tools reports.
 const KAFKA_VERSION: &str = "4.3.1";
 
 fn main() -> ExitCode {
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Ok(Cli { command }) => run(command, &arguments),
         Err(error) => {
             print_parse_error(&error, &arguments);
-            // Kafka's tools end with 1 where they cannot make sense of their arguments.
+            // Kafka's tools exit with 1 on invalid arguments.
             match error.use_stderr() {
                 true if is_preflight => ExitCode::from(preflight::UNREADABLE),
                 true => ExitCode::FAILURE,
@@ -84,8 +84,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help, or what is wrong with the arguments. Called as a script, the script is all that its user has
-/// written: `kafka-topics.sh`, not `kafka-topics.sh topics`.
+/// Prints the help, or the error in the arguments. If the binary was called as a script, the text shows the
+/// script's name alone: `kafka-topics.sh`, not `kafka-topics.sh topics`.
 fn print_parse_error(error: &clap::Error, arguments: &[String]) {
     let called = arguments.first().map_or("", String::as_str);
     let script = called.rsplit('/').next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! `ottla preflight`: says whether a node can be taken over from Apache Kafka, and if not exactly why.
+//! `ottla preflight`: checks whether Ottla can take over a node of Apache Kafka, and if not, why.
 //!
-//! Exit status: 0 where it is possible, 1 where it is not, 2 where the question cannot be answered: a wrong
-//! argument, or a file that cannot be read.
+//! Exit status: 0 if it can, 1 if it cannot, 2 if the check itself fails: an invalid argument, or an
+//! unreadable file.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::server;
 
-/// For a question that cannot be answered.
+/// Exit status when the check itself fails.
 pub const UNREADABLE: u8 = 2;
-/// The width at which lines are broken where the terminal does not say more.
+/// The width at which lines are wrapped.
 const WIDTH: usize = 80;
 
 #[derive(Args, Debug)]
@@ -24,7 +24,7 @@ pub struct PreflightArgs {
     /// Kafka's configuration file of the node.
     #[arg(value_name = "SERVER.PROPERTIES")]
     properties: PathBuf,
-    /// A setting that goes before the one in the file; may be given more than once.
+    /// A setting that overrides the file; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// Print one JSON object instead of text.
@@ -45,7 +45,7 @@ pub fn run(args: PreflightArgs) -> ExitCode {
         true => format!("{:#}\n", to_json(&preflight)),
         false => to_text(&preflight, std::io::stdout().is_terminal()),
     };
-    // Nobody may be reading any more; the status says it all the same.
+    // The reader may have closed the pipe; the exit status still has the answer.
     let _ = std::io::stdout().write_all(text.as_bytes());
     match preflight.is_possible() {
         true => ExitCode::SUCCESS,
@@ -92,7 +92,7 @@ fn to_json(preflight: &Preflight) -> Value {
     })
 }
 
-/// For people: the node in a line, the answer, and what was found, what stands in the way first.
+/// For people: the node in one line, the findings (refusals first), and the answer.
 fn to_text(preflight: &Preflight, with_colours: bool) -> String {
     let mut text = String::new();
     let style = |code: &str, words: &str| match with_colours {
@@ -105,8 +105,8 @@ fn to_text(preflight: &Preflight, with_colours: bool) -> String {
     }
     let of = |severity| move |finding: &&Finding| finding.severity == severity;
     for (severity, colour, title) in [
-        (Severity::Refuses, "1;31", "In the way"),
-        (Severity::Warns, "1;33", "Will be different"),
+        (Severity::Refuses, "1;31", "Problems"),
+        (Severity::Warns, "1;33", "Will differ"),
         (Severity::Notes, "1", "Good to know"),
     ] {
         let mut findings = preflight.findings.iter().filter(of(severity)).peekable();
@@ -130,13 +130,10 @@ fn to_text(preflight: &Preflight, with_colours: bool) -> String {
     let refusals = preflight.refusals().count();
     let answer = match refusals {
         0 => style("1;32", "Ottla can take this node over."),
-        1 => style(
-            "1;31",
-            "Ottla cannot take this node over: one thing is in the way.",
-        ),
+        1 => style("1;31", "Ottla cannot take this node over: 1 problem."),
         _ => style(
             "1;31",
-            &format!("Ottla cannot take this node over: {refusals} things are in the way."),
+            &format!("Ottla cannot take this node over: {refusals} problems."),
         ),
     };
     let _ = writeln!(text, "{answer}");
@@ -170,7 +167,7 @@ fn describe(facts: &Facts) -> String {
         );
         text.push_str(match facts.stopped_cleanly {
             Some(true) => ", stopped cleanly.",
-            // A directory that was only formatted was never stopped at all.
+            // A directory that was only formatted has never been stopped.
             Some(false) if facts.partitions > 0 => ", not stopped cleanly.",
             Some(false) | None => ".",
         });
@@ -248,9 +245,9 @@ mod tests {
         let expected = format!(
             "Node 1 of cluster abc, metadata.version 4.3-IV0, in /data.\n\
              1 topic with 2 partitions, 0.5 MiB, stopped cleanly.\n\n\
-             In the way\n  a.properties line 3\n  - it is so\n    -> do that\n  - {}\n    {}\n\n\
+             Problems\n  a.properties line 3\n  - it is so\n    -> do that\n  - {}\n    {}\n\n\
              Good to know\n  /data\n  - it was so\n\n\
-             Ottla cannot take this node over: 2 things are in the way.\n",
+             Ottla cannot take this node over: 2 problems.\n",
             "word ".repeat(15).trim(),
             "word ".repeat(15).trim()
         );

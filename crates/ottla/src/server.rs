@@ -1,4 +1,4 @@
-//! `ottla server`: runs a broker until it is told to stop.
+//! `ottla server`: runs a broker until it receives a stop signal.
 
 use std::env::VarError;
 use std::io::IsTerminal;
@@ -15,13 +15,13 @@ use tracing_subscriber::EnvFilter;
 
 use crate::stop_signals::StopSignals;
 
-/// Where the data goes and where clients come in when no file says otherwise.
+/// Data directory and listeners without a configuration file.
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
 const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
-/// Threads for work that keeps one for long without a log directory's disk. Each directory adds those that it may hold,
-/// for flushes, writeback, reads that miss the page cache: so none that hangs takes them from the others. More would only
-/// wait beside each other, and each keeps about 0.7 MB for the ten seconds that it is kept after its last work.
+/// Blocking threads for work that does not wait for a log directory. Each directory adds its own, for flushes,
+/// writeback and reads that miss the page cache, so a directory that hangs cannot take threads from the others. More
+/// threads would not help, and each holds about 0.7 MB until ten seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
 
 #[derive(Args, Debug)]
@@ -29,13 +29,13 @@ pub struct ServerArgs {
     /// Kafka's configuration file.
     #[arg(value_name = "SERVER.PROPERTIES")]
     properties: Option<PathBuf>,
-    /// A setting that goes before the one in the file; may be given more than once.
+    /// A setting that overrides the file; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Ends when the process with this id does, which has started it.
+    /// Exit when this parent process exits.
     #[arg(long, value_name = "PROCESS", hide = true)]
     ends_with: Option<i32>,
-    /// Names what keeps a thread that serves sockets for so many milliseconds or longer (10 if no number is given): sets
+    /// Log what blocks a network thread for this many milliseconds or longer (10 without a value). Sets
     /// ottla.trace.stalls.ms.
     #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
     trace_stalls: Option<u32>,
@@ -48,8 +48,8 @@ impl ServerArgs {
     }
 }
 
-/// Runs until SIGINT, SIGTERM or SIGHUP, or until the broker cannot go on. What keeps it from starting or from
-/// going on is said in one sentence.
+/// Runs until SIGINT, SIGTERM or SIGHUP, or until the broker fails. If it cannot start or continue, prints the
+/// reason in one sentence.
 pub fn run(args: ServerArgs) -> ExitCode {
     match try_run(&args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,8 +68,8 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
     if let Some(ms) = args.trace_stalls {
         properties.set("ottla.trace.stalls.ms", &ms.to_string());
     }
-    // Without a file there is nobody who could have formatted the directory; with one, formatting
-    // decides of a cluster id and is left to `ottla storage format`, as with Kafka.
+    // Without a file, the directory is formatted automatically. With one, formatting sets the
+    // cluster ID and is left to `ottla storage format`, as in Kafka.
     let unformatted = match args.properties {
         None => Unformatted::Formatted,
         Some(_) => Unformatted::Refused,
@@ -93,18 +93,16 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
 fn end_with(parent: i32) -> Result<(), String> {
     use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
     set_parent_process_death_signal(Some(Signal::TERM))
-        .map_err(|error| format!("cannot be told when process {parent} ends: {error}"))?;
+        .map_err(|error| format!("cannot watch parent process {parent}: {error}"))?;
     // It may have ended before.
     match getppid().map(Pid::as_raw_pid) {
         Some(pid) if pid == parent => Ok(()),
-        _ => Err(format!(
-            "process {parent}, which has started this one, has ended"
-        )),
+        _ => Err(format!("parent process {parent} has exited")),
     }
 }
 
-/// Looks at everything before anything is touched, as `ottla preflight` does: refuses what it refuses, and
-/// says what it warns of.
+/// Runs the checks of `ottla preflight` before anything is changed: fails on its refusals and prints its
+/// warnings.
 fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), String> {
     let preflight = Preflight::of(properties, unformatted);
     let of = |severity| move |finding: &&Finding| finding.severity == severity;
@@ -117,11 +115,12 @@ fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), S
     };
     Err(match refusals.count() {
         0 => first.to_string(),
-        more => format!("{first} (and {more} more: ottla preflight names all)"),
+        more => format!("{first} (and {more} more; run ottla preflight to see all)"),
     })
 }
 
-/// A properties file with overrides laid over it; without a file, those of a node of its own.
+/// The properties file with the overrides applied; without a file, the properties of a single-node
+/// cluster.
 pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Properties, String> {
     let mut properties = match file {
         Some(path) => read_file(path)?,
@@ -141,14 +140,14 @@ pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Prop
     Ok(properties)
 }
 
-/// Without a file the controller is the node's own business: whoever overrides where clients come in need
-/// not know that there is one.
+/// Without a file, the user need not know about the controller: an override of `listeners` may leave its
+/// listener out.
 fn keep_controller_listener(properties: &mut Properties) {
     let Some(listeners) = properties.get("listeners") else {
         return;
     };
     if !listeners.value.contains("CONTROLLER://") {
-        // A port of the kernel's choice: several such nodes may run on a machine.
+        // The kernel picks the port, so that several such nodes can run on one machine.
         let listeners = format!("{},CONTROLLER://127.0.0.1:0", listeners.value);
         properties.set("listeners", &listeners);
     }
@@ -162,8 +161,8 @@ fn read_file(path: &Path) -> Result<Properties, String> {
     Properties::parse_bytes(&bytes, &name).map_err(|error| error.to_string())
 }
 
-/// Takes all the open files that this process may have: a partition holds some for each of its segments, and
-/// the limit that a shell starts with is made for other programs. Java does the same (`MaxFDLimit`).
+/// Raises the limit of open files to the hard limit: a partition has files open for each of its segments.
+/// Java does the same (`MaxFDLimit`).
 fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -172,13 +171,12 @@ fn raise_open_files_limit() {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!("the limit of open files stays as it is: {error}");
+        tracing::warn!("cannot raise the limit of open files: {error}");
     }
 }
 
-/// To standard error: lines for people where that is a terminal, and a JSON object a line otherwise, for
-/// whatever collects logs. `OTTLA_LOG_FORMAT` (`text` or `json`) and `OTTLA_LOG` (a level, or levels by module)
-/// say otherwise.
+/// Logs to standard error: plain lines on a terminal, one JSON object per line otherwise. `OTTLA_LOG_FORMAT`
+/// (`text` or `json`) overrides the format, `OTTLA_LOG` (a level, or levels by module) the level.
 fn start_logging() -> Result<(), String> {
     let level = setting_from_env("OTTLA_LOG")?.unwrap_or_else(|| "warn".to_owned());
     let filter = EnvFilter::try_new(&level).map_err(|error| {
@@ -214,8 +212,8 @@ fn setting_from_env(name: &str) -> Result<Option<String>, String> {
 }
 
 async fn serve(config: BrokerConfig, unformatted: Unformatted) -> Result<(), String> {
-    let mut signals =
-        StopSignals::listen().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let mut signals = StopSignals::listen()
+        .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let Some(running) = start(config, unformatted, &mut signals).await? else {
         return Ok(());
     };
@@ -227,8 +225,8 @@ async fn serve(config: BrokerConfig, unformatted: Unformatted) -> Result<(), Str
     stop(running, &mut signals).await
 }
 
-/// Starts the broker. One that is asked to stop before it has started is stopped in order when it has, so that the next
-/// start finds its logs as an orderly stop leaves them; `None` then.
+/// Starts the broker. If a stop is requested during start-up, the broker is stopped cleanly once it has started, so
+/// that the next start need not recover its logs; the result is then `None`.
 async fn start(
     config: BrokerConfig,
     unformatted: Unformatted,
@@ -245,23 +243,23 @@ async fn start(
         started = &mut starting => return started.map(Some).map_err(|error| error.0),
         () = signals.next() => {}
     }
-    println!("Stopping when the start is through; a second signal ends it at once.");
+    println!("Stopping once start-up is complete. A second signal kills the process.");
     tokio::select! {
         started = &mut starting => {
             let running = started.map_err(|error| error.0)?;
             stop(running, signals).await.map(|()| None)
         }
         () = signals.next() => {
-            eprintln!("ottla: ended during the start; the next one recovers the logs");
-            // What loads logs cannot be broken off, and a runtime that is dropped waits for it. To be killed here
-            // is what recovery is made for.
+            eprintln!("ottla: killed during start-up; the next start recovers the logs");
+            // Loading logs cannot be interrupted, and dropping the runtime would wait for it. Recovery handles a
+            // kill at this point.
             std::process::exit(1)
         }
     }
 }
 
-/// Stops in order. A signal meanwhile, and it waits for no other node any more: of a cluster that stops as a whole,
-/// somebody is the last, and has nobody to give its partitions to.
+/// Stops cleanly. On another signal it no longer waits for other nodes: when a whole cluster stops, the last node
+/// has no one to hand its partitions to.
 async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), String> {
     println!("Stopping.");
     let broker = Arc::clone(running.broker());
@@ -270,7 +268,7 @@ async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), S
     tokio::select! {
         () = &mut stopping => {}
         () = signals.next() => {
-            println!("Waiting for no other node any more.");
+            println!("No longer waiting for other nodes.");
             broker.hurry();
             stopping.await;
         }
@@ -282,19 +280,19 @@ async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), S
     }
 }
 
-/// What it is, where it listens, where its data is.
+/// Prints the version, the listeners and the data directories.
 fn introduce(running: &RunningBroker) {
     let config = running.broker().config();
     println!(
-        "Ottla {}, node {}, speaks the protocol of Apache Kafka 4.3.1.",
+        "Ottla {}, node {}, Apache Kafka 4.3.1 protocol",
         env!("CARGO_PKG_VERSION"),
         config.node_id
     );
     for listener in running.listeners() {
-        println!("Listens on {} ({}).", listener.local_addr, listener.name);
+        println!("Listening on {} ({})", listener.local_addr, listener.name);
     }
     if let Some(address) = running.http_addr() {
-        println!("Shows its metrics and health on http://{address}.");
+        println!("Metrics and health on http://{address}");
     }
-    println!("Keeps its data in {}.", config.log_dirs.join(", "));
+    println!("Data directory: {}", config.log_dirs.join(", "));
 }

@@ -1,7 +1,7 @@
-//! The signals by which an operator, a service manager or a terminal that closes asks the server to stop.
+//! The signals with which an operator, a service manager or a closing terminal stops the server.
 //!
-//! SIGINT, SIGTERM and SIGHUP, as the Java process of Kafka takes them. A SIGHUP that was ignored when the process
-//! began, as `nohup` has it, stays ignored: it is how somebody says that the terminal may go.
+//! SIGINT, SIGTERM and SIGHUP, as in Kafka's JVM. If SIGHUP was ignored when the process started, as under
+//! `nohup`, it stays ignored: the server is meant to outlive the terminal.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub struct StopSignals {
 }
 
 impl StopSignals {
-    /// From here on the signals no longer end the process.
+    /// From here on the signals no longer kill the process.
     pub fn listen() -> io::Result<StopSignals> {
         let hung_up = match is_hangup_ignored() {
             true => None,
@@ -44,7 +44,7 @@ impl StopSignals {
     }
 }
 
-/// What the kernel says that this process does with SIGHUP. It has no other way to ask without `unsafe`.
+/// Whether this process ignores SIGHUP, read from `/proc`, because other ways need `unsafe`.
 fn is_hangup_ignored() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
 }

@@ -64,7 +64,7 @@ use topic_filter::is_internal_topic;
 
 pub use retired_flags::advice as advice_for_retired_flags;
 
-/// The tools; what each says of itself stands at its arguments.
+/// The tools; each documents itself at its arguments.
 #[derive(Subcommand, Debug)]
 pub enum Tool {
     Topics(Box<topics::TopicsArgs>),
@@ -98,7 +98,7 @@ pub enum Tool {
     VerifiableShareConsumer(verifiable_share_consumer::VerifiableShareConsumerArgs),
 }
 
-/// Runs a tool to its end. Some say something else where nothing stands behind their name.
+/// Runs a tool to its end. Some print a special message when they are called without arguments.
 pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
     // The console clients still have records to send, or offsets to commit.
     if !matches!(

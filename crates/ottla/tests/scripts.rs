@@ -40,10 +40,10 @@ fn links_act_as_scripts() {
         .expect("the link starts");
     assert_eq!(text(&class.stdout).trim().len(), 22);
 
-    // A second time nothing is to do; a file of somebody else's stays.
+    // A second time nothing is to do; a file of another owner stays.
     let again = installed(&bin);
     assert!(
-        text(&again.stdout).starts_with("0 links made"),
+        text(&again.stdout).starts_with("0 links created"),
         "{}",
         text(&again.stdout)
     );
@@ -136,7 +136,7 @@ fn a_server_is_started_and_stopped_by_scripts() {
     assert!(started.status.success(), "{}", text(&started.stderr));
     let output = folder.path().join("logs/kafkaServer.out");
     let said = || std::fs::read_to_string(&output).unwrap_or_default();
-    wait_until("the server listens", || said().contains("Listens on"));
+    wait_until("the server listens", || said().contains("Listening on"));
     assert!(
         said().contains("KAFKA_HEAP_OPTS is set and has no effect"),
         "{}",

@@ -13,12 +13,12 @@ use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::offsets;
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
-use ottla_bench::load::produce::{self, ProduceOptions, Produced, Timed, Until};
+use ottla_bench::load::produce::{self, ProduceOptions, Produced, RequestTiming, RunLength};
 use ottla_bench::load::report::Report;
 use ottla_bench::load::topic::Topic;
 use ottla_records::{Compression, CompressionType};
 
-/// Puts load on a broker that speaks Kafka's protocol and measures what comes of it.
+/// Generates load on a broker that speaks Kafka's protocol, and measures the result.
 #[derive(Parser)]
 #[command(name = "ottla-load", version)]
 struct Cli {
@@ -36,7 +36,8 @@ enum Mode {
     EndToEnd(EndToEndArgs),
     /// Produce small batches at a fixed rate and measure from the instant at which each was due.
     ProduceLatency(ProduceLatencyArgs),
-    /// Have the members of many groups join at one time, and measure until all groups have settled.
+    /// Let the members of many groups join at once, and measure the time until all groups are
+    /// stable.
     Groups(GroupsArgs),
     /// Commit an offset in each partition of the topic for each of many groups.
     CommitOffsets(OffsetsArgs),
@@ -63,7 +64,7 @@ struct BareLoopArgs {
     /// Send this many bytes first and do not measure them.
     #[arg(long, default_value_t = 0)]
     warmup_bytes: u64,
-    /// Where the files go; they have no names, so nothing is left behind.
+    /// Directory of the files; they are unlinked at once, so nothing remains.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Print the report as one line of JSON.
@@ -82,7 +83,7 @@ struct Common {
     /// A setting of the topic when it is created; may be repeated.
     #[arg(long = "topic-config", value_name = "KEY=VALUE", value_parser = parse_setting)]
     topic_configs: Vec<(String, String)>,
-    /// The broker's process on this machine, whose processor time and memory are then reported.
+    /// Process ID of the broker on this machine, to report its CPU time and memory.
     #[arg(long)]
     broker_pid: Option<u32>,
     /// Print the report as one line of JSON.
@@ -119,13 +120,13 @@ struct ProduceArgs {
     /// Bytes of batches to send.
     #[arg(long, default_value_t = 1_000_000_000, conflicts_with = "seconds")]
     bytes: u64,
-    /// Send for so long instead.
+    /// Send for this long instead.
     #[arg(long)]
     seconds: Option<f64>,
     /// Send this many bytes first and do not measure them.
     #[arg(long, default_value_t = 0)]
     warmup_bytes: u64,
-    /// An open loop at so many 10^6 bytes of batches per second, instead of as fast as possible.
+    /// An open loop at this many 10^6 bytes of batches per second, instead of as fast as possible.
     #[arg(long)]
     megabytes_per_second: Option<f64>,
     /// Write each request of the open loop to this file: when it was due, in µs since 1970, and its latency in µs.
@@ -363,13 +364,13 @@ fn produce(args: &ProduceArgs) -> Result<Report> {
         in_flight: args.in_flight,
         acks: args.acks,
         until: match args.seconds {
-            Some(seconds) => Until::Time(positive_seconds(seconds)?),
-            None => Until::Bytes(args.bytes),
+            Some(seconds) => RunLength::Time(positive_seconds(seconds)?),
+            None => RunLength::Bytes(args.bytes),
         },
         requests_per_second,
     };
     ensure!(options.in_flight > 0, "--in-flight must be 1 or more");
-    let warmup = (args.warmup_bytes > 0).then_some(Until::Bytes(args.warmup_bytes));
+    let warmup = (args.warmup_bytes > 0).then_some(RunLength::Bytes(args.warmup_bytes));
     let latencies = args.latencies.as_deref();
     measured_produce(
         "produce",
@@ -394,10 +395,10 @@ fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
         connections: args.connections,
         in_flight: usize::MAX,
         acks: args.acks,
-        until: Until::Time(positive_seconds(args.seconds)?),
+        until: RunLength::Time(positive_seconds(args.seconds)?),
         requests_per_second: Some(args.rate / args.batch_records as f64),
     };
-    let warmup = Some(Until::Time(Duration::from_secs_f64(
+    let warmup = Some(RunLength::Time(Duration::from_secs_f64(
         args.warmup_seconds.max(0.0),
     )));
     measured_produce(
@@ -415,7 +416,7 @@ fn measured_produce(
     common: &Common,
     partitions: i32,
     options: ProduceOptions,
-    warmup: Option<Until>,
+    warmup: Option<RunLength>,
     latencies: Option<&Path>,
 ) -> Result<Report> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
@@ -459,7 +460,7 @@ fn measured_produce(
 }
 
 /// Writes the requests in the order in which they were due, by the clock that other programs read too.
-fn write_each(each: &[Timed], file: &Path) -> Result<()> {
+fn write_each(each: &[RequestTiming], file: &Path) -> Result<()> {
     let (now, since_epoch) = (
         Instant::now(),
         SystemTime::now().duration_since(UNIX_EPOCH)?,
@@ -538,7 +539,7 @@ fn end_to_end(args: &EndToEndArgs) -> Result<Report> {
     Ok(report)
 }
 
-/// What the processes had used before the run.
+/// The processes' resource usage before the run.
 struct Readings {
     broker: Option<ProcessUsage>,
     generator: ProcessUsage,
@@ -603,7 +604,9 @@ fn parse_protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "classic" => Ok(Protocol::Classic),
         "consumer" => Ok(Protocol::Consumer),
-        other => Err(format!("{other} is no protocol; give consumer or classic")),
+        other => Err(format!(
+            "{other} is not a group protocol; give consumer or classic"
+        )),
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use toml::Value;
 
-/// Repeat published measurements, or your own, on any cluster that speaks Kafka's protocol.
+/// Benchmark any cluster that speaks Kafka's protocol, with published scenarios or your own.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -15,9 +15,9 @@ pub struct BenchArgs {
 
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
-    /// Name the scenarios that are shipped.
+    /// List the shipped scenarios.
     List,
-    /// Print a scenario, or all of a group; what it prints can be changed and run as a file.
+    /// Print a scenario, or all of a group, to edit and run as a file.
     Show {
         /// A scenario, a group, or a file that ends in .toml.
         name: String,
@@ -28,7 +28,7 @@ pub enum BenchCommand {
     Compare(CompareArgs),
     /// Write one report of one or several results.
     Report(ReportArgs),
-    /// Work out what load services make, and how many brokers carry it at what price.
+    /// Compute the load of services, and the number and price of the brokers for it.
     Size(SizeArgs),
 }
 
@@ -37,80 +37,79 @@ pub struct RunArgs {
     /// Scenarios, groups, or files that end in .toml.
     #[arg(required_unless_present = "workload", value_name = "NAME")]
     pub names: Vec<String>,
-    /// A workload file of the OpenMessaging Benchmark; may be repeated.
+    /// A workload file of the OpenMessaging Benchmark; repeatable.
     #[arg(long, value_name = "FILE.yaml")]
     pub workload: Vec<PathBuf>,
-    /// The driver file that goes with it: settings of clients and topics, and the brokers unless a target is given.
+    /// The matching driver file: settings of clients and topics, and the brokers unless a target is given.
     #[arg(long, value_name = "FILE.yaml", requires = "workload")]
     pub driver: Option<PathBuf>,
-    /// Brokers of a cluster to measure; may be given more than once to compare clusters.
+    /// Bootstrap servers of a cluster to measure; repeatable to compare clusters.
     #[arg(long, value_name = "HOST:PORT,…")]
     pub bootstrap_server: Vec<String>,
-    /// Properties of every client that talks to the clusters at --bootstrap-server, as Kafka's tools take them: TLS, who
-    /// one is, timeouts.
+    /// Properties file for every client of the clusters at --bootstrap-server, as for Kafka's tools: TLS,
+    /// authentication, timeouts.
     #[arg(long, value_name = "FILE.properties", requires = "bootstrap_server")]
     pub command_config: Option<PathBuf>,
-    /// Where a broker of that cluster gives its metrics in the format of Prometheus; once for each broker.
+    /// URL of a broker's metrics in Prometheus format; once per broker.
     #[arg(long, value_name = "http://HOST:PORT/metrics")]
     pub metrics: Vec<String>,
-    /// Brokers that are started for the run, and compared with the other targets, round by round. Without any target
-    /// it is ottla.
+    /// Brokers to start for the run, compared with the other targets round by round. The default target is ottla.
     #[arg(long, value_enum)]
     pub target: Vec<TargetName>,
-    /// A size of the run that the scenario has besides the published one, such as small.
+    /// A scale defined by the scenario other than the published one, such as small.
     #[arg(long)]
     pub scale: Option<String>,
-    /// So many replicas in place of the scenario's; the result says so.
+    /// Number of replicas instead of the scenario's; the result reports it.
     #[arg(long)]
     pub replicas: Option<u16>,
-    /// So many rounds of each point.
+    /// Number of rounds per point.
     #[arg(long)]
     pub repetitions: Option<u32>,
-    /// The measured time of each round, such as 30s.
+    /// Measured duration of each round, such as 30s.
     #[arg(long)]
     pub time: Option<String>,
-    /// Another value for a key of the scenario, such as producers.settings.linger.ms=5; may be repeated.
+    /// Override a key of the scenario, such as producers.settings.linger.ms=5; repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Use this topic, which is made and deleted unless it exists.
+    /// Use this topic; it is created and deleted unless it exists.
     #[arg(long)]
     pub topic: Option<String>,
-    /// Where brokers that are started keep their files; the system's temporary directory otherwise.
+    /// Directory for the files of started brokers; by default the system's temporary directory.
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Where result and report go.
+    /// Output directory of result and report.
     #[arg(long, default_value = "ottla-bench")]
     pub out: PathBuf,
-    /// Write results as the OpenMessaging Benchmark does as well, into this folder, a file for each workload and target.
+    /// Also write results in the OpenMessaging Benchmark's format to this directory, one file per workload and target.
     #[arg(long, value_name = "DIR")]
     pub openmessaging_out: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TargetName {
-    /// This binary as broker.
+    /// This binary as the broker.
     Ottla,
-    /// Apache Kafka, of KAFKA_HOME or fetched with Maven.
+    /// Apache Kafka, from KAFKA_HOME or downloaded with Maven.
     Kafka,
 }
 
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// A result: what it was before.
+    /// The result before.
     pub first: PathBuf,
-    /// A result: what it is now.
+    /// The result after.
     pub second: PathBuf,
-    /// End with status 1 if a figure became worse beyond noise.
+    /// Exit with status 1 if a figure became worse beyond noise.
     #[arg(long)]
     pub fail_on_regression: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// Results that `run` has written.
+    /// Results written by `run`.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// Where the report goes; beside the first result otherwise.
+    /// Path of the report; by default beside the first result.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }
@@ -119,37 +118,37 @@ pub struct ReportArgs {
 pub struct SizeArgs {
     #[arg(long, default_value_t = 1.0)]
     pub services: f64,
-    /// What one service writes in a day, such as 2GB.
+    /// Bytes that one service writes per day, such as 2GB.
     #[arg(long, required_unless_present = "load")]
     pub daily: Option<String>,
-    /// Records a second that are to be carried, in place of services.
+    /// Load in records per second, instead of services.
     #[arg(long, value_name = "RATE", conflicts_with = "daily")]
     pub load: Option<f64>,
-    /// The hours of the day in which it does.
+    /// Hours of the day over which it writes.
     #[arg(long, default_value_t = 24.0)]
     pub hours: f64,
-    /// Bytes of a record.
+    /// Record size in bytes.
     #[arg(long, default_value = "1KB")]
     pub record: String,
-    /// A result of a search or of a throughput scenario, from which the number of brokers follows, for each target.
+    /// A result of a search or throughput scenario, from which the number of brokers is computed for each target.
     #[arg(long, value_name = "RESULT.json")]
     pub result: Option<PathBuf>,
-    /// Records a second that a cluster was seen to carry, in place of a result.
+    /// Measured throughput of a cluster in records per second, instead of a result.
     #[arg(long, conflicts_with = "result")]
     pub measured: Option<f64>,
-    /// The brokers of that cluster.
+    /// Number of brokers of that cluster.
     #[arg(long, requires = "measured")]
     pub measured_brokers: Option<u64>,
-    /// The part of a broker that is to stay free.
+    /// Fraction of each broker's capacity to keep free.
     #[arg(long, default_value_t = 0.0)]
     pub headroom: f64,
-    /// What a broker costs an hour.
+    /// Price of a broker per hour.
     #[arg(long)]
     pub hourly_price: Option<f64>,
 }
 
 impl RunArgs {
-    /// What the command line sets, by path; later ones win.
+    /// Overrides from the command line, by key; later ones win.
     pub fn settings(&self) -> Result<Vec<(String, Value)>> {
         let mut settings = Vec::new();
         if let Some(replicas) = self.replicas {
@@ -174,7 +173,7 @@ impl RunArgs {
     }
 }
 
-/// A value as TOML would have it, else a text.
+/// The value as TOML, or else as a string.
 fn toml_value(text: &str) -> Value {
     let parsed = format!("value = {text}").parse::<toml::Table>().ok();
     let value = parsed.and_then(|mut table| match table.len() {

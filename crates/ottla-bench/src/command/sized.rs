@@ -11,9 +11,9 @@ use crate::results::{ResultFile, TargetInfo};
 use crate::scenario::quantities::{self, shown_count};
 use crate::sizing::{Demand, Fleet, fleet};
 
-/// What a cluster was seen to carry.
+/// The measured capacity of a cluster.
 #[derive(Clone, PartialEq, Debug)]
-struct Carried {
+struct MeasuredCapacity {
     target: String,
     records_per_second: f64,
     brokers: u64,
@@ -43,7 +43,7 @@ pub fn size(args: &SizeArgs) -> Result<ExitCode> {
     );
     let carried = match (&args.result, args.measured) {
         (Some(path), _) => carried_in(path)?,
-        (None, Some(records_per_second)) => vec![Carried {
+        (None, Some(records_per_second)) => vec![MeasuredCapacity {
             target: "the cluster".to_owned(),
             records_per_second,
             brokers: args.measured_brokers.unwrap_or(1),
@@ -86,7 +86,7 @@ fn demand(args: &SizeArgs, daily: &str) -> Result<Demand> {
     })
 }
 
-fn in_words(carried: &Carried, load: f64, found: Fleet, args: &SizeArgs) -> String {
+fn in_words(carried: &MeasuredCapacity, load: f64, found: Fleet, args: &SizeArgs) -> String {
     let counted = |brokers: u64| match brokers {
         1 => "1 broker".to_owned(),
         _ => format!("{brokers} brokers"),
@@ -112,12 +112,12 @@ fn in_words(carried: &Carried, load: f64, found: Fleet, args: &SizeArgs) -> Stri
     text
 }
 
-/// The highest rate of each target: what a search has found, or what was produced where nothing was searched for.
-fn carried_in(path: &Path) -> Result<Vec<Carried>> {
+/// The highest rate of each target: the result of a search, or else the produce throughput.
+fn carried_in(path: &Path) -> Result<Vec<MeasuredCapacity>> {
     let result = ResultFile::read(path)?;
     let searched = "search.records_per_second";
     for figure in [searched, "produce.records_per_second"] {
-        let carried: Vec<Carried> = result
+        let carried: Vec<MeasuredCapacity> = result
             .targets
             .iter()
             .filter_map(|target| highest(&result, target, figure))
@@ -130,13 +130,13 @@ fn carried_in(path: &Path) -> Result<Vec<Carried>> {
     bail!("{} has neither a {label} nor a throughput", path.display())
 }
 
-fn highest(result: &ResultFile, target: &TargetInfo, figure: &str) -> Option<Carried> {
+fn highest(result: &ResultFile, target: &TargetInfo, figure: &str) -> Option<MeasuredCapacity> {
     let points = result.scenarios.iter().flat_map(|it| &it.points);
     let runs = points.flat_map(|it| &it.runs);
     let of_target = runs.filter(|it| it.target == target.name);
     let medians = of_target.filter_map(|it| Some(it.summaries.get(figure)?.median));
     let highest = medians.reduce(f64::max).filter(|it| *it > 0.0)?;
-    Some(Carried {
+    Some(MeasuredCapacity {
         target: target.name.clone(),
         records_per_second: highest,
         brokers: target.brokers as u64,
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn what_a_load_costs_is_as_published() {
         let args = arguments(&["--load", "155000", "--hourly-price", "0.904"]);
-        let carried = |target: &str, records_per_second| Carried {
+        let carried = |target: &str, records_per_second| MeasuredCapacity {
             target: target.to_owned(),
             records_per_second,
             brokers: 3,
         };
-        let words = |carried: Carried| {
+        let words = |carried: MeasuredCapacity| {
             let rate = carried.records_per_second;
             let found = fleet(155_000.0, rate, 3, args.headroom, 0.904).unwrap();
             in_words(&carried, 155_000.0, found, &args)

@@ -1,8 +1,8 @@
 //! One thread that sends records, each at its time or as fast as the client takes them.
 //!
 //! It is the only loop that produces through the native client: `producer-perf-test` and the rounds of `ottla bench`
-//! differ in when they end and in what they count, which is their [`Course`]. What a record needs is made before it is
-//! due, so that nothing but the client stands between that instant and the record's way.
+//! differ in when they end and what they count, which is their [`Course`]. A record is prepared before it is due, so
+//! that only the client's work remains at that instant.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::workload::stamp::stamp;
 use crate::workload::tag::tag;
 use crate::workload::values::Values;
 
-/// What one thread sends. What became of its records, the producer's listener hears, by their tags
+/// What one thread sends. The producer's listener receives the outcome of each record by its tag
 /// ([`crate::workload::tag`]).
 pub struct Generator<'a> {
     pub producer: &'a Producer,
@@ -35,9 +35,9 @@ pub struct Generator<'a> {
     pub is_stamped: bool,
 }
 
-/// How a run goes on and ends, and what it counts; asked for every record, and so inlined.
+/// When a run ends, and what it counts; called for every record, and therefore inlined.
 pub trait Course {
-    /// Whether the record with this number is to be made at all.
+    /// Whether to send the record with this number.
     fn has_more(&self, number: u64) -> bool;
 
     /// The record's turn has come: whether it counts as measured, or nothing if it is too late for it.
@@ -79,8 +79,8 @@ impl Generator<'_> {
                 record,
                 tag(moment, is_measured),
             ) {
-                Ok(Taken::AtOnce) => {}
-                Ok(Taken::AfterWaiting) => self.pacer.read_again(),
+                Ok(SendOutcome::Immediate) => {}
+                Ok(SendOutcome::AfterWait) => self.pacer.read_again(),
                 Err(error) => {
                     course.on_refused(error)?;
                     self.pacer.read_again();
@@ -103,10 +103,10 @@ impl Generator<'_> {
 
 /// How the client took a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
-    AtOnce,
+pub enum SendOutcome {
+    Immediate,
     /// It had no memory left, or did not know the topic, and the calling thread has waited for that.
-    AfterWaiting,
+    AfterWait,
 }
 
 /// Hands a record to the client, on a thread that may wait.
@@ -116,13 +116,13 @@ pub fn hand_over(
     runtime: &Handle,
     record: RecordRef<'_>,
     tag: u64,
-) -> Result<Taken, ClientError> {
+) -> Result<SendOutcome, ClientError> {
     match producer.try_send_tagged(record, tag) {
-        Ok(()) => Ok(Taken::AtOnce),
+        Ok(()) => Ok(SendOutcome::Immediate),
         Err(TrySendError::Failed(error)) => Err(error),
         Err(TrySendError::BufferFull | TrySendError::UnknownTopic) => {
             runtime.block_on(producer.send_tagged(record, tag))?;
-            Ok(Taken::AfterWaiting)
+            Ok(SendOutcome::AfterWait)
         }
     }
 }

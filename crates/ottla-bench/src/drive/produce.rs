@@ -18,7 +18,7 @@ pub struct ProduceLoad {
     pub records: u64,
     /// Of the records, those sent first that belong to the warm-up.
     pub warmup_records: u64,
-    /// One where there are transactions.
+    /// 1 with transactions.
     pub threads: u64,
     /// How long each transaction takes; nothing for none.
     pub transaction_duration: Option<Duration>,
@@ -31,19 +31,19 @@ pub struct ProduceLoad {
 
 /// How far the threads are, for others to look at while they run.
 #[derive(Debug)]
-pub struct Handed(Box<[OfThread]>);
+pub struct SendProgress(Box<[ThreadProgress]>);
 
-/// On cache lines of its own, because its thread writes it for every record.
+/// On its own cache lines, because its thread writes it for every record.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct OfThread {
+struct ThreadProgress {
     records: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Handed {
-    pub fn new(threads: u64) -> Handed {
-        Handed((0..threads).map(|_| OfThread::default()).collect())
+impl SendProgress {
+    pub fn new(threads: u64) -> SendProgress {
+        SendProgress((0..threads).map(|_| ThreadProgress::default()).collect())
     }
 
     /// Records handed to the client.
@@ -67,23 +67,23 @@ impl Handed {
     }
 }
 
-/// Sends everything and returns when the client has taken the last record. What became of the records, the producer's
-/// listener hears, by their tags ([`crate::workload::tag`]); of a record that the client refuses, `on_refused` is told.
-/// Everything that the threads need is there before the clock is asked.
+/// Sends everything and returns when the client has accepted the last record. The producer's listener receives the
+/// outcome of each record by its tag ([`crate::workload::tag`]); `on_refused` is called for a record that the client
+/// refuses. Everything that the threads need is prepared before the clock starts.
 pub fn run(
     producer: &Producer,
     runtime: &Handle,
     load: &ProduceLoad,
     clock: RunClock,
-    handed: &Handed,
+    progress: &SendProgress,
     on_refused: &(dyn Fn(&ClientError) + Sync),
 ) -> Result<(), ClientError> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..load.threads)
             .map(|thread| {
-                let mut course = Counted {
+                let mut course = FixedCount {
                     load,
-                    handed: &handed.0[thread as usize],
+                    progress: &progress.0[thread as usize],
                     records: 0,
                     bytes: 0,
                     on_refused,
@@ -115,16 +115,16 @@ pub fn run(
     })
 }
 
-/// A run that ends with the last of so many records.
-struct Counted<'a> {
+/// A run that ends after this number of records.
+struct FixedCount<'a> {
     load: &'a ProduceLoad,
-    handed: &'a OfThread,
+    progress: &'a ThreadProgress,
     records: u64,
     bytes: u64,
     on_refused: &'a (dyn Fn(&ClientError) + Sync),
 }
 
-impl Course for Counted<'_> {
+impl Course for FixedCount<'_> {
     #[inline]
     fn has_more(&self, number: u64) -> bool {
         number < self.load.records
@@ -134,8 +134,8 @@ impl Course for Counted<'_> {
     fn take_turn(&mut self, number: u64, value_bytes: u64, _: Moment) -> Option<bool> {
         self.records += 1;
         self.bytes += value_bytes;
-        self.handed.records.store(self.records, Relaxed);
-        self.handed.bytes.store(self.bytes, Relaxed);
+        self.progress.records.store(self.records, Relaxed);
+        self.progress.bytes.store(self.bytes, Relaxed);
         Some(number >= self.load.warmup_records)
     }
 

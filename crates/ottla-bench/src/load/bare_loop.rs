@@ -1,9 +1,9 @@
-//! What the machine itself takes for a produce: a loop that receives a frame, computes its CRC-32C, appends it to one
-//! of six files and answers with a few bytes, one blocking thread a connection, and nothing else.
+//! The machine's own cost of a produce: a loop that receives a frame, computes its CRC-32C, appends it to one of six
+//! files and answers with a few bytes, one blocking thread per connection, and nothing else.
 //!
-//! It is the floor that a broker's processor time is to be held against, because that floor differs several times
-//! over between machines: on virtual machines whose host takes memory back, new pages of the page cache are most of
-//! it. The loop runs in a process of its own, so that what it used can be read like a broker's.
+//! It is the floor for a broker's CPU time. The floor differs by a factor of several between machines: on virtual
+//! machines whose host reclaims memory, new pages of the page cache dominate it. The loop runs in a separate
+//! process, so that its resource usage can be read like a broker's.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::process_usage::{ProcessUsage, UsageReport};
 
 const FILES: usize = 6;
-/// About what a Produce response of one partition takes.
+/// About the size of a Produce response for one partition.
 const ANSWER_BYTES: usize = 60;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub struct BareLoopOptions {
     pub warmup_bytes: u64,
 }
 
-/// What the loop came to.
+/// The result of the loop.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BareLoopReport {
     pub seconds: f64,
@@ -46,7 +46,7 @@ pub struct BareLoopReport {
     pub server: UsageReport,
 }
 
-/// Runs the loop in a process of its own, with its files in `dir`, and puts load on it.
+/// Runs the loop in a separate process, with its files in `dir`, and generates load for it.
 pub fn run(dir: &Path, options: BareLoopOptions) -> Result<BareLoopReport> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
     ensure!(options.in_flight > 0, "--in-flight must be 1 or more");
@@ -74,7 +74,7 @@ pub fn run(dir: &Path, options: BareLoopOptions) -> Result<BareLoopReport> {
     })
 }
 
-/// Sends frames over all connections at once; returns how many.
+/// Sends frames over all connections in parallel; returns their number.
 fn send(streams: &mut [TcpStream], options: BareLoopOptions, bytes: u64) -> Result<u64> {
     let of_each = bytes / options.frame_bytes as u64 / streams.len() as u64;
     let count = streams.len() as u64;
@@ -143,14 +143,14 @@ impl Drop for Server {
     }
 }
 
-/// One of the files, and where its next frame goes.
-struct Appended {
+/// One of the files, and the position of its next frame.
+struct LogFile {
     file: File,
     position: Mutex<u64>,
 }
 
-/// The loop itself: prints its port and serves until it is killed. Its files have no names any more, so that
-/// nothing is left behind.
+/// The loop itself: prints its port and serves until it is killed. Its files are unlinked, so that nothing
+/// remains.
 pub fn serve(dir: &Path, frame_bytes: usize) -> Result<()> {
     let mut files = Vec::new();
     for index in 0..FILES {
@@ -162,7 +162,7 @@ pub fn serve(dir: &Path, frame_bytes: usize) -> Result<()> {
             .open(&path)
             .with_context(|| path.display().to_string())?;
         std::fs::remove_file(&path)?;
-        files.push(Appended {
+        files.push(LogFile {
             file,
             position: Mutex::new(0),
         });
@@ -182,7 +182,7 @@ pub fn serve(dir: &Path, frame_bytes: usize) -> Result<()> {
 
 fn serve_one(
     mut stream: TcpStream,
-    files: &[Appended],
+    files: &[LogFile],
     connection: usize,
     frame_bytes: usize,
 ) -> io::Result<()> {
@@ -194,7 +194,7 @@ fn serve_one(
         let body = &frame[4..];
         let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
         next = (next + 1) % files.len();
-        let Appended { file, position } = &files[next];
+        let LogFile { file, position } = &files[next];
         let mut position = position.lock().expect("no thread of the loop panics");
         file.write_all_at(body, *position)?;
         *position += body.len() as u64;

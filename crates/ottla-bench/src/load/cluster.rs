@@ -1,4 +1,4 @@
-//! The topic under load: created where it is missing, and waited for until its leaders serve it.
+//! The topic under load: created if missing, and used once its leaders serve it.
 
 use std::time::{Duration, Instant};
 

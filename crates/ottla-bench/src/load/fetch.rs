@@ -1,5 +1,4 @@
-//! Reading back what a topic holds: large fetches into one buffer, of which only the headers of the batches are looked
-//! at, to know where to go on.
+//! Reads a topic back with large fetches into one buffer. Only batch headers are parsed, to find the next offset.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -50,7 +49,7 @@ pub struct FetchRequests {
     topic: String,
 }
 
-/// The part of an answer that says where to go on.
+/// The part of a response that determines the next offset.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchedPart {
     pub next_offset: i64,
@@ -126,7 +125,8 @@ impl FetchRequests {
             if part.error_code == ErrorCode::OffsetOutOfRange.code()
                 && part.log_start_offset > asked.fetch_offset
             {
-                // Retention took the first records; the caller goes on where the log starts.
+                // Retention deleted the first records; the caller continues at the log start
+                // offset.
                 return Ok(FetchedPart {
                     next_offset: part.log_start_offset,
                     high_watermark: part.high_watermark,
@@ -180,8 +180,8 @@ fn step_over_batches(part: &PartitionData, from: i64) -> Result<FetchedPart> {
     Ok(fetched)
 }
 
-/// Reads everything up to the high watermark that is found at first. Each connection takes every so many-th
-/// partition; where there are more connections than partitions, several read the same one.
+/// Reads everything up to the initial high watermark. The partitions are distributed round-robin over the
+/// connections; if there are more connections than partitions, several read the same one.
 pub fn run(topic: &Topic, options: FetchOptions) -> Result<Fetched> {
     let mut readers = Vec::new();
     for number in 0..options.connections {

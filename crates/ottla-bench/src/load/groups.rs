@@ -1,7 +1,7 @@
-//! Groups whose members all join at one time: how long it takes until each has its partitions for good.
+//! Groups whose members all join at once: the time until every member has its final partitions.
 //!
-//! A member is a thread with a connection of its own, as a client's is, and has one request in flight at most. By the classic
-//! protocol the group's leader gives each member its part of the partitions.
+//! A member is a thread with its own connection, like a client, and at most one request in flight. In the classic
+//! protocol, the group's leader assigns the partitions.
 //!
 //! What is measured is to be the coordinator's work and not the clients' patience. A member that has something new heartbeats
 //! at once, and then after pauses that begin at [`FIRST_PAUSE`] and double up to [`LONGEST_PAUSE`]: it learns of a change no later
@@ -36,7 +36,7 @@ use super::wire::{Connection, check};
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Between heartbeats of a member that has waited for long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// Before a coordinator that is not there yet is asked again.
+/// Pause before a coordinator that is not available yet is queried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// A group that has not settled by then never will.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,7 +53,7 @@ pub enum Protocol {
 
 #[derive(Clone, Debug)]
 pub struct GroupsOptions {
-    /// What the groups' names begin with.
+    /// Prefix of the group names.
     pub prefix: String,
     pub groups: usize,
     pub members_of_each: usize,
@@ -62,7 +62,7 @@ pub struct GroupsOptions {
     pub broker_pid: Option<u32>,
 }
 
-/// What it took until the last group had settled.
+/// Time and CPU until the last group was stable.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct GroupsReport {
     /// From the first join on.
@@ -80,7 +80,7 @@ pub struct GroupsReport {
     pub broker_cpu_seconds: Option<f64>,
 }
 
-/// What all members have asked.
+/// The requests of all members.
 #[derive(Debug, Default)]
 struct Requests {
     joins: AtomicU64,
@@ -89,11 +89,11 @@ struct Requests {
 
 /// The pauses between the heartbeats of a member.
 #[derive(Debug, Default)]
-struct Patience {
+struct HeartbeatPause {
     last: Option<Duration>,
 }
 
-impl Patience {
+impl HeartbeatPause {
     /// What the member waits for may begin at any time again.
     fn renew(&mut self) {
         self.last = None;
@@ -133,8 +133,8 @@ impl Progress {
     }
 }
 
-/// Has all members join at one time, and waits until every member of every group has an assignment of its group's last epoch,
-/// which together give each partition to one member.
+/// Lets all members join at once, and waits until every member of every group has an assignment of its group's last
+/// epoch and every partition has exactly one owner.
 pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<GroupsReport> {
     ensure!(
         options.members_of_each <= topic.partitions.len(),
@@ -240,7 +240,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Where each group is coordinated, once somebody is.
+/// The coordinator of each group, once there is one.
 pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String>> {
     let mut connection = Connection::open(bootstrap)?;
     let deadline = Instant::now() + PATIENCE;
@@ -268,7 +268,7 @@ pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String
     }
 }
 
-/// What is answered between the election of a coordinator and the end of its loading.
+/// The errors between the election of a coordinator and the end of its loading.
 pub fn is_not_served_yet(error_code: i16) -> bool {
     matches!(
         ErrorCode::from_code(error_code),
@@ -305,7 +305,7 @@ impl Member<'_> {
         let deadline = self.deadline();
         let (mut epoch, mut held) = (0, BTreeSet::new());
         let mut has_news = true;
-        let mut patience = Patience::default();
+        let mut patience = HeartbeatPause::default();
         loop {
             let mut request = ConsumerGroupHeartbeatRequest {
                 group_id: self.group_id.clone(),
@@ -384,7 +384,7 @@ impl Member<'_> {
             progress.held[self.number] = (joined.generation_id, assigned.partitions);
             drop(progress);
             if assigned.members == self.count {
-                // Nobody else joins, so that there is no later generation.
+                // No other member joins, so there is no later generation.
                 return Ok(());
             }
             self.await_rebalance(&member_id, joined.generation_id)?;
@@ -408,11 +408,11 @@ impl Member<'_> {
         })
     }
 
-    /// What the leader has assigned; nothing where another rebalance has begun.
-    fn sync(&mut self, joined: &JoinGroupResponse) -> Result<Option<Assigned>> {
+    /// The leader's assignment; `None` if another rebalance has started.
+    fn sync(&mut self, joined: &JoinGroupResponse) -> Result<Option<MemberAssignment>> {
         let members = joined.members.len();
         let assignments = joined.members.iter().enumerate().map(|(number, member)| {
-            let assigned = Assigned {
+            let assigned = MemberAssignment {
                 members,
                 partitions: (0..self.topic.partitions.len())
                     .filter(|partition| partition % members == number)
@@ -438,12 +438,12 @@ impl Member<'_> {
             ErrorCode::RebalanceInProgress => return Ok(None),
             _ => self.check(answer.error_code)?,
         }
-        Ok(Some(Assigned::decode(&answer.assignment)?))
+        Ok(Some(MemberAssignment::decode(&answer.assignment)?))
     }
 
     fn await_rebalance(&mut self, member_id: &ByteString, generation_id: i32) -> Result<()> {
         let deadline = self.deadline();
-        let mut patience = Patience::default();
+        let mut patience = HeartbeatPause::default();
         loop {
             self.requests.heartbeats.fetch_add(1, Ordering::Relaxed);
             let answer = self.connection.request(&HeartbeatRequest {
@@ -466,26 +466,27 @@ impl Member<'_> {
     }
 }
 
-/// What a leader gives a member of the classic protocol. Coordinators do not look into it, so it is not what consumers write.
+/// The assignment of a member in the classic protocol. Coordinators treat it as opaque, so it need not be in the
+/// consumers' format.
 #[derive(Debug, PartialEq, Eq)]
-struct Assigned {
+struct MemberAssignment {
     /// How many the generation has.
     members: usize,
     partitions: BTreeSet<i32>,
 }
 
-impl Assigned {
+impl MemberAssignment {
     fn encode(&self) -> Bytes {
         let numbers = std::iter::once(self.members as i32).chain(self.partitions.iter().copied());
         numbers.flat_map(i32::to_be_bytes).collect()
     }
 
-    fn decode(bytes: &[u8]) -> Result<Assigned> {
+    fn decode(bytes: &[u8]) -> Result<MemberAssignment> {
         let (numbers, rest) = bytes.as_chunks();
         let mut numbers = numbers.iter().map(|bytes| i32::from_be_bytes(*bytes));
         let members = numbers.next().context("an empty assignment")?;
         ensure!(rest.is_empty(), "an assignment that is cut off");
-        Ok(Assigned {
+        Ok(MemberAssignment {
             members: usize::try_from(members)?,
             partitions: numbers.collect(),
         })
@@ -503,7 +504,7 @@ fn owned(topic_id: Uuid, held: &BTreeSet<i32>) -> Vec<TopicPartitions> {
     }]
 }
 
-/// What a consumer of the classic protocol says that it reads: version 0 of `ConsumerProtocolSubscription`.
+/// The subscription of a consumer in the classic protocol: version 0 of `ConsumerProtocolSubscription`.
 fn subscription(topic: &str) -> Bytes {
     let mut bytes = Vec::with_capacity(topic.len() + 12);
     bytes.extend_from_slice(&0i16.to_be_bytes());
@@ -545,7 +546,7 @@ mod tests {
 
     #[test]
     fn a_member_is_eager_whenever_it_has_been_told_something_new() {
-        let mut patience = Patience::default();
+        let mut patience = HeartbeatPause::default();
         let mut pauses = || patience.next_pause().as_millis();
         let all: Vec<u128> = std::iter::repeat_with(&mut pauses).take(7).collect();
         assert_eq!(all, [1, 2, 4, 8, 16, 20, 20]);
@@ -555,13 +556,13 @@ mod tests {
 
     #[test]
     fn an_assignment_reads_as_it_was_written() {
-        let assigned = Assigned {
+        let assigned = MemberAssignment {
             members: 3,
             partitions: BTreeSet::from([1, 4, 7]),
         };
         let bytes = assigned.encode();
-        assert_eq!(Assigned::decode(&bytes).expect("whole"), assigned);
-        assert!(Assigned::decode(&bytes[..7]).is_err());
-        assert!(Assigned::decode(&[]).is_err());
+        assert_eq!(MemberAssignment::decode(&bytes).expect("whole"), assigned);
+        assert!(MemberAssignment::decode(&bytes[..7]).is_err());
+        assert!(MemberAssignment::decode(&[]).is_err());
     }
 }

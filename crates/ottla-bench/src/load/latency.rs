@@ -112,7 +112,7 @@ fn receive_record(
     )
 }
 
-/// Where the log ends now: what it holds already is not measured.
+/// The current end of the log: existing records are not measured.
 fn end_offset(consumer: &mut Connection, topic: &Topic, partition: i32) -> Result<i64> {
     let mut fetches = FetchRequests::new(consumer, topic)?.max_wait(Duration::ZERO);
     let part = fetches.fetch(consumer, partition, 0)?;

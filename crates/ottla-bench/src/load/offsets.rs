@@ -1,4 +1,4 @@
-//! Many committed offsets: written, and read again by whoever has just loaded them.
+//! Many committed offsets: written, and read back from a coordinator that has just loaded them.
 
 use std::time::{Duration, Instant};
 

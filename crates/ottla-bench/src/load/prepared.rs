@@ -16,7 +16,7 @@ use crate::workload::values::Values;
 const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 const PRODUCE_TIMEOUT_MS: i32 = 30_000;
 
-/// What a batch is made of.
+/// The content of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchShape {
     /// The batch with its header, filled with records as far as they fit; uncompressed size.

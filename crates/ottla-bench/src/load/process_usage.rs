@@ -1,4 +1,4 @@
-//! What a process has used, from `/proc`: processor time of all its threads, and memory.
+//! Resource usage of a process, from `/proc`: CPU time of all its threads, and memory.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ pub struct ProcessUsage {
     pub peak_resident_bytes: u64,
     pub minor_page_faults: u64,
     pub major_page_faults: u64,
-    /// What it made the disks read; 0 where the system does not say.
+    /// Bytes read from disks; 0 if the system does not report them.
     pub disk_read_bytes: u64,
-    /// What it made the disks write, sooner or later.
+    /// Bytes written to disks, sooner or later.
     pub disk_written_bytes: u64,
     /// Of the threads that run now.
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
 }
 
-/// What a process used between two readings.
+/// The resource usage of a process between two readings.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct UsageReport {
     pub cpu_seconds: f64,

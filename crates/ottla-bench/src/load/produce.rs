@@ -1,4 +1,5 @@
-//! Produce load: as fast as the broker answers, with so many requests in flight, or at a fixed rate.
+//! Produce load: as fast as the broker answers, with a fixed number of requests in flight, or at a
+//! fixed rate.
 //!
 //! At a fixed rate the generator is an open loop: each request has an instant at which it is due, whatever happened to
 //! the ones before it, and its latency counts from there, so that a broker that stalls is not spared the requests that
@@ -27,14 +28,14 @@ pub struct ProduceOptions {
     /// Requests sent and not yet answered, per connection; a fixed rate has no such bound.
     pub in_flight: usize,
     pub acks: i16,
-    pub until: Until,
+    pub until: RunLength,
     /// Requests per second over all connections, or as fast as they are answered.
     pub requests_per_second: Option<f64>,
 }
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug)]
-pub enum Until {
+pub enum RunLength {
     /// As many requests as hold this many bytes of batches.
     Bytes(u64),
     Time(Duration),
@@ -48,14 +49,14 @@ pub struct Produced {
     pub payload_bytes: u64,
     /// From sending, or at a fixed rate from the due instant, to the answer; empty with `acks=0`.
     pub latencies: Latencies,
-    /// Each request of a fixed rate, connection by connection, for a look at what was when.
-    pub each: Vec<Timed>,
+    /// Every request at a fixed rate, per connection, to inspect the timeline.
+    pub each: Vec<RequestTiming>,
     pub elapsed: Duration,
 }
 
 /// One request of a fixed rate.
 #[derive(Clone, Copy, Debug)]
-pub struct Timed {
+pub struct RequestTiming {
     pub due: Instant,
     pub latency: Duration,
 }
@@ -82,8 +83,8 @@ pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
         writers.push(writer);
     }
     let total_requests = match options.until {
-        Until::Time(_) => i64::MAX,
-        Until::Bytes(bytes) => {
+        RunLength::Time(_) => i64::MAX,
+        RunLength::Bytes(bytes) => {
             let batch_bytes = writers[0].requests[0].batch_bytes;
             i64::try_from(bytes.div_ceil(batch_bytes)).context("too many --bytes")?
         }
@@ -169,8 +170,8 @@ impl Produced {
 
 fn saturate(mut writer: Writer, options: &ProduceOptions, budget: &AtomicI64) -> Result<Produced> {
     let deadline = match options.until {
-        Until::Time(time) => Some(Instant::now() + time),
-        Until::Bytes(_) => None,
+        RunLength::Time(time) => Some(Instant::now() + time),
+        RunLength::Bytes(_) => None,
     };
     let mut produced = Produced::default();
     let mut sent: VecDeque<Instant> = VecDeque::with_capacity(options.in_flight);
@@ -209,8 +210,8 @@ fn pace(
         "at a fixed rate latency is measured; give --acks 1 or all"
     );
     let total = match options.until {
-        Until::Bytes(_) => total_requests,
-        Until::Time(time) => (time.as_secs_f64() * requests_per_second) as i64,
+        RunLength::Bytes(_) => total_requests,
+        RunLength::Time(time) => (time.as_secs_f64() * requests_per_second) as i64,
     };
     let connections = options.connections as i64;
     let share = (total - number as i64 + connections - 1) / connections;
@@ -220,7 +221,7 @@ fn pace(
     let mut receiver = writer.connection.try_clone()?;
     let version = writer.version;
     std::thread::scope(|scope| {
-        let acknowledged = scope.spawn(move || -> Result<(Latencies, Vec<Timed>)> {
+        let acknowledged = scope.spawn(move || -> Result<(Latencies, Vec<RequestTiming>)> {
             let mut latencies = Latencies::default();
             let mut each = Vec::with_capacity(requests);
             for turn in 0..requests {
@@ -228,7 +229,7 @@ fn pace(
                 let due = clock.instant(schedule.due(turn as u64));
                 let latency = due.elapsed();
                 latencies.record(latency);
-                each.push(Timed { due, latency });
+                each.push(RequestTiming { due, latency });
             }
             Ok((latencies, each))
         });

@@ -1,4 +1,4 @@
-//! What a run found out, for programs (JSON) and for people (a table).
+//! The result of a run, for programs (JSON) and for people (a table).
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ pub struct Report {
     pub records_per_second: f64,
     /// 10^6 bytes of batches per second.
     pub megabytes_per_second: f64,
-    /// What the latencies are of.
+    /// What the latencies measure.
     pub latency_of: &'static str,
     pub latency: Option<LatencyReport>,
     /// A second distribution where the mode has one.
     pub acknowledgement_latency: Option<LatencyReport>,
-    /// The broker's process, where it was given.
+    /// The broker's process, if given.
     pub broker: Option<UsageReport>,
     /// This process.
     pub generator: UsageReport,

@@ -16,7 +16,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// ApiVersions in the version that every broker since 2.4 knows.
 const API_VERSIONS_VERSION: i16 = 3;
 const LENGTH_SIZE: usize = 4;
-/// Where the correlation id stands in a frame: behind length, API key and version.
+/// Position of the correlation ID in a frame: after length, API key and version.
 const CORRELATION_ID_AT: usize = 8;
 /// No answer to what this tool asks is longer.
 const MAX_FRAME: usize = 256 << 20;
@@ -26,7 +26,7 @@ const MAX_FRAME: usize = 256 << 20;
 pub struct Connection {
     stream: TcpStream,
     address: String,
-    /// What the broker serves: API key, lowest and highest version.
+    /// The broker's APIs: API key, lowest and highest version.
     versions: Vec<(i16, i16, i16)>,
     next_correlation_id: i32,
     /// Answers come in the order of their requests, so the next one must carry this.
@@ -60,7 +60,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The same socket with a correlation id and buffer of its own: one side to send, one to receive.
+    /// The same socket with separate correlation ID and buffer: one side to send, one to receive.
     pub fn try_clone(&self) -> Result<Connection> {
         Ok(Connection {
             stream: self.stream.try_clone()?,
@@ -183,7 +183,7 @@ fn connect(address: &str) -> Result<TcpStream> {
         Some(error) => Err(anyhow!(
             "{address}: cannot connect ({error}); start the broker or give another --bootstrap"
         )),
-        None => bail!("{address}: the name stands for no address; give another --bootstrap"),
+        None => bail!("{address}: the name does not resolve; give another --bootstrap"),
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What is to be sent and read. Names and defaults are the benchmark's.
+/// What to send and read. Names and defaults are the benchmark's.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Workload {
@@ -17,7 +17,7 @@ pub struct Workload {
     /// `NO_KEY`, `KEY_ROUND_ROBIN` or `RANDOM_NANO`.
     pub key_distributor: String,
     pub message_size: u64,
-    /// Payloads of which a part is random and the rest zeros, in place of the file's.
+    /// Payloads that are partly random and otherwise zeros, instead of the file's.
     pub use_randomized_payloads: bool,
     pub random_bytes_ratio: f64,
     pub randomized_payload_pool_size: u64,

@@ -41,7 +41,7 @@ pub fn test_results(result: &ResultFile) -> Vec<TestResult> {
     all
 }
 
-/// `workload-driver.json`, with nothing in it that a path could be made of.
+/// `workload-driver.json`, with path separators replaced.
 pub fn file_name(result: &TestResult) -> String {
     let name = format!("{}-{}", result.workload, result.driver);
     let plain = |c: char| match c.is_alphanumeric() || "-_.".contains(c) {

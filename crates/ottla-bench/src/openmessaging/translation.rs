@@ -28,7 +28,7 @@ pub fn bootstrap_servers(driver: &Driver) -> Result<Option<String>> {
     Ok(common.remove("bootstrap.servers"))
 }
 
-/// A scenario that does what the workload asks for, with the settings of the driver.
+/// A scenario equivalent to the workload, with the driver's settings.
 pub fn scenario_text(workload: &Workload, driver: &Driver) -> Result<String> {
     let notes = notes(workload, driver);
     let common = properties(&driver.common_config)?;
@@ -137,7 +137,7 @@ pub fn scenario_text(workload: &Workload, driver: &Driver) -> Result<String> {
     Ok(toml::to_string(&document)?)
 }
 
-/// In what the scenario is not what the benchmark does.
+/// How the scenario differs from the benchmark.
 fn notes(workload: &Workload, driver: &Driver) -> Vec<String> {
     let mut notes = Vec::new();
     if workload.topics > 1 {

@@ -19,16 +19,16 @@ pub struct Line {
 
 /// What two results have in common, and what only one of them has.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Compared {
+pub struct ResultComparison {
     pub lines: Vec<Line>,
-    /// Sentences about what cannot be compared, or only with care.
+    /// Sentences about what cannot be compared, or only with caution.
     pub notes: Vec<String>,
 }
 
 /// Compares the figures that both have. Where both measured one target only, these are compared whatever their names.
-pub fn compare(first: &ResultFile, second: &ResultFile) -> Compared {
+pub fn compare(first: &ResultFile, second: &ResultFile) -> ResultComparison {
     let noise = first.machine.noise.max(second.machine.noise);
-    let mut compared = Compared::default();
+    let mut compared = ResultComparison::default();
     if first.machine.processor != second.machine.processor
         || first.machine.cores != second.machine.cores
     {
@@ -80,7 +80,7 @@ fn compare_points(
     first: &ScenarioResult,
     second: &ScenarioResult,
     noise: f64,
-    compared: &mut Compared,
+    compared: &mut ResultComparison,
 ) {
     for (these, others, which) in [(first, second, "first"), (second, first, "second")] {
         let is_alone = |point: &&PointResult| !others.points.iter().any(|it| it.at == point.at);
@@ -136,7 +136,7 @@ fn pairs<'a>(
     first.runs.iter().filter_map(found).collect()
 }
 
-impl Compared {
+impl ResultComparison {
     /// Whether a figure that is a merit has become worse beyond noise.
     pub fn has_regressed(&self) -> bool {
         self.lines.iter().any(|line| {
@@ -155,7 +155,7 @@ fn end(ratio: f64) -> String {
     }
 }
 
-impl std::fmt::Display for Compared {
+impl std::fmt::Display for ResultComparison {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for note in &self.notes {
             writeln!(f, "note: {note}")?;

@@ -22,7 +22,8 @@ impl Curve {
         let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
         let at = |quantile: f64| us(latencies.at_quantile_ns(quantile).min(latencies.max_ns()));
         let mut points = Vec::new();
-        // Halving what is left above, five steps each, until less than one record is left.
+        // Quantiles that halve the remainder, in five steps each, until less than one record is
+        // left.
         let mut left = 1.0;
         while left * latencies.count() as f64 >= 1.0 && points.len() < 200 {
             for step in 0..5 {
@@ -39,7 +40,7 @@ impl Curve {
         })
     }
 
-    /// At quantiles that have no point of their own, what the straight line between its neighbours says.
+    /// Quantiles without a point are interpolated linearly between their neighbours.
     pub fn quantiles(&self) -> Quantiles {
         Quantiles::from(self.mean_us, |quantile| self.at(quantile))
     }
@@ -145,7 +146,7 @@ mod tests {
         let mut latencies = Latencies::default();
         for record in 0..(length * rate) as u64 {
             let due = record as f64 / rate;
-            // The stall begins at second 3; what is due in it is done when it ends.
+            // The stall starts at second 3; records due during it complete when it ends.
             let done = if (3.0..5.0).contains(&due) { 5.0 } else { due };
             latencies.record_ns(((done - due) * 1e9) as u64);
         }

@@ -125,7 +125,7 @@ fn whole() -> ResultFile {
     }
 }
 
-/// The fields of an object and of all below it; what is filed under names of figures, paths and metrics is no field.
+/// The fields of an object and of all below it; keys that are names of figures, paths and metrics are not fields.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| fields(value, into)),

@@ -1,4 +1,4 @@
-//! The table that a person reads at the end of a run: what was measured beside what was published.
+//! The table printed at the end of a run: measured figures beside published ones.
 
 use super::{PointResult, PublishedFigures, ResultFile, ScenarioResult, TargetRuns};
 use crate::figures::{self, Figure};
@@ -48,7 +48,7 @@ fn headline(scenario: &ScenarioResult) -> Option<Vec<String>> {
     Some(row)
 }
 
-/// A title, what is different from the published run, and a line a figure.
+/// A title, the differences from the published run, and one line per figure.
 pub fn of_scenario(scenario: &ScenarioResult) -> String {
     let mut text = format!("{}: {}\n", scenario.name, scenario.title);
     if !scenario.differences.is_empty() {
@@ -78,7 +78,7 @@ pub fn of_scenario(scenario: &ScenarioResult) -> String {
         let points = scenario.points.iter();
         points.flat_map(|point| point.published.iter().map(move |it| (point, it)))
     };
-    // What stands beside the figures of one point needs no line for another that has no other figures.
+    // A note printed beside the figures of one point needs no line of its own for another point.
     let is_told = |note: &str| all().any(|(point, it)| it.note == note && is_told_apart(point, it));
     let mut notes: Vec<&str> = Vec::new();
     for (_, PublishedFigures { note, .. }) in all() {
@@ -92,7 +92,7 @@ pub fn of_scenario(scenario: &ScenarioResult) -> String {
     text
 }
 
-/// Whether a note stands beside each of its figures, to tell several publications of them apart; others stand below.
+/// Whether a note is printed beside each figure, to distinguish several publications; other notes are printed below.
 fn is_told_apart(point: &PointResult, published: &PublishedFigures) -> bool {
     let has_others = |name: &String| {
         let of_figure = point
@@ -120,7 +120,7 @@ const OF_A_SWEEP: &[&str] = &[
     "e2e.p99_ms",
 ];
 
-/// Figures of which nothing says something; others are left out then.
+/// Figures that are shown even if they are 0; others are omitted then.
 const SHOWN_AT_ZERO: &[&str] = &[
     "produce.records_per_second",
     "produce.lost",

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::drive::generator::hand_over;
 use crate::target::Cluster;
 
-/// A producer of one topic, with connections of its own, as an application has them.
+/// A producer of one topic with its own connections, as in an application.
 pub struct BenchProducer {
     producer: Producer,
     topic: String,
@@ -76,7 +76,7 @@ impl BenchProducer {
         Ok(())
     }
 
-    /// Waits until every record has come to its end.
+    /// Waits until every record is acknowledged or has failed.
     pub fn flush(&self) {
         self.runtime.block_on(self.producer.flush());
     }
@@ -86,13 +86,13 @@ impl BenchProducer {
     }
 }
 
-/// What a consumer reads of its topic, from the beginning.
+/// The partitions that a consumer reads, from the beginning.
 #[derive(Clone, Copy, Debug)]
-pub enum Share<'a> {
+pub enum Subscription<'a> {
     /// These partitions, without asking anybody.
     Partitions(&'a [i32]),
-    /// What the group with this id assigns to it.
-    OfGroup(&'a str),
+    /// The partitions that the group with this ID assigns.
+    Group(&'a str),
 }
 
 /// A consumer of a part of a topic.
@@ -106,11 +106,11 @@ impl BenchConsumer {
         cluster: &Cluster,
         settings: &BTreeMap<String, String>,
         topic: &str,
-        share: Share<'_>,
+        subscription: Subscription<'_>,
     ) -> Result<BenchConsumer> {
         let mut settings = cluster.client_settings(settings);
         settings.insert("auto.offset.reset".into(), "earliest".into());
-        if let Share::OfGroup(group) = share {
+        if let Subscription::Group(group) = subscription {
             settings.insert("group.id".into(), group.to_owned());
         }
         if !settings.contains_key("group.id") {
@@ -121,20 +121,20 @@ impl BenchConsumer {
             properties::consumer(&settings).context("the settings of the consumers")?;
         let client = Client::connect(client).await?;
         let mut consumer = Consumer::new(client, config);
-        match share {
-            Share::Partitions(partitions) => {
+        match subscription {
+            Subscription::Partitions(partitions) => {
                 let partitions = partitions.iter().map(|it| (topic.to_owned(), *it));
                 consumer.assign(&partitions.collect::<Vec<_>>());
             }
-            Share::OfGroup(_) => consumer.subscribe(&[topic.to_owned()])?,
+            Subscription::Group(_) => consumer.subscribe(&[topic.to_owned()])?,
         }
         Ok(BenchConsumer {
             consumer,
-            is_member: matches!(share, Share::OfGroup(_)),
+            is_member: matches!(subscription, Subscription::Group(_)),
         })
     }
 
-    /// A member tells its group that it leaves, having committed what it has read.
+    /// A member commits its offsets and leaves its group.
     pub async fn close(self, limit: Duration) -> Result<()> {
         if self.is_member {
             self.consumer.close_within(limit).await?;

@@ -12,30 +12,30 @@ use super::watch::{Age, Watch};
 use crate::workload::stamp::stamp_of;
 
 const POLL: Duration = Duration::from_millis(100);
-/// Nothing has come for so long although something is missing.
+/// Records are missing and nothing has arrived for this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a member may take to leave its group.
 const LEAVE: Duration = Duration::from_secs(10);
 
 /// When a consumer is done.
-pub struct Until {
-    /// It has read so many records.
+pub struct StopCondition {
+    /// It has read this many records.
     pub records: u64,
-    /// Or the producers are done, and it has read what they have written, which is then in here.
+    /// The producers are done, and it has read everything that they wrote; this is that number.
     pub written: std::sync::OnceLock<u64>,
     pub is_stamped: bool,
-    /// Somebody else has failed.
+    /// Another client has failed.
     pub is_over: AtomicBool,
 }
 
-impl Until {
-    /// Whether a group that has read so many records is done, or has to end.
+impl StopCondition {
+    /// Whether a group that has read this many records is done, or has to stop.
     pub fn is_reached(&self, read: u64, interruption: &Interruption) -> bool {
         let is_over = self.is_over.load(Ordering::Acquire);
         read >= self.target() || interruption.is_set() || is_over
     }
 
-    /// Whether it is known how many records there are to read; nobody writes any more.
+    /// Whether the number of records to read is known, because nothing writes any more.
     fn is_known(&self) -> bool {
         self.target() != u64::MAX
     }
@@ -51,13 +51,13 @@ pub fn partitions_of(number: u32, consumers: u32, partitions: u32) -> Vec<i32> {
     (0..partitions).filter(is_its).map(|it| it as i32).collect()
 }
 
-/// Reads until it is done, or until it leaves, by the round's clock. `all` is what its group has read, since only together
-/// they read everything.
+/// Reads until it is done or leaves, by the round's clock. `all` counts the records read by its group, because only the
+/// whole group reads everything.
 pub fn consume(
     mut consumer: BenchConsumer,
     watch: &Watch,
     all: &dyn Fn() -> u64,
-    until: &Until,
+    until: &StopCondition,
     leaves: Option<u64>,
     runtime: &Handle,
     interruption: &Interruption,
@@ -114,10 +114,10 @@ pub fn consume(
 mod tests {
     use super::*;
 
-    /// Who waits for records that are not there has to find out, also where nobody writes.
+    /// A consumer that waits for missing records must notice it, even if nothing writes.
     #[test]
     fn the_end_is_known_when_nobody_writes_any_more() {
-        let until = |records| Until {
+        let until = |records| StopCondition {
             records,
             written: std::sync::OnceLock::new(),
             is_stamped: false,

@@ -1,5 +1,5 @@
-//! What is made of a round when all of its clients are done: its figures, from what the watches have counted, what the topic
-//! takes on the disks, and what the brokers and this process have used.
+//! Computes the figures of a round when all of its clients are done: from the watches' counters, the topic's size on
+//! disk, and the resource usage of the brokers and of this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use anyhow::Result;
 
 use super::context::{Context, RoundOutcome};
 use super::producing::RoundLoad;
-use super::sampling::{Sampler, Used};
+use super::sampling::{BrokerUsage, Sampler};
 use super::watch::{ProducerWatch, Watch};
 use crate::load::process_usage::ProcessUsage;
 use crate::scenario::Load;
 use crate::target::Metrics;
 
-/// How long replicas may take to have what their leader has, once nothing is written any more.
+/// How long replicas may take to catch up with their leader, once nothing writes any more.
 const CATCHING_UP: Duration = Duration::from_secs(10);
 
-/// What is made of the watches when all is done.
-pub struct Counted<'a> {
+/// The figures computed from the watches when everything is done.
+pub struct FinishedRound<'a> {
     pub context: &'a Context<'a>,
     pub load: &'a RoundLoad,
     pub producers: &'a [Arc<ProducerWatch>],
@@ -30,7 +30,7 @@ pub struct Counted<'a> {
     pub outcome: RoundOutcome,
 }
 
-impl Counted<'_> {
+impl FinishedRound<'_> {
     fn put(&mut self, name: &str, value: f64) {
         self.outcome.round.figures.insert(name.to_owned(), value);
     }
@@ -50,8 +50,8 @@ impl Counted<'_> {
             .unwrap_or(0);
         let window = self.load.window;
         let is_open = !matches!(self.load.load, Load::Closed);
-        // Whoever sends as fast as possible always has records under way, so that what arrives between two instants is
-        // the rate. A load with an end of its own is over when its last record has arrived.
+        // A load as fast as possible always has records in flight, so its rate is what arrives between two instants. A
+        // load with a defined end is over when its last record has arrived.
         let ran_out_of_time = window.end != u64::MAX && self.ended >= window.end;
         let (records, nanoseconds) = match ran_out_of_time && !is_open {
             true => {
@@ -172,12 +172,12 @@ impl Counted<'_> {
         Ok(())
     }
 
-    /// What the topic takes on the disks, against the values in it.
+    /// The ratio of the topic's size on disk to the size of its values.
     pub async fn count_stored(&mut self) {
         let spec = self.context.spec;
         let values = match self.producers.is_empty() {
             false => self.producers.iter().map(|it| it.watch.bytes()).sum(),
-            // What the topic was filled with.
+            // The records with which the topic was filled.
             true => (spec.records.count.unwrap_or(0) as f64 * spec.records.size.mean()) as u64,
         };
         let cluster = &self.context.target.cluster;
@@ -234,7 +234,7 @@ impl Counted<'_> {
         let own = ProcessUsage::of_this_process()?;
         let own_seconds = own.cpu.saturating_sub(own_before.cpu).as_secs_f64();
         self.put("generator.cpu_seconds_per_gb", own_seconds / gigabytes);
-        let Some(Used {
+        let Some(BrokerUsage {
             before,
             after,
             bytes_before,
@@ -242,7 +242,7 @@ impl Counted<'_> {
         else {
             return Ok(());
         };
-        // Brokers are looked at from the end of the warm-up on, and what they moved before does not count either.
+        // Brokers are sampled from the end of the warm-up on; bytes that they moved before do not count either.
         let gigabytes = moved.saturating_sub(bytes_before) as f64 / 1_073_741_824.0;
         if gigabytes <= 0.0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The death of a leader in the middle of a round, for those who ask what is lost then.
+//! Kills a leader in the middle of a round, to find out what is lost.
 //!
 //! Of the brokers that were started for the run, the one is killed that leads most partitions of the topic, but never the
 //! first, which is the controller too. It comes back when the round is over, so that the next one finds the cluster whole.

@@ -1,11 +1,11 @@
-//! Ctrl-C: the first ends the run in order, the second at once.
+//! Ctrl-C: the first one stops the run cleanly, the second kills it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::target::local_cluster;
 
-/// Whether somebody wants the run to end.
+/// Whether the run should stop.
 #[derive(Clone, Default, Debug)]
 pub struct Interruption(Arc<AtomicBool>);
 
@@ -27,12 +27,12 @@ impl Interruption {
                 }
                 if set.is_set() {
                     local_cluster::end_all_at_once();
-                    eprintln!(
-                        "\nended at once; topics of the run may be left on a cluster that runs"
-                    );
+                    eprintln!("\nkilled; topics of the run may remain on a running cluster");
                     std::process::exit(130);
                 }
-                eprintln!("\nending the run; what was measured is kept (again to end at once)");
+                eprintln!(
+                    "\nstopping the run and saving what was measured (Ctrl-C again to kill it)"
+                );
                 set.set();
             }
         });

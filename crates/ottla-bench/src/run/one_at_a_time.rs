@@ -1,11 +1,12 @@
-//! One record at a time, from producer to consumer: the next is sent when the last one has been consumed.
+//! One record at a time, from producer to consumer: the next is sent when the previous one has been
+//! consumed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::clients::{BenchConsumer, BenchProducer, Share};
+use super::clients::{BenchConsumer, BenchProducer, Subscription};
 use super::context::{Context, RoundOutcome};
 use super::producing::values_of;
 use super::progress;
@@ -33,8 +34,13 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     let producer = BenchProducer::start(cluster, settings, topic, 0, watch.clone()).await?;
     let partitions: Vec<i32> = (0..spec.topic.partitions as i32).collect();
     let settings = &spec.consumers.settings;
-    let mut consumer =
-        BenchConsumer::start(cluster, settings, topic, Share::Partitions(&partitions)).await?;
+    let mut consumer = BenchConsumer::start(
+        cluster,
+        settings,
+        topic,
+        Subscription::Partitions(&partitions),
+    )
+    .await?;
     // The consumer finds its positions before the clock starts.
     consumer.poll(Duration::from_millis(200), |_| {}).await?;
     settle(context, &mut consumer).await?;
@@ -109,8 +115,9 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     Ok(outcome)
 }
 
-/// Sends a record to each partition and waits until all have been consumed. Consumers are shown what all replicas have, and
-/// those of a topic that was just made begin to follow up to a second later: that is no latency of a message.
+/// Sends a record to each partition and waits until all have been consumed. Consumers only see records that all
+/// replicas have, and the followers of a new topic start to fetch up to a second later, which must not count as
+/// latency.
 async fn settle(context: &Context<'_>, consumer: &mut BenchConsumer) -> Result<()> {
     let spec = context.spec;
     let cluster = &context.target.cluster;
@@ -137,7 +144,7 @@ async fn settle(context: &Context<'_>, consumer: &mut BenchConsumer) -> Result<(
     Ok(())
 }
 
-/// What was sent has been written, as far as is known, and there is still time for it to come.
+/// The record has been written, as far as is known, and may still arrive in time.
 fn check(watch: &ProducerWatch, began: Instant) -> Result<()> {
     let error = watch.watch.first_error();
     ensure!(

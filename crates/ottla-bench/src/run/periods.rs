@@ -3,12 +3,12 @@
 use crate::results::{Period, Quantiles};
 use crate::workload::latencies::Latencies;
 
-/// As long as those of the OpenMessaging Benchmark, whose charts take it for granted.
+/// As long as in the OpenMessaging Benchmark, whose charts rely on it.
 const SECONDS: f64 = 10.0;
-/// A round of days keeps the first so many.
+/// A round of days keeps only the first ones, up to this number.
 const MOST: usize = 10_000;
 
-/// What came in one interval of a round.
+/// The counts of one interval of a round.
 pub struct Interval<'a> {
     /// Its end, and its length.
     pub second: f64,
@@ -26,11 +26,11 @@ pub struct Interval<'a> {
 #[derive(Default)]
 pub struct Periods {
     closed: Vec<Period>,
-    open: Open,
+    open: OpenPeriod,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenPeriod {
     second: f64,
     seconds: f64,
     produced: u64,
@@ -76,7 +76,8 @@ impl Periods {
         }
     }
 
-    /// All, with what is left if it is enough to speak of a rate, or all there is.
+    /// All periods, including the last partial one if it is long enough for a rate, or if it is the
+    /// only one.
     pub fn finish(mut self) -> Vec<Period> {
         if self.open.seconds >= SECONDS / 2.0 || (self.closed.is_empty() && self.open.seconds > 0.0)
         {

@@ -17,14 +17,15 @@ use crate::workload::keys::{KeyDistribution, Keys};
 use crate::workload::pacing::{Moment, Pacer, RunClock, Schedule};
 use crate::workload::values::{Content, ValueSizes, ValueSource};
 
-/// How long a load at a rate goes on behind its time, as a multiple of its time, until all that was due is sent.
+/// How long a load at a rate may continue after its time, as a multiple of its time, until everything due is
+/// sent.
 const GRACE: u64 = 3;
 const CLOSE: Duration = Duration::from_secs(30);
-/// A round whose first so many records are all refused has nothing to measure.
+/// If all of the first records, up to this number, are refused, the round has nothing to measure.
 const MOST_REFUSALS: u64 = 1000;
 const SEED: u64 = 7;
 
-/// What all producers of a round share.
+/// The state shared by all producers of a round.
 pub struct RoundLoad {
     pub values: ValueSource,
     pub keys: KeyDistribution,
@@ -41,7 +42,8 @@ pub struct RoundLoad {
     pub transaction: Option<Duration>,
     /// When the last record that was sent was due.
     pub last_due: AtomicU64,
-    /// Records of loads at a rate that were never sent, because the producers had fallen too far behind.
+    /// Records of a load with a rate that were never sent, because the producers had fallen too far
+    /// behind.
     pub given_up: AtomicU64,
 }
 
@@ -100,7 +102,7 @@ pub fn values_of(spec: &PointSpec) -> ValueSource {
     ValueSource::random(content, sizes, SEED, spec.records.count.unwrap_or(u64::MAX))
 }
 
-/// Sends what is this producer's, and returns when all of it has come to its end.
+/// Sends this producer's records, and returns when all of them are complete.
 pub fn produce(
     producer: &BenchProducer,
     load: &RoundLoad,
@@ -161,7 +163,7 @@ fn send_share(
     outcome
 }
 
-/// How a thread of a round goes on: until its share is sent or its time is over, or somebody ends the run.
+/// When a thread of a round stops: when its share is sent, its time is over, or the run is stopped.
 struct OfRound<'a> {
     load: &'a RoundLoad,
     watch: &'a ProducerWatch,
@@ -197,7 +199,8 @@ impl Course for OfRound<'_> {
     fn on_refused(&mut self, error: ClientError) -> Result<(), ClientError> {
         let watch = &self.watch.watch;
         watch.fail(1, &error);
-        // A broker that refuses everything at once would otherwise be asked a million times a second.
+        // Otherwise a broker that refuses everything immediately would receive a million requests per
+        // second.
         std::thread::sleep(Duration::from_millis(10));
         match watch.failed() > MOST_REFUSALS && watch.records() == 0 {
             true => Err(error),

@@ -1,4 +1,5 @@
-//! What a person sees while a run goes on: one line with rate, p99 and time left, and texts above it.
+//! The progress of a run on the terminal: one line with rate, p99 and remaining time, and messages
+//! above it.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,7 +22,7 @@ struct Rounds {
     began: Option<std::time::Instant>,
 }
 
-/// What the line says of a moment.
+/// The values shown in the progress line.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Moment {
     pub records_per_second: f64,

@@ -1,5 +1,5 @@
-//! Rebalances in the middle of a round, for those who ask what they cost: so long after the warm-up one more consumer joins
-//! each group, and after as long again it leaves. Its records count as those of the others do.
+//! Causes rebalances in the middle of a round, to measure their cost: some time after the warm-up one more consumer
+//! joins each group, and after the same time again it leaves. Its records count like those of the others.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use anyhow::Result;
 use tokio::runtime::Handle;
 
 use super::Interruption;
-use super::clients::{BenchConsumer, Share};
-use super::consuming::{Until, consume};
+use super::clients::{BenchConsumer, Subscription};
+use super::consuming::{StopCondition, consume};
 use super::watch::{Watch, Window};
 use crate::target::Cluster;
 
@@ -44,8 +44,8 @@ impl Rebalance {
     }
 }
 
-/// What the consumer that joins needs to be one of its group.
-pub struct Joining {
+/// The inputs of the consumer that joins.
+pub struct ExtraConsumer {
     pub rebalance: Rebalance,
     pub cluster: Cluster,
     pub settings: std::collections::BTreeMap<String, String>,
@@ -53,13 +53,13 @@ pub struct Joining {
     pub group: String,
 }
 
-impl Joining {
+impl ExtraConsumer {
     /// Waits for its time, reads with the others, and leaves.
     pub fn run(
         self,
         watch: &Watch,
         all: &dyn Fn() -> u64,
-        until: &Until,
+        until: &StopCondition,
         runtime: &Handle,
         interruption: &Interruption,
     ) -> Result<()> {
@@ -69,8 +69,9 @@ impl Joining {
             }
             std::thread::sleep(LOOK);
         }
-        let share = Share::OfGroup(&self.group);
-        let started = BenchConsumer::start(&self.cluster, &self.settings, &self.topic, share);
+        let subscription = Subscription::Group(&self.group);
+        let started =
+            BenchConsumer::start(&self.cluster, &self.settings, &self.topic, subscription);
         let consumer = runtime.block_on(started)?;
         let leaves = Some(self.rebalance.leaves);
         consume(consumer, watch, all, until, leaves, runtime, interruption)

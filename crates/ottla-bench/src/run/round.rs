@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use tokio::runtime::Handle;
 
-use super::clients::{BenchConsumer, BenchProducer, Share};
-use super::consuming::{Until, consume, partitions_of};
+use super::clients::{BenchConsumer, BenchProducer, Subscription};
+use super::consuming::{StopCondition, consume, partitions_of};
 use super::context::{Context, RoundOutcome};
-use super::counting::Counted;
+use super::counting::FinishedRound;
 use super::death::Death;
 use super::one_at_a_time;
 use super::producing::{RoundLoad, produce};
-use super::rebalance::{Joining, Rebalance};
+use super::rebalance::{ExtraConsumer, Rebalance};
 use super::sampling::Sampler;
 use super::watch::{ProducerWatch, Watch, Window};
 use crate::load::process_usage::ProcessUsage;
@@ -126,11 +126,12 @@ impl Clients {
         let new_watch = || Arc::new(Watch::new(window, has_schedule));
         for number in 0..consumers.count {
             let partitions = partitions_of(number % per_group, per_group, spec.topic.partitions);
-            let share = match clients.groups.get((number / per_group) as usize) {
-                Some(group) => Share::OfGroup(group),
-                None => Share::Partitions(&partitions),
+            let subscription = match clients.groups.get((number / per_group) as usize) {
+                Some(group) => Subscription::Group(group),
+                None => Subscription::Partitions(&partitions),
             };
-            let consumer = BenchConsumer::start(cluster, &consumers.settings, topic, share).await?;
+            let consumer =
+                BenchConsumer::start(cluster, &consumers.settings, topic, subscription).await?;
             clients.consumers.push((consumer, new_watch()));
         }
         if joins {
@@ -149,7 +150,7 @@ impl Clients {
         }
     }
 
-    /// Of those that join later too, behind the others.
+    /// Includes those that join later, after the others.
     fn consumer_watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
         let from_the_start = self.consumers.iter().map(|it| &it.1);
         from_the_start.chain(&self.joining)
@@ -174,7 +175,7 @@ async fn drive(
     let spec = context.spec;
     let produce_watches: Vec<_> = clients.producers.iter().map(|it| it.1.clone()).collect();
     let consume_watches: Vec<_> = clients.consumer_watches().cloned().collect();
-    let until = Arc::new(Until {
+    let until = Arc::new(StopCondition {
         records: match spec.producers.count {
             0 => spec.records.count.unwrap_or(u64::MAX),
             _ => u64::MAX,
@@ -239,7 +240,7 @@ async fn drive(
         let (until, interruption) = (until.clone(), context.interruption.clone());
         let read = read_by_group(group);
         let runtime = runtime.clone();
-        let member = Joining {
+        let member = ExtraConsumer {
             rebalance,
             cluster: context.target.cluster.clone(),
             settings: spec.consumers.settings.clone(),
@@ -293,7 +294,7 @@ async fn drive(
     sampler.finish();
     death.undo(context).await?;
     outcome?;
-    let mut counted = Counted {
+    let mut counted = FinishedRound {
         context,
         load: &load,
         producers: &produce_watches,

@@ -1,5 +1,5 @@
-//! What is seen of a round while it goes on: rates and latencies by interval, the disk and the threads of local brokers,
-//! and the moments at which segments rolled or the disk was told to flush.
+//! Samples of a running round: rates and latencies by interval, disk and threads of local brokers, and the times of
+//! segment rolls and disk flushes.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ use crate::workload::pacing::RunClock;
 
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
-/// A series has at most about so many samples.
+/// The approximate maximum number of samples in a series.
 const SAMPLES: u32 = 300;
 /// A round of unknown length halves its series when it gets longer than this.
 const MOST_SAMPLES: usize = 1200;
@@ -41,12 +41,12 @@ pub struct Sampler<'a> {
     segments: Segments,
     disk: Option<Disk>,
     /// Of local brokers.
-    usage: Option<Used>,
+    usage: Option<BrokerUsage>,
 }
 
 /// What local brokers have used when the window began, and when they were last looked at.
 #[derive(Clone, Copy)]
-pub struct Used {
+pub struct BrokerUsage {
     pub before: ProcessUsage,
     pub after: ProcessUsage,
     /// Of values that had been written and read when the window began.
@@ -92,7 +92,7 @@ impl<'a> Sampler<'a> {
         };
         sampler.segments.look();
         sampler.last = sampler.counts();
-        sampler.usage = sampler.last.usage.map(|usage| Used {
+        sampler.usage = sampler.last.usage.map(|usage| BrokerUsage {
             before: usage,
             after: usage,
             bytes_before: 0,
@@ -276,7 +276,7 @@ impl<'a> Sampler<'a> {
         self.look();
     }
 
-    pub fn usage(&self) -> Option<Used> {
+    pub fn usage(&self) -> Option<BrokerUsage> {
         self.usage
     }
 

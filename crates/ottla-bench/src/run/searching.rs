@@ -1,4 +1,4 @@
-//! A round that looks for the highest rate that is held: attempt after attempt, each a round at a rate of its own.
+//! A round that searches for the highest sustainable rate: a series of attempts, each a round at its own rate.
 
 use anyhow::Result;
 

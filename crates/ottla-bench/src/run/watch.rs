@@ -1,7 +1,7 @@
-//! What the clients of a round report, counted while they run.
+//! Counts what the clients of a round report, while they run.
 //!
-//! The measured window begins when the warm-up ends. Rates count what was acknowledged, or consumed, within it;
-//! latencies are of the records that were due within it.
+//! The measured window starts when the warm-up ends. Rates count what was acknowledged or consumed within it;
+//! latencies cover the records that were due within it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -41,7 +41,7 @@ pub struct Watch {
     /// Within the window.
     records_in_window: AtomicU64,
     bytes_in_window: AtomicU64,
-    /// From its start on, also behind its end.
+    /// From its start on, also after its end.
     records_since_start: AtomicU64,
     bytes_since_start: AtomicU64,
     last: AtomicU64,
@@ -140,7 +140,8 @@ impl Watch {
         (records, self.bytes_in_window.load(Relaxed))
     }
 
-    /// What came through since the warm-up, whenever it was due: whoever is behind by then first has to catch up.
+    /// What was completed since the warm-up, whenever it was due: a run that lags at that point must first catch
+    /// up.
     pub fn since_start(&self) -> (u64, u64) {
         let records = self.records_since_start.load(Relaxed);
         (records, self.bytes_since_start.load(Relaxed))
@@ -170,7 +171,7 @@ impl Watch {
         send_delay.add(&distributions.send_delay);
     }
 
-    /// Adds what came since this was last called: latencies from due, and from due to sent.
+    /// Adds what arrived since the last call: latencies from due, and from due to sent.
     pub fn take_interval(&self, from_due: &mut Latencies, send_delay: &mut Latencies) {
         let mut distributions = self.distributions.lock().expect("nobody panics holding it");
         from_due.add(&distributions.interval);
@@ -191,7 +192,7 @@ pub struct Age {
     pub is_measured: bool,
 }
 
-/// A producer's watch, which knows what a record's value has on average.
+/// A producer's watch, which knows the average value size.
 pub struct ProducerWatch {
     pub watch: Watch,
     mean_bytes: f64,

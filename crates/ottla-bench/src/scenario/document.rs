@@ -1,7 +1,7 @@
 //! A scenario file as written: values found by path, and errors that name file, key and value.
 //!
-//! A path is the keys from the top joined by points, `load.kind`; behind `settings` the rest is one key, because Kafka's
-//! own keys have points in them: `producers.settings.batch.size`.
+//! A path is the keys from the top joined by dots, `load.kind`; after `settings` the rest is one key, because Kafka's
+//! own keys contain dots: `producers.settings.batch.size`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use toml::{Table, Value};
 
 use super::quantities;
 
-/// What is wrong with a scenario file.
+/// An error in a scenario file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
     pub file: String,
     pub key: String,
     pub value: String,
-    /// What is wrong with it, and what would be accepted.
+    /// The error, and what would be accepted.
     pub sentence: String,
 }
 
@@ -290,7 +290,7 @@ impl<'a> Section<'a> {
         self.table
     }
 
-    /// Refuses keys that nobody has read.
+    /// Refuses unknown keys: those that were never read.
     pub fn finish(self) -> Result<(), ScenarioError> {
         let read = self.read.borrow();
         match self.table.keys().find(|key| !read.contains(&key.as_str())) {
@@ -321,7 +321,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A value as it stands in a file, shortened.
+/// A value as written in the file, shortened.
 pub fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {

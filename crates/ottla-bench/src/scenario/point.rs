@@ -8,7 +8,7 @@ use super::quantities::{self, SizeRange};
 use crate::workload::keys::KeyDistribution;
 use crate::workload::stamp::STAMP_BYTES;
 
-/// What one run does.
+/// The specification of one run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PointSpec {
     pub topic: TopicSpec,
@@ -54,8 +54,8 @@ pub struct ProducersSpec {
 pub struct ConsumersSpec {
     /// Of all groups together.
     pub count: u32,
-    /// Those of a group share the partitions out, and each group reads the whole topic; as many groups as consumers
-    /// where nobody shares.
+    /// The consumers of a group share the partitions, and each group reads the whole topic; without sharing, every
+    /// consumer is its own group.
     pub groups: u32,
     /// They are members of their groups, and the coordinator assigns; otherwise their partitions are fixed.
     pub subscribe: bool,
@@ -67,7 +67,7 @@ pub struct ConsumersSpec {
 pub enum Load {
     /// As fast as the producers take them.
     Closed,
-    /// So many a second, whatever becomes of them.
+    /// This many per second, an open loop.
     Rate { records_per_second: f64 },
     /// The rate rises over the measured time.
     Ramp { from: f64, to: f64 },
@@ -90,9 +90,11 @@ pub struct MeasureSpec {
     pub repetitions: u32,
     /// Records carry the instants at which they were due and sent, so that consumers see their age.
     pub end_to_end: bool,
-    /// So long after the warm-up a broker is killed that leads partitions, and what was acknowledged is counted at the end.
+    /// After this time, counted from the end of the warm-up, a broker that leads partitions is killed; acknowledged
+    /// records are counted at the end.
     pub leader_dies: Option<Duration>,
-    /// So long after the warm-up one more consumer joins each group, and leaves again after as long.
+    /// After this time, counted from the end of the warm-up, one more consumer joins each group;
+    /// after the same time again it leaves.
     pub rebalance: Option<Duration>,
 }
 
@@ -253,7 +255,7 @@ impl PointSpec {
         Ok(())
     }
 
-    /// Bytes that the topic may come to hold, all replicas together, when the load is offered at most this fast.
+    /// The bytes that the topic may reach over all replicas, if the load is offered at most at this rate.
     pub fn expected_bytes(&self, highest_bytes_per_second: f64) -> u64 {
         // A record has about 10 bytes around its value in a batch.
         let record = self.records.size.mean() + 10.0;
@@ -281,7 +283,7 @@ impl Load {
     fn read(section: Section<'_>, size: SizeRange) -> Result<Load, ScenarioError> {
         let kind = section.text("kind")?.unwrap_or_else(|| "closed".to_owned());
         let rate = |key: &'static str| match section.value(key) {
-            None => Err(section.error(key, "is missing; give records a second, or \"2MB\"")),
+            None => Err(section.error(key, "is missing; give records per second, or \"2MB\"")),
             Some(value) => {
                 let by_bytes = value
                     .as_str()

@@ -1,4 +1,4 @@
-//! What others have published, and which plots are drawn.
+//! Published figures, and the plots to draw.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::figures;
 pub struct Published {
     pub at: At,
     pub figures: IndexMap<String, f64>,
-    /// Of which of several published runs it is, or what was published besides figures.
+    /// Which of several published runs it refers to, or what was published besides figures.
     pub note: String,
 }
 
@@ -37,7 +37,7 @@ impl Published {
             let mut figures = IndexMap::new();
             for (name, value) in table.table() {
                 if figures::known(name).is_none() {
-                    return Err(table.error(name, "is no figure of a run"));
+                    return Err(table.error(name, "is not a figure of a run"));
                 }
                 let number = value.as_float().or(value.as_integer().map(|it| it as f64));
                 let Some(number) = number else {
@@ -98,7 +98,7 @@ impl Plot {
                 return Err(section.error("y", "is missing; give the names of figures"));
             }
             if let Some(unknown) = plot.y.iter().find(|name| figures::known(name).is_none()) {
-                return Err(section.error("y", format!("`{unknown}` is no figure of a run")));
+                return Err(section.error("y", format!("`{unknown}` is not a figure of a run")));
             }
             section.finish()?;
             Ok(plot)

@@ -20,7 +20,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     Some((number * factor).round() as u64)
 }
 
-/// `500ms`, `30s`, `10min`, `1h`; a bare number is refused, since nobody could tell its unit.
+/// `500ms`, `30s`, `10min`, `1h`; a bare number is refused, because its unit would be unclear.
 pub fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let seconds = match unit {

@@ -1,4 +1,4 @@
-//! What a scenario sweeps: values that go to one path, or to several at once.
+//! The sweeps of a scenario: values for one path, or for several at once.
 
 use indexmap::IndexMap;
 use toml::Value;
@@ -93,7 +93,7 @@ impl Sweep {
     }
 }
 
-/// So many of the steps, the first and the last among them, the others as evenly between as can be.
+/// This many of the steps, including the first and the last, as evenly spaced as possible.
 fn thinned(steps: &[Vec<Value>], count: usize) -> Vec<Vec<Value>> {
     if count >= steps.len() {
         return steps.to_vec();
@@ -162,7 +162,7 @@ pub fn product(sweeps: &[Sweep]) -> Vec<At> {
     all
 }
 
-/// Whether a place, of which some values may be left open, is that of a point.
+/// Whether a set of sweep values, some of which may be missing, matches a point.
 pub fn agrees(open: &At, point: &At) -> bool {
     open.iter()
         .all(|(path, value)| point.get(path) == Some(value))

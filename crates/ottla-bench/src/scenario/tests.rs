@@ -44,7 +44,7 @@ fn every_shipped_file_is_in_the_list() {
     assert_eq!(files, shipped::SHIPPED.len());
 }
 
-/// The figures of the seven throughput rows, of the latency and of what is lost, the ladders, the matrix and the searches, counted.
+/// Counts the published figures: seven throughput rows, latency, losses, the ladders, the matrix and the searches.
 #[test]
 fn what_was_published_is_there() {
     let count = |group: &str| -> usize {
@@ -177,7 +177,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             &format!("{SMALLEST}[[published]]\nfigures = {{ 'speed' = 1 }}"),
-            "published[1].figures.speed = 1: is no figure of a run",
+            "published[1].figures.speed = 1: is not a figure of a run",
         ),
         (
             &format!("{SMALLEST}[scale.small]\n'records.size' = 'big'"),

@@ -1,5 +1,5 @@
-//! How fast bytes get to a cluster, without writing any: records for a topic that does not exist are received whole and
-//! then refused. What one connection brings in cannot be faster than this.
+//! The bandwidth to a cluster, measured without writing: records for a topic that does not exist are received
+//! completely and then refused. One connection cannot produce faster than this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use ottla_types::{Timestamp, Uuid};
 
 /// A request, so that its round trip hardly counts; brokers take a hundred times as much.
 const VALUE_BYTES: usize = 512 << 10;
-/// Requests under way at a time.
+/// Requests in flight.
 const IN_FLIGHT: usize = 8;
 const LENGTH: Duration = Duration::from_millis(700);
 /// The first requests open the connection's window.

@@ -1,4 +1,4 @@
-//! A cluster as a run needs it: its brokers, the topics that a run makes and deletes, and what they take on the disks.
+//! A cluster as a run needs it: its brokers, the topics that a run creates and deletes, and their size on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -38,7 +38,8 @@ impl Cluster {
         let mut config =
             properties::admin(&settings).context("the settings of --command-config")?;
         config.set_bootstrap_servers(bootstrap)?;
-        // Whoever is not there, or is no broker, is found out soon; later requests have more time.
+        // An unreachable address, or one that is not a broker, fails quickly; later requests have
+        // more time.
         let hasty = ClientConfig {
             default_api_timeout: FIRST_ANSWER,
             request_timeout: FIRST_ANSWER / 2,
@@ -72,8 +73,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until so many brokers are in the cluster. One that has just been started answers before the controller counts
-    /// on it, and a topic that is made then is refused its replicas.
+    /// Waits until this many brokers are in the cluster. A broker that has just started answers before the controller
+    /// has unfenced it, and creating a topic then fails for lack of replicas.
     pub async fn wait_for_brokers(&mut self, count: usize) -> Result<()> {
         let began = Instant::now();
         while self.brokers.len() < count {
@@ -94,12 +95,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// What there is between here and there; some clusters keep it from being found out.
+    /// The network between here and the cluster; some clusters do not let it be measured.
     pub async fn measure_bandwidth(&mut self) {
         self.bandwidth = bandwidth::measure(&self.client).await.ok();
     }
 
-    /// What a client of this cluster is to be set to, with these settings of its own.
+    /// The configuration of a client of this cluster, with these additional settings.
     pub fn client_settings(&self, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let mut settings = self.settings.clone();
         settings.extend(own.clone());
@@ -131,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// Says what speaks against so many replicas.
+    /// Fails if this many replicas are not possible.
     pub fn check_replicas(&self, replicas: u16) -> Result<()> {
         let brokers = self.brokers.len();
         ensure!(
@@ -143,7 +144,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// In what the brokers are not set as a scenario has it, a sentence for each setting.
+    /// The broker settings that differ from the scenario's, one sentence each.
     pub async fn other_settings(&self, wanted: &BTreeMap<String, String>) -> Vec<String> {
         let mut sentences = BTreeSet::new();
         if wanted.is_empty() {
@@ -318,11 +319,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes groups that a run has made, with what they have committed.
+    /// Deletes the groups that a run created, with their committed offsets.
     pub async fn delete_groups(&self, groups: &[String]) -> Result<()> {
         for (_, deleted) in self.admin.delete_groups(groups).await {
             match deleted {
-                // Whoever never came to join has made none.
+                // A member that never joined has created no group.
                 Err(error) if error.code() != Some(ErrorCode::GroupIdNotFound) => {
                     return Err(error.into());
                 }
@@ -332,8 +333,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Bytes that a topic takes, each of its partitions once: as much as the replica has that has most. Followers may be
-    /// behind when this is asked.
+    /// The size of a topic in bytes, counting each partition once by its largest replica, because followers may lag.
     pub async fn stored_bytes(&self, topic: &str) -> Result<u64> {
         let mut sizes: BTreeMap<i32, u64> = BTreeMap::new();
         for broker in &self.brokers {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// The release that is fetched where none is given.
 const VERSION: &str = "4.3.1";
-/// The broker, and what its distribution adds so that it logs.
+/// The broker, and the logging libraries of its distribution.
 const ARTEFACTS: &[(&str, &str, &str)] = &[
     ("org.apache.kafka", "kafka_2.13", VERSION),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
@@ -87,7 +87,7 @@ fn fetched() -> Result<PathBuf> {
         return Ok(libs);
     }
     std::fs::create_dir_all(&folder)
-        .with_context(|| format!("{} cannot be made", folder.display()))?;
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     std::fs::write(folder.join("pom.xml"), project_file())?;
     let output = Command::new("mvn")
         .args(["--quiet", "--batch-mode", "dependency:copy-dependencies"])

@@ -1,4 +1,4 @@
-//! Brokers that are started for a run, on free ports and in a temporary directory, and leave nothing behind.
+//! Brokers that are started for a run, on free ports and in a temporary directory, and removed afterwards.
 //!
 //! The first node is broker and controller in one, further ones are brokers. They run in a process group of their own, so
 //! that a Ctrl-C at the terminal reaches the run and not them; the run ends them.
@@ -26,16 +26,16 @@ const DELETION: Duration = Duration::from_secs(30);
 /// Sixteen bytes as Kafka writes a UUID.
 const CLUSTER_ID: &str = "T3R0bGFCZW5jaENsdXN0ZQ";
 
-/// What the brokers have to be like.
+/// The required brokers.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Needs {
+pub struct BrokerRequirements {
     pub brokers: usize,
     pub settings: BTreeMap<String, String>,
     /// Where their files go; the system's temporary directory unless named.
     pub dir: Option<PathBuf>,
 }
 
-/// What is running now, for whoever has no time to ask its owners: the brokers, and the directories that go with them.
+/// The running brokers and their directories, for a process that must exit at once.
 static RUNNING: Mutex<(BTreeSet<u32>, BTreeSet<PathBuf>)> =
     Mutex::new((BTreeSet::new(), BTreeSet::new()));
 
@@ -46,7 +46,7 @@ fn running() -> MutexGuard<'static, (BTreeSet<u32>, BTreeSet<PathBuf>)> {
 /// Two seconds in all.
 const REMOVAL_ATTEMPTS: u32 = 400;
 
-/// Kills all brokers that were started, and removes what they wrote; the process is about to end.
+/// Kills all started brokers and removes their files; the process is about to exit.
 pub fn end_all_at_once() {
     let (brokers, dirs) = &*running();
     brokers.iter().for_each(|id| kill(*id));
@@ -63,7 +63,7 @@ pub fn end_all_at_once() {
 
 fn kill(process: u32) {
     if let Some(pid) = rustix::process::Pid::from_raw(process as i32) {
-        // Nothing of what they hold is needed: no clean stop, which would write it all to the disk first.
+        // Their data is not needed: a clean stop would first write it to disk.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
@@ -72,7 +72,7 @@ fn kill(process: u32) {
 pub struct LocalCluster {
     nodes: Vec<Node>,
     program: Program,
-    needs: Needs,
+    needs: BrokerRequirements,
     /// Removed with everything in it.
     dir: tempfile::TempDir,
 }
@@ -86,7 +86,7 @@ struct Node {
 }
 
 impl LocalCluster {
-    pub fn start(spec: &TargetSpec, needs: &Needs) -> Result<LocalCluster> {
+    pub fn start(spec: &TargetSpec, needs: &BrokerRequirements) -> Result<LocalCluster> {
         let program = Program::find(spec)?;
         let mut prefix = tempfile::Builder::new();
         let prefix = prefix.prefix("ottla-bench-");
@@ -94,7 +94,7 @@ impl LocalCluster {
             Some(dir) => prefix.tempdir_in(dir),
             None => prefix.tempdir(),
         };
-        let dir = dir.context("no temporary directory can be made for the brokers")?;
+        let dir = dir.context("cannot create a temporary directory for the brokers")?;
         running().1.insert(dir.path().to_owned());
         let mut cluster = LocalCluster {
             nodes: Vec::new(),
@@ -125,7 +125,7 @@ impl LocalCluster {
         self.program.description()
     }
 
-    pub fn needs(&self) -> &Needs {
+    pub fn needs(&self) -> &BrokerRequirements {
         &self.needs
     }
 
@@ -147,7 +147,7 @@ impl LocalCluster {
         }
     }
 
-    /// What all brokers have used so far, together.
+    /// The resource usage of all brokers so far.
     pub fn usage(&self) -> Result<ProcessUsage> {
         let mut total = ProcessUsage::default();
         for node in &self.nodes {
@@ -156,8 +156,8 @@ impl LocalCluster {
         Ok(total)
     }
 
-    /// Kills a broker, by its node.id, without a chance to stop in order. The first is the controller too, without which
-    /// nobody would lead in its place: it is left alone.
+    /// Kills a broker by its node.id, without a clean stop. The first broker is never killed: it is also the
+    /// controller, which must elect other leaders.
     pub fn kill_broker(&self, id: i32) -> Result<()> {
         let node = self.follower(id)?;
         node.kill();
@@ -166,7 +166,7 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Starts a broker again that was killed, on what it left behind, and waits until it answers.
+    /// Restarts a killed broker on its data, and waits until it answers.
     pub fn revive_broker(&self, id: i32) -> Result<()> {
         let node = self.follower(id)?;
         let dir = self.dir_of(id as usize);
@@ -211,7 +211,7 @@ impl LocalCluster {
         })
     }
 
-    /// Starts the broker whose configuration is there.
+    /// Starts the broker with its existing configuration.
     fn spawn(&self, dir: &Path, output: File) -> Result<Child> {
         let mut command = self.program.command(&config_in(dir), dir)?;
         command
@@ -220,7 +220,7 @@ impl LocalCluster {
             .stdout(output.try_clone()?)
             .stderr(output)
             .process_group(0);
-        // Held meanwhile, so that nobody ends all but this one.
+        // Held during the start, so that a concurrent kill of all brokers cannot miss this one.
         let mut running = running();
         let child = command
             .spawn()
@@ -267,7 +267,7 @@ impl Node {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing of what it holds is needed: no clean stop, which would write it all to the disk first.
+    /// Its data is not needed: a clean stop would first write it to disk.
     fn kill(&self) {
         let _ = self.locked().kill();
     }
@@ -400,8 +400,8 @@ impl Program {
     }
 }
 
-/// Why a program has failed, in one line: what it says on standard error, or else at all, without Java's traces, and
-/// without the name of a file that is gone when it is read.
+/// Why a program failed, in one line: its output on standard error, or else its output at all, without Java stack
+/// traces and without the name of a file that will be gone.
 fn reason_in(output: &Output, config: &Path) -> String {
     let text = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();
@@ -454,7 +454,7 @@ fn properties(
         format!("transaction.state.log.min.isr={}", replicas.min(2)),
         format!("share.coordinator.state.topic.replication.factor={replicas}"),
         "share.coordinator.state.topic.min.isr=1".to_owned(),
-        // Else all that was written in the last minute would take room at once.
+        // Otherwise the data of the last minute would occupy disk space.
         "log.segment.delete.delay.ms=100".to_owned(),
     ];
     match id {
@@ -546,10 +546,10 @@ mod tests {
     #[test]
     fn a_broker_that_ends_at_its_start_says_why_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let needs = Needs {
+        let needs = BrokerRequirements {
             brokers: 1,
             dir: Some(dir.path().to_owned()),
-            ..Needs::default()
+            ..BrokerRequirements::default()
         };
         let spec = TargetSpec::Ottla {
             binary: PathBuf::from("/bin/false"),

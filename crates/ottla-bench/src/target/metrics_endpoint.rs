@@ -1,7 +1,7 @@
-//! What the brokers of a remote cluster say of themselves over HTTP, in the text format of Prometheus and OpenMetrics.
+//! The metrics of a remote cluster's brokers, read over HTTP in the text format of Prometheus and OpenMetrics.
 //!
-//! Samples of one name are added up over their labels and over the brokers: a run asks what the cluster used, not which
-//! part of it. Whatever does not come in time, or is no such text, is an error; nothing is guessed.
+//! Samples of one name are summed over labels and brokers: a run needs the usage of the whole cluster. A response that
+//! is late or not in this format is an error; nothing is guessed.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -56,7 +56,7 @@ impl MetricsEndpoint {
         })
     }
 
-    /// Asks for the metrics, on a thread that may wait.
+    /// Fetches the metrics, on a thread that may block.
     pub fn scrape(&self) -> Result<Metrics> {
         let body = self
             .get()
@@ -78,8 +78,7 @@ impl MetricsEndpoint {
         connection.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
         connection.take(MOST_BYTES).read_to_end(&mut answer)?;
-        let answer =
-            String::from_utf8(answer).context("it answers with something that is no text")?;
+        let answer = String::from_utf8(answer).context("its response is not text")?;
         let (head, body) = answer
             .split_once("\r\n\r\n")
             .context("it does not speak HTTP")?;
@@ -118,7 +117,7 @@ impl Metrics {
         }
     }
 
-    /// Adds what another broker has said.
+    /// Adds the metrics of another broker.
     pub fn plus(mut self, other: &Metrics) -> Metrics {
         for (name, value) in &other.0 {
             self.add(name, *value);
@@ -130,7 +129,7 @@ impl Metrics {
         self.0.get(name).copied()
     }
 
-    /// What counters have counted since, and what everything else is now; without what is 0.
+    /// The increase of counters, and the current value of everything else, without zeros.
     pub fn since(&self, before: &Metrics) -> IndexMap<String, f64> {
         let is_counter = |name: &str| {
             ["_total", "_count", "_sum", "_bucket"]

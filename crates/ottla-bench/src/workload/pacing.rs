@@ -63,7 +63,8 @@ impl Schedule {
         }
     }
 
-    /// The rate goes evenly from one to the other, both above 0, in so many seconds, and on like that.
+    /// The rate changes linearly from one to the other, both above 0, over this many seconds, and
+    /// continues like that.
     pub fn ramp(from: f64, to: f64, seconds: f64, threads: u64, thread: u64) -> Schedule {
         Schedule {
             pace: Pace::Rising {
@@ -104,7 +105,8 @@ pub struct Moment {
     pub sent: u64,
 }
 
-/// Without a rate the clock is read for every so many records: what they take together is far below what is measured.
+/// Without a rate the clock is read once per this many records, which together take far less time than what is
+/// measured.
 const RECORDS_PER_READING: u32 = 16;
 
 /// Lets one thread send each of its records at its time.
@@ -180,8 +182,8 @@ impl Pacer {
     }
 }
 
-/// Lets this thread wake when it asked to: Linux adds 50 µs otherwise, to save wake-ups. Where it cannot be changed,
-/// the records go out that much later, which is then measured.
+/// Lets this thread wake on time: Linux otherwise adds 50 µs to coalesce wake-ups. If this cannot be changed,
+/// records are sent that much later, and the latency includes it.
 fn sleep_precisely() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

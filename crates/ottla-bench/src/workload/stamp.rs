@@ -1,9 +1,9 @@
-//! The moment of a record in the first bytes of its value, so that whoever reads the record knows its age. Both sides
-//! have to use one clock, and so be one process.
+//! A timestamp in the first bytes of a record's value, so that its reader knows its age. Both sides must use one
+//! clock, and therefore be one process.
 
 use super::pacing::Moment;
 
-/// What the two instants take.
+/// The size of the two timestamps.
 pub const STAMP_BYTES: u64 = 16;
 
 /// The bit of a stamp that says that the record was due after the warm-up.

@@ -11,7 +11,7 @@ const LATE_BITS: u32 = 31;
 const LATEST: u64 = (1 << LATE_BITS) - 1;
 const AFTER_WARMUP: u64 = 1 << LATE_BITS;
 
-/// What a tag says when its record has come back.
+/// The decoded tag of a completed record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Elapsed {
     pub since_due_ns: u64,

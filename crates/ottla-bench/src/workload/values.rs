@@ -1,15 +1,15 @@
 //! The values of a workload's records, prepared before the clock starts.
 //!
-//! Random values are slices of one pool, which every thread walks through from a place of its own. The pool is far
-//! larger than a batch, so that no batch holds the same bytes twice and a codec finds nothing to compress but what the
-//! content itself offers, and that is stated: [`Content::floor`].
+//! Random values are slices of one pool, which every thread traverses from its own offset. The pool is far larger than
+//! a batch, so no batch contains the same bytes twice, and a codec can only exploit the content itself:
+//! [`Content::floor`].
 
 use std::sync::Arc;
 
 use super::keys::Digits;
 use super::random::Random;
 
-/// What random values are made of.
+/// The content of random values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// Each byte one of 26 capital letters, as Kafka's tool fills its records.
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(counted.next(1234), b"1234");
     }
 
-    /// No codec gets below what is stated, and a good one comes as near as it can that sees bytes one by one: the pool
+    /// No codec compresses below the stated floor, and a good one comes as close as is possible byte by byte: the pool
     /// repeats nothing within a batch.
     #[test]
     fn compressibility_is_what_is_stated() {

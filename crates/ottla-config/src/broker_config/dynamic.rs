@@ -1,5 +1,5 @@
-//! Dynamic settings (KIP-226): those of the cluster and of this broker laid over the file's, and what is checked
-//! before they are stored.
+//! Dynamic settings (KIP-226): how the cluster's and this broker's override the file's, and the checks before
+//! they are stored.
 //!
 //! Where Kafka does the same: `DynamicBrokerConfig`.
 
@@ -45,8 +45,8 @@ fn base_of(key: &str) -> (&str, bool) {
 
 impl BrokerConfig {
     /// This configuration with dynamic settings laid over the file's: the cluster's, then this
-    /// broker's. A dynamic value that is not accepted is left out and reported, as Kafka does, because
-    /// a running broker must not stop over a setting that someone else made.
+    /// broker's. An invalid dynamic value is ignored and reported, as in Kafka, because a running
+    /// broker must not stop over a setting that was changed elsewhere.
     pub fn with_dynamic(
         &self,
         cluster: &BTreeMap<String, String>,
@@ -56,7 +56,8 @@ impl BrokerConfig {
             let mut settings = settings.iter();
             settings.all(|(key, value)| self.check_dynamic(key, value, cluster_wide).is_ok())
         };
-        // Each alone only where they do not all go together: nothing bounds how many there are.
+        // Checked one by one only if they are not valid together, because their number is
+        // unbounded.
         if are_all_good(cluster, true)
             && are_all_good(broker, false)
             && let Ok(config) = self.rebuild(&[cluster.clone(), broker.clone()])
@@ -128,8 +129,8 @@ impl BrokerConfig {
             && !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
     }
 
-    /// Checks one dynamic setting before it is stored; the message is for the client. Settings that
-    /// nobody knows are stored, as Kafka does.
+    /// Checks one dynamic setting before it is stored; the message is for the client. Unknown
+    /// settings are stored, as in Kafka.
     pub fn check_dynamic(&self, key: &str, value: &str, cluster_wide: bool) -> Result<(), String> {
         let (base, is_of_listener) = base_of(key);
         let def = broker_config(base);

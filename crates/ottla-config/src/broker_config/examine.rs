@@ -1,7 +1,7 @@
-//! Everything that is wrong with a properties file, not only the first thing.
+//! Finds every error in a properties file, not only the first.
 //!
-//! A start ends with the first problem; whoever looks before a take-over wants all of them, and the
-//! configuration all the same, so that the directories that it names can be looked at too.
+//! A start fails with the first problem. A preflight needs all of them, and the configuration
+//! nevertheless, to examine its directories too.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::config_def::{ConfigDef, DefaultValue};
 use crate::properties::{Properties, Property};
 use crate::tables::{broker_config, broker_configs};
 
-/// What a properties file comes to.
+/// The result of examining a properties file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Examined {
-    /// Without the lines that are refused; `None` where nothing can be built without them.
+    /// The configuration without the refused lines; `None` if nothing can be built without them.
     pub config: Option<BrokerConfig>,
-    /// Why a node cannot be started with it, in the order of the file; empty where it can.
+    /// Why a node cannot start with it, in the order of the file; empty if it can.
     pub problems: Vec<ConfigError>,
     pub warnings: Vec<Warning>,
 }
@@ -60,7 +60,7 @@ impl BrokerConfig {
                     if let Some(item) = def.repeated_item(&property.value) {
                         let key = &property.key;
                         let message =
-                            format!("{key}: {item} stands there more than once; it counts once");
+                            format!("{key}: {item} is listed more than once; it counts once");
                         let place = place();
                         examined.warnings.push(Warning { place, message });
                     }
@@ -147,7 +147,7 @@ fn check(
     }
 }
 
-/// A node whose cluster is kept by ZooKeeper, or is on its way from there.
+/// A node of a cluster that uses ZooKeeper, or is migrating from it.
 fn zookeeper_mode(properties: &Properties, values: &Values<'_>) -> Option<ConfigError> {
     let migrates = properties
         .get("zookeeper.metadata.migration.enable")

@@ -1,4 +1,4 @@
-//! Listeners: where a node is reached, and what it tells others to connect to.
+//! Listeners: the addresses that a node binds, and those that it advertises.
 //!
 //! Where Kafka does the same: `SocketServerConfigs.listenerListToEndPoints`, `AbstractKafkaConfig`,
 //! `KafkaConfig.effectiveAdvertised*Listeners`.
@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use super::{ConfigError, Values};
 use crate::config_def::{parse_voter, split_list};
 
-/// How a listener talks. The discriminants are Kafka's ids, as in registration records.
+/// The security protocol of a listener. The discriminants are Kafka's IDs, as in registration
+/// records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(i16)]
 pub enum SecurityProtocol {
@@ -235,7 +236,7 @@ fn parse_list(
         if listeners.iter().any(|listener| listener.name == name) {
             return Err(values.conflict(
                 key,
-                &format!("{key}: listener {name} stands there twice; give each its own name"),
+                &format!("{key}: listener {name} is listed twice; give each its own name"),
             ));
         }
         let is_controller = controller_names.contains(&name);

@@ -202,8 +202,8 @@ fn settings_that_contradict_each_other_are_refused() {
     );
     refused(
         "max.connections.per.ip=0",
-        "server.properties line 11: max.connections.per.ip=0 would let nobody in; name those who \
-         may in max.connections.per.ip.overrides=host:count",
+        "server.properties line 11: max.connections.per.ip=0 would refuse every client; list the \
+         allowed ones in max.connections.per.ip.overrides=host:count",
     );
     refused(
         "listener.name.plaintext.max.connections=many",
@@ -212,8 +212,8 @@ fn settings_that_contradict_each_other_are_refused() {
     );
     refused(
         "cordoned.log.dirs=/elsewhere",
-        "server.properties line 11: cordoned.log.dirs has /elsewhere, which log.dirs does not \
-         have; write it as it stands there",
+        "server.properties line 11: cordoned.log.dirs has /elsewhere, which is not in log.dirs; \
+         write it as in log.dirs",
     );
     refused(
         "group.coordinator.rebalance.protocols=consumer",
@@ -241,8 +241,8 @@ fn listeners_are_checked() {
     );
     refused(
         "advertised.listeners=PLAINTEXT://0.0.0.0:9092",
-        "server.properties line 11: PLAINTEXT://0.0.0.0:9092 would be told to clients, who cannot \
-         connect to 0.0.0.0; give advertised.listeners=PLAINTEXT://host:9092 with a name or \
+        "server.properties line 11: PLAINTEXT://0.0.0.0:9092 would be advertised to clients, which \
+         cannot connect to 0.0.0.0; give advertised.listeners=PLAINTEXT://host:9092 with a name or \
          address of this machine",
     );
     refused(

@@ -1,8 +1,8 @@
-//! What to say about a key that Kafka 4.3 does not know.
+//! Warnings about keys that Kafka 4.3 does not know.
 
 use crate::tables::{broker_config, broker_configs};
 
-/// Settings of older Kafkas that people still copy from articles, and what has become of them.
+/// Settings of older Kafka versions that are still copied from articles, and what replaced them.
 const REMOVED: &[(&str, &str)] = &[
     (
         "zookeeper.connect",
@@ -124,7 +124,7 @@ pub(super) fn warning(key: &str) -> Option<String> {
     })
 }
 
-/// The setting whose name is most like this one, if any is like it.
+/// The setting with the most similar name, if any is similar.
 fn nearest(key: &str) -> Option<&'static str> {
     let simplified = key.replace(['_', '-'], ".").to_ascii_lowercase();
     let limit = (key.len() / 5).clamp(1, 4);

@@ -1,4 +1,4 @@
-//! What settings must hold together.
+//! Rules across settings.
 //!
 //! Where Kafka does the same: `KafkaConfig.validateValues`.
 
@@ -131,7 +131,7 @@ fn logs(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
         .collect();
     require(values, unknown.is_empty(), "cordoned.log.dirs", || {
         format!(
-            "cordoned.log.dirs has {}, which log.dirs does not have; write it as it stands there",
+            "cordoned.log.dirs has {}, which is not in log.dirs; write it as in log.dirs",
             unknown.join(", ")
         )
     })
@@ -255,8 +255,8 @@ fn listeners(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigErr
             },
             || {
                 format!(
-                    "{listener} would be told to clients, who cannot connect to 0.0.0.0; give \
-                     advertised.listeners={}://host:{} with a name or address of this machine",
+                    "{listener} would be advertised to clients, which cannot connect to 0.0.0.0; \
+                     give advertised.listeners={}://host:{} with a name or address of this machine",
                     listener.name, listener.port
                 )
             },
@@ -345,7 +345,7 @@ fn connections(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigE
     let useless =
         config.max_connections_per_ip == 0 && config.max_connections_per_ip_overrides.is_empty();
     require(values, !useless, "max.connections.per.ip", || {
-        "max.connections.per.ip=0 would let nobody in; name those who may in \
+        "max.connections.per.ip=0 would refuse every client; list the allowed ones in \
          max.connections.per.ip.overrides=host:count"
             .into()
     })?;
@@ -364,7 +364,7 @@ fn connections(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigE
     )
 }
 
-/// Settings that go together, but probably not as they were meant.
+/// Settings that are valid together, but probably a mistake.
 pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mut Vec<Warning>) {
     let mut warn = |key: &str, message: String| {
         let ConfigError::Conflict { place, message } = values.conflict(key, &message) else {

@@ -1,4 +1,4 @@
-//! Typed access to the values of a properties file whose settings have all been checked one by one.
+//! Typed access to the values of a properties file whose settings have each been checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -179,7 +179,7 @@ impl<'a> Values<'a> {
                 return Err(self.conflict(
                     key,
                     &format!(
-                        "{key}: {item} is no limit; give host:count pairs, comma between them"
+                        "{key}: {item} is not a limit; give host:count pairs, separated by commas"
                     ),
                 ));
             };
@@ -201,7 +201,7 @@ impl<'a> Values<'a> {
         unreachable!("the last of the synonyms has a default")
     }
 
-    /// What applies to a topic without settings of its own (`KafkaConfig.extractLogConfigMap`).
+    /// The defaults for topics (`KafkaConfig.extractLogConfigMap`).
     pub(crate) fn topic_defaults(&self) -> TopicConfig {
         const MINUTE: i64 = 60_000;
         const HOUR: i64 = 60 * MINUTE;
@@ -248,7 +248,7 @@ impl<'a> Values<'a> {
                 .milliseconds(&[("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR)]),
             segment_ms: self.milliseconds(&[("log.roll.ms", 1), ("log.roll.hours", HOUR)]),
             unclean_leader_election_enable: self.get("unclean.leader.election.enable"),
-            // These have no broker setting behind them.
+            // These have no corresponding broker setting.
             follower_replication_throttled_replicas: kafka.follower_replication_throttled_replicas,
             internal_segment_bytes: kafka.internal_segment_bytes,
             leader_replication_throttled_replicas: kafka.leader_replication_throttled_replicas,

@@ -1,5 +1,5 @@
-//! Settings that Apache Kafka does not have. Their names start with `ottla.`, so that Kafka, given the same
-//! file, warns of them and goes on.
+//! Settings that Apache Kafka does not have. Their names start with `ottla.`; given the same file, Kafka
+//! logs a warning and ignores them.
 
 use super::row::*;
 use crate::config_def::*;

@@ -44,8 +44,8 @@ impl fmt::Display for InvalidTopicConfig {
 impl std::error::Error for InvalidTopicConfig {}
 
 impl TopicConfig {
-    /// What applies to a topic with these settings of its own, where `defaults` is what the broker
-    /// gives ([`crate::BrokerConfig::topic_defaults`], dynamic settings included).
+    /// The configuration of a topic with these overrides; `defaults` are the broker's
+    /// ([`crate::BrokerConfig::topic_defaults`], including dynamic settings).
     pub fn resolve<'a>(
         defaults: &TopicConfig,
         overrides: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -70,8 +70,8 @@ impl TopicConfig {
         Ok(config)
     }
 
-    /// As [`TopicConfig::resolve`], but leaves out what is not accepted: settings that came out of the
-    /// metadata log, where another version of the software may have put them.
+    /// Like [`TopicConfig::resolve`], but ignores invalid settings: those in the metadata log may come
+    /// from another version of the software.
     pub fn resolve_leniently<'a>(
         defaults: &TopicConfig,
         overrides: impl IntoIterator<Item = (&'a str, &'a str)>,

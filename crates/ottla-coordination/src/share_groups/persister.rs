@@ -379,7 +379,7 @@ pub(super) async fn ask_peer<R: ApiRequest>(
 }
 
 fn unreachable(error: PeerError) -> StateFailure {
-    tracing::debug!("a share coordinator cannot be asked: {error}");
+    tracing::debug!("cannot reach a share coordinator: {error}");
     StateFailure::from(ErrorCode::NetworkException)
 }
 

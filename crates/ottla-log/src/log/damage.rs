@@ -37,8 +37,9 @@ pub enum DamagedLog {
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(
-        "{} is damaged at byte {position} ({reason}), and whole batches come behind that; restore the file \
-         from a copy, or cut it there and delete later segments to go on without what is behind",
+        "{} is damaged at byte {position} ({reason}), and valid batches follow; restore the file \
+         from a copy, or truncate it there and delete later segments to continue without those \
+         batches",
         path.display()
     )]
     InTheMiddle {

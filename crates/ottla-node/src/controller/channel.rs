@@ -226,7 +226,7 @@ impl Line {
                     attempt = attempt(self, &mut connected, &leader, request, deadline) => attempt,
                     () = another_leads(who_leads, leader.id) => {
                         *connected = None;
-                        Attempt::Failed(format!("controller {} leads no more", leader.id))
+                        Attempt::Failed(format!("controller {} is no longer the leader", leader.id))
                     }
                 },
                 Err(reason) => Attempt::Failed(reason),
@@ -242,7 +242,7 @@ impl Line {
             if begun.elapsed() > NOTEWORTHY {
                 let api = R::API_KEY;
                 self.complaints.say(|| {
-                    tracing::warn!("the controller cannot be asked yet ({api}): {reason}");
+                    tracing::warn!("cannot reach the controller yet ({api}): {reason}");
                 });
             }
             *self.trouble.lock() = Some(reason);

@@ -50,8 +50,9 @@ impl Controller {
                     if waiting_since.is_none() {
                         waiting_since = Some(Instant::now());
                         tracing::error!(
-                            "the disk is full, and this node cannot follow the metadata of its cluster: it goes on \
-                             with what it has, and follows when there is space: {error}"
+                            "the disk is full: this node cannot follow the cluster's metadata log; \
+                             it keeps the metadata that it has and catches up when there is space: \
+                             {error}"
                         );
                         self.trouble.set(error.to_string());
                         self.update_status();

@@ -86,7 +86,7 @@ impl Controller {
                         }
                         None => {
                             tracing::info!(
-                                "nobody is known to lead epoch {epoch} of the metadata quorum"
+                                "no leader is known for epoch {epoch} of the metadata quorum"
                             );
                         }
                     }
@@ -112,7 +112,7 @@ impl Controller {
                 }
                 Effect::CompleteShutdown { timed_out } => {
                     if timed_out {
-                        tracing::warn!("the lead of the metadata quorum could not be given away");
+                        tracing::warn!("could not hand over leadership of the metadata quorum");
                     }
                     self.is_shut_down = true;
                 }
@@ -141,7 +141,7 @@ impl Controller {
     /// Cuts off what the leader does not have; it was never committed.
     fn truncate(&mut self, end_offset: Offset) -> Result<(), MetadataLogError> {
         tracing::info!(
-            "the metadata log is cut back to offset {end_offset}, where the leader's goes on"
+            "the metadata log is truncated to offset {end_offset}, where it diverges from the leader's"
         );
         self.when_there_is_space(|log| log.truncate_to(end_offset, time_of_day()))?;
         self.when_there_is_space(MetadataLog::flush)?;
@@ -157,7 +157,7 @@ impl Controller {
 
     fn install_snapshot(&mut self, id: SnapshotId) -> Result<Event, MetadataLogError> {
         let snapshot = self.log.install_snapshot(id, time_of_day())?;
-        tracing::info!("the metadata log goes on behind snapshot {id}");
+        tracing::info!("the metadata log continues after snapshot {id}");
         self.take_snapshot(id, &snapshot)?;
         Ok(Event::SnapshotInstalled {
             snapshot: id,

@@ -123,7 +123,7 @@ impl Heartbeats {
         let left = tokio::time::timeout(MAX_SHUTDOWN, self.wait_for(is_over));
         if left.await.is_err() {
             tracing::error!(
-                "the controllers have not let this broker go within {} s; it stops all the same",
+                "the controllers did not complete the controlled shutdown of this broker within {} s; it stops anyway",
                 MAX_SHUTDOWN.as_secs()
             );
         }
@@ -294,8 +294,8 @@ impl Member {
             Ok(_) | Err(ErrorCode::RequestTimedOut) => {}
             Err(ErrorCode::StaleBrokerEpoch | ErrorCode::BrokerIdNotRegistered) => {
                 tracing::warn!(
-                    "the controller does not know broker {id} with epoch {broker_epoch} any more: it was unregistered, \
-                     or another process has registered with its node.id; it registers again"
+                    "the controller no longer knows broker {id} with epoch {broker_epoch}: it was \
+                     unregistered, or another process registered with its node.id; registering again"
                 );
             }
             Err(code) => {
@@ -352,8 +352,8 @@ fn reason_of(
     );
     match failure {
         LifecycleFailure::NotRegistered(Some(ErrorCode::DuplicateBrokerRegistration)) => format!(
-            "node.id={id} is in use: another broker is registered with it and lives, and goes on doing so for \
-             {within}; stop that one, or give this node a node.id of its own"
+            "node.id={id} is in use: another broker with this ID is registered and stayed alive \
+             for {within}; stop it, or give this node another node.id"
         ),
         LifecycleFailure::NotRegistered(Some(code)) if code != ErrorCode::RequestTimedOut => {
             format!(
@@ -374,8 +374,8 @@ fn reason_of(
                 format!("{} {min}-{max}", feature.name)
             });
             format!(
-                "node {id} cannot register: the cluster has a feature at a level that is not known here ({}); see \
-                 kafka-features describe, and bring this node to a release that knows it",
+                "node {id} cannot register: the cluster has a feature level that this release does \
+                 not support ({}); see kafka-features describe, and run a release that supports it",
                 known.collect::<Vec<_>>().join(", ")
             )
         }
@@ -389,8 +389,8 @@ fn reason_of(
             )
         }
         LifecycleFailure::DirectoryNotTold => format!(
-            "the controller could not be told of a failed log directory within log.dir.failure.timeout.ms={}. Mend the \
-             directory and start again",
+            "could not report a failed log directory to the controller within \
+             log.dir.failure.timeout.ms={}. Repair the directory and start again",
             config.log_dir_failure_timeout_ms
         ),
     }

@@ -22,9 +22,9 @@ pub(super) enum CopyError {
     NoSpace,
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("the log holds what is no batch: {0}")]
+    #[error("the log contains bytes that are not a batch: {0}")]
     Batch(#[from] BatchError),
-    #[error("the log holds what cannot be copied: {0}")]
+    #[error("the log contains a batch that cannot be copied: {0}")]
     Append(AppendErrorReason),
     #[error(transparent)]
     Log(#[from] LogError),

@@ -1,4 +1,4 @@
-//! Prints how the error codes of a response are gone through, for whoever counts them.
+//! Generates the visitor of a response's error codes, for counting them.
 //!
 //! Where Kafka does the same: `AbstractResponse.errorCounts` of each response, which is nearly always all fields named
 //! `ErrorCode` that the version has.
@@ -6,11 +6,11 @@
 use std::fmt::Write as _;
 
 use super::fields::rust_type;
-use super::place::condition;
+use super::struct_context::condition;
 use crate::names;
 use crate::schema::{Field, Message, Struct, Type};
 
-/// Structs whose own error code Kafka does not count, and that of what they contain it does.
+/// Structs whose own error code Kafka does not count, although it counts those of their children.
 const UNCOUNTED: [&str; 3] = [
     "MetadataResponse",
     "DescribeUserScramCredentialsResponse",

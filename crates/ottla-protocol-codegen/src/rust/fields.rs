@@ -1,7 +1,7 @@
 //! One field: its Rust type and default, and the expressions that decode, encode and test it.
 
 use crate::names;
-use crate::rust::place::{Place, condition};
+use crate::rust::struct_context::{StructContext, condition};
 use crate::schema::{Field, Message, Struct, Type, Versions};
 
 /// The Rust type of the field, `Option` where any version has null.
@@ -101,23 +101,23 @@ pub(super) fn is_set(field: &Field) -> String {
     format!("{value}.as_ref().is_none_or(|x| {inner})")
 }
 
-fn plain_is_set(kind: &Type, default: Option<&str>, value: &str, place: &str) -> String {
+fn plain_is_set(kind: &Type, default: Option<&str>, value: &str, context: &str) -> String {
     match (kind, default) {
-        (Type::Bool, Some("true")) => format!("!{place}"),
+        (Type::Bool, Some("true")) => format!("!{context}"),
         (Type::Bool, _) => value.to_owned(),
         (Type::String, Some(text)) => format!("&*{value} != {text:?}"),
         (Type::String | Type::Bytes | Type::Array(_), _) => format!("!{value}.is_empty()"),
         (Type::Uuid, _) => format!("!{value}.is_zero()"),
-        (Type::Struct(name), _) => format!("{place} != {name}::default()"),
-        (Type::Float64, default) => format!("{place} != {}f64", default.unwrap_or("0")),
-        (_, default) => format!("{place} != {}", default.unwrap_or("0")),
+        (Type::Struct(name), _) => format!("{context} != {name}::default()"),
+        (Type::Float64, default) => format!("{context} != {}f64", default.unwrap_or("0")),
+        (_, default) => format!("{context} != {}", default.unwrap_or("0")),
     }
 }
 
 /// The expression that reads the field in `versions`, from reader `r` at version `v`.
-pub(super) fn decode(place: &Place<'_>, field: &Field, versions: Versions) -> String {
-    let nullable = decode_as(place, field, versions, true);
-    let plain = decode_as(place, field, versions, false);
+pub(super) fn decode(context: &StructContext<'_>, field: &Field, versions: Versions) -> String {
+    let nullable = decode_as(context, field, versions, true);
+    let plain = decode_as(context, field, versions, false);
     if field.kind == Type::Records {
         return if field.nullable == field.versions {
             nullable
@@ -135,8 +135,8 @@ pub(super) fn decode(place: &Place<'_>, field: &Field, versions: Versions) -> St
     }
 }
 
-/// Chooses between an expression for a field that is never null, one for a value where other versions
-/// have null, and one for a value that may be null, by version where it must.
+/// Selects among three expressions by version: for a field that is never null, for a value whose
+/// field is nullable in other versions, and for a nullable value.
 pub(super) fn null_expression(field: &Field, plain: &str, some: &str, nullable: &str) -> String {
     match null_condition(field, field.versions) {
         Null::Never if is_option(field) => some.to_owned(),
@@ -168,8 +168,8 @@ fn null_condition(field: &Field, versions: Versions) -> Null {
     }
 }
 
-/// A word in the name of the runtime's methods where the field is tagged in `versions`: a tagged struct
-/// has another mark for null than one that stands in its place among the fields.
+/// A part of the runtime's method names if the field is tagged in `versions`: a tagged struct marks
+/// null differently than an untagged one.
 fn tagged(field: &Field, versions: Versions) -> &'static str {
     if field.tag.is_some_and(|(_, tagged)| tagged == versions) {
         "tagged_"
@@ -178,8 +178,13 @@ fn tagged(field: &Field, versions: Versions) -> &'static str {
     }
 }
 
-fn decode_as(place: &Place<'_>, field: &Field, versions: Versions, nullable: bool) -> String {
-    let flexible = place.flexible(field);
+fn decode_as(
+    context: &StructContext<'_>,
+    field: &Field,
+    versions: Versions,
+    nullable: bool,
+) -> String {
+    let flexible = context.flexible(field);
     let null = if nullable { "nullable_" } else { "" };
     match &field.kind {
         Type::String => format!("r.{null}string({flexible})?"),
@@ -189,7 +194,7 @@ fn decode_as(place: &Place<'_>, field: &Field, versions: Versions, nullable: boo
         Type::Struct(name) => format!("{name}::decode(r, v)?"),
         Type::Array(element) => match &**element {
             Type::Struct(name) => {
-                let size = least_size(place.message, name);
+                let size = least_size(context.message, name);
                 format!("r.{null}structs({flexible}, {size}, v)?")
             }
             Type::String => format!("r.{null}strings({flexible})?"),
@@ -209,9 +214,9 @@ fn decode_as(place: &Place<'_>, field: &Field, versions: Versions, nullable: boo
 }
 
 /// The statement that writes the field in `versions`, to encoder `w` at version `v`.
-pub(super) fn encode(place: &Place<'_>, field: &Field, versions: Versions) -> String {
+pub(super) fn encode(context: &StructContext<'_>, field: &Field, versions: Versions) -> String {
     let value = format!("self.{}", names::field(&field.name));
-    let label = format!("\"{}.{}\", v", place.shape.name, field.name);
+    let label = format!("\"{}.{}\", v", context.shape.name, field.name);
     let required = if is_option(field) {
         format!("required(&{value}, {label})?")
     } else {
@@ -224,9 +229,9 @@ pub(super) fn encode(place: &Place<'_>, field: &Field, versions: Versions) -> St
                 tagged(field, versions)
             )
         }
-        _ => encode_as(place, field, true, &value),
+        _ => encode_as(context, field, true, &value),
     };
-    let plain = encode_as(place, field, false, &required);
+    let plain = encode_as(context, field, false, &required);
     match null_condition(field, versions) {
         Null::Never => plain,
         Null::Always => nullable,
@@ -234,8 +239,8 @@ pub(super) fn encode(place: &Place<'_>, field: &Field, versions: Versions) -> St
     }
 }
 
-fn encode_as(place: &Place<'_>, field: &Field, nullable: bool, value: &str) -> String {
-    let flexible = place.flexible(field);
+fn encode_as(context: &StructContext<'_>, field: &Field, nullable: bool, value: &str) -> String {
+    let flexible = context.flexible(field);
     let null = if nullable { "nullable_" } else { "" };
     let (borrowed, slice) = if nullable {
         (format!("{value}.as_ref()"), format!("{value}.as_deref()"))
@@ -284,8 +289,8 @@ fn primitive_method(kind: &Type) -> (&'static str, usize) {
     }
 }
 
-/// The fewest bytes that an element of this struct takes in any version: an array whose count says
-/// more elements than fit into what remains is refused before anything is allocated.
+/// The minimum encoded size of this struct in any version: an array whose count exceeds what fits
+/// into the remaining bytes is refused before anything is allocated.
 fn least_size(message: &Message, name: &str) -> usize {
     let shapes = super::shapes::shapes_of(message);
     let shape = shapes

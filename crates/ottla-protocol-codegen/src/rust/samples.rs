@@ -1,9 +1,10 @@
-//! Prints what the tests need of every struct: a value made up for a version, and a canonical text.
+//! Generates what the tests need of every struct: a sample value for a version, and a canonical
+//! text.
 
 use std::fmt::Write as _;
 
 use super::fields::null_expression;
-use super::place::condition;
+use super::struct_context::condition;
 use crate::names::{field as field_name, snake_case};
 use crate::schema::{Message, Struct, Versions};
 

@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 
 use crate::names;
-use crate::rust::place::{Place, condition};
+use crate::rust::struct_context::{StructContext, condition};
 use crate::rust::{error_codes, fields};
 use crate::schema::{Field, Kind, Message, Struct, Versions};
 
 pub(super) fn print(out: &mut String, message: &Message, shape: &Struct, is_message: bool) {
-    let place = Place { message, shape };
-    print_definition(out, &place);
-    print_default(out, &place);
+    let context = StructContext { message, shape };
+    print_definition(out, &context);
+    print_default(out, &context);
     let _ = writeln!(out, "    impl Message for {} {{", shape.name);
-    print_decode(out, &place, is_message);
-    print_encode(out, &place, is_message);
+    print_decode(out, &context, is_message);
+    print_encode(out, &context, is_message);
     if message.kind == Kind::Response {
         error_codes::print(out, message, shape);
     }
@@ -27,8 +27,8 @@ fn derives_default(shape: &Struct) -> bool {
         .all(|field| fields::default_value(field) == "Default::default()")
 }
 
-fn print_definition(out: &mut String, place: &Place<'_>) {
-    let shape = place.shape;
+fn print_definition(out: &mut String, context: &StructContext<'_>) {
+    let shape = context.shape;
     let default = if derives_default(shape) {
         ", Default"
     } else {
@@ -48,14 +48,14 @@ fn print_definition(out: &mut String, place: &Place<'_>) {
             fields::rust_type(field)
         );
     }
-    if place.has_tags() {
+    if context.has_tags() {
         out.push_str("        pub unknown_tagged_fields: UnknownTaggedFields,\n");
     }
     out.push_str("    }\n");
 }
 
-fn print_default(out: &mut String, place: &Place<'_>) {
-    let shape = place.shape;
+fn print_default(out: &mut String, context: &StructContext<'_>) {
+    let shape = context.shape;
     if derives_default(shape) {
         return;
     }
@@ -69,27 +69,27 @@ fn print_default(out: &mut String, place: &Place<'_>) {
             fields::default_value(field)
         );
     }
-    if place.has_tags() {
+    if context.has_tags() {
         out.push_str("                unknown_tagged_fields: UnknownTaggedFields::NONE,\n");
     }
     out.push_str("            }\n        }\n    }\n");
 }
 
 /// `let flexible = v >= 9;`, where that is not known beforehand.
-fn print_flexible(out: &mut String, place: &Place<'_>) {
-    let lowest = place.message.flexible.lowest();
-    if let ("flexible", Some(lowest)) = (place.flexible_expression(), lowest) {
+fn print_flexible(out: &mut String, context: &StructContext<'_>) {
+    let lowest = context.message.flexible.lowest();
+    if let ("flexible", Some(lowest)) = (context.flexible_expression(), lowest) {
         let _ = writeln!(out, "            let flexible = v >= {lowest};");
     }
 }
 
-fn print_decode(out: &mut String, place: &Place<'_>, is_message: bool) {
-    let shape = place.shape;
+fn print_decode(out: &mut String, context: &StructContext<'_>, is_message: bool) {
+    let shape = context.shape;
     out.push_str("        fn decode(r: &mut Reader, v: i16) -> Result<Self, DecodeError> {\n");
     if is_message {
         out.push_str("            check_decode_version(Self::NAME, &Self::VERSIONS, v)?;\n");
     }
-    print_flexible(out, place);
+    print_flexible(out, context);
     out.push_str("            let mut m = Self::default();\n");
     for field in &shape.fields {
         let untagged = untagged_versions(field);
@@ -99,7 +99,7 @@ fn print_decode(out: &mut String, place: &Place<'_>, is_message: bool) {
         let statement = format!(
             "m.{} = {};",
             names::field(&field.name),
-            fields::decode(place, field, untagged)
+            fields::decode(context, field, untagged)
         );
         match condition(untagged, shape.versions) {
             None => {
@@ -110,8 +110,8 @@ fn print_decode(out: &mut String, place: &Place<'_>, is_message: bool) {
             }
         }
     }
-    if place.has_tags() {
-        let indent = if place.flexible_expression() == "true" {
+    if context.has_tags() {
+        let indent = if context.flexible_expression() == "true" {
             ""
         } else {
             "    "
@@ -119,7 +119,7 @@ fn print_decode(out: &mut String, place: &Place<'_>, is_message: bool) {
         if !indent.is_empty() {
             out.push_str("            if flexible {\n");
         }
-        print_decode_tags(out, place, indent);
+        print_decode_tags(out, context, indent);
         if !indent.is_empty() {
             out.push_str("            }\n");
         }
@@ -127,8 +127,8 @@ fn print_decode(out: &mut String, place: &Place<'_>, is_message: bool) {
     out.push_str("            Ok(m)\n        }\n");
 }
 
-fn print_decode_tags(out: &mut String, place: &Place<'_>, indent: &str) {
-    let tagged = tagged_fields(place.shape);
+fn print_decode_tags(out: &mut String, context: &StructContext<'_>, indent: &str) {
+    let tagged = tagged_fields(context.shape);
     if tagged.is_empty() {
         let _ = writeln!(
             out,
@@ -142,8 +142,8 @@ fn print_decode_tags(out: &mut String, place: &Place<'_>, indent: &str) {
     );
     for (tag, versions, field) in tagged {
         let target = names::field(&field.name);
-        let value = fields::decode(place, field, versions);
-        let guard = match condition(versions, flexible_range(place)) {
+        let value = fields::decode(context, field, versions);
+        let guard = match condition(versions, flexible_range(context)) {
             None => String::new(),
             Some(condition) => {
                 format!("if !({condition}) {{ return Err(r.tag_not_valid(tag, v)); }} ")
@@ -160,19 +160,19 @@ fn print_decode_tags(out: &mut String, place: &Place<'_>, indent: &str) {
     );
 }
 
-fn print_encode(out: &mut String, place: &Place<'_>, is_message: bool) {
-    let shape = place.shape;
+fn print_encode(out: &mut String, context: &StructContext<'_>, is_message: bool) {
+    let shape = context.shape;
     out.push_str(
         "        fn encode(&self, w: &mut Encoder, v: i16) -> Result<(), EncodeError> {\n",
     );
     if is_message {
         out.push_str("            check_encode_version(Self::NAME, &Self::VERSIONS, v)?;\n");
     }
-    print_flexible(out, place);
+    print_flexible(out, context);
     for field in &shape.fields {
         let untagged = untagged_versions(field);
         if !untagged.is_none() {
-            let statement = fields::encode(place, field, untagged);
+            let statement = fields::encode(context, field, untagged);
             match condition(untagged, shape.versions) {
                 None => {
                     let _ = writeln!(out, "            {statement}");
@@ -194,8 +194,8 @@ fn print_encode(out: &mut String, place: &Place<'_>, is_message: bool) {
             );
         }
     }
-    if place.has_tags() {
-        let expression = place.flexible_expression();
+    if context.has_tags() {
+        let expression = context.flexible_expression();
         if expression != "true" {
             let _ = writeln!(
                 out,
@@ -203,15 +203,15 @@ fn print_encode(out: &mut String, place: &Place<'_>, is_message: bool) {
                 shape.name
             );
         }
-        print_encode_tags(out, place);
+        print_encode_tags(out, context);
     } else {
         out.push_str("            Ok(())\n");
     }
     out.push_str("        }\n");
 }
 
-fn print_encode_tags(out: &mut String, place: &Place<'_>) {
-    let tagged = tagged_fields(place.shape);
+fn print_encode_tags(out: &mut String, context: &StructContext<'_>) {
+    let tagged = tagged_fields(context.shape);
     if tagged.is_empty() {
         out.push_str("            w.unknown_tagged_fields(&self.unknown_tagged_fields)\n");
         return;
@@ -219,7 +219,7 @@ fn print_encode_tags(out: &mut String, place: &Place<'_>) {
     let mut count = Vec::new();
     for (tag, versions, field) in &tagged {
         let is_set = fields::is_set(field);
-        let present = match condition(*versions, flexible_range(place)) {
+        let present = match condition(*versions, flexible_range(context)) {
             None => is_set,
             Some(condition) => format!("{condition} && {is_set}"),
         };
@@ -235,15 +235,15 @@ fn print_encode_tags(out: &mut String, place: &Place<'_>) {
         let _ = writeln!(
             out,
             "            if tag_{tag} {{ tags.field({tag}, |w| {{ {} Ok(()) }})?; }}",
-            fields::encode(place, field, *versions)
+            fields::encode(context, field, *versions)
         );
     }
     out.push_str("            tags.finish()\n");
 }
 
 /// The versions of this struct in which it has a tag section.
-fn flexible_range(place: &Place<'_>) -> Versions {
-    place.message.flexible.intersect(place.shape.versions)
+fn flexible_range(context: &StructContext<'_>) -> Versions {
+    context.message.flexible.intersect(context.shape.versions)
 }
 
 fn tagged_fields(shape: &Struct) -> Vec<(u32, Versions, &Field)> {
@@ -256,7 +256,7 @@ fn tagged_fields(shape: &Struct) -> Vec<(u32, Versions, &Field)> {
     tagged
 }
 
-/// The versions in which the field stands in its place among the others.
+/// The versions in which the field is encoded among the others, untagged.
 fn untagged_versions(field: &Field) -> Versions {
     match (field.tag, field.versions.lowest()) {
         (Some((_, tagged)), Some(lowest)) => {
@@ -277,7 +277,7 @@ fn untagged_versions(field: &Field) -> Versions {
 mod tests {
     use crate::notation::parse;
     use crate::rust::generate;
-    use crate::rust::place::condition;
+    use crate::rust::struct_context::condition;
     use crate::schema::Versions;
 
     #[test]

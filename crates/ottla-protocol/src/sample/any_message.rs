@@ -40,12 +40,12 @@ pub fn request_and_response(api_key: crate::ApiKey) -> Option<(AnyMessage, AnyMe
     Some((take("request")?, take("response")?))
 }
 
-/// What came of reading a message.
+/// The outcome of decoding a message.
 pub struct ReadMessage {
     pub text: String,
     /// The value, written again in the same version.
     pub written: Result<Bytes, EncodeError>,
-    /// The number of bytes behind the message.
+    /// The number of bytes after the message.
     pub remaining: usize,
 }
 

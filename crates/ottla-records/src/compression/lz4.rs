@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Numbers are little-endian; the top bit of a block's size says that the block is stored. A content
-//! checksum is passed over without being verified, as Kafka does; block checksums are verified.
+//! checksum is skipped without verification, as in Kafka; block checksums are verified.
 
 use super::block::{Block, broken};
 use crate::{BatchError, CompressionType};

@@ -13,7 +13,7 @@ use crate::{BatchError, CompressionType};
 const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 const HEADER_SIZE: usize = 16;
 const VERSION: i32 = 1;
-/// What snappy-java compresses at a time.
+/// The block size of snappy-java.
 const BLOCK_SIZE: usize = 32 * 1024;
 
 pub(super) fn compress(data: &[u8]) -> Vec<u8> {
@@ -37,7 +37,7 @@ pub(super) fn compress(data: &[u8]) -> Vec<u8> {
 pub(super) struct ChunkReader<'a> {
     rest: &'a [u8],
     framed: bool,
-    /// No block larger than this is decompressed: snappy says the size of a block before its data.
+    /// Larger blocks are refused: snappy gives the size of a block before its data.
     limit: usize,
     decoder: snap::raw::Decoder,
     block: Block<'a>,

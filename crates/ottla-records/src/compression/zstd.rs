@@ -24,7 +24,7 @@ pub(super) struct FrameReader<'a> {
 impl<'a> FrameReader<'a> {
     pub(super) fn new(data: &'a [u8], context: &'a mut Context) -> Result<Self, BatchError> {
         let context = context.0.get_or_insert_with(DCtx::create);
-        // Whoever used it before may have stopped in the middle of a frame.
+        // The previous user may have stopped in the middle of a frame.
         context
             .reset(ResetDirective::SessionAndParameters)
             .map_err(|code| broken(CompressionType::Zstd, format_args!("error code {code}")))?;

@@ -37,7 +37,7 @@ impl DirLocks {
             match locked.iter_mut().find(|other| other.real == real) {
                 Some(_) if is_log_dir => {
                     return Err(format!(
-                        "log directory {} stands in log.dirs twice",
+                        "log directory {} is in log.dirs twice",
                         path.display()
                     ));
                 }

@@ -251,10 +251,10 @@ impl LogDirs {
                         }
                     }
                     Ok(None) => {
-                        tracing::warn!(dir = %path.display(), "an unfinished move does not say of which topic it is, and is left alone");
+                        tracing::warn!(dir = %path.display(), "an unfinished move does not name its topic, and is ignored");
                     }
                     Err(error) => {
-                        tracing::error!(dir = %path.display(), "an unfinished move cannot go on: {error}");
+                        tracing::error!(dir = %path.display(), "cannot continue an unfinished move: {error}");
                         // The next start must not take it for one that was brought to rest.
                         dir.set_unclean();
                         self.on_log_error(dir, &error);

@@ -272,7 +272,7 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
             Some(DirKind::Stray | DirKind::Other) => {}
             None => {
                 return Err(ListError::Refused(format!(
-                    "{} is in a log directory, but is no partition; log directories hold only what Kafka or Ottla wrote: move it away, or set other log.dirs",
+                    "{} is in a log directory but is not a partition; log directories must contain only files of Kafka or Ottla: move it away, or set other log.dirs",
                     path.display()
                 )));
             }

@@ -122,8 +122,8 @@ impl MetadataLog {
         snapshots.retain(|id| id.end_offset >= log_start_offset);
         if log_start_offset > Offset::ZERO && snapshots.is_empty() {
             return Err(fail(format!(
-                "it begins at offset {log_start_offset}, and there is no snapshot of what was before; \
-                 restore the missing .checkpoint file"
+                "it starts at offset {log_start_offset}, and there is no snapshot of the records \
+                 before; restore the missing .checkpoint file"
             )));
         }
         if let Some(&newest) = snapshots.last()
@@ -134,7 +134,7 @@ impl MetadataLog {
             tracing::warn!(
                 dir = %dir.display(), log_end_offset = %metadata_log.log.log_end_offset(),
                 snapshot_end_offset = %newest.end_offset,
-                "the metadata log ends before its newest snapshot, and goes on behind that"
+                "the metadata log ends before its newest snapshot, and continues after it"
             );
             metadata_log
                 .log

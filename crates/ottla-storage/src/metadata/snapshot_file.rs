@@ -149,7 +149,7 @@ pub enum SnapshotReadError {
     },
     /// What it says cannot be skipped.
     #[error(
-        "{path}: {error}; it was written by a newer release, or metadata.version is above what is known here"
+        "{path}: {error}; it was written by a newer release, or metadata.version is newer than this release"
     )]
     Undecodable {
         path: String,

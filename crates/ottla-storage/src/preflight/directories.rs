@@ -129,7 +129,7 @@ fn in_use(dir: &Path, look: &mut Look) -> bool {
             return true;
         }
         Err(error) => {
-            let what = format!("its lock cannot be asked for: {error}");
+            let what = format!("cannot query its lock: {error}");
             look.warn("directories", &dir.display().to_string(), what, "");
         }
     }

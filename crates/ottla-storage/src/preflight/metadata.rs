@@ -122,7 +122,7 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
             && first.base_offset > next_offset
         {
             return Err(Unreadable::Other(format!(
-                "begins at offset {}, and there is no snapshot of what was before",
+                "starts at offset {}, and there is no snapshot of the records before",
                 first.base_offset
             )));
         }
@@ -305,26 +305,26 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
     let acls = image.kept.acls.iter().count();
     if acls > 0 {
         let what = format!(
-            "{} not enforced yet: whoever reaches the node may do everything",
+            "{} not enforced yet: every client that can connect may do everything",
             count(acls, "ACL is", "ACLs are")
         );
-        let change = "remove them with kafka-acls if that is meant";
+        let change = "remove them with kafka-acls if that is intended";
         look.unserved(config, Unserved::Acls, place, what, change);
     }
     let users: BTreeSet<&str> = image.kept.scram.iter().map(|it| &*it.name).collect();
     if !users.is_empty() {
         let what = format!(
-            "SCRAM credentials of {} are kept and not asked for, because there is no SASL yet: {}",
+            "SCRAM credentials of {} are stored but not checked, because SASL is not supported yet: {}",
             count(users.len(), "user", "users"),
             some_of(&users)
         );
-        let change = "remove them with kafka-configs if that is meant";
+        let change = "remove them with kafka-configs if that is intended";
         look.unserved(config, Unserved::Scram, place, what, change);
     }
     let tokens = image.kept.delegation_tokens.iter().count();
     if tokens > 0 {
         let what = format!(
-            "{} kept and cannot be used, because there is no SASL yet",
+            "{} stored but unusable, because SASL is not supported yet",
             count(tokens, "delegation token is", "delegation tokens are")
         );
         let change = "let them expire with kafka-delegation-tokens";
@@ -347,7 +347,7 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
             count(quotas.len(), "entity", "entities"),
             some_of(&quotas)
         );
-        let change = "remove them with kafka-configs if that is meant";
+        let change = "remove them with kafka-configs if that is intended";
         look.unserved(config, Unserved::Quotas, place, what, change);
     }
 }
@@ -373,7 +373,7 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
         .strip_prefix("listener.name.")
         .and_then(|rest| rest.split_once('.'));
     let Some(def) = broker_config(of_listener.map_or(key, |(_, base)| base)) else {
-        let what = format!("{key} is not a setting that is known, and is kept without effect");
+        let what = format!("{key} is an unknown setting, stored without effect");
         return look.note("dynamic settings", place, what, "");
     };
     let shown = if def.is_sensitive() {
@@ -381,7 +381,7 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
     } else {
         value
     };
-    let change = "remove it with kafka-configs --delete-config if that is meant";
+    let change = "remove it with kafka-configs --delete-config if that is intended";
     let is_of_listeners = BrokerConfig::is_unserved_of_listener(key)
         || matches!(def.name, "listeners" | "listener.security.protocol.map");
     if is_of_listeners {

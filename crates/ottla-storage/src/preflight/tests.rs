@@ -262,7 +262,7 @@ fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
     let preflight = Preflight::of(&node.properties, Unformatted::Refused);
     let said = preflight.refusals().next().unwrap().to_string();
     assert!(
-        said.contains("there is no snapshot of what was before"),
+        said.contains("there is no snapshot of the records before"),
         "{said}"
     );
 }
@@ -294,8 +294,8 @@ fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
     });
     for (record, accept, sentence) in [
         (acl, "acls", "1 ACL is not enforced yet"),
-        (scram, "scram", "because there is no SASL yet: bob"),
-        (token, "tokens", "1 delegation token is kept"),
+        (scram, "scram", "because SASL is not supported yet: bob"),
+        (token, "tokens", "1 delegation token is stored"),
         (
             quota,
             "quotas",
@@ -328,8 +328,7 @@ fn dynamic_settings_of_the_broker_are_looked_at() {
         .setting("ottla.accept.unserved", "settings")
         .finds(Severity::Warns, "is refused: a metrics reporter");
     broker("", "num.io.threads", "3").finds(Severity::Notes, "num.io.threads=3 has no effect");
-    broker("1", "my.setting", "3")
-        .finds(Severity::Notes, "my.setting is not a setting that is known");
+    broker("1", "my.setting", "3").finds(Severity::Notes, "my.setting is an unknown setting");
     broker("1", "log.dirs", "/x").finds(Severity::Notes, "is ignored, as Kafka ignores it");
     // Of another broker: nothing of ours.
     assert_eq!(broker("2", "listeners", "x").look().refusals().count(), 0);

@@ -7,28 +7,25 @@
 const IGNORED: &[(&str, &str)] = &[
     (
         "KAFKA_HEAP_OPTS",
-        "there is no Java heap; the broker takes what memory it needs",
+        "there is no Java heap; the broker allocates memory as needed",
     ),
     (
         "KAFKA_OPTS",
-        "options of a Java process mean nothing here: agents and -D properties are not loaded",
+        "there is no JVM: agents and -D properties are not loaded",
     ),
     (
         "KAFKA_LOG4J_OPTS",
-        "there is no log4j; OTTLA_LOG=info, or debug, makes the log longer",
+        "there is no log4j; use OTTLA_LOG=info or debug for more detailed logs",
     ),
     (
         "KAFKA_JMX_OPTS",
-        "there is no JMX, which belongs to Java processes",
+        "there is no JMX; use ottla.http.listener for metrics",
     ),
     (
         "JMX_PORT",
-        "there is no JMX, which belongs to Java processes",
+        "there is no JMX; use ottla.http.listener for metrics",
     ),
-    (
-        "KAFKA_DEBUG",
-        "there is no Java process that a debugger could be attached to",
-    ),
+    ("KAFKA_DEBUG", "there is no JVM to attach a debugger to"),
     ("CLASSPATH", "no Java classes are loaded"),
 ];
 
@@ -48,8 +45,8 @@ pub fn note_for_tool(value_of: impl Fn(&str) -> Option<String>) -> Option<String
     options
         .contains("java.security.auth.login.config")
         .then(|| {
-            "KAFKA_OPTS names a file to log in with (java.security.auth.login.config), which has no \
-             effect: the tools connect without logging in"
+            "KAFKA_OPTS sets java.security.auth.login.config, which has no effect: the tools connect \
+             without authentication"
                 .to_owned()
         })
 }

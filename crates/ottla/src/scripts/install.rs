@@ -8,16 +8,17 @@ use clap::Args;
 
 use super::{Outcome, SCRIPTS, markdown};
 
-/// Make links with the names of Kafka's scripts, so that what calls kafka-topics.sh calls this binary.
+/// Create links with the names of Kafka's scripts, so that callers of kafka-topics.sh call this
+/// binary.
 ///
-/// What stands there already and is not a link to an Ottla binary is left alone and named. Scripts that
-/// are not served get no link; `--table` prints which they are, and why.
+/// Existing files that are not links to an Ottla binary are kept and listed. Unsupported scripts get no
+/// link; `--table` lists them with the reason.
 #[derive(Args, Debug)]
 pub struct InstallScriptsArgs {
-    /// The folder for the links; it is made if it does not exist.
+    /// The directory for the links; it is created if missing.
     #[arg(value_name = "DIR", required_unless_present = "table")]
     dir: Option<PathBuf>,
-    /// Print the table of Kafka's scripts and make no links.
+    /// Print the table of Kafka's scripts without creating links.
     #[arg(long, conflicts_with = "dir")]
     table: bool,
 }
@@ -36,23 +37,27 @@ pub fn run(args: &InstallScriptsArgs) -> ExitCode {
     }
 }
 
-/// What became of a link.
+/// The outcome for one link.
 enum Linked {
     Made,
-    /// It was there already, to this binary.
+    /// It already pointed to this binary.
     Kept,
-    /// It was there, to another Ottla binary.
+    /// It pointed to another Ottla binary, and was replaced.
     Moved(PathBuf),
-    /// Something else has the name.
+    /// Something else has this name.
     Taken,
 }
 
 fn install(dir: &Path) -> anyhow::Result<ExitCode> {
     let binary = std::env::current_exe()
         .and_then(|path| path.canonicalize())
-        .context("the path of this binary is not known")?;
-    std::fs::create_dir_all(dir)
-        .with_context(|| format!("{}: cannot be made; give a folder", dir.display()))?;
+        .context("cannot find the path of this binary")?;
+    std::fs::create_dir_all(dir).with_context(|| {
+        format!(
+            "{}: cannot create the directory; give another one",
+            dir.display()
+        )
+    })?;
     let (mut made, mut kept) = (0, 0);
     let mut taken = Vec::new();
     for script in SCRIPTS {
@@ -79,15 +84,15 @@ fn install(dir: &Path) -> anyhow::Result<ExitCode> {
         }
     }
     println!(
-        "{made} links made in {}, {kept} were there already.",
+        "{made} links created in {}, {kept} existed already.",
         dir.display()
     );
     if taken.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "Left alone, because they are not links to an Ottla binary: {}. Move them away, or give another \
-         folder.",
+        "Kept, because they are not links to an Ottla binary: {}. Move them away, or give another \
+         directory.",
         taken.join(", ")
     );
     Ok(ExitCode::FAILURE)
@@ -113,7 +118,7 @@ fn link(path: &Path, binary: &Path) -> anyhow::Result<Linked> {
         Err(error) => bail!("{}: {error}", path.display()),
     };
     std::os::unix::fs::symlink(binary, path)
-        .with_context(|| format!("{} cannot be made", path.display()))?;
+        .with_context(|| format!("cannot create {}", path.display()))?;
     Ok(before.map_or(Linked::Made, Linked::Moved))
 }
 

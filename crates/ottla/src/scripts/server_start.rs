@@ -13,17 +13,17 @@ use clap::Args;
 
 use crate::server::{self, ServerArgs};
 
-/// Run a broker as kafka-server-start.sh does: [-daemon] server.properties [--override key=value]…
+/// Run a broker like kafka-server-start.sh: [-daemon] server.properties [--override key=value]…
 #[derive(Args, Debug)]
 pub struct ServerStartArgs {
-    /// Let the server run on by itself; its output goes to kafkaServer.out in the folder LOG_DIR. Kafka's
-    /// own way to write it, -daemon, is understood.
+    /// Run the server in the background, with its output in kafkaServer.out in the directory LOG_DIR.
+    /// Kafka's spelling -daemon works too.
     #[arg(long)]
     daemon: bool,
-    /// The name of that file, without its ending.
+    /// The name of that file, without its extension.
     #[arg(long, value_name = "NAME", default_value = "kafkaServer", hide = true)]
     name: String,
-    /// Has no effect: there is no garbage collector with a log.
+    /// Has no effect: there is no garbage collector.
     #[arg(long, hide = true)]
     loggc: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub fn run(args: ServerStartArgs, command_line: &[String]) -> ExitCode {
     }
 }
 
-/// The options of Kafka's script, which have one hyphen and a whole word behind it, as clap has them.
+/// Converts the options of Kafka's script (one hyphen and a word) to clap's form.
 pub fn with_two_hyphens(mut arguments: Vec<String>) -> Vec<String> {
     let options = arguments.iter_mut().skip(2);
     for argument in options.take_while(|argument| argument.starts_with('-')) {
@@ -68,7 +68,7 @@ fn start_in_background(name: &str, command_line: &[String]) -> anyhow::Result<()
     );
     std::fs::create_dir_all(&directory).with_context(|| {
         format!(
-            "{}: the folder for the output cannot be made; name another with the variable LOG_DIR",
+            "{}: cannot create the output directory; set LOG_DIR to another one",
             directory.display()
         )
     })?;
@@ -80,11 +80,11 @@ fn start_in_background(name: &str, command_line: &[String]) -> anyhow::Result<()
         .open(&path)
         .with_context(|| {
             format!(
-                "{}: cannot be written to; name another folder with the variable LOG_DIR",
+                "{}: cannot write to it; set LOG_DIR to another directory",
                 path.display()
             )
         })?;
-    let binary = std::env::current_exe().context("the path of this binary is not known")?;
+    let binary = std::env::current_exe().context("cannot find the path of this binary")?;
     let mut server = Command::new(binary);
     server
         .arg("server")
@@ -93,16 +93,16 @@ fn start_in_background(name: &str, command_line: &[String]) -> anyhow::Result<()
         .stdout(output.try_clone().context("the output file")?)
         .stderr(output);
     in_a_session_of_its_own(&mut server);
-    let child = server.spawn().context("the server cannot be started")?;
+    let child = server.spawn().context("cannot start the server")?;
     eprintln!(
-        "The server runs as process {}; what it says stands in {}.",
+        "Started the server as process {}; its output is in {}.",
         child.id(),
         path.display()
     );
     Ok(())
 }
 
-/// Has a command's process outlive the terminal: a session of its own gets no SIGHUP from it.
+/// Makes a command's process outlive the terminal: in a new session it gets no SIGHUP.
 fn in_a_session_of_its_own(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe calls may be made; setsid is one, and turning
     // its error into an `io::Error` neither allocates nor locks.
@@ -114,7 +114,7 @@ fn in_a_session_of_its_own(command: &mut Command) {
     }
 }
 
-/// As Kafka's script: LOG_DIR, else the folder `logs` beside the one in which the script is.
+/// As in Kafka's script: LOG_DIR, or the directory `logs` beside the script's directory.
 fn output_directory(log_dir: Option<String>, script: &str) -> PathBuf {
     if let Some(log_dir) = log_dir.filter(|it| !it.is_empty()) {
         return log_dir.into();
@@ -125,7 +125,7 @@ fn output_directory(log_dir: Option<String>, script: &str) -> PathBuf {
     }
 }
 
-/// What follows the options of the script.
+/// The arguments after the script's options.
 fn server_arguments(command_line: &[String]) -> Vec<String> {
     let mut arguments = command_line.iter().skip(2);
     let mut kept = Vec::new();

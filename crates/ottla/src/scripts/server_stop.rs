@@ -33,7 +33,7 @@ struct Server {
 pub fn run(args: &ServerStopArgs) -> ExitCode {
     let signal_name = std::env::var("SIGNAL").unwrap_or_else(|_| "TERM".into());
     let Some(signal) = signal_number(&signal_name) else {
-        eprintln!("SIGNAL={signal_name}: no such signal; TERM, INT, QUIT, HUP and KILL are known");
+        eprintln!("SIGNAL={signal_name}: unknown signal; use TERM, INT, QUIT, HUP or KILL");
         return ExitCode::FAILURE;
     };
     let servers = running_servers();
@@ -59,7 +59,7 @@ pub fn run(args: &ServerStopArgs) -> ExitCode {
     for server in chosen {
         if let Err(error) = send(server.process, signal) {
             eprintln!(
-                "the server with process id {} cannot be stopped: {error}",
+                "cannot stop the server with process ID {}: {error}",
                 server.process
             );
             status = ExitCode::FAILURE;

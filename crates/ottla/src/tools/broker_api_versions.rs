@@ -10,7 +10,7 @@ use ottla_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsRes
 
 use super::{admin_client, block_on, report_on_stderr};
 
-/// Print the versions of each API that each broker serves.
+/// Print the API versions that each broker supports.
 #[derive(Args, Debug)]
 pub struct BrokerApiVersionsArgs {
     /// Brokers to connect to first: host:port, separated by commas.

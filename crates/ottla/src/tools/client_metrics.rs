@@ -11,7 +11,7 @@ use ottla_types::Uuid;
 
 use super::{admin_client, block_on, report_on_stdout};
 
-/// Show and change what metrics brokers ask clients for (KIP-714).
+/// Show and change which metrics brokers request from clients (KIP-714).
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 pub struct ClientMetricsArgs {

@@ -14,7 +14,7 @@ mod layout;
 mod node_process;
 mod start;
 
-/// Start a cluster for development; print the id and the nodes of a cluster, or take a broker out of it.
+/// Start a development cluster; print the ID and the nodes of a cluster, or unregister a broker.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
     #[command(subcommand)]
@@ -31,9 +31,9 @@ enum ClusterCommand {
 /// What Kafka's tool can.
 #[derive(Subcommand, Debug)]
 enum KafkasCommand {
-    /// Print the id of the cluster.
+    /// Print the ID of the cluster.
     ClusterId(ConnectionArgs),
-    /// Take a broker that will not come back out of the cluster.
+    /// Unregister a broker that will not return.
     Unregister {
         #[command(flatten)]
         connection: ConnectionArgs,

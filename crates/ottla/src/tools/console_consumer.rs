@@ -41,7 +41,7 @@ pub struct ConsoleConsumerArgs {
     /// Read the topics that match a regular expression.
     #[arg(long, value_name = "REGEX", group = "what")]
     include: Option<String>,
-    /// Read one partition, from its end unless --offset says otherwise, and join no group.
+    /// Read one partition, by default from its end, without joining a group.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -49,25 +49,25 @@ pub struct ConsoleConsumerArgs {
         conflicts_with = "group"
     )]
     partition: Option<i32>,
-    /// Where to begin in the partition: a number, earliest or latest.
+    /// The start offset in the partition: a number, earliest or latest.
     #[arg(long, requires = "partition", conflicts_with = "from_beginning")]
     offset: Option<String>,
-    /// The group to join; a new one if not given.
+    /// The group to join; by default a new one.
     #[arg(long)]
     group: Option<String>,
-    /// Begin with the first record where the group has no offset yet.
+    /// Start with the first record if the group has no committed offset.
     #[arg(long)]
     from_beginning: bool,
-    /// End after so many records.
+    /// Exit after this many records.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     max_messages: Option<i64>,
-    /// End when no record has come for so long.
+    /// Exit when no record has arrived for this long.
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     timeout_ms: Option<i64>,
-    /// Go on after a record that cannot be printed.
+    /// Continue after a record that cannot be printed.
     #[arg(long)]
     skip_message_on_error: bool,
-    /// read_committed leaves out records of transactions that were aborted or are not over yet.
+    /// read_committed skips records of aborted and open transactions.
     #[arg(long, value_name = "LEVEL")]
     isolation_level: Option<String>,
     #[command(flatten)]

@@ -32,34 +32,34 @@ pub struct ConsoleProducerArgs {
     /// Wait for each record before sending the next.
     #[arg(long)]
     sync: bool,
-    /// none, gzip, snappy, lz4 or zstd; gzip if the flag stands alone.
+    /// none, gzip, snappy, lz4 or zstd; gzip without a value.
     #[arg(long, value_name = "CODEC", num_args = 0..=1, default_missing_value = "gzip")]
     compression_codec: Option<String>,
     /// Bytes of a batch (batch.size).
     #[arg(long, value_name = "BYTES")]
     batch_size: Option<usize>,
-    /// How often to try again (retries); 3 if not given.
+    /// Number of retries (retries); 3 by default.
     #[arg(long, value_name = "NUMBER")]
     message_send_max_retries: Option<u32>,
-    /// How long to wait before trying again (retry.backoff.ms).
+    /// Pause before a retry (retry.backoff.ms).
     #[arg(long, value_name = "MS")]
     retry_backoff_ms: Option<u64>,
-    /// How long records wait for others (linger.ms); 1000 if not given.
+    /// How long records wait for a batch to fill (linger.ms); 1000 by default.
     #[arg(long, value_name = "MS")]
     timeout: Option<u64>,
-    /// Who must have a record: 0, 1, or -1 for all replicas in sync (acks); -1 if not given.
+    /// Required acknowledgements: 0, 1, or -1 for all in-sync replicas (acks); -1 by default.
     #[arg(long, value_name = "ACKS", allow_hyphen_values = true)]
     request_required_acks: Option<String>,
-    /// How long a request may take (request.timeout.ms); 1500 if not given.
+    /// Request timeout (request.timeout.ms); 1500 by default.
     #[arg(long, value_name = "MS")]
     request_timeout_ms: Option<u64>,
-    /// How old metadata may be (metadata.max.age.ms).
+    /// Maximum age of metadata (metadata.max.age.ms).
     #[arg(long, value_name = "MS")]
     metadata_expiry_ms: Option<u64>,
-    /// How long sending may block (max.block.ms).
+    /// Maximum time that a send may block (max.block.ms).
     #[arg(long, value_name = "MS")]
     max_block_ms: Option<u64>,
-    /// Bytes of records that may wait (buffer.memory).
+    /// Bytes of records that may be buffered (buffer.memory).
     #[arg(long, value_name = "BYTES")]
     max_memory_bytes: Option<usize>,
     /// Deprecated: write --batch-size.
@@ -79,7 +79,7 @@ pub struct ConsoleProducerArgs {
         conflicts_with = "reader_property"
     )]
     property: Vec<String>,
-    /// A property of the line reader, see above; can be repeated.
+    /// A property of the line reader, see above; repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     reader_property: Vec<String>,
     /// Properties file for the line reader.
@@ -93,7 +93,7 @@ pub struct ConsoleProducerArgs {
         conflicts_with = "command_property"
     )]
     producer_property: Vec<String>,
-    /// A setting of the producer; can be repeated.
+    /// A producer setting; repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     command_property: Vec<String>,
     /// Deprecated: write --command-config.

@@ -26,7 +26,7 @@ pub struct ConsoleShareConsumerArgs {
     /// The topic to read.
     #[arg(long)]
     topic: String,
-    /// The share group to join; console-share-consumer if not given.
+    /// The share group to join; by default console-share-consumer.
     #[arg(long)]
     group: Option<String>,
     /// Reject records as they are printed, so that nobody gets them again.
@@ -38,10 +38,10 @@ pub struct ConsoleShareConsumerArgs {
     /// Reject a record that cannot be printed, and go on.
     #[arg(long)]
     reject_message_on_error: bool,
-    /// End after so many records.
+    /// Exit after this many records.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     max_messages: Option<i64>,
-    /// End when no record has come for so long.
+    /// Exit when no record has arrived for this long.
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     timeout_ms: Option<i64>,
     #[command(flatten)]

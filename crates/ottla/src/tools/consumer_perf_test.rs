@@ -28,7 +28,7 @@ pub struct ConsumerPerfTestArgs {
     /// Consume the topics whose whole names match a regular expression.
     #[arg(long, value_name = "REGEX")]
     include: Option<String>,
-    /// The group to join; a new one if not given.
+    /// The group to join; by default a new one.
     #[arg(long)]
     group: Option<String>,
     /// Bytes to fetch from a partition at a time (max.partition.fetch.bytes).

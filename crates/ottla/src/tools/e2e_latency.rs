@@ -28,7 +28,7 @@ const POSITIONAL_IS_DEPRECATED: &str = "WARNING: Positional argument usage is de
 /// A line of progress for so many records.
 const RECORDS_PER_LINE: usize = 1000;
 
-/// Measure how long a record takes from the producer to the consumer.
+/// Measure the latency of records from producer to consumer.
 ///
 /// The form without flags is understood as well: SERVERS TOPIC NUM-RECORDS PRODUCER-ACKS RECORD-SIZE [COMMAND-CONFIG],
 /// and that of Kafka 0.8: SERVERS ZOOKEEPER TOPIC NUM-RECORDS.

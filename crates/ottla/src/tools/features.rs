@@ -28,7 +28,7 @@ pub struct FeaturesArgs {
 enum FeatureCommand {
     /// Show the features and their levels.
     Describe {
-        /// The node to ask; any if not given.
+        /// The node to query; by default any.
         #[arg(long, value_name = "ID", allow_negative_numbers = true)]
         node_id: Option<i32>,
     },
@@ -44,7 +44,7 @@ enum FeatureCommand {
     },
     /// Lower features to level 0.
     Disable {
-        /// A feature; can be repeated.
+        /// A feature; repeatable.
         #[arg(long, value_name = "FEATURE")]
         feature: Vec<String>,
         /// Do it even if metadata may be lost for good.
@@ -56,13 +56,13 @@ enum FeatureCommand {
     },
     /// Print the feature levels that go with a release.
     VersionMapping {
-        /// The release; the newest if not given.
+        /// The release; by default the newest.
         #[arg(long, value_name = "VERSION")]
         release_version: Option<String>,
     },
     /// Print what levels of features depend on.
     FeatureDependencies {
-        /// The level of a feature; can be repeated.
+        /// The level of a feature; repeatable.
         #[arg(long, value_name = "FEATURE=LEVEL", required = true)]
         feature: Vec<String>,
     },
@@ -76,7 +76,7 @@ struct LevelArgs {
     /// The release whose levels all features get.
     #[arg(long, value_name = "VERSION")]
     release_version: Option<String>,
-    /// The level of a feature; can be repeated.
+    /// The level of a feature; repeatable.
     #[arg(long, value_name = "FEATURE=LEVEL")]
     feature: Vec<String>,
     /// Say whether it can be done, and do not do it.

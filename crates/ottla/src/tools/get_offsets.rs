@@ -33,7 +33,7 @@ pub struct GetOffsetsArgs {
     /// Properties file with settings of the client.
     #[arg(long, value_name = "FILE")]
     command_config: Option<String>,
-    /// Leave out the topics that Kafka keeps for itself.
+    /// Exclude internal topics.
     #[arg(long)]
     exclude_internal_topics: bool,
 }

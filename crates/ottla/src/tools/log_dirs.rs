@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{admin_client, block_on, java_exceptions, report_on_stderr};
 
-/// Print the log directories of brokers and what stands in them, as JSON.
+/// Print the log directories of brokers and their contents, as JSON.
 #[derive(Args, Debug)]
 pub struct LogDirsArgs {
     /// Brokers to connect to first: host:port, separated by commas.
@@ -55,7 +55,7 @@ async fn describe(args: &LogDirsArgs) -> anyhow::Result<()> {
         .iter()
         .map(|id| {
             id.parse::<i32>()
-                .with_context(|| format!("--broker-list: {id} is no broker id; write 0,1,2"))
+                .with_context(|| format!("--broker-list: {id} is not a broker ID; write 0,1,2"))
         })
         .collect::<anyhow::Result<BTreeSet<i32>>>()?;
     let admin = admin_client::connect(

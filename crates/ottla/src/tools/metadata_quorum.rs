@@ -15,7 +15,7 @@ use ottla_types::Uuid;
 use super::admin_client::Bootstrap;
 use super::{block_on, load_properties, report_on_stderr, tabbed_table};
 
-/// Show the quorum of the metadata log, and change who votes in it.
+/// Show the metadata quorum, and change its voters.
 #[derive(Args, Debug)]
 pub struct MetadataQuorumArgs {
     #[command(flatten)]
@@ -305,7 +305,7 @@ impl NewController {
         };
         let id: i32 = id
             .parse()
-            .with_context(|| format!("node.id={id} is no number"))?;
+            .with_context(|| format!("node.id={id} is not a number"))?;
         if id < 0 {
             bail!("node.id was negative in {HINT}");
         }

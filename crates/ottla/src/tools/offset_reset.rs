@@ -36,7 +36,7 @@ pub(super) struct ResetScenario {
     /// To the first record from a time on: YYYY-MM-DDThh:mm:ss.sss.
     #[arg(long, value_name = "TIME")]
     to_datetime: Option<String>,
-    /// To the first record from so long ago on: PnDTnHnMnS.
+    /// To the first record not older than this duration: PnDTnHnMnS.
     #[arg(long, value_name = "DURATION")]
     by_duration: Option<String>,
     /// To the first record there is.
@@ -48,7 +48,7 @@ pub(super) struct ResetScenario {
     /// To where they are.
     #[arg(long)]
     to_current: bool,
-    /// By so many offsets, back with a negative number.
+    /// By this number of offsets, backwards if negative.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     shift_by: Option<i64>,
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Command};
-use ottla_bench::drive::produce::{self, Handed, ProduceLoad};
+use ottla_bench::drive::produce::{self, ProduceLoad, SendProgress};
 use ottla_bench::workload::pacing::RunClock;
 use ottla_bench::workload::values::{Content, ValueSizes, ValueSource};
 use ottla_client::{Client, ClientConfig, ClientError, Producer, ProducerConfig};
@@ -59,7 +59,7 @@ fn measure(args: &ProducerPerfTestArgs, plan: &Plan) -> Result<(), Trouble> {
             plan.warmup_records
         );
     }
-    let handed = Arc::new(Handed::new(plan.threads));
+    let handed = Arc::new(SendProgress::new(plan.threads));
     let load = ProduceLoad {
         topic: plan.topic.clone(),
         records: plan.records,

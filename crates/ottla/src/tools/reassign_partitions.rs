@@ -159,7 +159,7 @@ fn parse_brokers(list: &str) -> anyhow::Result<Vec<i32>> {
     for id in list.split(',') {
         match id.trim().parse() {
             Ok(id) => brokers.push(id),
-            Err(_) => bail!("--broker-list: {id:?} is no broker id; write 0,1,2"),
+            Err(_) => bail!("--broker-list: {id:?} is not a broker ID; write 0,1,2"),
         }
     }
     let twice = duplicates(&brokers);

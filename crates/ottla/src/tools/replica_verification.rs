@@ -23,7 +23,7 @@ use verification::{FetchedReplica, Verification};
 
 mod verification;
 
-/// Compare the replicas of partitions, and report how far behind the slowest is.
+/// Compare the replicas of partitions, and report the largest lag.
 ///
 /// Reports at intervals until it is stopped. Kafka calls this tool deprecated.
 #[derive(Args, Debug)]

@@ -13,7 +13,7 @@ use ottla_metadata::{FEATURES, Feature, MetadataVersion};
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_types::{BrokerId, Uuid};
 
-/// Format the directories of a node, and look at them.
+/// Format the directories of a node, or show their state.
 #[derive(Args, Debug)]
 pub struct StorageArgs {
     #[command(subcommand)]
@@ -24,7 +24,7 @@ pub struct StorageArgs {
 enum StorageCommand {
     /// Say what the directories of a node are.
     Info(ConfigArgs),
-    /// Prepare the directories of a node for their first start.
+    /// Format the directories of a node before its first start.
     Format(FormatArgs),
     /// Print the feature levels that go with a release.
     VersionMapping(VersionMappingArgs),
@@ -45,19 +45,19 @@ struct ConfigArgs {
 struct FormatArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// The id of the cluster, the same on every node; `ottla storage random-uuid` makes one.
+    /// The cluster ID, the same on every node; generate one with `ottla storage random-uuid`.
     #[arg(long, short = 't', value_name = "ID")]
     cluster_id: String,
-    /// A credential to begin with, such as SCRAM-SHA-256=[name=alice,password=secret]; can be repeated.
+    /// An initial SCRAM credential, such as SCRAM-SHA-256=[name=alice,password=secret]; repeatable.
     #[arg(long, short = 'S', value_name = "CREDENTIAL")]
     add_scram: Vec<String>,
-    /// Leave directories alone that are formatted already.
+    /// Skip directories that are already formatted.
     #[arg(long, short = 'g')]
     ignore_formatted: bool,
-    /// The release whose feature levels the cluster begins with.
+    /// The release whose feature levels the cluster starts with.
     #[arg(long, short = 'r', value_name = "VERSION")]
     release_version: Option<String>,
-    /// The level of a feature; can be repeated.
+    /// The level of a feature; repeatable.
     #[arg(long, short = 'f', value_name = "FEATURE=LEVEL")]
     feature: Vec<String>,
     /// This node is a quorum of its own.
@@ -73,14 +73,14 @@ struct FormatArgs {
 
 #[derive(Args, Debug)]
 struct VersionMappingArgs {
-    /// The release; the newest if not given.
+    /// The release; by default the newest.
     #[arg(long, short = 'r', value_name = "VERSION")]
     release_version: Option<String>,
 }
 
 #[derive(Args, Debug)]
 struct FeatureDependenciesArgs {
-    /// The level of a feature; can be repeated.
+    /// The level of a feature; repeatable.
     #[arg(long, short = 'f', value_name = "FEATURE=LEVEL", required = true)]
     feature: Vec<String>,
 }

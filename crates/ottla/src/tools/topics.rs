@@ -50,7 +50,7 @@ pub struct TopicsArgs {
     /// Describe the topic with this id.
     #[arg(long, value_name = "ID", requires = "describe")]
     topic_id: Option<String>,
-    /// A setting of the new topic; can be repeated.
+    /// A setting of the new topic; repeatable.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["list", "delete", "describe"])]
     config: Vec<String>,
     /// Has no effect since Kafka 4.0; use `ottla configs`.
@@ -86,7 +86,7 @@ pub struct TopicsArgs {
     /// Succeed if there is such a topic already.
     #[arg(long, conflicts_with_all = ["list", "delete", "describe", "alter"])]
     if_not_exists: bool,
-    /// Leave out the topics that Kafka keeps for itself.
+    /// Exclude internal topics.
     #[arg(long, conflicts_with_all = ["create", "delete", "alter"])]
     exclude_internal: bool,
     /// Partitions in one response of a broker.

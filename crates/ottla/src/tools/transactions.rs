@@ -13,7 +13,7 @@ use ottla_types::ErrorCode;
 
 use super::{admin_client, block_on, message_of, tabbed_table};
 
-/// Analyze transactions and their producers, find those that hang, and abort them.
+/// Analyze transactions and their producers; find hanging transactions and abort them.
 #[derive(Args, Debug)]
 pub struct TransactionsArgs {
     /// Brokers to connect to first: host:port, separated by commas.

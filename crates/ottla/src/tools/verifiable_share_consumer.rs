@@ -33,7 +33,7 @@ pub struct VerifiableShareConsumerArgs {
     /// The share group to join.
     #[arg(long)]
     group_id: String,
-    /// End when so many records are acknowledged; -1 goes on until the process is ended.
+    /// Exit after this many acknowledged records; -1 runs until the process is stopped.
     #[arg(
         long,
         value_name = "NUMBER",

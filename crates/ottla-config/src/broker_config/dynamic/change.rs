@@ -1,5 +1,5 @@
-//! What a change of dynamic settings must keep to beyond the types of its values: how far numbers of threads may go in
-//! one step, what a limit may be, and what goes together.
+//! Rules for a change of dynamic settings beyond the types of the values: how far thread counts may change in one
+//! step, the range of limits, and which settings must agree.
 //!
 //! Where Kafka does the same: what implements `validateReconfiguration`, `DynamicThreadPool`, `LogCleaner`,
 //! `DynamicLogConfig`, `DynamicRemoteLogConfig`, and of each listener `DataPlaneAcceptor` and `ConnectionQuotas`.
@@ -31,8 +31,8 @@ const THREAD_COUNTS: &[&str] = &[
 const LIMITS_OF_CONNECTIONS: &[&str] = &["max.connections", "max.connection.creation.rate"];
 
 impl BrokerConfig {
-    /// Checks a change of the cluster's or this broker's dynamic settings, whose values have each been checked:
-    /// `settings` is what there would be. The message is for the client.
+    /// Checks a change of the cluster's or this broker's dynamic settings, after each value has been checked:
+    /// `settings` is the result of the change. The message is for the client.
     pub fn check_dynamic_change(
         &self,
         cluster_wide: bool,
@@ -42,7 +42,7 @@ impl BrokerConfig {
             self.dynamic_default_settings.clone(),
             self.dynamic_settings.clone(),
         ];
-        // What was stored and never applied does not stand in the way of other changes.
+        // A stored value that was never applied does not block other changes.
         let index = usize::from(!cluster_wide);
         let was = std::mem::take(&mut dynamic[index]);
         for (key, value) in settings {
@@ -70,7 +70,7 @@ impl BrokerConfig {
         Ok(())
     }
 
-    /// Whether one setting may go from what it is here to what it is in `new`.
+    /// Whether one setting may change from its current value to the one in `new`.
     fn check_step(&self, new: &BrokerConfig, key: &str) -> Result<(), String> {
         let (base, is_of_listener) = base_of(key);
         let (Some(old), Some(new)) = (integer(self, key), integer(new, key)) else {

@@ -1,11 +1,11 @@
-//! What the settings of groups must hold together: a default within its bounds, the bounds in order.
+//! Rules across group settings: a default within its bounds, the bounds in order.
 //!
 //! Where Kafka does the same: the constructor of `GroupCoordinatorConfig`, `ShareGroupConfig.validate`.
 
 use super::super::{BrokerConfig, ConfigError, Values};
 use crate::broker_config::values::require;
 
-/// Pairs of which the first must not be more than the second, besides those of [`BOUNDED`].
+/// Further pairs whose first must not exceed the second, besides those of [`BOUNDED`].
 const IN_ORDER: &[(&str, &str)] = &[
     (
         "group.streams.num.standby.replicas",

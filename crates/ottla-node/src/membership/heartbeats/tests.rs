@@ -132,8 +132,8 @@ async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(epoch.load(Ordering::Relaxed), 8);
-    let sentence = "the controller does not know broker 4 with epoch 7 any more: it was unregistered, or another \
-                    process has registered with its node.id; it registers again";
+    let sentence = "the controller no longer knows broker 4 with epoch 7: it was unregistered, or another process registered \
+                    with its node.id; registering again";
     assert!(said.text().contains(sentence), "{}", said.text());
 }
 
@@ -148,13 +148,13 @@ async fn what_keeps_a_broker_from_its_cluster_is_said_in_one_sentence() {
         (
             ErrorCode::DuplicateBrokerRegistration,
             &[("initial.broker.registration.timeout.ms", "300")][..],
-            "node.id=4 is in use: another broker is registered with it and lives, and goes on doing so for \
-             initial.broker.registration.timeout.ms=300; stop that one",
+            "node.id=4 is in use: another broker with this ID is registered and stayed alive for \
+             initial.broker.registration.timeout.ms=300; stop it",
         ),
         (
             ErrorCode::UnsupportedVersion,
             &[][..],
-            "a feature at a level that is not known here",
+            "a feature level that this release does not support",
         ),
     ] {
         let react = move |asked: Asked| Some(vec![register(&asked, Err(error))]);
@@ -178,6 +178,6 @@ async fn controllers_that_cannot_be_reached_are_named_with_what_is_wrong() {
     drop(free);
     let (heartbeats, _) = join(port, &settings);
     let refused = heartbeats.unfence().await.unwrap_err();
-    let reason = format!("controller 101 at 127.0.0.1:{port}: cannot be connected to");
+    let reason = format!("controller 101 at 127.0.0.1:{port}: cannot connect");
     assert!(refused.contains(&reason), "{refused}");
 }

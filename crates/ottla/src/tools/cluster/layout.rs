@@ -18,14 +18,15 @@ use ottla_types::{BrokerId, Uuid};
 const CLUSTER_FILE: &str = "cluster.properties";
 const LOCK_FILE: &str = ".cluster.lock";
 const HOST: &str = "127.0.0.1";
-/// A quorum of three goes on without one of them; more voters only make it slower.
+/// A quorum of three survives the loss of one voter; more voters only make it slower.
 const MOST_COMBINED: u16 = 3;
-/// Controllers that are no brokers are numbered from here.
+/// Node IDs of separate controllers start here.
 const FIRST_CONTROLLER: u16 = 101;
-/// Where free ports are looked for: below those that the kernel gives to clients.
+/// The range searched for free ports: below the kernel's ephemeral ports.
 const FREE_PORTS: std::ops::Range<u16> = 19_092..32_000;
 
-/// What is asked for; what is not, is as it was, or as it is at first.
+/// The options of the command line; what is absent keeps the cluster's value, or the default of a
+/// new one.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub brokers: Option<u16>,
@@ -38,7 +39,7 @@ impl Wanted {
     const PORT: u16 = 9092;
 }
 
-/// A local cluster on disk. Nobody else uses it as long as this value lives.
+/// A local cluster on disk, locked for as long as this value lives.
 #[derive(Debug)]
 pub struct Layout {
     pub dir: PathBuf,
@@ -50,11 +51,11 @@ pub struct Layout {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeLayout {
     pub id: u16,
-    /// Where clients come in; `None` for a node that is no broker.
+    /// The client port; `None` for a node that is not a broker.
     pub port: Option<u16>,
-    /// Where other nodes ask the controller; `None` for a node that is none.
+    /// The controller port; `None` for a node that is not a controller.
     pub controller_port: Option<u16>,
-    /// That of its data, which tells a voter from the same node with another disk.
+    /// The directory ID, which distinguishes a voter from the same node with another disk.
     directory_id: Uuid,
 }
 
@@ -73,7 +74,7 @@ impl NodeLayout {
 }
 
 impl Layout {
-    /// Takes the cluster of a directory, or makes one there.
+    /// Opens the cluster in a directory, or creates one.
     pub fn open(dir: &Path, wanted: Wanted) -> Result<Layout, String> {
         let at = |error: std::io::Error| {
             format!(
@@ -84,8 +85,8 @@ impl Layout {
         let file = dir.join(CLUSTER_FILE);
         if !file.exists() && is_inhabited(dir).map_err(at)? {
             return Err(format!(
-                "{} is not empty, and holds no cluster that `ottla cluster start` has made; give another directory with \
-                 --dir",
+                "{} is not empty and does not contain a cluster created by `ottla cluster start`; \
+                 give another directory with --dir",
                 dir.display()
             ));
         }
@@ -96,7 +97,7 @@ impl Layout {
             Ok(text) => {
                 let read = read(&text, &file).map_err(|reason| {
                     format!(
-                        "{}: {reason}; mend it, or give another directory with --dir",
+                        "{}: {reason}; fix it, or give another directory with --dir",
                         file.display()
                     )
                 })?;
@@ -128,7 +129,7 @@ impl Layout {
             .filter_map(|node| Some((node, node.controller_port?)))
     }
 
-    /// What clients are given as `bootstrap.servers`.
+    /// The clients' `bootstrap.servers`.
     pub fn bootstrap_servers(&self) -> String {
         let ports = self.brokers().filter_map(|node| node.port);
         let servers: Vec<String> = ports.map(|port| format!("{HOST}:{port}")).collect();
@@ -143,14 +144,15 @@ impl Layout {
         self.node_dir(node).join("server.properties")
     }
 
-    /// Finds a port in use before anything is started.
+    /// Fails if a port is in use, before anything is started.
     pub fn check_ports(&self) -> Result<(), String> {
         for node in &self.nodes {
             for port in node.ports() {
                 if let Err(error) = TcpListener::bind((HOST, port)) {
                     return Err(format!(
-                        "{HOST}:{port} of node {} cannot be listened on: {error}; stop what does, or give a new cluster \
-                         other ports with --dir DIRECTORY and --port PORT (0 for free ones)",
+                        "node {} cannot listen on {HOST}:{port}: {error}; stop the process that uses \
+                         it, or start a new cluster on other ports with --dir DIRECTORY and --port \
+                         PORT (0 for free ports)",
                         node.id
                     ));
                 }
@@ -159,7 +161,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes and formats what is not there yet.
+    /// Writes the configuration files and formats the directories that do not exist yet.
     pub fn prepare(&self) -> Result<(), String> {
         let voters: Vec<InitialController> = self
             .controllers()
@@ -215,7 +217,7 @@ impl Layout {
         // With three replicas one may be away, and what is acknowledged is on two.
         let in_sync = if replicas == 3 { 2 } else { 1 };
         format!(
-            "# Written by `ottla cluster start`, which does not change it again.\n\
+            "# Written once by `ottla cluster start`; edit it freely.\n\
              process.roles={}\n\
              node.id={}\n\
              listeners={}\n\
@@ -262,14 +264,14 @@ fn take_lock(dir: &Path) -> Result<File, String> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(format!(
-            "{} is in use by another `ottla cluster start`; stop that one, or give another directory with --dir",
+            "{} is in use by another `ottla cluster start`; stop it, or give another directory with --dir",
             dir.display()
         )),
         Err(TryLockError::Error(error)) => Err(at(error)),
     }
 }
 
-/// Either all of it is there or nothing, whenever this process ends.
+/// Written atomically: all of it or nothing.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     fs::write(&unfinished, text)?;
@@ -289,7 +291,7 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
     };
     if first.checked_add(count - 1).is_none() {
         return Err(format!(
-            "--port {first} leaves no room for {count} ports; give a lower one"
+            "--port {first} leaves no room for {count} ports; give a lower port"
         ));
     }
     // Those for clients first, so that they are the ones that are easily remembered.
@@ -311,7 +313,7 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
         .collect())
 }
 
-/// So many neighbouring ports that nobody listens on; returns the first.
+/// Finds this many consecutive free ports and returns the first.
 fn free_ports(count: u16) -> Result<u16, String> {
     // Clusters that are made at the same time begin to look at different places.
     let start = (std::process::id() % 1000) as u16;
@@ -319,12 +321,10 @@ fn free_ports(count: u16) -> Result<u16, String> {
         .skip(usize::from(start))
         .step_by(usize::from(count))
         .find(|first| (*first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()))
-        .ok_or_else(|| {
-            format!("no {count} neighbouring ports are free; name the first with --port")
-        })
+        .ok_or_else(|| format!("no {count} consecutive ports are free; give the first with --port"))
 }
 
-/// A cluster stays as it was made.
+/// The shape of an existing cluster cannot change.
 fn check_same(nodes: &[NodeLayout], wanted: Wanted, dir: &Path) -> Result<(), String> {
     let brokers = nodes.iter().filter_map(|node| node.port);
     let first_port = brokers.clone().next().unwrap_or_default();
@@ -337,8 +337,8 @@ fn check_same(nodes: &[NodeLayout], wanted: Wanted, dir: &Path) -> Result<(), St
     for (flag, wanted, had) in had {
         if let Some(wanted) = wanted.filter(|wanted| *wanted != had) {
             return Err(format!(
-                "--{flag} {wanted}: the cluster in {} was made with {had}, and stays so; leave the flag out, or give another \
-                 directory with --dir",
+                "--{flag} {wanted}: the cluster in {} was created with {had}, which cannot change; \
+                 omit the flag, or give another directory with --dir",
                 dir.display()
             ));
         }
@@ -356,7 +356,7 @@ fn random_id() -> Uuid {
 
 fn text_of(cluster_id: &str, nodes: &[NodeLayout]) -> String {
     let mut text = format!(
-        "# The nodes of a cluster that `ottla cluster start` has made.\ncluster.id={cluster_id}\n"
+        "# The nodes of a cluster created by `ottla cluster start`.\ncluster.id={cluster_id}\n"
     );
     let ids: Vec<String> = nodes.iter().map(|node| node.id.to_string()).collect();
     text.push_str(&format!("nodes={}\n", ids.join(",")));
@@ -385,13 +385,15 @@ fn read(text: &str, file: &Path) -> Result<(String, Vec<NodeLayout>), String> {
         Some(text) => text
             .parse::<u16>()
             .map(Some)
-            .map_err(|_| format!("{key}={text} is no port")),
+            .map_err(|_| format!("{key}={text} is not a port")),
         None => Ok(None),
     };
     let mut nodes = Vec::new();
     for id in get("nodes")?.split(',') {
         let node = NodeLayout {
-            id: id.parse().map_err(|_| format!("nodes: {id} is no id"))?,
+            id: id
+                .parse()
+                .map_err(|_| format!("nodes: {id} is not a node ID"))?,
             port: port(&format!("node.{id}.port"))?,
             controller_port: port(&format!("node.{id}.controller.port"))?,
             directory_id: get(&format!("node.{id}.directory.id"))?
@@ -473,11 +475,14 @@ mod tests {
         };
         let refused = Layout::open(&dir, larger).unwrap_err();
         assert!(refused.contains("--brokers 5"), "{refused}");
-        assert!(refused.contains("was made with 4"), "{refused}");
+        assert!(refused.contains("was created with 4"), "{refused}");
         let file = dir.join(CLUSTER_FILE);
         fs::write(&file, "cluster.id=x\nnodes=1\nnode.1.port=many\n").unwrap();
         let damaged = Layout::open(&dir, as_it_was).unwrap_err();
-        assert!(damaged.contains("node.1.port=many is no port"), "{damaged}");
+        assert!(
+            damaged.contains("node.1.port=many is not a port"),
+            "{damaged}"
+        );
     }
 
     #[test]
@@ -497,7 +502,7 @@ mod tests {
         let _taken = TcpListener::bind((HOST, port)).unwrap();
         let refused = layout.check_ports().unwrap_err();
         assert!(
-            refused.starts_with(&format!("{HOST}:{port} of node 2")),
+            refused.starts_with(&format!("node 2 cannot listen on {HOST}:{port}")),
             "{refused}"
         );
     }

@@ -15,23 +15,23 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStderr};
 use tokio::task::JoinHandle;
 
-/// Lines of a node that are shown when it ends by itself.
+/// Number of last lines that are shown when a node exits.
 const LAST_LINES: usize = 5;
 
-/// A node that runs, or has run.
+/// A node, running or exited.
 #[derive(Debug)]
 pub struct NodeProcess {
     pub id: u16,
     child: Child,
-    /// The last of what it has written to standard error.
+    /// The last lines that it wrote to standard error.
     showing: Option<JoinHandle<Vec<String>>>,
     pub status: Option<ExitStatus>,
     pub output: PathBuf,
 }
 
 impl NodeProcess {
-    /// Starts `ottla server` with that file. To be called by the thread that lives as long as this process: the kernel
-    /// takes its end for that of the parent.
+    /// Starts `ottla server` with that file. Must be called on the thread that lives as long as this process, because
+    /// the kernel treats that thread's end as the parent's.
     pub fn start(
         id: u16,
         dir: &Path,
@@ -82,7 +82,7 @@ impl NodeProcess {
         self.status.is_none()
     }
 
-    /// Returns when it has ended.
+    /// Returns when it has exited.
     pub async fn ended(&mut self) -> std::io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
@@ -92,7 +92,7 @@ impl NodeProcess {
         Ok(status)
     }
 
-    /// Asks it to stop; asked again, it waits for no other node.
+    /// Asks it to stop; asked again, it no longer waits for other nodes.
     pub fn ask_to_stop(&self) {
         let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32));
         if let Some(pid) = pid {
@@ -101,7 +101,7 @@ impl NodeProcess {
         }
     }
 
-    /// The last lines that it has written to standard error, once it has ended.
+    /// The last lines that it wrote to standard error, once it has exited.
     pub async fn last_words(&mut self) -> Vec<String> {
         match self.showing.take() {
             // A panic in it has been reported where it happened.
@@ -111,7 +111,7 @@ impl NodeProcess {
     }
 }
 
-/// Keeps each line, and shows those that come when they are to be shown; returns the last when there is none any more.
+/// Keeps the last lines, and prints new ones if they are to be shown; returns the kept lines at the end of the stream.
 async fn show(id: u16, lines: ChildStderr, log: File, is_shown: Arc<AtomicBool>) -> Vec<String> {
     let mut lines = BufReader::new(lines).lines();
     let mut last = std::collections::VecDeque::new();

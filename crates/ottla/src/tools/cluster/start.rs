@@ -1,7 +1,7 @@
 //! `ottla cluster start`: a cluster for development on this machine, with one command. Each node is a process of its own
 //! with files of its own, so that one can be killed to see what the others do.
 //!
-//! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory goes on with the data. What it
+//! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory reuses the data. What it
 //! decides of the nodes stands in `layout`, and how one is run in `node_process`.
 
 use std::path::PathBuf;
@@ -21,27 +21,26 @@ use crate::stop_signals::StopSignals;
 /// A debug build on a busy machine, with logs to recover.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
-/// How long nodes may still tell each other who leads, once too few controllers are left to decide it.
+/// How long nodes may still learn who leads, once the controllers have lost their majority.
 const PARTING: Duration = Duration::from_secs(1);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Start a cluster for development on this machine; Ctrl-C stops it.
+/// Start a development cluster on this machine; Ctrl-C stops it.
 #[derive(Args, Debug)]
 pub struct StartArgs {
-    /// How many brokers there are; 3 in a new cluster.
+    /// Number of brokers; 3 in a new cluster.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=50))]
     brokers: Option<u16>,
-    /// How many nodes are controllers and nothing else. Without it the first brokers, three at most, are controllers as
-    /// well.
+    /// Number of separate controllers. Without this option, up to three of the brokers are also controllers.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
     controllers: Option<u16>,
-    /// Where the cluster is kept. A directory that has one goes on with it.
+    /// Directory of the cluster. If it already contains one, that cluster is restarted.
     #[arg(long, value_name = "DIRECTORY", default_value = "./ottla-cluster")]
     dir: PathBuf,
-    /// The port of the first broker, from which the others count up; 9092 in a new cluster, 0 for free ports.
+    /// Port of the first broker; the other ports follow. 9092 in a new cluster, 0 for free ports.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// A setting of all nodes that goes before those in their files; may be given more than once.
+    /// A setting for all nodes that overrides their files; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
@@ -76,13 +75,13 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| format!("the runtime cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
     runtime.block_on(serve(&layout, &args.overrides))
 }
 
 async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
-    let mut signals =
-        StopSignals::listen().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let mut signals = StopSignals::listen()
+        .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     println!(
         "Starting {} nodes in {}.",
         layout.nodes.len(),
@@ -108,30 +107,30 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     cluster.introduce(began.elapsed());
     cluster.is_shown.store(true, Ordering::Relaxed);
     let outcome = tokio::select! {
-        () = cluster.watch() => Err("all nodes have ended by themselves".to_owned()),
+        () = cluster.watch() => Err("all nodes have exited".to_owned()),
         () = signals.next() => Ok(()),
     };
     cluster.stop(&mut signals).await;
     outcome
 }
 
-/// The nodes that run, or have run.
+/// The nodes, running or exited.
 struct Cluster<'a> {
     layout: &'a Layout,
     nodes: Vec<NodeProcess>,
-    /// Whether what they warn of is shown.
+    /// Whether their warnings are printed.
     is_shown: Arc<AtomicBool>,
 }
 
 impl Cluster<'_> {
-    /// Returns when every broker takes clients.
+    /// Returns when every broker accepts clients.
     async fn start(&mut self, overrides: &[String]) -> Result<(), String> {
         for node in &self.layout.nodes {
             let dir = self.layout.node_dir(node);
             let file = self.layout.properties_file(node);
             let started = NodeProcess::start(node.id, &dir, &file, overrides, &self.is_shown);
             let started =
-                started.map_err(|error| format!("node {} cannot be started: {error}", node.id))?;
+                started.map_err(|error| format!("cannot start node {}: {error}", node.id))?;
             self.nodes.push(started);
         }
         let began = Instant::now();
@@ -148,7 +147,7 @@ impl Cluster<'_> {
             }
             if began.elapsed() > START_PATIENCE {
                 return Err(format!(
-                    "the brokers do not all answer after {} s; {} in each node's directory says more",
+                    "not all brokers answer after {} s; see {} in each node's directory",
                     START_PATIENCE.as_secs(),
                     "output.log"
                 ));
@@ -157,7 +156,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// How many brokers take clients, as the first that answers knows it.
+    /// The number of brokers that accept clients, according to the first one that answers.
     async fn active_brokers(&self) -> Option<usize> {
         let mut config = ClientConfig {
             client_id: "ottla-cluster".to_owned(),
@@ -174,17 +173,24 @@ impl Cluster<'_> {
         Some(described.ok()?.ok()?.brokers.len())
     }
 
-    /// What there is, and what to do with it.
+    /// Prints the nodes, and how to connect.
     fn introduce(&self, took: Duration) {
         println!(
-            "Cluster {} runs after {:.1} s.\n",
+            "Cluster {} is up ({:.1} s).\n",
             self.layout.cluster_id,
             took.as_secs_f64()
         );
         let address =
             |port: Option<u16>| port.map_or("-".to_owned(), |port| format!("127.0.0.1:{port}"));
-        let header =
-            ["NODE", "ROLES", "CLIENTS", "CONTROLLER", "PROCESS", "FILES"].map(str::to_owned);
+        let header = [
+            "NODE",
+            "ROLES",
+            "CLIENTS",
+            "CONTROLLER",
+            "PROCESS",
+            "DIRECTORY",
+        ]
+        .map(str::to_owned);
         let rows = self
             .layout
             .nodes
@@ -204,12 +210,12 @@ impl Cluster<'_> {
         let rows: Vec<[String; 6]> = std::iter::once(header).chain(rows).collect();
         print!("{}", table(&rows));
         println!(
-            "\nGive clients and tools\n  --bootstrap-server {}\n\nCtrl-C stops all of it; the same command goes on with the data.",
+            "\nConnect clients and tools with\n  --bootstrap-server {}\n\nCtrl-C stops every node; the same command restarts them on the same data.",
             self.layout.bootstrap_servers()
         );
     }
 
-    /// Tells of each node that ends by itself; returns when none is left.
+    /// Reports each node that exits; returns when none is left.
     async fn watch(&mut self) {
         while self.nodes.iter().any(NodeProcess::is_running) {
             let index = self.next_ended().await;
@@ -222,7 +228,7 @@ impl Cluster<'_> {
                 .find(|it| it.id == self.nodes[index].id);
             let file = layout.map(|it: &NodeLayout| self.layout.properties_file(it));
             eprintln!(
-                "{reason}.\nThe other {others} go on. To start it again: ottla server {}",
+                "{reason}.\nThe other {others} keep running. To restart it: ottla server {}",
                 file.unwrap_or_default().display()
             );
         }
@@ -244,14 +250,14 @@ impl Cluster<'_> {
         .await
     }
 
-    /// Brokers first: they give their partitions away while there are controllers to decide who gets them. Whoever is
-    /// left when too few controllers are is told to wait no longer.
+    /// Brokers stop first: they hand over their partitions while there are controllers to elect other leaders. Once
+    /// the controllers have lost their majority, the remaining nodes are told not to wait.
     async fn stop(&mut self, signals: &mut StopSignals) {
         let running = self.nodes.iter().filter(|node| node.is_running()).count();
         if running == 0 {
             return;
         }
-        println!("Stopping {running} nodes; a second Ctrl-C ends them at once.");
+        println!("Stopping {running} nodes; a second Ctrl-C kills them.");
         // They miss each other from here on.
         self.is_shown.store(false, Ordering::Relaxed);
         let began = Instant::now();
@@ -264,9 +270,9 @@ impl Cluster<'_> {
             () = signals.next() => false,
         };
         match stopped {
-            true => println!("Stopped after {:.1} s.", began.elapsed().as_secs_f64()),
+            true => println!("Stopped ({:.1} s).", began.elapsed().as_secs_f64()),
             // Dropping them kills those that are left.
-            false => eprintln!("ottla: ended at once; the next start recovers the logs"),
+            false => eprintln!("ottla: killed; the next start recovers the logs"),
         }
     }
 
@@ -314,26 +320,26 @@ impl Cluster<'_> {
     }
 }
 
-/// What became of a node, with what it has said about it.
+/// Why a node exited, with its last output.
 async fn why_ended(node: &mut NodeProcess) -> String {
     let status = node
         .status
-        .map_or("it is gone".to_owned(), |status| status.to_string());
+        .map_or("unknown status".to_owned(), |status| status.to_string());
     let is_killed = node.status.is_some_and(|status| status.code().is_none());
     let said = node.last_words().await;
     let last = match said.last() {
-        Some(line) if !is_killed => format!("; it said last: {line}"),
+        Some(line) if !is_killed => format!("; last output: {line}"),
         // What was killed has said nothing about it.
         _ => String::new(),
     };
     format!(
-        "node {} has ended by itself ({status}{last}); {} says more",
+        "node {} exited ({status}{last}); see {}",
         node.id,
         node.output.display()
     )
 }
 
-/// Columns as wide as their widest cell.
+/// Formats rows in columns as wide as their widest cell.
 fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let mut text = String::new();

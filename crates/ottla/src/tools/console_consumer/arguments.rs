@@ -13,7 +13,7 @@ pub(in crate::tools) struct PrintingArgs {
     /// How records are printed: the name of one of Kafka's formatters.
     #[arg(long, value_name = "CLASS")]
     formatter: Option<String>,
-    /// A property of the formatter, see above; can be repeated.
+    /// A property of the formatter, see above; repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     formatter_property: Vec<String>,
     /// Deprecated: write --formatter-property.
@@ -73,7 +73,7 @@ impl PrintingArgs {
 
 #[derive(Args, Debug)]
 pub(in crate::tools) struct SettingsArgs {
-    /// A setting of the consumer; can be repeated.
+    /// A consumer setting; repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     command_property: Vec<String>,
     /// Deprecated: write --command-property.

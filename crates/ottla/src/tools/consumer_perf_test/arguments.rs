@@ -17,7 +17,7 @@ pub(in crate::tools) struct MeasuringArgs {
     /// Brokers to connect to first: host:port, separated by commas.
     #[arg(long, value_name = "SERVERS")]
     pub(in crate::tools) bootstrap_server: Option<String>,
-    /// A setting of the consumer; can be repeated.
+    /// A consumer setting; repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     command_property: Vec<String>,
     /// Bytes of the socket's receive buffer (receive.buffer.bytes).
@@ -35,7 +35,7 @@ pub(in crate::tools) struct MeasuringArgs {
     /// Print progress every --reporting-interval.
     #[arg(long)]
     pub(in crate::tools) show_detailed_stats: bool,
-    /// End when no record has come for so long.
+    /// Exit when no record has arrived for this long.
     #[arg(long, value_name = "MS", default_value = "10000", num_args = 0..=1, default_missing_value = "10000")]
     timeout: String,
     /// Deprecated: write --num-records.

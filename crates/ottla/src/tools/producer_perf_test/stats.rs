@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ottla_bench::drive::produce::Handed;
+use ottla_bench::drive::produce::SendProgress;
 use ottla_bench::workload::latencies::Latencies;
 use ottla_bench::workload::pacing::RunClock;
 use ottla_bench::workload::tag::{Elapsed, elapsed};
@@ -21,7 +21,7 @@ const MOST_KINDS: usize = 16;
 pub(super) struct Stats {
     clock: RunClock,
     reporting_interval_ns: u64,
-    handed: Arc<Handed>,
+    handed: Arc<SendProgress>,
     has_warmup: bool,
     counted: Mutex<Counted>,
 }
@@ -131,7 +131,7 @@ impl Stats {
         clock: RunClock,
         reporting_interval_ms: u64,
         has_warmup: bool,
-        handed: Arc<Handed>,
+        handed: Arc<SendProgress>,
     ) -> Stats {
         Stats {
             clock,
@@ -266,7 +266,7 @@ mod tests {
             RunClock::start(),
             3_600_000,
             has_warmup,
-            Arc::new(Handed::new(1)),
+            Arc::new(SendProgress::new(1)),
         )
     }
 

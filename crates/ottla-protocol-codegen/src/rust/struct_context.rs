@@ -3,12 +3,12 @@
 use crate::schema::{Field, Message, Struct, Versions};
 
 /// What the printers of one struct need to know about where it stands.
-pub(super) struct Place<'a> {
+pub(super) struct StructContext<'a> {
     pub message: &'a Message,
     pub shape: &'a Struct,
 }
 
-impl Place<'_> {
+impl StructContext<'_> {
     /// The expression that says whether the version is flexible, for a field that may be exempt.
     pub fn flexible(&self, field: &Field) -> &'static str {
         if field.inflexible {
