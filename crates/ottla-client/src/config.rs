@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::ClientError;
 use crate::metrics::Windows;
-use crate::properties::Value;
+use crate::properties::value::Value;
 use crate::security::SecurityConfig;
 
 /// Each window is kept in memory, for each figure.

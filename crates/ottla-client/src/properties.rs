@@ -12,9 +12,7 @@ use crate::error::ClientError;
 use crate::producer::ProducerConfig;
 use crate::share_consumer::ShareConsumerConfig;
 
-mod value;
-
-pub(crate) use value::Value;
+pub(crate) mod value;
 
 /// Keys that every client of Kafka has and that change nothing here: they tune Java's networking and
 /// metrics. They are accepted, so that a file that serves Kafka's clients serves this one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::assignors::Assignor;
 use crate::error::ClientError;
-use crate::properties::Value;
+use crate::properties::value::Value;
 
 /// What to do where there is no committed offset, or none that the log still has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

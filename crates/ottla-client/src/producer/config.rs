@@ -6,7 +6,7 @@ use std::time::Duration;
 use ottla_records::{Compression, CompressionType};
 
 use crate::error::ClientError;
-use crate::properties::Value;
+use crate::properties::value::Value;
 
 /// Settings of a producer, Kafka's keys with underscores. The defaults are Kafka's.
 #[derive(Clone, Debug)]

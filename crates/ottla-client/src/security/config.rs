@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::jaas::credentials;
 use crate::error::ClientError;
-use crate::properties::Value;
+use crate::properties::value::Value;
 use crate::scram::ScramMechanism;
 
 /// `security.protocol`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::ClientError;
-use crate::properties::Value;
+use crate::properties::value::Value;
 
 /// Who says what becomes of records: `share.acknowledgement.mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ottla_client::{Admin, ClientError};
 use ottla_types::ErrorCode;
 
-use super::consumer_groups::MISSING;
+use super::consumer_groups::table::MISSING;
 use super::java_exceptions;
 use super::offset_reset::{Partition, parse_partitions};
 
