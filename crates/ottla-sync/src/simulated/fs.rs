@@ -1,0 +1,3 @@
+//! Files.
+#[derive(Clone)]
+pub struct Disk;
