@@ -4,10 +4,11 @@
 //! what each moment would have left after a crash ([`trace`], and `log/tests/crash_points.rs`). Nothing in
 //! this crate changes a file by another way: a test goes through the sources for it.
 
-use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use ottla_sync::fs::{self, File};
 
 #[cfg(test)]
 pub(crate) mod trace;
@@ -15,9 +16,10 @@ pub(crate) mod trace;
 /// Where nothing is traced, nothing is done.
 #[cfg(not(test))]
 mod trace {
-    use std::fs::File;
     use std::io;
     use std::path::Path;
+
+    use ottla_sync::fs::File;
 
     #[expect(dead_code, reason = "only tests look at what is changed")]
     pub(super) enum Change<'a> {
@@ -78,7 +80,7 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     )
 }
 
-fn open(options: &std::fs::OpenOptions, path: &Path) -> io::Result<File> {
+fn open(options: &fs::OpenOptions, path: &Path) -> io::Result<File> {
     trace::before(Change::Create(path))?;
     let file = options.open(path)?;
     trace::after(Change::Create(path));
@@ -108,7 +110,7 @@ pub(crate) fn write_vectored_at(
     position: u64,
 ) -> io::Result<usize> {
     trace::before(Change::Write(file, position, 0))?;
-    let written = rustix::io::pwritev(file, slices, position)?;
+    let written = fs::write_vectored_at(file, slices, position)?;
     trace::after(Change::Write(file, position, written as u64));
     Ok(written)
 }
@@ -116,22 +118,7 @@ pub(crate) fn write_vectored_at(
 /// Copies the first `len` bytes, inside the kernel where it can.
 pub(crate) fn copy_front(from: &File, to: &File, len: u64) -> io::Result<()> {
     trace::before(Change::Write(to, 0, len))?;
-    let (mut read, mut written) = (0, 0);
-    while written < len {
-        let count = (len - written) as usize;
-        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), count) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    let mut buffer = vec![0; 1024 * 1024];
-    while written < len {
-        let count = buffer.len().min((len - written) as usize);
-        from.read_exact_at(&mut buffer[..count], written)?;
-        to.write_all_at(&buffer[..count], written)?;
-        written += count as u64;
-    }
+    fs::copy_front(from, to, len)?;
     trace::after(Change::Write(to, 0, len));
     Ok(())
 }
@@ -167,7 +154,7 @@ pub(crate) fn sync_all(file: &File) -> io::Result<()> {
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     trace::before(Change::SyncDir(dir))?;
     if !trace::is_sync_skipped() {
-        File::open(dir)?.sync_all()?;
+        fs::sync_dir(dir)?;
     }
     trace::after(Change::SyncDir(dir));
     Ok(())
@@ -175,14 +162,14 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
 
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     trace::before(Change::Rename(from, to))?;
-    std::fs::rename(from, to)?;
+    fs::rename(from, to)?;
     trace::after(Change::Rename(from, to));
     Ok(())
 }
 
 pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     trace::before(Change::Remove(path))?;
-    std::fs::remove_file(path)?;
+    fs::remove_file(path)?;
     trace::after(Change::Remove(path));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A piece of a file that can be sent without being read.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;

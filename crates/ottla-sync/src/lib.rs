@@ -7,6 +7,7 @@
 //! are the simulation's. Otherwise they do what the product's do. So one build of a workspace has both, and its other
 //! tests notice nothing.
 
+mod kernel;
 #[cfg(not(feature = "simulation"))]
 mod product;
 #[cfg(not(feature = "simulation"))]

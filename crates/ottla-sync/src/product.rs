@@ -79,3 +79,16 @@ pub mod random {
         rand::random()
     }
 }
+
+/// Files, as the standard library has them, and some calls that it does not have.
+pub mod fs {
+    pub use std::fs::{
+        DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, create_dir, create_dir_all,
+        metadata, read, read_dir, remove_dir, remove_file, rename,
+    };
+
+    pub use crate::kernel::{
+        Writeback, copy_front, forget_cached, read_cached_at, reserve, sync_dir, sync_file_range,
+        write_vectored_at,
+    };
+}

@@ -21,15 +21,15 @@
 //!
 //! Kafka: `LogLoader`.
 
+use ottla_sync::atomic::{AtomicI64, Ordering};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
+use ottla_sync::ArcSwap;
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::leftovers;
 use super::maintain::PendingJobs;
@@ -96,7 +96,7 @@ impl Log {
         params: OpenParams,
         progress: &RecoveryProgress,
     ) -> Result<(Log, RecoveryReport), LogError> {
-        std::fs::create_dir_all(&params.dir)
+        ottla_sync::fs::create_dir_all(&params.dir)
             .map_err(|error| StorageError::new("create directory", &params.dir, error))?;
         let base_offsets = leftovers::clean(&params.dir)?;
         let leader_epochs = LeaderEpochs::read(&params.dir)?;
@@ -157,7 +157,7 @@ impl Loader<'_> {
         };
         for (index, &base_offset) in base_offsets.iter().enumerate() {
             let log = SegmentFile::Log.path_in(self.path(), base_offset);
-            let size = std::fs::metadata(&log)
+            let size = ottla_sync::fs::metadata(&log)
                 .map_err(self.storage("look at a segment of"))?
                 .len();
             if index >= first_recovered {

@@ -10,8 +10,8 @@ use super::{ActiveSegment, Log};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::StorageError;
-use crate::jobs::reserve;
 use crate::segment::Segment;
+use ottla_sync::fs::reserve;
 
 impl Log {
     /// Seals the active segment and begins a new one at `base_offset`, at or behind the log end offset.

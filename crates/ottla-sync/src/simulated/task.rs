@@ -67,7 +67,7 @@ impl<T> JoinHandle<T> {
     pub fn abort(&self) {
         match &self.0 {
             Kind::Tokio(handle) => handle.abort(),
-            Kind::Simulated(id, _) => id.into_iter().for_each(|id| executor::abort(*id)),
+            Kind::Simulated(id, _) => id.iter().for_each(|id| executor::abort(*id)),
         }
     }
 

@@ -63,7 +63,7 @@ impl rand::TryRng for Random {
 }
 
 /// FNV-1a.
-pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

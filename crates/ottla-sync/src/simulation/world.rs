@@ -17,7 +17,6 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use super::failure::{Failure, Waiting};
 use super::host::HostState;
 use super::policy::{Candidates, Chooser};
-use super::random::fingerprint;
 use super::trace::{Entry, Op};
 
 /// What a switch point costs in simulated time, so that a loop that waits for a deadline gets there.
@@ -223,11 +222,6 @@ fn record(hot: &Hot, slot: u32, op: Op, at: &'static Location<'static>) {
         at,
     };
     state.trace.push(entry);
-}
-
-/// Enters something in the trace that the hash of the trace has to cover.
-pub(crate) fn witness(bytes: &[u8]) {
-    HOT.with(|hot| mix(hot, fingerprint(bytes)));
 }
 
 #[cold]
