@@ -209,8 +209,7 @@ fn everything() -> u64 {
     });
     producer.join().unwrap();
     consumer.join().unwrap();
-    let total = *total.lock();
-    total
+    *total.lock()
 }
 
 #[test]
@@ -372,8 +371,7 @@ fn a_drop_that_needs_a_lock_of_another_thread_does_not_hang_a_kill() {
             });
             thread::sleep(Duration::from_millis(1));
             host.kill();
-            let drops = *lock.lock();
-            drops
+            *lock.lock()
         });
         assert_eq!(drops.unwrap(), 1, "seed {seed}");
     }
