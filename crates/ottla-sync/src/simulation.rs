@@ -31,6 +31,7 @@ pub(crate) mod host;
 pub(crate) mod join;
 mod policy;
 mod random;
+mod state;
 pub(crate) mod trace;
 pub(crate) mod world;
 

@@ -456,30 +456,3 @@ fn outside_of_a_simulation_everything_is_real() {
         assert_eq!(task.await.unwrap(), 9);
     });
 }
-
-/// How fast it is: `cargo test -p ottla-sync --features simulation --release -- --ignored --nocapture speed`.
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (name, mean) in [("every", 1), ("one in 16", 16), ("one in 1,024", 1_024)] {
-        let policy = Policy::Random { mean };
-        let started = std::time::Instant::now();
-        let report = run(Config::new(1).with_policy(policy), || {
-            let lock = Arc::new(Mutex::new(0_u64));
-            let threads = [(); 4].map(|()| {
-                let lock = lock.clone();
-                thread::spawn(move || (0..1_000_000).for_each(|_| *lock.lock() += 1))
-            });
-            threads
-                .into_iter()
-                .for_each(|thread| thread.join().unwrap());
-        });
-        let seconds = started.elapsed().as_secs_f64();
-        println!(
-            "a switch at {name} switch points: {:.1} M switch points/s, {:.1} M switches/s",
-            report.steps as f64 / seconds / 1e6,
-            report.switches as f64 / seconds / 1e6,
-        );
-        report.unwrap();
-    }
-}

@@ -278,7 +278,12 @@ impl Loader<'_> {
             self.report.segments_recovered += 1;
             self.progress.on_segment(size);
             self.segments[index] = Arc::new(scanned);
-            let Some(reason) = outcome.corruption else {
+            // A truncation renames segments, and the next append may go to a file that was there before. A loss of
+            // power can undo the first and not the second.
+            let next = self.segments.get(index + 1);
+            let overlaps = next.is_some_and(|next| next.base_offset < outcome.next_offset);
+            let overlap = overlaps.then(|| "the next segment begins below its end".to_owned());
+            let Some(reason) = outcome.corruption.or(overlap) else {
                 continue;
             };
             self.cut(index, outcome.valid_bytes, outcome.next_offset, &reason)?;
@@ -336,9 +341,15 @@ impl Loader<'_> {
             .and_then(|file| disk::set_len(&file, valid_bytes))
             .map_err(self.storage("truncate a segment of"))?;
         segment.set_size(valid_bytes);
-        for segment in self.segments.split_off(index + 1) {
+        let deleted = self.segments.split_off(index + 1);
+        for segment in &deleted {
             self.report.segments_deleted += 1;
-            self.delete_segment(&segment)?;
+            self.delete_segment(segment)?;
+        }
+        // The next append goes to a file that is there already. If power is lost then, that file may keep it while
+        // the deleted ones come back, and would be read after it.
+        if !deleted.is_empty() {
+            crate::checkpoint::sync_dir(self.path())?;
         }
         Ok(())
     }

@@ -14,9 +14,10 @@ use std::task::Waker;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use super::failure::{Failure, Waiting};
-use super::host::HostState;
-use super::policy::{Candidates, Chooser};
+use super::failure::Failure;
+use super::policy::Chooser;
+pub(crate) use super::state::{Holder, Timer, Token, Wait};
+use super::state::{State, Thread};
 use super::trace::{Entry, Op};
 
 /// What a switch point costs in simulated time, so that a loop that waits for a deadline gets there.
@@ -32,7 +33,7 @@ pub(super) struct Hot {
     current: Cell<u32>,
     pub(super) steps: Cell<u64>,
     /// From this step on, a switch point has to be looked at closely.
-    next_look: Cell<u64>,
+    pub(super) next_look: Cell<u64>,
     hash: Cell<u64>,
     is_recording: Cell<bool>,
     /// Nested sections in which no switch happens.
@@ -41,7 +42,7 @@ pub(super) struct Hot {
 }
 
 thread_local! {
-    static HOT: Hot = const { Hot {
+    pub(super) static HOT: Hot = const { Hot {
         current: Cell::new(NOBODY),
         steps: Cell::new(0),
         next_look: Cell::new(0),
@@ -62,85 +63,6 @@ pub(crate) struct World {
     state: RefCell<State>,
     /// By slot; `None` while it runs.
     coroutines: RefCell<Vec<Option<Coroutine<(), (), ()>>>>,
-}
-
-pub(crate) struct State {
-    pub(super) threads: Vec<Thread>,
-    free: Vec<u32>,
-    runnable: Vec<u32>,
-    pub(super) hosts: Vec<HostState>,
-    timers: BTreeMap<(u64, u64), Timer>,
-    /// Of the timers that have fired, those to be woken.
-    due: Vec<Waker>,
-    sequence: u64,
-    /// Simulated nanoseconds, less those that the steps have cost.
-    time_base: u64,
-    pub(super) chooser: Chooser,
-    next: Option<u32>,
-    step_limit: u64,
-    kills: Vec<u32>,
-    /// Hosts to be killed at a step.
-    timed_kills: Vec<(u64, u32)>,
-    pub(super) failure: Option<Failure>,
-    pub(super) is_over: bool,
-    pub(super) switches: u64,
-    pub(super) trace: Vec<Entry>,
-    /// Who waits for an object, by the number of the object.
-    waiters: HashMap<u64, Vec<Token>>,
-}
-
-/// A simulated thread.
-pub(super) struct Thread {
-    name: String,
-    /// Which thread of the simulation it is; slots are used again.
-    number: u64,
-    pub(super) host: u32,
-    priority: i64,
-    /// Where it stands among those that can run.
-    runnable_at: Option<usize>,
-    /// Of the wait that it has prepared last.
-    epoch: u64,
-    is_woken: bool,
-    is_timed_out: bool,
-    blocked: Option<(Wait, &'static Location<'static>)>,
-    has_ended: bool,
-    is_dying: bool,
-    /// The panic that unwinds a dying thread has begun.
-    is_unwinding: bool,
-    waits_while_dying: u32,
-    yielder: *const Yielder<(), ()>,
-}
-
-/// One wait of one thread. Waking it twice, or after the wait is over, does nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Token {
-    slot: u32,
-    epoch: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
-    Lock {
-        holder: Holder,
-    },
-    Condition,
-    Future,
-    /// A worker without a task.
-    Task,
-    Sleep,
-    Disk,
-}
-
-/// Who took a lock last, and where.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Holder {
-    pub(crate) slot: u32,
-    pub(crate) since: &'static Location<'static>,
-}
-
-pub(crate) enum Timer {
-    Thread(Token),
-    Task(Waker),
 }
 
 /// The panic that unwinds the stack of a thread whose host was killed.
@@ -277,163 +199,6 @@ pub(crate) fn undivided<R>(work: impl FnOnce() -> R) -> R {
 #[inline]
 pub(crate) fn current() -> u32 {
     HOT.with(|hot| hot.current.get())
-}
-
-impl State {
-    pub(super) fn now(&self, hot: &Hot) -> u64 {
-        self.time_base + hot.steps.get() * STEP_NANOS
-    }
-
-    pub(super) fn next_number(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence
-    }
-
-    fn choose(&mut self, step: u64, running: Option<u32>, yields: bool) -> Option<u32> {
-        let mut candidates = Runnable {
-            slots: &self.runnable,
-            threads: &mut self.threads,
-        };
-        self.chooser.choose(step, running, yields, &mut candidates)
-    }
-
-    /// Sets when a switch point has to be looked at next.
-    fn plan(&self, hot: &Hot) {
-        let mut next = self.chooser.next_choice.min(self.step_limit);
-        if let Some((deadline, _)) = self.timers.keys().next() {
-            let steps = deadline.saturating_sub(self.time_base).div_ceil(STEP_NANOS);
-            next = next.min(steps);
-        }
-        let kills = self.timed_kills.iter().map(|(step, _)| *step);
-        hot.next_look.set(kills.fold(next, u64::min));
-    }
-
-    fn look_for_kills(&mut self, step: u64) {
-        let kills = &mut self.kills;
-        self.timed_kills.retain(|(at, host)| {
-            let is_due = *at <= step;
-            if is_due {
-                kills.push(*host);
-            }
-            !is_due
-        });
-    }
-
-    fn fire_timers(&mut self, hot: &Hot) {
-        let now = self.now(hot);
-        while let Some(entry) = self.timers.first_entry().filter(|e| e.key().0 <= now) {
-            match entry.remove() {
-                Timer::Thread(token) => {
-                    let thread = &mut self.threads[token.slot as usize];
-                    if thread.epoch == token.epoch && !thread.is_woken {
-                        thread.is_timed_out = true;
-                        self.wake(token);
-                    }
-                }
-                // A waker borrows the state itself.
-                Timer::Task(waker) => self.due.push(waker),
-            }
-        }
-    }
-
-    fn wake(&mut self, token: Token) {
-        let thread = &mut self.threads[token.slot as usize];
-        if thread.epoch != token.epoch || thread.is_woken {
-            return;
-        }
-        thread.is_woken = true;
-        if thread.blocked.take().is_some() && !thread.has_ended {
-            self.make_runnable(token.slot);
-        }
-    }
-
-    fn make_runnable(&mut self, slot: u32) {
-        let thread = &mut self.threads[slot as usize];
-        if thread.runnable_at.is_none() {
-            thread.runnable_at = Some(self.runnable.len());
-            self.runnable.push(slot);
-        }
-        if self.chooser.is_strict() {
-            HOT.with(|hot| hot.next_look.set(0));
-        }
-    }
-
-    fn make_unrunnable(&mut self, slot: u32) {
-        if let Some(at) = self.threads[slot as usize].runnable_at.take() {
-            self.runnable.swap_remove(at);
-            if let Some(moved) = self.runnable.get(at) {
-                self.threads[*moved as usize].runnable_at = Some(at);
-            }
-        }
-    }
-
-    /// Ends the run. The first failure is the one that counts.
-    pub(super) fn fail(&mut self, failure: Failure) {
-        self.failure.get_or_insert(failure);
-        HOT.with(|hot| hot.next_look.set(0));
-    }
-
-    pub(super) fn name_of(&self, slot: u32) -> String {
-        match self.threads.get(slot as usize) {
-            Some(thread) => {
-                let host = &self.hosts[thread.host as usize];
-                format!("{}/{}#{}", host.name, thread.name, thread.number)
-            }
-            None => "the simulation".to_owned(),
-        }
-    }
-
-    fn waiting(&self) -> Vec<Waiting> {
-        let mut waiting = Vec::new();
-        for (slot, thread) in self.threads.iter().enumerate() {
-            let Some((wait, at)) = &thread.blocked else {
-                continue;
-            };
-            let what = match wait {
-                Wait::Lock { holder } => {
-                    let holder_name = self.name_of(holder.slot);
-                    format!("a lock that {holder_name} has held since {}", holder.since)
-                }
-                Wait::Condition => "a condition variable".to_owned(),
-                Wait::Future => "a future".to_owned(),
-                Wait::Task => continue,
-                Wait::Sleep => "a time".to_owned(),
-                Wait::Disk => "a call of the disk that hangs".to_owned(),
-            };
-            waiting.push(Waiting {
-                thread: self.name_of(slot as u32),
-                what,
-                at,
-            });
-        }
-        for host in &self.hosts {
-            waiting.extend(host.executor.waiting(&host.name));
-        }
-        waiting
-    }
-}
-
-struct Runnable<'a> {
-    slots: &'a [u32],
-    threads: &'a mut [Thread],
-}
-
-impl Candidates for Runnable<'_> {
-    fn slot(&self, index: usize) -> u32 {
-        self.slots[index]
-    }
-    fn len(&self) -> usize {
-        self.slots.len()
-    }
-    fn number(&self, slot: u32) -> u64 {
-        self.threads[slot as usize].number
-    }
-    fn priority(&self, slot: u32) -> i64 {
-        self.threads[slot as usize].priority
-    }
-    fn set_priority(&mut self, slot: u32, priority: i64) {
-        self.threads[slot as usize].priority = priority;
-    }
 }
 
 impl World {

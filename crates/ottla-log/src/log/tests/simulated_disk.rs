@@ -132,9 +132,12 @@ impl Model {
             if let Some(next) = next.filter(|next| next != first && !is_known) {
                 check_gap(next, *first);
                 gaps += 1;
+            } else if next.is_some_and(|next| next != *first) {
+                gaps += 1;
             }
-            // What was cut off may come back, but not mixed with what came in its place.
-            if let Some(before) = held.last() {
+            // What was cut off may come back, but not next to what came in its place. Behind a gap it may: the
+            // segments that a truncation has renamed come back under their names.
+            if let Some(before) = held.last().filter(|_| gaps == 0) {
                 let mut ancestors = std::iter::successors(Some(number), |n| self.given[*n].before);
                 let before = self.given[*before].content();
                 assert!(
