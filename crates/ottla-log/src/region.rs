@@ -17,6 +17,14 @@ pub struct FileRegion {
 }
 
 impl FileRegion {
+    pub fn new(file: impl Into<File>, position: u64, len: u64) -> FileRegion {
+        FileRegion {
+            file: Arc::new(file.into()),
+            position,
+            len,
+        }
+    }
+
     /// Reads the bytes. For readers inside the broker: fetches send the region itself.
     pub fn read(&self) -> io::Result<Bytes> {
         let mut bytes = vec![0; self.len as usize];
