@@ -15,10 +15,10 @@ use ottla_log::{
 };
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_records::{Compression, CompressionType, RecordBatch, RecordBatchBuilder};
+use ottla_sync::Mutex;
 use ottla_types::{
     LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
 };
-use parking_lot::Mutex;
 
 /// When the records are from.
 const START: i64 = 1_700_000_000_000;

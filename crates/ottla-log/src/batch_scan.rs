@@ -4,7 +4,7 @@
 //! fetched on request. Stops silently at a batch that is not all there, as Kafka's `FileLogInputStream`
 //! does: that is how the unwritten end of a file looks. A length or magic that no format has is an error.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io;
 
 use ottla_records::{BatchError, BatchHeader, BatchPrefix};
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn batches_are_found_whole_through_windows_of_any_size() {
-        let mut file = tempfile::tempfile().unwrap();
+        let mut file = File::from(tempfile::tempfile().unwrap());
         let mut expected = Vec::new();
         for n in 0..40 {
             let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(Offset(n));

@@ -11,7 +11,7 @@
 //! 2. a reader that sees any of those stores therefore sees a count of at least `n` afterwards;
 //! 3. so a count below `i + SLOTS` read after slot `i` proves that slot `i` was whole.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use ottla_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use ottla_types::Offset;
 
@@ -99,7 +99,7 @@ impl BatchTail {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use ottla_sync::atomic::{AtomicBool, Ordering};
 
     use ottla_types::Offset;
 

@@ -3,7 +3,7 @@
 //! All are replaced as a whole: written under a `.tmp` name, forced to disk, renamed, and the rename
 //! forced too. Kafka: `CheckpointFile`.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 

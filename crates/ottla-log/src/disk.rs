@@ -4,10 +4,11 @@
 //! what each moment would have left after a crash ([`trace`], and `log/tests/crash_points.rs`). Nothing in
 //! this crate changes a file by another way: a test goes through the sources for it.
 
-use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use ottla_sync::fs::{self, File};
 
 #[cfg(test)]
 pub(crate) mod trace;
@@ -15,9 +16,10 @@ pub(crate) mod trace;
 /// Where nothing is traced, nothing is done.
 #[cfg(not(test))]
 mod trace {
-    use std::fs::File;
     use std::io;
     use std::path::Path;
+
+    use ottla_sync::fs::File;
 
     #[expect(dead_code, reason = "only tests look at what is changed")]
     pub(super) enum Change<'a> {
@@ -89,7 +91,7 @@ pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
-fn open(options: &std::fs::OpenOptions, path: &Path) -> io::Result<File> {
+fn open(options: &fs::OpenOptions, path: &Path) -> io::Result<File> {
     trace::before_open()?;
     trace::before(Change::Create(path))?;
     let file = options.open(path)?;
@@ -120,7 +122,7 @@ pub(crate) fn write_vectored_at(
     position: u64,
 ) -> io::Result<usize> {
     trace::before(Change::Write(file, position, 0))?;
-    let written = rustix::io::pwritev(file, slices, position)?;
+    let written = fs::write_vectored_at(file, slices, position)?;
     trace::after(Change::Write(file, position, written as u64));
     Ok(written)
 }
@@ -155,14 +157,14 @@ pub(crate) fn sync_all(file: &File) -> io::Result<()> {
 /// A directory whose entries can be forced to disk without another file handle.
 pub(crate) struct OpenDir {
     path: PathBuf,
-    handle: File,
+    handle: fs::Dir,
 }
 
 pub(crate) fn open_dir(path: &Path) -> io::Result<OpenDir> {
     trace::before_open()?;
     Ok(OpenDir {
         path: path.to_owned(),
-        handle: File::open(path)?,
+        handle: fs::Dir::open(path)?,
     })
 }
 
@@ -171,7 +173,7 @@ impl OpenDir {
     pub(crate) fn sync(&self) -> io::Result<()> {
         trace::before(Change::SyncDir(&self.path))?;
         if !trace::is_sync_skipped() {
-            self.handle.sync_all()?;
+            self.handle.sync()?;
         }
         trace::after(Change::SyncDir(&self.path));
         Ok(())
@@ -180,14 +182,14 @@ impl OpenDir {
 
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     trace::before(Change::Rename(from, to))?;
-    std::fs::rename(from, to)?;
+    fs::rename(from, to)?;
     trace::after(Change::Rename(from, to));
     Ok(())
 }
 
 pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     trace::before(Change::Remove(path))?;
-    std::fs::remove_file(path)?;
+    fs::remove_file(path)?;
     trace::after(Change::Remove(path));
     Ok(())
 }

@@ -3,11 +3,10 @@
 //! A thread that serves connections may read what is in the page cache and nothing else. Whether something is
 //! there cannot be asked beforehand without a race; the read itself tells (`preadv2` with `RWF_NOWAIT`).
 
-use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::io::{Errno, ReadWriteFlags};
+use ottla_sync::fs::{File, read_cached_at};
 
 /// Whether a read may wait for the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,15 +27,10 @@ pub(crate) fn read_exact_at(
     if wait == DiskWait::Allowed {
         return file.read_exact_at(buffer, position);
     }
-    let wanted = buffer.len();
-    let buffers = &mut [IoSliceMut::new(buffer)];
-    match rustix::io::preadv2(file, buffers, position, ReadWriteFlags::NOWAIT) {
-        Ok(read) if read == wanted => Ok(()),
+    match read_cached_at(file, buffer, position)? {
+        read if read == buffer.len() => Ok(()),
         // The rest is on the disk, or there is none: who may wait finds out.
-        Ok(_) | Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
-        Err(error) => Err(error.into()),
+        _ => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 
@@ -48,7 +42,7 @@ mod tests {
 
     #[test]
     fn what_is_in_the_page_cache_is_read_without_waiting() {
-        let mut file = tempfile::tempfile().unwrap();
+        let mut file = File::from(tempfile::tempfile().unwrap());
         file.write_all(b"0123456789").unwrap();
         for wait in [DiskWait::Allowed, DiskWait::Refused] {
             let mut buffer = [0; 4];
@@ -81,7 +75,7 @@ mod tests {
     #[test]
     fn what_is_not_is_left_to_those_who_may_wait() {
         // Below the build directory, which is on a disk; where the temporary files are may be in memory.
-        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let mut file = File::from(tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap());
         file.write_all(&[7; 64 * 1024]).unwrap();
         file.sync_all().unwrap();
         assert!((0..1_000).any(|_| is_told_apart(&file)));
@@ -89,7 +83,7 @@ mod tests {
 
     #[test]
     fn past_the_end_there_is_nothing_either_way() {
-        let mut file = tempfile::tempfile().unwrap();
+        let mut file = File::from(tempfile::tempfile().unwrap());
         file.write_all(b"01").unwrap();
         let mut buffer = [0; 4];
         let allowed = read_exact_at(&file, &mut buffer, 0, DiskWait::Allowed).unwrap_err();

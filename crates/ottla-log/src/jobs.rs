@@ -4,7 +4,7 @@
 //! on meanwhile. What it finds out is put where it belongs by the job itself (the recovery point) or is
 //! given back through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
 
-use std::fs::File;
+use ottla_sync::fs::{File, Writeback, forget_cached, reserve, sync_file_range};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
 use crate::reader::{Flushed, LogReader, Shared};
 use crate::segment::{Segment, SegmentFile};
-use crate::spare::{self, SpareSegment, reserve, spare_name};
+use crate::spare::{self, SpareSegment, spare_name};
 use crate::swap::Swap;
 use crate::unlink::UnlinkJob;
 
@@ -288,48 +288,9 @@ impl WrittenPages {
             StorageError::fsync(&self.path, error)
         })?;
         drop(flushed);
-        let dropped = rustix::fs::fadvise(
-            &*file,
-            self.range.start,
-            Some(len),
-            rustix::fs::Advice::DontNeed,
-        );
-        dropped.map_err(|error| StorageError::fsync(&self.path, error.into()))
+        forget_cached(&file, self.range.start, Some(len))
+            .map_err(|error| StorageError::fsync(&self.path, error))
     }
-}
-
-/// What is wanted of the kernel's own writing of dirty pages.
-#[derive(Clone, Copy)]
-enum Writeback {
-    Begin,
-    /// The end of what has begun.
-    Await,
-}
-
-#[cfg(target_os = "linux")]
-fn sync_file_range(file: &File, position: u64, len: u64, writeback: Writeback) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    let (position, len) = (position as libc::off64_t, len as libc::off64_t);
-    let flags = match writeback {
-        Writeback::Begin => libc::SYNC_FILE_RANGE_WRITE,
-        Writeback::Await => libc::SYNC_FILE_RANGE_WAIT_BEFORE,
-    };
-    // SAFETY: the call takes a descriptor, which `file` keeps open, and no pointers.
-    let result = unsafe { libc::sync_file_range(file.as_raw_fd(), position, len, flags) };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sync_file_range(
-    _file: &File,
-    _position: u64,
-    _len: u64,
-    _writeback: Writeback,
-) -> io::Result<()> {
-    Ok(())
 }
 
 /// Creates the log file of the next segment ahead, under a name that a load deletes.

@@ -62,7 +62,7 @@ pub struct Log {
 /// What only the appender knows of the active segment.
 struct ActiveSegment {
     segment: Arc<Segment>,
-    file: Arc<std::fs::File>,
+    file: Arc<ottla_sync::fs::File>,
     /// When it was created, for rolling segments whose records have no timestamp.
     created: Timestamp,
     /// The largest timestamp of the first batch: the age of the segment counts from it.
@@ -208,12 +208,12 @@ impl Log {
 
     /// Has the next appends go to another file.
     #[cfg(test)]
-    fn swap_active_file(&mut self, file: std::fs::File) -> Arc<std::fs::File> {
+    fn swap_active_file(&mut self, file: ottla_sync::fs::File) -> Arc<ottla_sync::fs::File> {
         std::mem::replace(&mut self.active.file, Arc::new(file))
     }
 
     #[cfg(test)]
-    fn swap_active_file_back(&mut self, file: Arc<std::fs::File>) {
+    fn swap_active_file_back(&mut self, file: Arc<ottla_sync::fs::File>) {
         self.active.file = file;
     }
 }

@@ -7,14 +7,14 @@
 //!
 //! Kafka: `UnifiedLog.read`, `LocalLog.read`, `UnifiedLog.fetchOffsetByTimestamp`.
 
+use ottla_sync::atomic::{AtomicI64, Ordering};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
+use ottla_sync::ArcSwap;
+use ottla_sync::Mutex;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
-use parking_lot::Mutex;
 
 use crate::batch_scan::ScanError;
 use crate::batch_tail::BatchTail;

@@ -1,6 +1,6 @@
 //! A piece of a file that can be sent without being read.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -17,6 +17,14 @@ pub struct FileRegion {
 }
 
 impl FileRegion {
+    pub fn new(file: impl Into<File>, position: u64, len: u64) -> FileRegion {
+        FileRegion {
+            file: Arc::new(file.into()),
+            position,
+            len,
+        }
+    }
+
     /// Reads the bytes. For readers inside the broker: fetches send the region itself.
     pub fn read(&self) -> io::Result<Bytes> {
         let mut bytes = vec![0; self.len as usize];

@@ -8,16 +8,16 @@
 //!
 //! Kafka: `LogSegment`.
 
-use std::fs::File;
+use ottla_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ottla_sync::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arc_swap::ArcSwapOption;
+use ottla_sync::ArcSwapOption;
+use ottla_sync::{Mutex, RwLock};
 use ottla_types::{Offset, Timestamp};
-use parking_lot::{Mutex, RwLock};
 
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::disk;

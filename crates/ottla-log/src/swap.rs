@@ -17,7 +17,7 @@
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use crate::checkpoint::sync_dir;
 use crate::error::StorageError;

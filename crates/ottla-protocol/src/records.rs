@@ -1,6 +1,8 @@
 //! A `records` field: record batches that exist elsewhere already, in memory or in a file.
 
-use std::fs::File;
+use std::fmt::Debug;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -47,10 +49,15 @@ impl From<FileRegion> for Records {
     }
 }
 
+/// What a region is read and sent from: a file, or what a simulation has in its place.
+pub trait RegionFile: AsFd + FileExt + Debug + Send + Sync {}
+
+impl<F: AsFd + FileExt + Debug + Send + Sync> RegionFile for F {}
+
 /// A part of a file. It owns a handle, so that the file may be renamed or unlinked before it is sent.
 #[derive(Clone, Debug)]
 pub struct FileRegion {
-    pub file: Arc<File>,
+    pub file: Arc<dyn RegionFile>,
     pub position: u64,
     /// In bytes.
     pub len: u64,

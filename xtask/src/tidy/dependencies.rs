@@ -11,12 +11,13 @@ use super::complaint::Complaint;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("ottla-types", &[]),
     ("ottla-config", &["ottla-types"]),
+    ("ottla-sync", &[]),
     ("ottla-records", &["ottla-types"]),
     ("ottla-protocol-codegen", &[]),
     ("ottla-protocol", &["ottla-types", "ottla-protocol-codegen"]),
     (
         "ottla-log",
-        &["ottla-types", "ottla-config", "ottla-records"],
+        &["ottla-types", "ottla-config", "ottla-sync", "ottla-records"],
     ),
     ("ottla-replica", &["ottla-types", "ottla-records"]),
     ("ottla-metadata", &["ottla-types", "ottla-protocol"]),

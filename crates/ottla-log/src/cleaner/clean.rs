@@ -9,7 +9,7 @@
 //!
 //! Kafka: `Cleaner.doClean`, `Cleaner.cleanSegments`, `Cleaner.buildOffsetMap`.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 

@@ -2,7 +2,7 @@
 //!
 //! Kafka: `LocalLog.createNewCleanedSegment`, `LogSegment.append`, `LogSegment.onBecomeInactiveSegment`.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -8,10 +8,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use ottla_sync::fs::File;
 
 pub(crate) enum Change<'a> {
     Create(&'a Path),
@@ -223,8 +224,8 @@ impl Trace {
     }
 
     fn id(&self, file: &File) -> FileId {
-        let metadata = file.metadata().expect("the file is open");
-        self.ids[&(metadata.dev(), metadata.ino())]
+        let status = rustix::fs::fstat(file).expect("the file is open");
+        self.ids[&(status.st_dev, status.st_ino)]
     }
 
     /// The change after which the crash comes, for people.

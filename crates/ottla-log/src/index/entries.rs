@@ -5,13 +5,13 @@
 //! which are immutable, and reads without it. Writing the tail to the file is serialised by its own lock,
 //! because the pusher and the flush job may both do it.
 
+use ottla_sync::fs::File;
 use std::cmp::Ordering;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use crate::disk;
 use crate::disk_read::{self, DiskWait};
@@ -258,7 +258,7 @@ impl<const SIZE: usize> Entries<SIZE> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use ottla_sync::fs::File;
 
     use super::{DiskWait, Entries, SPILL_ENTRIES};
 

@@ -123,7 +123,7 @@ impl OffsetIndex {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use ottla_sync::fs::File;
 
     use ottla_types::Offset;
 

@@ -14,7 +14,7 @@ use crate::disk_read::DiskWait;
 pub(crate) struct TimeIndex {
     base_offset: Offset,
     entries: Entries<{ TimeIndex::ENTRY_SIZE }>,
-    last: parking_lot::Mutex<Option<TimestampOffset>>,
+    last: ottla_sync::Mutex<Option<TimestampOffset>>,
 }
 
 /// A timestamp and the offset that has it.
@@ -32,7 +32,7 @@ impl TimeIndex {
         Self {
             base_offset,
             entries: Entries::new(in_file),
-            last: parking_lot::Mutex::new(last),
+            last: ottla_sync::Mutex::new(last),
         }
     }
 
@@ -116,7 +116,7 @@ impl TimeIndex {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use ottla_sync::fs::File;
 
     use ottla_types::{Offset, Timestamp};
 

@@ -156,8 +156,9 @@ mod tests {
     #[test]
     fn collecting_stops_where_the_last_stable_offset_says_so() {
         let index = TransactionIndex::new(0);
-        let open =
-            || -> std::io::Result<std::fs::File> { unreachable!("all entries are in memory") };
+        let open = || -> std::io::Result<ottla_sync::fs::File> {
+            unreachable!("all entries are in memory")
+        };
         for entry in [txn(0, 10, 11), txn(5, 20, 12), txn(30, 40, 41)] {
             index.append(entry);
         }

@@ -6,7 +6,7 @@
 //!
 //! Kafka: `UnifiedLog.append`, `LogSegment.append`, `LogSegment.shouldRoll`.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io::{self, IoSlice};
 
 use ottla_records::{BatchHeader, RecordBatch};

@@ -6,7 +6,7 @@
 //!
 //! Kafka cuts the metadata log, too.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub enum DamagedLog {
 pub fn whole_segments(dir: &Path) -> Result<Vec<WholeSegment>, DamagedLog> {
     let listing = |error| StorageError::new("list", dir, error);
     let mut segments = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(listing)? {
+    for entry in ottla_sync::fs::read_dir(dir).map_err(listing)? {
         let path = entry.map_err(listing)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.ends_with(LOG_SUFFIX)

@@ -10,8 +10,8 @@
 //!
 //! Kafka: `LogLoader.removeTempFilesAndCollectSwapFiles`, `LogLoader.load`, `LogLoader.loadSegmentFiles`.
 
+use ottla_sync::fs::File;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -131,7 +131,7 @@ fn next_offset(path: &Path, base_offset: Offset) -> Result<Offset, StorageError>
 fn list(dir: &Path) -> Result<Vec<String>, StorageError> {
     let error = |error| StorageError::new("list", dir, error);
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(error)? {
+    for entry in ottla_sync::fs::read_dir(dir).map_err(error)? {
         let entry = entry.map_err(error)?;
         if entry.file_type().map_err(error)?.is_file()
             && let Ok(name) = entry.file_name().into_string()

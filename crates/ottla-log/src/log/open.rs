@@ -22,15 +22,15 @@
 //!
 //! Kafka: `LogLoader`.
 
+use ottla_sync::atomic::{AtomicI64, Ordering};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
+use ottla_sync::ArcSwap;
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::leftovers;
 use super::maintain::PendingJobs;
@@ -97,7 +97,7 @@ impl Log {
         params: OpenParams,
         progress: &RecoveryProgress,
     ) -> Result<(Log, RecoveryReport), LogError> {
-        std::fs::create_dir_all(&params.dir)
+        ottla_sync::fs::create_dir_all(&params.dir)
             .map_err(|error| StorageError::new("create directory", &params.dir, error))?;
         let base_offsets = leftovers::clean(&params.dir)?;
         let leader_epochs = LeaderEpochs::read(&params.dir)?;
@@ -158,7 +158,7 @@ impl Loader<'_> {
         };
         for (index, &base_offset) in base_offsets.iter().enumerate() {
             let log = SegmentFile::Log.path_in(self.path(), base_offset);
-            let size = std::fs::metadata(&log)
+            let size = ottla_sync::fs::metadata(&log)
                 .map_err(self.storage("look at a segment of"))?
                 .len();
             if index >= first_recovered {
@@ -362,9 +362,15 @@ impl Loader<'_> {
         }
         self.report.bytes_truncated += truncated;
         self.set_size(segment, valid_bytes)?;
-        for segment in self.segments.split_off(index + 1) {
+        let deleted = self.segments.split_off(index + 1);
+        for segment in &deleted {
             self.report.segments_deleted += 1;
-            self.delete_segment(&segment)?;
+            self.delete_segment(segment)?;
+        }
+        // The next append goes to a file that is there already. If power is lost then, that file may keep it while
+        // the deleted ones come back, and would be read after it.
+        if !deleted.is_empty() {
+            crate::checkpoint::sync_dir(self.path())?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! Kafka: `LogSegment.recover`, `LogSegment.sanityCheck`, `UnifiedLog.rebuildProducerState`.
 
-use std::fs::File;
+use ottla_sync::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! How far the recovery of a log has come, for whoever shows it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The recovery of one log after the other, on one thread. Others may look at it.
 #[derive(Default, Debug)]

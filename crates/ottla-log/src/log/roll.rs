@@ -11,7 +11,7 @@ use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::StorageError;
 use crate::segment::Segment;
-use crate::spare::reserve;
+use ottla_sync::fs::reserve;
 
 impl Log {
     /// Seals the active segment and begins a new one at `base_offset`, at or behind the log end offset.

@@ -9,6 +9,7 @@ mod crash_points;
 mod model;
 mod open;
 mod retention;
+mod simulated_disk;
 mod timestamps;
 mod transactions;
 mod truncate;

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use ottla_sync::Mutex;
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use parking_lot::Mutex;
 
 use super::ProducerState;
 use super::entry::{BatchMetadata, ProducerStateEntry};
@@ -164,7 +164,7 @@ impl ProducerState {
     pub(crate) fn list_snapshots(&mut self, dir: &Path) -> Result<(), StorageError> {
         let error = |error| StorageError::new("list", dir, error);
         self.snapshots.clear();
-        for file in std::fs::read_dir(dir).map_err(error)? {
+        for file in ottla_sync::fs::read_dir(dir).map_err(error)? {
             let name = file.map_err(error)?.file_name();
             let name = name.to_string_lossy();
             if name.ends_with(PRODUCER_SNAPSHOT_SUFFIX)

@@ -376,7 +376,6 @@ fn is_byte_cached(region: &FileRegion, position: u64) -> bool {
 
 /// Brings a region into the page cache. Waits for the disk.
 pub(crate) fn warm(region: &FileRegion) {
-    use std::os::unix::fs::FileExt;
     let mut buffer = vec![0; READ_AHEAD_BYTES];
     let end = region.position + region.len;
     let mut position = region.position;

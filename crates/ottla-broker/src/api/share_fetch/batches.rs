@@ -1,8 +1,6 @@
 //! The batches of what was read: what a share partition has to know of them, and where they lie.
 //! Source: `ShareFetchUtils.maybeSliceFetchRecords`.
 
-use std::os::unix::fs::FileExt;
-
 use ottla_coordinator::share_partition::FetchedBatch;
 use ottla_protocol::FileRegion;
 use ottla_records::control::ControlRecordType;

@@ -57,7 +57,7 @@ fn a_full_disk_refuses_appends_and_keeps_what_is_whole() {
     let before = test.reader().size();
     let now = test.now;
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let real = test.log().swap_active_file(full);
+    let real = test.log().swap_active_file(full.into());
     let refused = test.log().append(&[batch(3, 1)], now).unwrap_err();
     // `/dev/full` cannot be cut either, which is what takes a directory offline.
     assert!(matches!(refused.reason, AppendErrorReason::Storage(_)));

@@ -113,7 +113,7 @@ fn writeback_that_fails_counts_as_a_failed_fsync() {
     grow_to(&mut test, 3 * MIB);
     let mut job = writeback_due(&mut test).unwrap();
     // What the kernel refuses to write back.
-    job.file = std::sync::Arc::new(std::fs::File::open("/dev/null").unwrap());
+    job.file = std::sync::Arc::new(ottla_sync::fs::File::open("/dev/null").unwrap());
     let error = job.run().err().unwrap();
     assert!(error.is_failed_fsync, "{error}");
     let flush = test.log().flush_job().unwrap();

@@ -12,7 +12,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_log::FileRegion;
@@ -103,11 +102,7 @@ impl MetadataLog {
         if position >= size {
             return Ok(None);
         }
-        let region = FileRegion {
-            file: Arc::new(file),
-            position,
-            len: max_bytes.min(size - position),
-        };
+        let region = FileRegion::new(file, position, max_bytes.min(size - position));
         Ok(Some((region, size)))
     }
 

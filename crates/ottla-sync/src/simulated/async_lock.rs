@@ -1,0 +1,34 @@
+//! `tokio::sync::Mutex`, a lock that is held across an `await`, with a switch point before it is taken.
+
+use std::sync::Arc;
+
+pub use tokio::sync::{MutexGuard, OwnedMutexGuard, TryLockError};
+
+use crate::simulation::trace::Op;
+use crate::simulation::world;
+
+/// Owned guards belong to tokio's lock, and so this holds an `Arc` of it.
+#[derive(Default, Debug)]
+pub struct Mutex<T>(Arc<tokio::sync::Mutex<T>>);
+
+impl<T> Mutex<T> {
+    pub fn new(value: T) -> Mutex<T> {
+        Mutex(Arc::new(tokio::sync::Mutex::new(value)))
+    }
+
+    pub async fn lock(&self) -> MutexGuard<'_, T> {
+        world::switch_point(Op::Lock);
+        self.0.lock().await
+    }
+
+    #[track_caller]
+    pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
+        world::switch_point(Op::Lock);
+        self.0.try_lock()
+    }
+
+    pub async fn lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
+        world::switch_point(Op::Lock);
+        self.0.clone().lock_owned().await
+    }
+}

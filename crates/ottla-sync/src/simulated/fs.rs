@@ -1,0 +1,479 @@
+//! Files: of the disk of the simulated host that the caller runs on, or of the kernel.
+
+use std::ffi::OsString;
+use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+mod disk;
+mod power_loss;
+mod tree;
+
+pub use disk::{Disk, Faults};
+pub use power_loss::PowerLoss;
+
+use crate::kernel;
+pub use crate::kernel::Writeback;
+use crate::simulation::world;
+use disk::Handle;
+
+/// The disk that the caller's calls go to, if it is a simulated one.
+fn simulated() -> Option<Disk> {
+    match world::is_simulated() {
+        true => world::world().disk(),
+        false => None,
+    }
+}
+
+/// A directory whose entries can be forced to disk without another file handle.
+#[derive(Debug)]
+pub struct Dir(DirKind);
+
+#[derive(Debug)]
+enum DirKind {
+    Kernel(kernel::Dir),
+    Simulated(Disk, PathBuf),
+}
+
+impl Dir {
+    #[track_caller]
+    pub fn open(path: &Path) -> io::Result<Dir> {
+        Ok(Dir(match simulated() {
+            Some(disk) => DirKind::Simulated(disk, path.to_owned()),
+            None => DirKind::Kernel(kernel::Dir::open(path)?),
+        }))
+    }
+
+    /// Forces the entries to disk: files created, renamed and removed in it.
+    #[track_caller]
+    pub fn sync(&self) -> io::Result<()> {
+        match &self.0 {
+            DirKind::Kernel(dir) => dir.sync(),
+            DirKind::Simulated(disk, path) => disk.sync_dir(path),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct File(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Kernel(std::fs::File),
+    Simulated(Handle),
+}
+
+impl File {
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+        File::options().read(true).open(path)
+    }
+
+    #[track_caller]
+    pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
+        File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)
+    }
+
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    #[track_caller]
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        match &self.0 {
+            Kind::Kernel(file) => file.metadata().and_then(|metadata| (&metadata).try_into()),
+            Kind::Simulated(handle) => handle.metadata(),
+        }
+    }
+
+    #[track_caller]
+    pub fn set_len(&self, len: u64) -> io::Result<()> {
+        match &self.0 {
+            Kind::Kernel(file) => file.set_len(len),
+            Kind::Simulated(handle) => handle.set_len(len),
+        }
+    }
+
+    #[track_caller]
+    pub fn sync_all(&self) -> io::Result<()> {
+        match &self.0 {
+            Kind::Kernel(file) => file.sync_all(),
+            Kind::Simulated(handle) => handle.sync(),
+        }
+    }
+
+    #[track_caller]
+    pub fn sync_data(&self) -> io::Result<()> {
+        match &self.0 {
+            Kind::Kernel(file) => file.sync_data(),
+            Kind::Simulated(handle) => handle.sync(),
+        }
+    }
+
+    #[track_caller]
+    pub fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+        match &self.0 {
+            Kind::Kernel(file) => file.set_modified(time),
+            Kind::Simulated(handle) => handle.set_modified(time),
+        }
+    }
+
+    /// The kernel's file, or none for one on a simulated disk.
+    fn of_kernel(&self) -> Option<&std::fs::File> {
+        match &self.0 {
+            Kind::Kernel(file) => Some(file),
+            Kind::Simulated(_) => None,
+        }
+    }
+}
+
+impl From<std::fs::File> for File {
+    fn from(file: std::fs::File) -> File {
+        File(Kind::Kernel(file))
+    }
+}
+
+impl FileExt for File {
+    #[track_caller]
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        match &self.0 {
+            Kind::Kernel(file) => file.read_at(buffer, position),
+            Kind::Simulated(handle) => handle.read_at(buffer, position),
+        }
+    }
+
+    #[track_caller]
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        match &self.0 {
+            Kind::Kernel(file) => file.write_at(bytes, position),
+            Kind::Simulated(handle) => handle.write_at(&[IoSlice::new(bytes)], position),
+        }
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::Kernel(file) => file.read(buffer),
+            Kind::Simulated(handle) => handle.read(buffer),
+        }
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::Kernel(file) => file.write(bytes),
+            Kind::Simulated(handle) => handle.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match &mut self.0 {
+            Kind::Kernel(file) => file.seek(to),
+            Kind::Simulated(handle) => handle.seek(to),
+        }
+    }
+}
+
+const NO_DESCRIPTOR: &str =
+    "a file on a simulated disk has no descriptor; use the calls of this crate";
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.of_kernel().expect(NO_DESCRIPTOR).as_fd()
+    }
+}
+
+impl AsRawFd for File {
+    fn as_raw_fd(&self) -> RawFd {
+        self.of_kernel().expect(NO_DESCRIPTOR).as_raw_fd()
+    }
+}
+
+/// How a file is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    pub(self) truncate: bool,
+    pub(self) create: bool,
+    pub(self) create_new: bool,
+    kernel: std::fs::OpenOptions,
+}
+
+macro_rules! options {
+    ($($own:ident)*; $($kernel:ident)*) => {
+        $(
+            pub fn $own(&mut self, wanted: bool) -> &mut Self {
+                self.$own = wanted;
+                self.kernel.$own(wanted);
+                self
+            }
+        )*
+        $(
+            pub fn $kernel(&mut self, wanted: bool) -> &mut Self {
+                self.kernel.$kernel(wanted);
+                self
+            }
+        )*
+    };
+}
+
+impl OpenOptions {
+    #[expect(clippy::new_without_default, reason = "as in the standard library")]
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            truncate: false,
+            create: false,
+            create_new: false,
+            kernel: std::fs::OpenOptions::new(),
+        }
+    }
+
+    options!(truncate create create_new; read write append);
+
+    #[track_caller]
+    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        match simulated() {
+            None => self.kernel.open(path).map(File::from),
+            Some(disk) => {
+                let handle = disk.open(path.as_ref(), self)?;
+                Ok(File(Kind::Simulated(handle)))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    len: u64,
+    modified: SystemTime,
+    file_type: FileType,
+}
+
+impl Metadata {
+    #[expect(clippy::len_without_is_empty, reason = "as in the standard library")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn modified(&self) -> io::Result<SystemTime> {
+        Ok(self.modified)
+    }
+
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    pub fn is_file(&self) -> bool {
+        self.file_type.is_file()
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.file_type.is_dir()
+    }
+}
+
+impl TryFrom<&std::fs::Metadata> for Metadata {
+    type Error = io::Error;
+
+    fn try_from(metadata: &std::fs::Metadata) -> io::Result<Metadata> {
+        Ok(Metadata {
+            len: metadata.len(),
+            modified: metadata.modified()?,
+            file_type: metadata.file_type().into(),
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileType {
+    File,
+    Dir,
+    Other,
+}
+
+impl FileType {
+    pub fn is_file(self) -> bool {
+        self == FileType::File
+    }
+
+    pub fn is_dir(self) -> bool {
+        self == FileType::Dir
+    }
+}
+
+impl From<std::fs::FileType> for FileType {
+    fn from(file_type: std::fs::FileType) -> FileType {
+        match (file_type.is_file(), file_type.is_dir()) {
+            (true, _) => FileType::File,
+            (_, true) => FileType::Dir,
+            _ => FileType::Other,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct DirEntry {
+    path: PathBuf,
+    file_type: FileType,
+}
+
+impl DirEntry {
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    pub fn file_name(&self) -> OsString {
+        self.path.file_name().unwrap_or_default().to_owned()
+    }
+
+    pub fn file_type(&self) -> io::Result<FileType> {
+        Ok(self.file_type)
+    }
+}
+
+#[derive(Debug)]
+pub struct ReadDir(std::vec::IntoIter<DirEntry>);
+
+impl Iterator for ReadDir {
+    type Item = io::Result<DirEntry>;
+
+    fn next(&mut self) -> Option<io::Result<DirEntry>> {
+        self.0.next().map(Ok)
+    }
+}
+
+/// The entries of a directory, sorted by their names.
+#[track_caller]
+pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
+    let entries = match simulated() {
+        Some(disk) => disk.list(path.as_ref())?,
+        None => {
+            let entry = |entry: io::Result<std::fs::DirEntry>| {
+                let entry = entry?;
+                Ok(DirEntry {
+                    path: entry.path(),
+                    file_type: entry.file_type()?.into(),
+                })
+            };
+            let mut entries: Vec<DirEntry> = std::fs::read_dir(path)?
+                .map(entry)
+                .collect::<io::Result<_>>()?;
+            entries.sort_by(|a, b| a.path.cmp(&b.path));
+            entries
+        }
+    };
+    Ok(ReadDir(entries.into_iter()))
+}
+
+#[track_caller]
+pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    match simulated() {
+        Some(disk) => disk.metadata(path.as_ref()),
+        None => std::fs::metadata(path).and_then(|metadata| (&metadata).try_into()),
+    }
+}
+
+#[track_caller]
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[track_caller]
+pub fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    match simulated() {
+        Some(disk) => disk.create_dir(path.as_ref()),
+        None => std::fs::create_dir(path),
+    }
+}
+
+#[track_caller]
+pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    match simulated() {
+        Some(disk) => disk.create_dir_all(path.as_ref()),
+        None => std::fs::create_dir_all(path),
+    }
+}
+
+#[track_caller]
+pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    match simulated() {
+        Some(disk) => disk.rename(from.as_ref(), to.as_ref()),
+        None => std::fs::rename(from, to),
+    }
+}
+
+#[track_caller]
+pub fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
+    match simulated() {
+        Some(disk) => disk.remove(path.as_ref(), FileType::File),
+        None => std::fs::remove_file(path),
+    }
+}
+
+#[track_caller]
+pub fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    match simulated() {
+        Some(disk) => disk.remove(path.as_ref(), FileType::Dir),
+        None => std::fs::remove_dir(path),
+    }
+}
+
+#[track_caller]
+pub fn write_vectored_at(file: &File, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+    match &file.0 {
+        Kind::Kernel(file) => kernel::write_vectored_at(file, slices, position),
+        Kind::Simulated(handle) => handle.write_at(slices, position),
+    }
+}
+
+#[track_caller]
+pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    match &file.0 {
+        Kind::Kernel(file) => kernel::read_cached_at(file, buffer, position),
+        Kind::Simulated(handle) => handle.read_cached_at(buffer, position),
+    }
+}
+
+/// On a simulated disk nothing is reserved: that it is full is found by the writes.
+pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    file.of_kernel()
+        .map_or(Ok(()), |file| kernel::reserve(file, bytes))
+}
+
+/// A simulated disk writes back when it likes to, which only a loss of power shows.
+#[track_caller]
+pub fn sync_file_range(
+    file: &File,
+    position: u64,
+    len: u64,
+    writeback: Writeback,
+) -> io::Result<()> {
+    match &file.0 {
+        Kind::Kernel(file) => kernel::sync_file_range(file, position, len, writeback),
+        Kind::Simulated(handle) => handle.pass(),
+    }
+}
+
+#[track_caller]
+pub fn forget_cached(file: &File, position: u64, len: Option<NonZeroU64>) -> io::Result<()> {
+    match &file.0 {
+        Kind::Kernel(file) => kernel::forget_cached(file, position, len),
+        Kind::Simulated(handle) => handle.pass(),
+    }
+}

@@ -1,0 +1,535 @@
+//! A disk in memory, whose calls fail, wait and are forgotten as the seed has it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, IoSlice, SeekFrom};
+use std::ops::Range;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::power_loss::PowerLoss;
+use super::tree::{FileChange, Inode, NameChange, Node, Tree};
+use super::{DirEntry, FileType, Metadata, OpenOptions};
+use crate::simulated::lock::Queue;
+use crate::simulation::trace::Op;
+use crate::simulation::world::{self, Wait};
+use crate::simulation::{Random, host};
+
+/// What goes wrong with the calls for files in a directory and below. Each `one_in` is how many calls there are for
+/// one that it happens to, on average; 0: it never does.
+#[derive(Clone, Default, Debug)]
+pub struct Faults {
+    pub reads_fail_one_in: u64,
+    pub writes_fail_one_in: u64,
+    /// What was not forced is lost with the next loss of power, also if a later call to force it succeeds.
+    pub syncs_fail_one_in: u64,
+    pub opens_fail_one_in: u64,
+    pub short_writes_one_in: u64,
+    /// Reads that may not wait for the disk would have to.
+    pub uncached_one_in: u64,
+    pub is_full: bool,
+    /// How long calls take.
+    pub delay: Option<Range<Duration>>,
+    /// Calls do not return until this is changed.
+    pub hangs: bool,
+}
+
+/// The disk of a simulated host. It outlives the host's process: the next one is given the same.
+#[derive(Clone)]
+pub struct Disk(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Those whose calls hang.
+    hanging: Queue,
+}
+
+struct State {
+    tree: Tree,
+    random: Random,
+    faults: BTreeMap<PathBuf, Faults>,
+    capacity: u64,
+    max_handles: u32,
+    handles: u32,
+    /// How often power was lost: handles of before are no good.
+    losses: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Read,
+    Write,
+    Sync,
+    Open,
+    Name,
+}
+
+impl Disk {
+    /// An empty disk. `name` gives it its own stream of random numbers.
+    pub fn new(seed: u64, name: &str) -> Disk {
+        Disk(Arc::new(Shared {
+            state: Mutex::new(State {
+                tree: Tree::new(),
+                random: Random::named(seed, &format!("disk {name}")),
+                faults: BTreeMap::new(),
+                capacity: u64::MAX,
+                max_handles: u32::MAX,
+                handles: 0,
+                losses: 0,
+            }),
+            hanging: Queue::new(),
+        }))
+    }
+
+    /// How many bytes all files may have together.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.0.state.lock().capacity = bytes;
+    }
+
+    /// How many files may be open at a time.
+    pub fn set_max_handles(&self, handles: u32) {
+        self.0.state.lock().max_handles = handles;
+    }
+
+    /// From now on, this goes wrong in `dir` and below, instead of what did.
+    pub fn set_faults(&self, dir: impl AsRef<Path>, faults: Faults) {
+        let dir = dir.as_ref().to_owned();
+        self.0.state.lock().faults.insert(dir, faults);
+        if world::is_simulated() {
+            self.0.hanging.wake();
+        }
+    }
+
+    /// Forgets what was not forced, or some of it. The processes that used the disk must have been killed.
+    pub fn lose_power(&self, kind: PowerLoss) {
+        let mut state = self.0.state.lock();
+        let state = &mut *state;
+        state.losses += 1;
+        state.handles = 0;
+        state.tree.lose_power(kind, &mut state.random);
+    }
+
+    /// All files with what they hold, by path: for checks, and to compare runs.
+    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let state = self.0.state.lock();
+        let mut files = BTreeMap::new();
+        let mut dirs = vec![(PathBuf::from("/"), Node::Dir(0))];
+        while let Some((path, node)) = dirs.pop() {
+            match node {
+                Node::File(number) => {
+                    files.insert(path, state.tree.files[&number].bytes.clone());
+                }
+                Node::Dir(number) => {
+                    let names = &state.tree.dirs[&number].names;
+                    dirs.extend(names.iter().map(|(name, node)| (path.join(name), *node)));
+                }
+            }
+        }
+        files
+    }
+
+    fn faults(&self, dir: &Path) -> Faults {
+        let state = self.0.state.lock();
+        let nearest = dir.ancestors().find_map(|dir| state.faults.get(dir));
+        nearest.cloned().unwrap_or_default()
+    }
+
+    fn is_drawn(&self, one_in: u64) -> bool {
+        one_in > 0 && self.0.state.lock().random.one_in(one_in)
+    }
+
+    /// What each call begins with: others may go on, and it may wait or fail.
+    #[track_caller]
+    fn call(&self, dir: &Path, call: Call) -> io::Result<Faults> {
+        let at = Location::caller();
+        world::switch_point_at(Op::Disk, at);
+        // The kernel does nothing for a process that is gone.
+        if !world::is_simulated() || host::is_dying() {
+            return Err(Errno::IO.into());
+        }
+        let mut faults = self.faults(dir);
+        while faults.hangs {
+            let token = world::prepare_wait();
+            world::wait_for(self.0.hanging.object(), token);
+            world::block(token, Wait::Disk, at, None);
+            faults = self.faults(dir);
+        }
+        if let Some(delay) = &faults.delay {
+            let span = delay.end.saturating_sub(delay.start).as_nanos() as u64;
+            let more = self.0.state.lock().random.below(span + 1);
+            let deadline = world::world().now() + delay.start.as_nanos() as u64 + more;
+            let token = world::prepare_wait();
+            world::block(token, Wait::Disk, at, Some(deadline));
+        }
+        let (one_in, error) = match call {
+            Call::Read => (faults.reads_fail_one_in, Errno::IO),
+            Call::Write => (faults.writes_fail_one_in, Errno::IO),
+            Call::Open => (faults.opens_fail_one_in, Errno::MFILE),
+            Call::Name if faults.is_full => (1, Errno::NOSPC),
+            // A failed call to force has an effect of its own.
+            Call::Sync | Call::Name => (0, Errno::IO),
+        };
+        match self.is_drawn(one_in) {
+            true => Err(error.into()),
+            false => Ok(faults),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn open(&self, path: &Path, options: &OpenOptions) -> io::Result<Handle> {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        let faults = self.call(dir, Call::Open)?;
+        let now = world::world().wall();
+        let mut state = self.0.state.lock();
+        let state = &mut *state;
+        if state.handles >= state.max_handles {
+            return Err(Errno::MFILE.into());
+        }
+        let (dir_number, name) = state.tree.place(path)?;
+        let found = state.tree.dirs[&dir_number].names.get(name).copied();
+        let number = match found {
+            Some(Node::Dir(_)) => return Err(Errno::ISDIR.into()),
+            Some(Node::File(_)) if options.create_new => return Err(Errno::EXIST.into()),
+            Some(Node::File(number)) => number,
+            None if !options.create && !options.create_new => return Err(Errno::NOENT.into()),
+            None if faults.is_full => return Err(Errno::NOSPC.into()),
+            None => {
+                let number = state.tree.number();
+                state.tree.files.insert(number, Inode::new(now));
+                let add = NameChange::Add(name.to_owned(), Node::File(number));
+                state.tree.change_names(dir_number, add);
+                number
+            }
+        };
+        let file = state.tree.file(number)?;
+        if options.truncate && !file.bytes.is_empty() {
+            file.change(FileChange::SetLen(0), now);
+        }
+        file.handles += 1;
+        state.handles += 1;
+        Ok(Handle {
+            disk: self.clone(),
+            number,
+            dir: dir.into(),
+            losses: state.losses,
+            cursor: 0,
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        self.call(path, Call::Read)?;
+        let mut state = self.0.state.lock();
+        match state.tree.node(path)? {
+            Node::File(number) => Ok(metadata_of(state.tree.file(number)?)),
+            Node::Dir(_) => Ok(Metadata {
+                len: 4096,
+                modified: SystemTime::UNIX_EPOCH,
+                file_type: FileType::Dir,
+            }),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.call(path, Call::Read)?;
+        let state = self.0.state.lock();
+        let dir = state.tree.dir(path)?;
+        let entry = |(name, node): (&_, &Node)| DirEntry {
+            path: path.join(name),
+            file_type: match node {
+                Node::File(_) => FileType::File,
+                Node::Dir(_) => FileType::Dir,
+            },
+        };
+        Ok(state.tree.dirs[&dir].names.iter().map(entry).collect())
+    }
+
+    #[track_caller]
+    pub(super) fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.call(path, Call::Name)?;
+        let mut state = self.0.state.lock();
+        let (dir, name) = state.tree.place(path)?;
+        if state.tree.dirs[&dir].names.contains_key(name) {
+            return Err(Errno::EXIST.into());
+        }
+        let number = state.tree.number();
+        state.tree.dirs.insert(number, Default::default());
+        let add = NameChange::Add(name.to_owned(), Node::Dir(number));
+        state.tree.change_names(dir, add);
+        Ok(())
+    }
+
+    #[track_caller]
+    pub(super) fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut missing: Vec<&Path> = path.ancestors().collect();
+        missing.pop();
+        for dir in missing
+            .into_iter()
+            .rev()
+            .filter(|dir| !dir.as_os_str().is_empty())
+        {
+            match self.create_dir(dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        self.0.state.lock().tree.dir(path).map(drop)
+    }
+
+    #[track_caller]
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(from, Call::Name)?;
+        let mut state = self.0.state.lock();
+        let tree = &mut state.tree;
+        let node = tree.node(from)?;
+        let ((from_dir, from_name), (to_dir, to_name)) = (tree.place(from)?, tree.place(to)?);
+        match (tree.dirs[&to_dir].names.get(to_name), node) {
+            (Some(Node::Dir(number)), Node::Dir(_)) if !tree.dirs[number].names.is_empty() => {
+                return Err(Errno::NOTEMPTY.into());
+            }
+            (Some(Node::Dir(_)), Node::File(_)) => return Err(Errno::ISDIR.into()),
+            (Some(Node::File(_)), Node::Dir(_)) => return Err(Errno::NOTDIR.into()),
+            _ => {}
+        }
+        if from_dir == to_dir {
+            let rename = NameChange::Rename(from_name.to_owned(), to_name.to_owned(), node);
+            tree.change_names(from_dir, rename);
+        } else {
+            tree.change_names(to_dir, NameChange::Add(to_name.to_owned(), node));
+            tree.change_names(from_dir, NameChange::Remove(from_name.to_owned()));
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    pub(super) fn remove(&self, path: &Path, file_type: FileType) -> io::Result<()> {
+        // A full disk removes files.
+        self.call(path, Call::Sync)?;
+        let mut state = self.0.state.lock();
+        let tree = &mut state.tree;
+        match (tree.node(path)?, file_type) {
+            (Node::Dir(number), FileType::Dir) if !tree.dirs[&number].names.is_empty() => {
+                return Err(Errno::NOTEMPTY.into());
+            }
+            (Node::Dir(_), FileType::Dir) | (Node::File(_), FileType::File) => {}
+            (Node::Dir(_), _) => return Err(Errno::ISDIR.into()),
+            (Node::File(_), _) => return Err(Errno::NOTDIR.into()),
+        }
+        let (dir, name) = tree.place(path)?;
+        tree.change_names(dir, NameChange::Remove(name.to_owned()));
+        Ok(())
+    }
+
+    #[track_caller]
+    pub(super) fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let faults = self.call(path, Call::Sync)?;
+        let fails = self.is_drawn(faults.syncs_fail_one_in);
+        let mut state = self.0.state.lock();
+        let dir = state.tree.dir(path)?;
+        if fails {
+            return Err(Errno::IO.into());
+        }
+        state.tree.force_names(dir);
+        state.tree.sweep();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disk { .. }")
+    }
+}
+
+fn metadata_of(file: &Inode) -> Metadata {
+    Metadata {
+        len: file.bytes.len() as u64,
+        modified: file.modified,
+        file_type: FileType::File,
+    }
+}
+
+/// An open file.
+pub(super) struct Handle {
+    disk: Disk,
+    number: u64,
+    /// Where it was opened: what goes wrong there goes wrong with it.
+    dir: Arc<Path>,
+    losses: u32,
+    /// Of the calls without a position.
+    cursor: u64,
+}
+
+impl Handle {
+    #[track_caller]
+    fn call<R>(
+        &self,
+        call: Call,
+        work: impl FnOnce(&mut State, &Faults) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let faults = self.disk.call(&self.dir, call)?;
+        let mut state = self.disk.0.state.lock();
+        match state.losses == self.losses {
+            true => work(&mut state, &faults),
+            false => Err(Errno::IO.into()),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn metadata(&self) -> io::Result<Metadata> {
+        self.call(Call::Read, |state, _| {
+            Ok(metadata_of(state.tree.file(self.number)?))
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.call(Call::Read, |state, _| {
+            let bytes = &state.tree.file(self.number)?.bytes;
+            let there = bytes.get(position as usize..).unwrap_or_default();
+            let count = there.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&there[..count]);
+            Ok(count)
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let one_in = self.disk.faults(&self.dir).uncached_one_in;
+        match self.disk.is_drawn(one_in) {
+            true => Err(io::ErrorKind::WouldBlock.into()),
+            false => self.read_at(buffer, position),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        self.call(Call::Write, |state, faults| {
+            let now = world::world().wall();
+            let mut bytes: Vec<u8> = slices
+                .iter()
+                .flat_map(|slice| slice.iter().copied())
+                .collect();
+            let short = faults.short_writes_one_in;
+            if bytes.len() > 1 && short > 0 && state.random.one_in(short) {
+                let len = 1 + state.random.index(bytes.len() - 1);
+                bytes.truncate(len);
+            }
+            let used: u64 = match state.capacity {
+                u64::MAX => 0,
+                _ => state
+                    .tree
+                    .files
+                    .values()
+                    .map(|file| file.bytes.len() as u64)
+                    .sum(),
+            };
+            let room = match faults.is_full {
+                true => 0,
+                false => state.capacity.saturating_sub(used),
+            };
+            let file = state.tree.file(self.number)?;
+            let may_end = (file.bytes.len() as u64).saturating_add(room);
+            let may_write = may_end.saturating_sub(position).min(bytes.len() as u64);
+            if may_write == 0 && !bytes.is_empty() {
+                return Err(Errno::NOSPC.into());
+            }
+            bytes.truncate(may_write as usize);
+            let count = bytes.len();
+            if count > 0 {
+                file.change(FileChange::Write(position, bytes), now);
+            }
+            Ok(count)
+        })
+    }
+
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.read_at(buffer, self.cursor)?;
+        self.cursor += count as u64;
+        Ok(count)
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.write_at(&[IoSlice::new(bytes)], self.cursor)?;
+        self.cursor += count as u64;
+        Ok(count)
+    }
+
+    pub(super) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (from, by) = match to {
+            SeekFrom::Start(position) => (position, 0),
+            SeekFrom::Current(by) => (self.cursor, by),
+            SeekFrom::End(by) => (self.metadata()?.len(), by),
+        };
+        self.cursor = from.checked_add_signed(by).ok_or(Errno::INVAL)?;
+        Ok(self.cursor)
+    }
+
+    #[track_caller]
+    pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.call(Call::Write, |state, _| {
+            let now = world::world().wall();
+            state
+                .tree
+                .file(self.number)?
+                .change(FileChange::SetLen(len), now);
+            Ok(())
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+        self.call(Call::Write, |state, _| {
+            state.tree.file(self.number)?.modified = time;
+            Ok(())
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.call(Call::Sync, |state, faults| {
+            let one_in = faults.syncs_fail_one_in;
+            let fails = one_in > 0 && state.random.one_in(one_in);
+            let mut random = Random::new(state.random.u64());
+            let file = state.tree.file(self.number)?;
+            if fails {
+                // The kernel takes the pages for clean, and does not try again.
+                file.lose_unforced(&mut random);
+                return Err(Errno::IO.into());
+            }
+            file.force();
+            Ok(())
+        })
+    }
+
+    /// A call that changes nothing that anybody could see.
+    #[track_caller]
+    pub(super) fn pass(&self) -> io::Result<()> {
+        self.call(Call::Sync, |_, _| Ok(()))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.disk.0.state.lock();
+        let state = &mut *state;
+        if state.losses == self.losses {
+            state.handles -= 1;
+            if let Some(file) = state.tree.files.get_mut(&self.number) {
+                file.handles -= 1;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file {} in {}", self.number, self.dir.display())
+    }
+}

@@ -1,0 +1,205 @@
+//! Directories and files of a simulated disk: as the process sees them, and as a loss of power may leave them.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Component, Path};
+use std::time::SystemTime;
+
+use rustix::io::Errno;
+
+/// What a name stands for, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Node {
+    File(u64),
+    Dir(u64),
+}
+
+pub(super) type Names = BTreeMap<OsString, Node>;
+
+#[derive(Default, Debug)]
+pub(super) struct Dir {
+    pub(super) names: Names,
+    /// What a loss of power leaves for sure.
+    pub(super) forced: Names,
+    /// What was done since.
+    pub(super) changes: Vec<NameChange>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum NameChange {
+    Add(OsString, Node),
+    Remove(OsString),
+    /// One step, within one directory.
+    Rename(OsString, OsString, Node),
+}
+
+impl NameChange {
+    pub(super) fn apply(&self, names: &mut Names) {
+        match self {
+            NameChange::Add(name, node) => drop(names.insert(name.clone(), *node)),
+            NameChange::Remove(name) => drop(names.remove(name)),
+            NameChange::Rename(from, to, node) => {
+                names.remove(from);
+                names.insert(to.clone(), *node);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Inode {
+    pub(super) bytes: Vec<u8>,
+    /// What a loss of power leaves for sure.
+    pub(super) forced: Vec<u8>,
+    /// What was done since.
+    pub(super) changes: Vec<FileChange>,
+    pub(super) modified: SystemTime,
+    pub(super) handles: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum FileChange {
+    Write(u64, Vec<u8>),
+    SetLen(u64),
+}
+
+impl FileChange {
+    pub(super) fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            FileChange::SetLen(len) => bytes.resize(*len as usize, 0),
+            FileChange::Write(position, written) => {
+                let (start, end) = (*position as usize, *position as usize + written.len());
+                if bytes.len() < end {
+                    bytes.resize(end, 0);
+                }
+                bytes[start..end].copy_from_slice(written);
+            }
+        }
+    }
+}
+
+impl Inode {
+    pub(super) fn new(modified: SystemTime) -> Inode {
+        Inode {
+            bytes: Vec::new(),
+            forced: Vec::new(),
+            changes: Vec::new(),
+            modified,
+            handles: 0,
+        }
+    }
+
+    pub(super) fn change(&mut self, change: FileChange, now: SystemTime) {
+        change.apply(&mut self.bytes);
+        self.changes.push(change);
+        self.modified = now;
+    }
+
+    pub(super) fn force(&mut self) {
+        for change in self.changes.drain(..) {
+            change.apply(&mut self.forced);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) dirs: BTreeMap<u64, Dir>,
+    pub(super) files: BTreeMap<u64, Inode>,
+    next: u64,
+}
+
+const ROOT: u64 = 0;
+
+impl Tree {
+    pub(super) fn new() -> Tree {
+        Tree {
+            dirs: BTreeMap::from([(ROOT, Dir::default())]),
+            files: BTreeMap::new(),
+            next: ROOT + 1,
+        }
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+
+    pub(super) fn dir(&self, path: &Path) -> io::Result<u64> {
+        let mut dir = ROOT;
+        for component in path.components() {
+            let name = match component {
+                Component::RootDir | Component::CurDir => continue,
+                Component::Normal(name) => name,
+                Component::ParentDir | Component::Prefix(_) => return Err(Errno::INVAL.into()),
+            };
+            match self.dirs[&dir].names.get(name) {
+                Some(Node::Dir(number)) => dir = *number,
+                Some(Node::File(_)) => return Err(Errno::NOTDIR.into()),
+                None => return Err(Errno::NOENT.into()),
+            }
+        }
+        Ok(dir)
+    }
+
+    /// The directory that a path lies in, and its name there.
+    pub(super) fn place<'p>(&self, path: &'p Path) -> io::Result<(u64, &'p OsStr)> {
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let dir = self.dir(path.parent().unwrap_or(Path::new("")))?;
+        Ok((dir, name))
+    }
+
+    pub(super) fn node(&self, path: &Path) -> io::Result<Node> {
+        if path.file_name().is_none() {
+            return Ok(Node::Dir(ROOT));
+        }
+        let (dir, name) = self.place(path)?;
+        let node = self.dirs[&dir].names.get(name);
+        Ok(*node.ok_or(Errno::NOENT)?)
+    }
+
+    pub(super) fn change_names(&mut self, dir: u64, change: NameChange) {
+        let dir = self.dirs.get_mut(&dir).expect("the directory was found");
+        change.apply(&mut dir.names);
+        dir.changes.push(change);
+    }
+
+    pub(super) fn force_names(&mut self, dir: u64) {
+        let dir = self.dirs.get_mut(&dir).expect("the directory was found");
+        dir.changes.clear();
+        dir.forced = dir.names.clone();
+    }
+
+    pub(super) fn file(&mut self, number: u64) -> io::Result<&mut Inode> {
+        Ok(self.files.get_mut(&number).ok_or(Errno::IO)?)
+    }
+
+    /// Drops files and directories that neither a name nor a handle leads to, nor may after a loss of power.
+    pub(super) fn sweep(&mut self) {
+        let mut reached = Vec::new();
+        let mut dirs = vec![ROOT];
+        let mut seen = std::collections::BTreeSet::from([ROOT]);
+        while let Some(number) = dirs.pop() {
+            let Some(dir) = self.dirs.get(&number) else {
+                continue;
+            };
+            let added = dir.changes.iter().filter_map(|change| match change {
+                NameChange::Add(_, node) | NameChange::Rename(_, _, node) => Some(node),
+                NameChange::Remove(_) => None,
+            });
+            for node in dir.names.values().chain(dir.forced.values()).chain(added) {
+                match node {
+                    Node::File(number) => reached.push(*number),
+                    Node::Dir(number) if seen.insert(*number) => dirs.push(*number),
+                    Node::Dir(_) => {}
+                }
+            }
+        }
+        reached.sort_unstable();
+        self.files
+            .retain(|number, file| file.handles > 0 || reached.binary_search(number).is_ok());
+        self.dirs.retain(|number, _| seen.contains(number));
+    }
+}

@@ -1,0 +1,41 @@
+//! Random numbers, each for a named consumer: on a simulated host, each has a stream of its own.
+
+use std::convert::Infallible;
+
+use rand::distr::{Distribution, StandardUniform};
+
+use crate::simulation::world;
+
+/// Instead of `rand::random`.
+pub fn random<T>(consumer: &'static str) -> T
+where
+    StandardUniform: Distribution<T>,
+{
+    match world::is_simulated() {
+        true => StandardUniform.sample(&mut Stream(consumer)),
+        false => rand::random(),
+    }
+}
+
+/// The stream of a consumer on the host of the thread that runs.
+struct Stream(&'static str);
+
+impl rand::TryRng for Stream {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        self.try_next_u64().map(|number| (number >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(world::world().random_u64(self.0))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in bytes.chunks_mut(8) {
+            let number = world::world().random_u64(self.0);
+            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}

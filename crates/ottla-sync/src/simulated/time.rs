@@ -1,0 +1,148 @@
+//! Clocks and timers: a simulated host's own, or the system's and tokio's.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::simulation::trace::Op;
+use crate::simulation::world::{self, Timer};
+
+/// Instead of `Instant::now`.
+#[track_caller]
+pub fn now() -> Instant {
+    match world::is_simulated() {
+        true => {
+            world::switch_point(Op::Clock);
+            world::world().monotonic()
+        }
+        false => Instant::now(),
+    }
+}
+
+/// Instead of `SystemTime::now`.
+#[track_caller]
+pub fn wall_clock() -> SystemTime {
+    match world::is_simulated() {
+        true => {
+            world::switch_point(Op::Clock);
+            world::world().wall()
+        }
+        false => SystemTime::now(),
+    }
+}
+
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep(match world::is_simulated() {
+        true => Kind::Simulated(Alarm {
+            deadline: world::world().deadline_in(duration),
+            timer: None,
+        }),
+        false => Kind::Tokio(Box::pin(tokio::time::sleep(duration))),
+    })
+}
+
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    match world::is_simulated() {
+        true => sleep(deadline.saturating_duration_since(world::world().monotonic())),
+        false => Sleep(Kind::Tokio(Box::pin(tokio::time::sleep_until(
+            deadline.into(),
+        )))),
+    }
+}
+
+#[derive(Debug)]
+pub struct Sleep(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Tokio(Pin<Box<tokio::time::Sleep>>),
+    Simulated(Alarm),
+}
+
+#[derive(Debug)]
+struct Alarm {
+    /// In simulated nanoseconds.
+    deadline: u64,
+    timer: Option<(u64, u64)>,
+}
+
+impl Alarm {
+    fn cancel(&mut self) {
+        if let Some(key) = self.timer.take()
+            && world::is_simulated()
+        {
+            world::world().remove_timer(key);
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.0 {
+            Kind::Tokio(sleep) => sleep.as_mut().poll(context),
+            Kind::Simulated(alarm) => {
+                alarm.cancel();
+                let world = world::world();
+                if world.now() >= alarm.deadline {
+                    return Poll::Ready(());
+                }
+                let timer = Timer::Task(context.waker().clone());
+                alarm.timer = Some(world.add_timer(alarm.deadline, timer));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The time was up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Elapsed(());
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("deadline has elapsed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout {
+        future: Box::pin(future.into_future()),
+        sleep: sleep(duration),
+    }
+}
+
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout {
+        future: Box::pin(future.into_future()),
+        sleep: sleep_until(deadline),
+    }
+}
+
+pub struct Timeout<F> {
+    future: Pin<Box<F>>,
+    sleep: Sleep,
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(output) = self.future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        let slept = Pin::new(&mut self.sleep).poll(context);
+        slept.map(|()| Err(Elapsed(())))
+    }
+}

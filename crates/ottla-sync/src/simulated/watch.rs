@@ -1,0 +1,116 @@
+//! `tokio::sync::watch` with switch points where the value is changed or looked at.
+
+use std::ops::Deref;
+
+use tokio::sync::watch::{self, error::*};
+pub use tokio::sync::watch::{Ref, error};
+
+use crate::simulation::trace::Op;
+use crate::simulation::world;
+
+pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = watch::channel(value);
+    (Sender(sender), Receiver(receiver))
+}
+
+#[derive(Default, Debug)]
+pub struct Sender<T>(watch::Sender<T>);
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Sender(self.0.clone())
+    }
+}
+
+impl<T> Sender<T> {
+    pub fn new(value: T) -> Sender<T> {
+        Sender(watch::Sender::new(value))
+    }
+
+    #[track_caller]
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        world::switch_point(Op::Send);
+        self.0.send(value)
+    }
+
+    #[track_caller]
+    pub fn send_replace(&self, value: T) -> T {
+        world::switch_point(Op::Send);
+        self.0.send_replace(value)
+    }
+
+    /// `modify` runs under the channel's own lock, and so without a switch.
+    #[track_caller]
+    pub fn send_modify(&self, modify: impl FnOnce(&mut T)) {
+        world::switch_point(Op::Send);
+        world::undivided(|| self.0.send_modify(modify));
+    }
+
+    #[track_caller]
+    pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
+        world::switch_point(Op::Send);
+        world::undivided(|| self.0.send_if_modified(modify))
+    }
+
+    pub fn subscribe(&self) -> Receiver<T> {
+        Receiver(self.0.subscribe())
+    }
+}
+
+/// What needs no switch point: `borrow`, `closed`, `is_closed`, `receiver_count`.
+impl<T> Deref for Sender<T> {
+    type Target = watch::Sender<T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+#[derive(Debug)]
+pub struct Receiver<T>(watch::Receiver<T>);
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        Receiver(self.0.clone())
+    }
+}
+
+impl<T> Receiver<T> {
+    /// What is returned holds the channel's own lock: whoever holds it over a switch point stops the simulation.
+    #[track_caller]
+    pub fn borrow(&self) -> Ref<'_, T> {
+        world::switch_point(Op::Receive);
+        self.0.borrow()
+    }
+
+    #[track_caller]
+    pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
+        world::switch_point(Op::Receive);
+        self.0.borrow_and_update()
+    }
+
+    pub fn has_changed(&self) -> Result<bool, RecvError> {
+        self.0.has_changed()
+    }
+
+    pub fn mark_changed(&mut self) {
+        self.0.mark_changed();
+    }
+
+    pub fn mark_unchanged(&mut self) {
+        self.0.mark_unchanged();
+    }
+
+    pub async fn changed(&mut self) -> Result<(), RecvError> {
+        world::switch_point(Op::Receive);
+        self.0.changed().await
+    }
+
+    pub async fn wait_for(
+        &mut self,
+        condition: impl FnMut(&T) -> bool,
+    ) -> Result<Ref<'_, T>, RecvError> {
+        world::switch_point(Op::Receive);
+        self.0.wait_for(condition).await
+    }
+}

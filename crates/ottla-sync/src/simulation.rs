@@ -1,0 +1,166 @@
+//! Runs code that was written against this crate under a seed.
+//!
+//! [`run`] makes a world in which each thread is a coroutine. One thread of the system runs them all, and the seed
+//! decides at each switch point (a lock taken or given, a message, an atomic hand-over, a call of the disk) which of
+//! those that can run goes on. So a seed is one interleaving, to the byte: [`Report::hash`] tells runs apart, and
+//! [`Config::records`] has all switch points written down.
+//!
+//! # Killing a host
+//!
+//! [`Host::kill`] ends the threads of a host where they are suspended. Their stacks are unwound by a panic that
+//! begins there, so that memory is freed. `Drop` runs, and may do what it likes in memory; the simulated disk refuses
+//! what it does, no switch happens, and the tasks of the host are dropped last. A `catch_unwind` of the product may
+//! catch this panic; the thread's next switch point goes on with it. A `Drop` that waits for another thread of its
+//! host has that thread unwound first, and goes on. The rule for product code is the one that Rust has anyway: a
+//! `Drop` must not panic. One that takes a lock which its own stack holds would hang in the product; here the process
+//! is aborted.
+//!
+//! # What is not simulated
+//!
+//! Orders of memory weaker than sequential consistency (loom does that), threads that are interrupted between two
+//! switch points, and the standard library's own locks, which must not be held across a switch point: a `std::sync`
+//! lock that one coroutine holds would stop all of them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub(crate) mod executor;
+mod failure;
+pub(crate) mod host;
+pub(crate) mod join;
+mod policy;
+mod random;
+mod state;
+pub(crate) mod trace;
+pub(crate) mod world;
+
+pub use failure::{Failure, Waiting};
+pub use host::{Host, HostClock, now, stream};
+pub use policy::Policy;
+pub use random::Random;
+
+use host::HostState;
+use policy::Chooser;
+use world::World;
+
+/// How a run is made. Everything that differs between two runs of the same code is in here.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub seed: u64,
+    pub policy: Policy,
+    /// More switch points than these are a failure.
+    pub step_limit: u64,
+    /// Whether [`Report::trace`] is written.
+    pub records: bool,
+}
+
+impl Config {
+    /// With a policy drawn from the seed.
+    pub fn new(seed: u64) -> Config {
+        Config {
+            seed,
+            policy: Policy::drawn(seed),
+            step_limit: 100_000_000,
+            records: false,
+        }
+    }
+
+    pub fn with_policy(self, policy: Policy) -> Config {
+        Config { policy, ..self }
+    }
+
+    pub fn with_step_limit(self, step_limit: u64) -> Config {
+        Config { step_limit, ..self }
+    }
+
+    pub fn recorded(self) -> Config {
+        Config {
+            records: true,
+            ..self
+        }
+    }
+}
+
+/// What a run was.
+#[derive(Debug)]
+pub struct Report<T> {
+    pub seed: u64,
+    pub result: Result<T, Failure>,
+    /// Over everything that the scheduler saw and chose.
+    pub hash: u64,
+    pub steps: u64,
+    /// How often a thread was taken up that had been suspended, or was new.
+    pub switches: u64,
+    pub simulated: Duration,
+    /// One line a switch point, if that was asked for.
+    pub trace: String,
+}
+
+impl<T> Report<T> {
+    /// The result, or a panic that says which seed failed and how.
+    #[track_caller]
+    pub fn unwrap(self) -> T {
+        match self.result {
+            Ok(value) => value,
+            Err(failure) => panic!("seed {}: {failure}", self.seed),
+        }
+    }
+}
+
+/// Runs `body` as the first thread of a simulated world. The run ends with it, or with the first failure; all other
+/// threads are killed then.
+pub fn run<T: 'static>(config: Config, body: impl FnOnce() -> T + 'static) -> Report<T> {
+    failure::catch_panic_messages();
+    let chooser = Chooser::new(config.policy, config.seed);
+    let world = World::enter(config.seed, chooser, config.step_limit, config.records);
+    world.with(|state| state.hosts.push(HostState::new("world", 0)));
+    let result = Rc::new(RefCell::new(None));
+    let ended = result.clone();
+    let first = move || {
+        *ended.borrow_mut() = Some(body());
+        world::world().with(|state| state.is_over = true);
+    };
+    world.spawn(0, "main", Box::new(first));
+    world.run();
+    let (steps, hash) = world.steps_and_hash();
+    let simulated = Duration::from_nanos(world.now());
+    // The world itself last: it holds what the hosts share.
+    let hosts = world.with(|state| state.hosts.len() as u32);
+    (0..hosts).rev().for_each(|host| world.kill(host));
+    let (failure, switches, trace) = world.with(|state| {
+        let lines = state.trace.iter().map(|entry| format!("{entry}\n"));
+        (state.failure.take(), state.switches, lines.collect())
+    });
+    world.leave();
+    let value = result.borrow_mut().take();
+    Report {
+        seed: config.seed,
+        result: match (failure, value) {
+            (Some(failure), _) => Err(failure),
+            (None, value) => Ok(value.expect("the first thread has ended")),
+        },
+        hash,
+        steps,
+        switches,
+        simulated,
+        trace,
+    }
+}
+
+/// Runs seeds until one fails. Returns how many were run, and the report of the one that failed.
+pub fn search<T: 'static, B: FnOnce() -> T + 'static>(
+    seeds: impl IntoIterator<Item = u64>,
+    config: impl Fn(u64) -> Config,
+    body: impl Fn() -> B,
+) -> (u64, Option<Report<T>>) {
+    let mut count = 0;
+    for seed in seeds {
+        count += 1;
+        let report = run(config(seed), body());
+        if report.result.is_err() {
+            return (count, Some(report));
+        }
+    }
+    (count, None)
+}

@@ -1,0 +1,57 @@
+//! Why a run failed.
+
+use std::cell::Cell;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Once;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Nobody can run, and no timer is pending.
+    Deadlock(Vec<Waiting>),
+    /// A thread or task of the product or of the test panicked.
+    Panic { thread: String, message: String },
+    /// The run did not end within its limit of switch points.
+    StepLimit { steps: u64 },
+}
+
+/// A thread or task that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    pub thread: String,
+    pub what: String,
+    pub at: &'static Location<'static>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Deadlock(waiting) => {
+                write!(f, "deadlock: nobody can run and no timer is pending")?;
+                waiting.iter().try_for_each(|one| {
+                    write!(f, "\n  {} waits at {} for {}", one.thread, one.at, one.what)
+                })
+            }
+            Failure::Panic { thread, message } => write!(f, "{thread} {message}"),
+            Failure::StepLimit { steps } => write!(f, "not ended after {steps} switch points"),
+        }
+    }
+}
+
+thread_local!(static LAST_PANIC: Cell<Option<String>> = const { Cell::new(None) });
+
+/// Keeps what panics of simulated threads say, instead of printing it: a search over seeds meets many.
+pub(super) fn catch_panic_messages() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| match super::world::is_simulated() {
+            true => LAST_PANIC.set(Some(info.to_string())),
+            false => before(info),
+        }));
+    });
+}
+
+pub(super) fn take_panic_message() -> String {
+    LAST_PANIC.take().unwrap_or_else(|| "panicked".to_owned())
+}

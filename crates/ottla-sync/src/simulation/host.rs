@@ -1,0 +1,227 @@
+//! Simulated hosts: the processes that are started and killed, each with its clock.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::executor::Executor;
+use super::join::JoinState;
+use super::random::Random;
+use super::world::{self, World};
+use crate::simulated::fs::Disk;
+
+/// How a host's clocks differ from the simulation's time.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock {
+    /// What the monotonic clock showed when the simulation began.
+    pub uptime: Duration,
+    /// What the wall clock showed then, since the Unix epoch.
+    pub wall: Duration,
+    /// By how many millionths both are fast, or slow if negative.
+    pub drift_ppm: i64,
+}
+
+impl Default for HostClock {
+    /// The first of January 2026, on a host that has been up for a day.
+    fn default() -> Self {
+        HostClock {
+            uptime: Duration::from_secs(24 * 3600),
+            wall: Duration::from_secs(1_767_225_600),
+            drift_ppm: 0,
+        }
+    }
+}
+
+impl HostClock {
+    /// Nanoseconds of this clock since the simulation began, at a simulated time.
+    fn elapsed(&self, now: u64) -> u64 {
+        let drift = i128::from(now) * i128::from(self.drift_ppm) / 1_000_000;
+        (i128::from(now) + drift).max(0) as u64
+    }
+
+    /// The simulated time that passes while this clock goes on by `duration`.
+    pub(crate) fn real(&self, duration: Duration) -> u64 {
+        let nanos = duration.as_nanos().min(u128::from(u64::MAX / 4)) as i128;
+        (nanos * 1_000_000 / i128::from(1_000_000 + self.drift_ppm)) as u64
+    }
+}
+
+pub(crate) struct HostState {
+    pub(super) name: String,
+    pub(super) is_alive: bool,
+    pub(super) clock: HostClock,
+    pub(super) executor: Executor,
+    pub(super) disk: Option<Disk>,
+    streams: BTreeMap<&'static str, Random>,
+    /// Which host of this name it is, since one that was killed may be started again.
+    incarnation: u64,
+}
+
+impl HostState {
+    pub(super) fn new(name: &str, incarnation: u64) -> HostState {
+        HostState {
+            name: name.to_owned(),
+            is_alive: true,
+            clock: HostClock::default(),
+            executor: Executor::new(2),
+            disk: None,
+            streams: BTreeMap::new(),
+            incarnation,
+        }
+    }
+}
+
+/// All instants are counted from here; simulated ones differ from it by what the host's clock shows.
+pub(crate) fn origin() -> Instant {
+    static ORIGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    *ORIGIN
+}
+
+impl World {
+    fn on_host<R>(&self, work: impl FnOnce(&mut HostState) -> R) -> R {
+        let host = self.host() as usize;
+        self.with(|state| work(&mut state.hosts[host]))
+    }
+
+    pub(crate) fn monotonic(&self) -> Instant {
+        let now = self.now();
+        self.on_host(|host| {
+            origin() + host.clock.uptime + Duration::from_nanos(host.clock.elapsed(now))
+        })
+    }
+
+    pub(crate) fn wall(&self) -> SystemTime {
+        let now = self.now();
+        self.on_host(|host| {
+            let passed = Duration::from_nanos(host.clock.elapsed(now));
+            SystemTime::UNIX_EPOCH + host.clock.wall + passed
+        })
+    }
+
+    /// The simulated time at which the host's clock will have gone on by `duration`.
+    pub(crate) fn deadline_in(&self, duration: Duration) -> u64 {
+        let now = self.now();
+        self.on_host(|host| now.saturating_add(host.clock.real(duration)))
+    }
+
+    pub(crate) fn disk(&self) -> Option<Disk> {
+        self.on_host(|host| host.disk.clone())
+    }
+
+    /// The stream of random numbers of `consumer` on this host.
+    pub(crate) fn random_u64(&self, consumer: &'static str) -> u64 {
+        let seed = self.seed;
+        self.on_host(|host| {
+            let (name, incarnation) = (&host.name, host.incarnation);
+            let new = || Random::named(seed, &format!("{name} {incarnation} {consumer}"));
+            host.streams.entry(consumer).or_insert_with(new).u64()
+        })
+    }
+}
+
+/// A simulated process. The handle may be held, and used, by any simulated thread.
+#[derive(Clone, Debug)]
+pub struct Host {
+    index: u32,
+    name: Arc<str>,
+}
+
+impl Host {
+    /// A host without threads. A name that was used before is a process started again: the same name, but other
+    /// random numbers.
+    pub fn new(name: &str) -> Host {
+        let world = world::world();
+        let index = world.with(|state| {
+            let same_name = state.hosts.iter().filter(|host| host.name == name);
+            let host = HostState::new(name, same_name.count() as u64);
+            state.hosts.push(host);
+            state.hosts.len() as u32 - 1
+        });
+        Host {
+            index,
+            name: name.into(),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn with_clock(self, clock: HostClock) -> Host {
+        self.state(|host| host.clock = clock);
+        self
+    }
+
+    /// How many threads poll its tasks; 2 unless said otherwise.
+    pub fn with_workers(self, workers: usize) -> Host {
+        self.state(|host| host.executor = Executor::new(workers));
+        self
+    }
+
+    /// The disk that the file calls of its threads go to; those of a host without one go to the kernel.
+    pub fn with_disk(self, disk: &Disk) -> Host {
+        let disk = disk.clone();
+        self.state(|host| host.disk = Some(disk));
+        self
+    }
+
+    fn state<R>(&self, work: impl FnOnce(&mut HostState) -> R) -> R {
+        world::world().with(|state| work(&mut state.hosts[self.index as usize]))
+    }
+
+    /// Starts a thread.
+    pub fn spawn<T: 'static>(
+        &self,
+        name: &str,
+        body: impl FnOnce() -> T + 'static,
+    ) -> crate::thread::JoinHandle<T> {
+        let state = JoinState::new();
+        let completion = state.completion();
+        assert!(self.is_alive(), "a host that was killed starts no thread");
+        let body = Box::new(move || completion.complete(body()));
+        world::world().spawn(self.index, name, body);
+        crate::thread::JoinHandle::simulated(state)
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.state(|host| host.is_alive)
+    }
+
+    /// Ends its threads and tasks where they are. Files and what they hold stay, as after SIGKILL;
+    /// [`Disk::lose_power`] does the rest.
+    pub fn kill(&self) {
+        if self.is_alive() {
+            world::world().kill_now(self.index);
+        }
+    }
+
+    /// Kills it at the switch point that comes `steps` after this one, whoever is there.
+    pub fn kill_in(&self, steps: u64) {
+        world::world().kill_in(self.index, steps);
+    }
+
+    /// Moves its wall clock.
+    pub fn set_wall_clock_ahead(&self, by: Duration) {
+        self.state(|host| host.clock.wall += by);
+    }
+
+    pub fn set_wall_clock_back(&self, by: Duration) {
+        self.state(|host| host.clock.wall = host.clock.wall.saturating_sub(by));
+    }
+}
+
+/// The simulated time, which no host's clock shows.
+pub fn now() -> Duration {
+    Duration::from_nanos(world::world().now())
+}
+
+/// A stream of random numbers for the test itself.
+pub fn stream(name: &str) -> Random {
+    Random::named(world::world().seed, name)
+}
+
+pub(crate) fn is_dying() -> bool {
+    let world: Rc<World> = world::world();
+    world.is_dying()
+}

@@ -1,0 +1,41 @@
+//! What happened at each switch point.
+
+use std::fmt;
+use std::panic::Location;
+
+/// What a thread does at a switch point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Op {
+    Lock,
+    Unlock,
+    Notify,
+    Atomic,
+    Swap,
+    Send,
+    Receive,
+    Spawn,
+    Poll,
+    Yield,
+    Clock,
+    Disk,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(super) nanos: u64,
+    pub(super) thread: u64,
+    pub(super) op: Op,
+    pub(super) at: &'static Location<'static>,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (nanos, thread, op, at) = (self.nanos, self.thread, self.op, self.at);
+        write!(
+            f,
+            "{nanos:>12} #{thread} {op:?} {}:{}",
+            at.file(),
+            at.line()
+        )
+    }
+}

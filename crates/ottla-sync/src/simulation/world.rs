@@ -1,0 +1,694 @@
+//! The state of a simulation and its switch points.
+//!
+//! Everything here runs on one thread of the system, in coroutines that take turns. A coroutine that runs is never
+//! interrupted: it gives its turn away at a switch point, or when it waits. So nothing in this file needs a lock, and
+//! no borrow of [`State`] may be held across [`World::suspend`].
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::task::Waker;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use super::failure::Failure;
+use super::policy::Chooser;
+pub(crate) use super::state::{Holder, Timer, Token, Wait};
+use super::state::{State, Thread};
+use super::trace::{Entry, Op};
+
+/// What a switch point costs in simulated time, so that a loop that waits for a deadline gets there.
+pub(super) const STEP_NANOS: u64 = 100;
+
+/// No simulated thread runs: what is called is not part of a simulation.
+const NOBODY: u32 = u32::MAX;
+/// The simulation drops what a killed host leaves on the heap.
+const UNDERTAKER: u32 = u32::MAX - 1;
+
+/// What a switch point looks at, apart from the rest so that one without a switch costs a few nanoseconds.
+pub(super) struct Hot {
+    current: Cell<u32>,
+    pub(super) steps: Cell<u64>,
+    /// From this step on, a switch point has to be looked at closely.
+    pub(super) next_look: Cell<u64>,
+    hash: Cell<u64>,
+    is_recording: Cell<bool>,
+    /// Nested sections in which no switch happens.
+    undivided: Cell<u32>,
+    yielder: Cell<*const Yielder<(), ()>>,
+}
+
+thread_local! {
+    pub(super) static HOT: Hot = const { Hot {
+        current: Cell::new(NOBODY),
+        steps: Cell::new(0),
+        next_look: Cell::new(0),
+        hash: Cell::new(0),
+        is_recording: Cell::new(false),
+        undivided: Cell::new(0),
+        yielder: Cell::new(std::ptr::null()),
+    } };
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+    /// Stacks of coroutines that have ended, for those to come.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) struct World {
+    /// Which simulation of this process it is: a waker may outlive its own.
+    pub(super) run: u64,
+    pub(super) seed: u64,
+    state: RefCell<State>,
+    /// By slot; `None` while it runs.
+    coroutines: RefCell<Vec<Option<Coroutine<(), (), ()>>>>,
+}
+
+/// The panic that unwinds the stack of a thread whose host was killed.
+struct Killed;
+
+/// Whether the caller runs in a simulation.
+#[inline]
+pub(crate) fn is_simulated() -> bool {
+    HOT.with(|hot| hot.current.get() != NOBODY)
+}
+
+/// The world of the caller, which must run in a simulation.
+pub(crate) fn world() -> Rc<World> {
+    WORLD.with_borrow(|world| world.clone().expect("a simulation runs"))
+}
+
+/// The world of run `run`, if it is the one that goes on.
+pub(super) fn world_of(run: u64) -> Option<Rc<World>> {
+    WORLD.with_borrow(|world| world.clone().filter(|world| world.run == run))
+}
+
+/// Lets the seed decide who goes on. Costs next to nothing outside of a simulation.
+#[inline]
+#[track_caller]
+pub(crate) fn switch_point(op: Op) {
+    switch_point_at(op, Location::caller());
+}
+
+#[inline]
+pub(crate) fn switch_point_at(op: Op, at: &'static Location<'static>) {
+    HOT.with(|hot| {
+        let current = hot.current.get();
+        if current < UNDERTAKER {
+            note(hot, current, op, at);
+            if hot.steps.get() >= hot.next_look.get() {
+                look(hot, false);
+            }
+        }
+    });
+}
+
+/// A switch point at which the caller would rather have others go on.
+#[track_caller]
+pub(crate) fn yield_point() {
+    let at = Location::caller();
+    HOT.with(|hot| {
+        let current = hot.current.get();
+        if current < UNDERTAKER {
+            note(hot, current, Op::Yield, at);
+            look(hot, true);
+        }
+    });
+}
+
+#[inline]
+fn note(hot: &Hot, current: u32, op: Op, at: &'static Location<'static>) {
+    hot.steps.set(hot.steps.get() + 1);
+    let what = (u64::from(current) << 40) | ((op as u64) << 32) | u64::from(at.line());
+    mix(hot, what);
+    if hot.is_recording.get() {
+        record(hot, current, op, at);
+    }
+}
+
+#[inline]
+fn mix(hot: &Hot, what: u64) {
+    let hash = (hot.hash.get() ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hot.hash.set(hash ^ (hash >> 29));
+}
+
+#[cold]
+fn record(hot: &Hot, slot: u32, op: Op, at: &'static Location<'static>) {
+    let world = world();
+    let mut state = world.state.borrow_mut();
+    let entry = Entry {
+        nanos: state.now(hot),
+        thread: state.threads[slot as usize].number,
+        op,
+        at,
+    };
+    state.trace.push(entry);
+}
+
+#[cold]
+fn look(hot: &Hot, yields: bool) {
+    let world = world();
+    let current = hot.current.get();
+    if world.state.borrow().threads[current as usize].is_dying {
+        return world.die(current);
+    }
+    // Two threads that unwind at the same time would share one count of panics.
+    if hot.undivided.get() > 0 || std::thread::panicking() {
+        return;
+    }
+    world.with(|state| state.fire_timers(hot));
+    world.wake_due_tasks();
+    let must_suspend = {
+        let mut state = world.state.borrow_mut();
+        let state = &mut *state;
+        let step = hot.steps.get();
+        state.look_for_kills(step);
+        if step >= state.step_limit {
+            state.fail(Failure::StepLimit { steps: step });
+        }
+        if state.failure.is_some() || !state.kills.is_empty() {
+            true
+        } else {
+            let next = state.choose(step, Some(current), yields);
+            state.next = next;
+            state.plan(hot);
+            next != Some(current)
+        }
+    };
+    match must_suspend {
+        true => world.suspend(),
+        false => world.state.borrow_mut().next = None,
+    }
+}
+
+/// Runs `work` without a switch. It must not wait.
+pub(crate) fn undivided<R>(work: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            HOT.with(|hot| hot.undivided.set(hot.undivided.get() - 1));
+        }
+    }
+    HOT.with(|hot| hot.undivided.set(hot.undivided.get() + 1));
+    let _leave = Leave;
+    work()
+}
+
+/// The slot of the thread that runs.
+#[inline]
+pub(crate) fn current() -> u32 {
+    HOT.with(|hot| hot.current.get())
+}
+
+impl World {
+    /// Makes this thread of the system run a simulation, which must not run one already.
+    pub(super) fn enter(seed: u64, chooser: Chooser, step_limit: u64, records: bool) -> Rc<World> {
+        thread_local!(static RUNS: Cell<u64> = const { Cell::new(0) });
+        assert!(!is_simulated(), "a simulation does not run in another");
+        RUNS.set(RUNS.get() + 1);
+        let world = Rc::new(World {
+            run: RUNS.get(),
+            seed,
+            state: RefCell::new(State {
+                threads: Vec::new(),
+                free: Vec::new(),
+                runnable: Vec::new(),
+                hosts: Vec::new(),
+                timers: BTreeMap::new(),
+                due: Vec::new(),
+                sequence: 0,
+                time_base: 0,
+                chooser,
+                next: None,
+                step_limit,
+                kills: Vec::new(),
+                timed_kills: Vec::new(),
+                failure: None,
+                is_over: false,
+                switches: 0,
+                trace: Vec::new(),
+                waiters: HashMap::new(),
+            }),
+            coroutines: RefCell::new(Vec::new()),
+        });
+        HOT.with(|hot| {
+            hot.steps.set(0);
+            hot.next_look.set(0);
+            hot.hash.set(seed);
+            hot.is_recording.set(records);
+            hot.undivided.set(0);
+        });
+        WORLD.set(Some(world.clone()));
+        world
+    }
+
+    pub(super) fn leave(&self) {
+        WORLD.set(None);
+    }
+
+    pub(super) fn steps_and_hash(&self) -> (u64, u64) {
+        HOT.with(|hot| (hot.steps.get(), hot.hash.get()))
+    }
+
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        work(&mut self.state.borrow_mut())
+    }
+
+    /// Simulated nanoseconds since the run began.
+    pub(crate) fn now(&self) -> u64 {
+        HOT.with(|hot| self.state.borrow().now(hot))
+    }
+
+    /// The host of the thread that runs.
+    pub(crate) fn host(&self) -> u32 {
+        let state = self.state.borrow();
+        state
+            .threads
+            .get(current() as usize)
+            .map_or(0, |thread| thread.host)
+    }
+
+    /// A new thread of `host`, which can run. `body` is never called if the host is killed before.
+    pub(crate) fn spawn(&self, host: u32, name: &str, body: Box<dyn FnOnce()>) -> u32 {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let thread = Thread {
+            name: name.to_owned(),
+            number: state.next_number(),
+            host,
+            priority: state.chooser.priority(),
+            runnable_at: None,
+            epoch: 0,
+            is_woken: false,
+            is_timed_out: false,
+            blocked: None,
+            has_ended: false,
+            is_dying: false,
+            is_unwinding: false,
+            waits_while_dying: 0,
+            yielder: std::ptr::null(),
+        };
+        let mut coroutines = self.coroutines.borrow_mut();
+        let slot = match state.free.pop() {
+            Some(slot) => {
+                state.threads[slot as usize] = thread;
+                slot
+            }
+            None => {
+                state.threads.push(thread);
+                coroutines.push(None);
+                state.threads.len() as u32 - 1
+            }
+        };
+        let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        let entry = move |yielder: &Yielder<(), ()>, ()| run_thread(slot, yielder, body);
+        coroutines[slot as usize] = Some(Coroutine::with_stack(stack, entry));
+        state.make_runnable(slot);
+        slot
+    }
+
+    /// Lets the scheduler take over until this thread is chosen again.
+    fn suspend(&self) {
+        let current = current();
+        let yielder = HOT.with(|hot| {
+            assert_eq!(hot.undivided.get(), 0, "an undivided section does not wait");
+            hot.yielder.get()
+        });
+        assert!(!yielder.is_null(), "only a simulated thread is suspended");
+        // SAFETY: `resume` has stored the yielder of the coroutine whose stack this call is on. It lives on that
+        // stack as long as the coroutine has not ended, and so longer than this frame.
+        unsafe { &*yielder }.suspend(());
+        if self.state.borrow().threads[current as usize].is_dying {
+            self.die(current);
+        }
+    }
+
+    /// Begins to unwind the thread that runs, or goes on doing so.
+    fn die(&self, slot: u32) {
+        {
+            let thread = &mut self.state.borrow_mut().threads[slot as usize];
+            if thread.is_unwinding && std::thread::panicking() {
+                return;
+            }
+            thread.is_unwinding = true;
+        }
+        resume_unwind(Box::new(Killed));
+    }
+
+    /// Runs a thread until it is suspended or ends.
+    fn resume(&self, slot: u32) {
+        let taken = self.coroutines.borrow_mut()[slot as usize].take();
+        let mut coroutine = taken.expect("a thread that runs is not resumed");
+        let yielder = self.state.borrow().threads[slot as usize].yielder;
+        let before = HOT.with(|hot| (hot.current.replace(slot), hot.yielder.replace(yielder)));
+        let result = coroutine.resume(());
+        HOT.with(|hot| {
+            hot.current.set(before.0);
+            hot.yielder.set(before.1);
+        });
+        match result {
+            CoroutineResult::Yield(()) => {
+                self.coroutines.borrow_mut()[slot as usize] = Some(coroutine);
+            }
+            CoroutineResult::Return(()) => {
+                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+            }
+        }
+    }
+
+    /// Runs everything until the first thread has ended or something has failed.
+    pub(super) fn run(&self) {
+        loop {
+            self.wake_due_tasks();
+            let kills = std::mem::take(&mut self.state.borrow_mut().kills);
+            kills.into_iter().for_each(|host| self.kill(host));
+            let next = {
+                let mut state = self.state.borrow_mut();
+                let state = &mut *state;
+                if state.is_over || state.failure.is_some() {
+                    return;
+                }
+                HOT.with(|hot| {
+                    let next = state.next.take();
+                    let next =
+                        next.filter(|slot| state.threads[*slot as usize].runnable_at.is_some());
+                    let step = hot.steps.get();
+                    let next = next.or_else(|| state.choose(step, None, false));
+                    state.plan(hot);
+                    if let Some(next) = next {
+                        state.switches += 1;
+                        mix(hot, u64::from(next) | 1 << 63);
+                    }
+                    next
+                })
+            };
+            match next {
+                Some(next) => self.resume(next),
+                None => self.pass_time(),
+            }
+        }
+    }
+
+    /// Nobody can run: goes on to the next timer, or finds a deadlock.
+    fn pass_time(&self) {
+        HOT.with(|hot| {
+            let mut state = self.state.borrow_mut();
+            let now = state.now(hot);
+            match state.timers.keys().next().copied() {
+                Some((deadline, _)) => {
+                    state.time_base += deadline.saturating_sub(now);
+                    mix(hot, deadline);
+                    state.fire_timers(hot);
+                }
+                None => {
+                    let waiting = state.waiting();
+                    state.fail(Failure::Deadlock(waiting));
+                }
+            }
+        });
+    }
+
+    /// Calls the wakers whose time has come.
+    fn wake_due_tasks(&self) {
+        loop {
+            let due = std::mem::take(&mut self.state.borrow_mut().due);
+            if due.is_empty() {
+                return;
+            }
+            due.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Ends all threads and tasks of a host where they are.
+    ///
+    /// The stack of each thread is unwound by a panic that begins where it was suspended, so that what it owns is
+    /// freed. What `Drop` does meanwhile has no effect outside of the process: there are no switches, a lock that
+    /// another thread of the host holds is waited for by unwinding that one first, and disk and network refuse.
+    pub(super) fn kill(&self, host: u32) {
+        let victims: Vec<u32> = self.with(|state| {
+            state.hosts[host as usize].is_alive = false;
+            let threads = state.threads.iter().enumerate();
+            let of_host = threads.filter(|(_, thread)| thread.host == host && !thread.has_ended);
+            of_host.map(|(slot, _)| slot as u32).collect()
+        });
+        victims.into_iter().for_each(|slot| self.unwind(slot));
+        let before = HOT.with(|hot| hot.current.replace(UNDERTAKER));
+        let futures = self.with(|state| state.hosts[host as usize].executor.clear());
+        drop(futures);
+        HOT.with(|hot| hot.current.set(before));
+    }
+
+    /// Unwinds a thread that does not run.
+    fn unwind(&self, slot: u32) {
+        {
+            let mut state = self.state.borrow_mut();
+            state.make_unrunnable(slot);
+            let thread = &mut state.threads[slot as usize];
+            if thread.has_ended || thread.is_dying {
+                return;
+            }
+            thread.blocked = None;
+            thread.is_dying = true;
+        }
+        let is_started = self.coroutines.borrow()[slot as usize]
+            .as_ref()
+            .is_some_and(Coroutine::started);
+        if !is_started {
+            let never_run = self.coroutines.borrow_mut()[slot as usize].take();
+            drop(never_run);
+            return self.end(slot);
+        }
+        HOT.with(|hot| hot.next_look.set(0));
+        while !self.state.borrow().threads[slot as usize].has_ended {
+            self.resume(slot);
+        }
+        HOT.with(|hot| hot.next_look.set(0));
+    }
+
+    fn end(&self, slot: u32) {
+        let mut state = self.state.borrow_mut();
+        state.make_unrunnable(slot);
+        let thread = &mut state.threads[slot as usize];
+        thread.has_ended = true;
+        thread.blocked = None;
+        thread.epoch = 0;
+        state.free.push(slot);
+    }
+
+    /// A dying thread waits within a `Drop` for what another thread of its host has or does: that one is unwound
+    /// first.
+    fn wait_while_dying(&self, slot: u32, wait: Wait) {
+        let host = {
+            let thread = &mut self.state.borrow_mut().threads[slot as usize];
+            thread.waits_while_dying += 1;
+            // A panic here would end the process without a word of why.
+            if thread.waits_while_dying > 1_000 {
+                eprintln!(
+                    "a Drop of {} waits for ever while its host is killed",
+                    thread.name
+                );
+                std::process::abort();
+            }
+            thread.host
+        };
+        let others: Vec<u32> = match wait {
+            Wait::Lock { holder } => vec![holder.slot],
+            _ => self.with(|state| {
+                let all = 0..state.threads.len() as u32;
+                all.filter(|other| state.threads[*other as usize].host == host)
+                    .collect()
+            }),
+        };
+        for other in others {
+            let may_unwind = self.coroutines.borrow()[other as usize].is_some();
+            if other != slot && may_unwind {
+                self.unwind(other);
+            }
+        }
+    }
+
+    pub(crate) fn wake(&self, token: Token) {
+        self.state.borrow_mut().wake(token);
+    }
+
+    pub(crate) fn add_timer(&self, deadline: u64, timer: Timer) -> (u64, u64) {
+        let mut state = self.state.borrow_mut();
+        let key = (deadline, state.next_number());
+        state.timers.insert(key, timer);
+        HOT.with(|hot| {
+            let steps = deadline
+                .saturating_sub(state.time_base)
+                .div_ceil(STEP_NANOS);
+            hot.next_look.set(hot.next_look.get().min(steps));
+        });
+        key
+    }
+
+    pub(crate) fn remove_timer(&self, key: (u64, u64)) -> Option<Timer> {
+        self.state.borrow_mut().timers.remove(&key)
+    }
+
+    /// Kills `host` at the switch point that comes `steps` after this one.
+    pub(super) fn kill_in(&self, host: u32, steps: u64) {
+        HOT.with(|hot| {
+            let mut state = self.state.borrow_mut();
+            let at = hot.steps.get() + steps;
+            state.timed_kills.push((at, host));
+            hot.next_look.set(hot.next_look.get().min(at));
+        });
+    }
+
+    /// Has a host killed before anything else happens, also if the caller is one of its threads.
+    pub(super) fn kill_now(&self, host: u32) {
+        self.state.borrow_mut().kills.push(host);
+        match current() < UNDERTAKER {
+            true => self.suspend(),
+            false => HOT.with(|hot| hot.next_look.set(0)),
+        }
+    }
+
+    pub(super) fn is_dying(&self) -> bool {
+        let state = self.state.borrow();
+        match state.threads.get(current() as usize) {
+            Some(thread) => thread.is_dying,
+            None => true,
+        }
+    }
+}
+
+/// A token for a wait that begins with [`block`]: to be left where somebody finds it who wakes it.
+pub(crate) fn prepare_wait() -> Token {
+    let slot = current();
+    let world = world();
+    let mut state = world.state.borrow_mut();
+    let epoch = state.next_number();
+    if let Some(thread) = state.threads.get_mut(slot as usize) {
+        thread.epoch = epoch;
+        thread.is_woken = false;
+        thread.is_timed_out = false;
+    }
+    Token { slot, epoch }
+}
+
+/// Makes a token that was not woken the one that its thread waits with.
+pub(crate) fn renew(token: Token) {
+    world().with(|state| {
+        let thread = &mut state.threads[token.slot as usize];
+        thread.epoch = token.epoch;
+        thread.is_woken = false;
+        thread.is_timed_out = false;
+    });
+}
+
+/// Waits until the token is woken or the deadline has passed. Returns whether it was woken.
+pub(crate) fn block(
+    token: Token,
+    wait: Wait,
+    at: &'static Location<'static>,
+    deadline: Option<u64>,
+) -> bool {
+    let world = world();
+    let slot = current();
+    assert!(
+        slot < UNDERTAKER,
+        "what is dropped with its host does not wait"
+    );
+    if world.is_dying() {
+        world.die(slot);
+        world.wait_while_dying(slot, wait);
+        return true;
+    }
+    let timer = {
+        let mut state = world.state.borrow_mut();
+        let thread = &mut state.threads[slot as usize];
+        if thread.is_woken {
+            return true;
+        }
+        thread.blocked = Some((wait, at));
+        state.make_unrunnable(slot);
+        deadline.map(|deadline| {
+            let key = (deadline, state.next_number());
+            state.timers.insert(key, Timer::Thread(token));
+            key
+        })
+    };
+    /// Also removed if the wait ends by a panic, since its host was killed.
+    struct Timed<'w>(&'w World, Option<(u64, u64)>);
+    impl Drop for Timed<'_> {
+        fn drop(&mut self) {
+            if let Some(key) = self.1 {
+                self.0.remove_timer(key);
+            }
+        }
+    }
+    let _timed = Timed(&world, timer);
+    world.suspend();
+    !world.state.borrow().threads[slot as usize].is_timed_out
+}
+
+/// Leaves a token with those who wait for an object.
+pub(crate) fn wait_for(object: u64, token: Token) {
+    let world = world();
+    let mut state = world.state.borrow_mut();
+    state.waiters.entry(object).or_default().push(token);
+}
+
+pub(crate) fn wake_all(object: u64) {
+    let world = world();
+    let mut state = world.state.borrow_mut();
+    for token in state.waiters.remove(&object).unwrap_or_default() {
+        state.wake(token);
+    }
+}
+
+/// Wakes one of those who wait and have not been woken, if there are any.
+pub(crate) fn wake_one(object: u64) -> bool {
+    let world = world();
+    let mut state = world.state.borrow_mut();
+    let state = &mut *state;
+    let Some(tokens) = state.waiters.get_mut(&object) else {
+        return false;
+    };
+    let threads = &state.threads;
+    tokens.retain(|token| {
+        let thread = &threads[token.slot as usize];
+        thread.epoch == token.epoch && !thread.is_woken
+    });
+    if tokens.is_empty() {
+        state.waiters.remove(&object);
+        return false;
+    }
+    let chosen = state.chooser.index(tokens.len());
+    let token = tokens.swap_remove(chosen);
+    state.wake(token);
+    true
+}
+
+fn run_thread(slot: u32, yielder: &Yielder<(), ()>, body: Box<dyn FnOnce()>) {
+    let world = world();
+    HOT.with(|hot| hot.yielder.set(yielder));
+    world.state.borrow_mut().threads[slot as usize].yielder = yielder;
+    let result = catch_unwind(AssertUnwindSafe(body));
+    if let Err(payload) = result {
+        on_panic(&world, slot, &*payload);
+    }
+    world.end(slot);
+}
+
+/// A panic of the product ends the run; that of a killed thread has done what it was for.
+pub(super) fn on_panic(world: &World, slot: u32, payload: &(dyn Any + Send)) {
+    if !payload.is::<Killed>() {
+        let message = super::failure::take_panic_message();
+        let thread = world.state.borrow().name_of(slot);
+        world
+            .state
+            .borrow_mut()
+            .fail(Failure::Panic { thread, message });
+    }
+}
+
+/// Whether a panic is that of a killed thread, which has to go on.
+pub(super) fn is_kill(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Killed>()
+}
