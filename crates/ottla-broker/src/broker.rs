@@ -10,30 +10,23 @@ use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_context::{BrokerState, NodeContext};
 use ottla_coordination::{Groups, ShareGroups, Surroundings, Transactions};
-use ottla_coordinator::share_session::ConnectionId;
 use ottla_metadata::MetadataImage;
-use ottla_net::{
-    Answer, Authorizer, BrokerPeers, Connection, Network, RequestContext, RequestError,
-    RequestMemory, Service,
-};
+use ottla_net::{Authorizer, BrokerPeers, Network, RequestContext, RequestMemory};
 use ottla_node::auto_topic_creation::AutoTopicCreation;
 use ottla_node::dir_assignments::DirAssignments;
 use ottla_node::dir_reports::DirReports;
 use ottla_node::membership::heartbeats::Heartbeats;
 use ottla_node::producer_id_blocks::ProducerIdBlocks;
-use ottla_node::{ControllerHandle, ControllerRequest, Node, lost_brokers};
+use ottla_node::{ControllerHandle, ControllerRequest, Node};
 use ottla_partition::cleaner::Cleaner;
 use ottla_partition::directory_move::DirectoryMoves;
 use ottla_partition::local_replicas::LocalReplicas;
 use ottla_partition::{Partition, PartitionHost, Partitions, Replication};
-use ottla_protocol::Reader;
 use ottla_replica::Event;
 use ottla_storage::log_dirs::{DirFailure, Loading, LogDirs};
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
 
-use crate::api;
 use crate::api::fetch::sessions::FetchSessions;
-use crate::dispatch;
 use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
 
@@ -273,40 +266,5 @@ impl Broker {
         R::Response: Send + 'static,
     {
         self.node.decide_here(request).await
-    }
-}
-
-impl Service for Broker {
-    fn start_produce(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        reader: Reader,
-    ) -> Result<Answer, RequestError> {
-        api::produce::start(self, context, reader)
-    }
-
-    async fn handle(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        reader: Reader,
-    ) -> Result<Answer, RequestError> {
-        dispatch::handle(self, context, reader).await
-    }
-
-    fn pause_after(&self, context: &RequestContext, request_bytes: usize) -> std::time::Duration {
-        self.throttle.pause_after(context, request_bytes)
-    }
-
-    fn on_disconnected(self: &Arc<Self>, connection: &Connection, by_peer: bool) {
-        // The heartbeats of a broker may have come over it.
-        if by_peer
-            && let Some((id, epoch)) = connection.heard_broker()
-            && !connection.is_draining()
-        {
-            let node = Arc::clone(&self.node);
-            tokio::spawn(lost_brokers::on_connection_closed(node, id, epoch));
-        }
-        self.share_groups
-            .on_disconnected(ConnectionId(connection.id));
     }
 }

@@ -16,6 +16,7 @@ mod features;
 mod http;
 mod metrics;
 mod publish;
+mod service;
 mod start;
 mod telemetry;
 mod throttle;

@@ -7,6 +7,7 @@
 //!
 //! Kafka does the same in `ClientMetricsManager`, where what takes the metrics is a plugin.
 
+mod client_facts;
 mod clients;
 mod otlp;
 mod subscription;
@@ -19,7 +20,7 @@ use ottla_records::CompressionType;
 use ottla_types::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 
-pub(crate) use clients::ClientFacts;
+pub(crate) use client_facts::ClientFacts;
 use clients::Clients;
 pub(crate) use otlp::{ClientMetric, ClientMetricKind};
 pub(crate) use subscription::Request;

@@ -14,8 +14,6 @@ use arc_swap::ArcSwap;
 use ottla_config::BrokerConfig;
 use parking_lot::Mutex;
 
-use crate::network::Network;
-
 /// What the setting says, with names resolved.
 #[derive(Debug, Default)]
 pub struct AddressLimits {
@@ -35,6 +33,22 @@ impl AddressLimits {
         self.resolve_into(&mut self.resolved.lock(), config)
     }
 
+    /// Whether the setting is what it was when it was last read. No, while it is being read.
+    pub(crate) fn are_of(&self, config: &BrokerConfig) -> bool {
+        self.resolved
+            .try_lock()
+            .is_some_and(|resolved| *resolved == config.max_connections_per_ip_overrides)
+    }
+
+    /// Resolves the setting that `config` returns once it is this thread's turn: whoever comes last has read last.
+    pub(crate) fn resolve_latest(
+        &self,
+        config: impl FnOnce() -> Arc<BrokerConfig>,
+    ) -> Result<(), String> {
+        let mut resolved = self.resolved.lock();
+        self.resolve_into(&mut resolved, &config())
+    }
+
     fn resolve_into(
         &self,
         resolved: &mut BTreeMap<String, i32>,
@@ -50,32 +64,6 @@ impl AddressLimits {
             resolved.clone_from(wanted);
         }
         Ok(())
-    }
-}
-
-/// Follows a change of the setting; names are resolved on a thread of their own.
-pub fn follow_address_limits(network: &Arc<Network>) {
-    let limits = &network.address_limits;
-    let is_unchanged = limits.resolved.try_lock().is_some_and(|resolved| {
-        *resolved == network.context.config().max_connections_per_ip_overrides
-    });
-    if is_unchanged {
-        return;
-    }
-    let following = Arc::clone(network);
-    let follow = move || {
-        // Whatever is in force by now: a change that came meanwhile has a thread behind this one.
-        let limits = &following.address_limits;
-        let mut resolved = limits.resolved.lock();
-        // Read under the lock: whoever comes last must have read last.
-        let config = Arc::clone(&following.context.config());
-        if let Err(error) = limits.resolve_into(&mut resolved, &config) {
-            tracing::warn!("the previous value stays in force: {error}");
-        }
-    };
-    let thread = std::thread::Builder::new().name("address-limits".to_owned());
-    if let Err(error) = thread.spawn(follow) {
-        tracing::warn!("max.connections.per.ip.overrides is not followed: {error}");
     }
 }
 

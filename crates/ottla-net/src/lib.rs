@@ -19,12 +19,12 @@ mod request_memory;
 mod send;
 mod service;
 
-pub use address_limits::{AddressLimits, follow_address_limits};
+pub use address_limits::AddressLimits;
 pub use authorizer::{Authorizer, Operation, ResourceType};
 pub use broker_peers::BrokerPeers;
 pub use connections::{Connection, Connections, ListenerInfo};
 pub use listener::{BoundListener, accept_connections};
-pub use network::Network;
+pub use network::{Network, follow_address_limits};
 pub use peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 pub use request_context::{RequestContext, WaitedTime};
 pub use request_memory::{Covered, RequestMemory};

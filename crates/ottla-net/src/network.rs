@@ -28,3 +28,21 @@ impl Network {
         }
     }
 }
+
+/// Follows a change of `max.connections.per.ip.overrides`; names are resolved on a thread of their own.
+pub fn follow_address_limits(network: &Arc<Network>) {
+    if network.address_limits.are_of(&network.context.config()) {
+        return;
+    }
+    let following = Arc::clone(network);
+    let follow = move || {
+        let config = || Arc::clone(&following.context.config());
+        if let Err(error) = following.address_limits.resolve_latest(config) {
+            tracing::warn!("the previous value stays in force: {error}");
+        }
+    };
+    let thread = std::thread::Builder::new().name("address-limits".to_owned());
+    if let Err(error) = thread.spawn(follow) {
+        tracing::warn!("max.connections.per.ip.overrides is not followed: {error}");
+    }
+}

@@ -14,11 +14,10 @@ use ottla_protocol::messages::share_acknowledge_response::{
 };
 use ottla_protocol::messages::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
 use ottla_types::{
-    BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicIdPartition,
+    BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicIdPartition, TopicName,
 };
 use tokio::task::JoinHandle;
 
-use super::share_fetch::topic_of;
 use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled, panicked};
 use ottla_net::RequestContext;
 use ottla_net::{Operation, ResourceType};
@@ -348,6 +347,30 @@ fn respond(
         responses,
         node_endpoints,
         ..Default::default()
+    }
+}
+
+/// The name of the partition's topic, if the client may read it and there is such a partition.
+pub(super) fn topic_of(
+    broker: &Broker,
+    context: &RequestContext,
+    partition: TopicIdPartition,
+) -> Result<TopicName, ErrorCode> {
+    let image = broker.metadata();
+    let topic = image
+        .topics
+        .by_id(partition.topic_id)
+        .ok_or(ErrorCode::UnknownTopicId)?;
+    let (read, of_topic) = (Operation::Read, ResourceType::Topic);
+    if !broker
+        .authorizer
+        .is_allowed(context, read, of_topic, &topic.name)
+    {
+        return Err(ErrorCode::TopicAuthorizationFailed);
+    }
+    match topic.partition(partition.partition) {
+        Some(_) => Ok(topic.name.clone()),
+        None => Err(ErrorCode::UnknownTopicOrPartition),
     }
 }
 

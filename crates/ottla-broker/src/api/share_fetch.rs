@@ -23,15 +23,14 @@ use ottla_protocol::messages::share_fetch_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
 };
 use ottla_protocol::messages::{ShareFetchRequest, ShareFetchResponse};
-use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition, TopicName};
+use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition};
 
 use self::reading::{FetchLimits, fetch};
 use super::share_acknowledge::{
-    Acknowledged, acknowledge, batches_of, check_member, leader_of, release_session,
+    Acknowledged, acknowledge, batches_of, check_member, leader_of, release_session, topic_of,
 };
 use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled};
 use ottla_net::RequestContext;
-use ottla_net::{Operation, ResourceType};
 
 use crate::Broker;
 
@@ -222,30 +221,6 @@ async fn fetch_named(
         answers.extend(fetch(broker, context, key, readable, settings, limits).await);
     }
     answers
-}
-
-/// The name of the partition's topic, if the client may read it and there is such a partition.
-pub(super) fn topic_of(
-    broker: &Broker,
-    context: &RequestContext,
-    partition: TopicIdPartition,
-) -> Result<TopicName, ErrorCode> {
-    let image = broker.metadata();
-    let topic = image
-        .topics
-        .by_id(partition.topic_id)
-        .ok_or(ErrorCode::UnknownTopicId)?;
-    let (read, of_topic) = (Operation::Read, ResourceType::Topic);
-    if !broker
-        .authorizer
-        .is_allowed(context, read, of_topic, &topic.name)
-    {
-        return Err(ErrorCode::TopicAuthorizationFailed);
-    }
-    match topic.partition(partition.partition) {
-        Some(_) => Ok(topic.name.clone()),
-        None => Err(ErrorCode::UnknownTopicOrPartition),
-    }
 }
 
 pub(super) fn error_answer(

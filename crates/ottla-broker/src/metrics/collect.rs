@@ -10,14 +10,13 @@ mod broker_topics;
 mod client_telemetry;
 mod cluster;
 mod groups;
+mod labels;
 mod logs;
 mod network;
 mod replication;
 mod requests;
 
 use std::sync::Arc;
-
-use ottla_types::TopicName;
 
 use crate::Broker;
 pub(crate) use client_telemetry::CLIENT_METRIC_PREFIX;
@@ -37,11 +36,4 @@ pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     client_telemetry::collect(broker, &mut families);
     process::collect(&mut families);
     families
-}
-
-fn partition_labels(topic: &TopicName, partition: i32) -> [(&'static str, String); 2] {
-    [
-        ("topic", topic.to_string()),
-        ("partition", partition.to_string()),
-    ]
 }

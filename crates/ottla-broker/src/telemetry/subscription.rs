@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use regex::Regex;
 
-use super::ClientFacts;
+use super::client_facts::ClientFacts;
 
 const DEFAULT_INTERVAL_MS: i32 = 300_000;
 /// Every metric that the client has.

@@ -71,7 +71,7 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         under_replicated += usize::from(facts[0]);
         under_min_isr += usize::from(facts[1]);
         at_min_isr += usize::from(facts[2]);
-        let labels = super::partition_labels(
+        let labels = super::labels::partition_labels(
             &partition.topic_partition.topic,
             partition.topic_partition.partition.0,
         );

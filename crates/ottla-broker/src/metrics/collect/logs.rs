@@ -14,7 +14,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut end = Family::gauge("kafka_log_log_logendoffset", "The offset after the last");
     let mut segments = Family::gauge("kafka_log_log_numlogsegments", "Segments of the log");
     for partition in broker.partitions.load().iter() {
-        let labels = super::partition_labels(
+        let labels = super::labels::partition_labels(
             &partition.topic_partition.topic,
             partition.topic_partition.partition.0,
         );

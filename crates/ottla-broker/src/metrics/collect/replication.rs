@@ -64,7 +64,8 @@ fn lags(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         max_lag = max_lag.max(lag);
         let fetchers = &broker.replication.fetchers;
         let number = fetchers.number_of(&broker.context, &partition.topic_partition);
-        let [topic, partition] = super::partition_labels(&partition.topic_partition.topic, index.0);
+        let [topic, partition] =
+            super::labels::partition_labels(&partition.topic_partition.topic, index.0);
         let client_id = client_id(number, registration.leader.0);
         lags.push([("clientId", client_id), topic, partition], lag as f64);
     }

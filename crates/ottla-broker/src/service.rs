@@ -1,0 +1,48 @@
+//! What the network calls: the broker answers requests, and notices that a connection has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_coordinator::share_session::ConnectionId;
+use ottla_net::{Answer, Connection, RequestContext, RequestError, Service};
+use ottla_node::lost_brokers;
+use ottla_protocol::Reader;
+
+use crate::api;
+use crate::broker::Broker;
+use crate::dispatch;
+
+impl Service for Broker {
+    fn start_produce(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        reader: Reader,
+    ) -> Result<Answer, RequestError> {
+        api::produce::start(self, context, reader)
+    }
+
+    async fn handle(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        reader: Reader,
+    ) -> Result<Answer, RequestError> {
+        dispatch::handle(self, context, reader).await
+    }
+
+    fn pause_after(&self, context: &RequestContext, request_bytes: usize) -> Duration {
+        self.throttle.pause_after(context, request_bytes)
+    }
+
+    fn on_disconnected(self: &Arc<Self>, connection: &Connection, by_peer: bool) {
+        // The heartbeats of a broker may have come over it.
+        if by_peer
+            && let Some((id, epoch)) = connection.heard_broker()
+            && !connection.is_draining()
+        {
+            let node = Arc::clone(&self.node);
+            tokio::spawn(lost_brokers::on_connection_closed(node, id, epoch));
+        }
+        self.share_groups
+            .on_disconnected(ConnectionId(connection.id));
+    }
+}
