@@ -14,9 +14,19 @@ pub async fn each_at_once<Q, T, F: Future<Output = T>>(
 ) -> Vec<Option<T>> {
     assert!(limit > 0, "nothing would ever be asked");
     // What a question that panicked has left behind is not looked at again by this one, as if it had been a task.
-    let asking = |question| AssertUnwindSafe(ask(question)).catch_unwind();
-    let answers = stream::iter(questions).map(asking).buffered(limit);
-    answers.map(Result::ok).collect().await
+    let asking = |(index, question)| {
+        let asking = AssertUnwindSafe(ask(question)).catch_unwind();
+        async move { (index, asking.await.ok()) }
+    };
+    let questions = stream::iter(questions.into_iter().enumerate());
+    // One that waits for long keeps no others from being asked: answers are put in order at the end.
+    let mut answers: Vec<_> = questions
+        .map(asking)
+        .buffer_unordered(limit)
+        .collect()
+        .await;
+    answers.sort_unstable_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A host with partitions of its own, without a node around it: for tests that look inside a partition.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ottla_config::{BrokerConfig, single_node_properties};
 use ottla_context::NodeContext;
@@ -76,6 +76,8 @@ impl TestHost {
         let host = Arc::new(PartitionHost::new(context));
         host.set_log_dirs(log_dirs);
         let replication = Arc::new(Replication::new(Arc::clone(&host), Arc::clone(&node)));
+        let replicate: Weak<Replication> = Arc::downgrade(&replication);
+        host.set_replication(replicate);
         let verifier: Arc<dyn VerifyTransactions> = Arc::new(NobodyVerifies);
         host.set_verifier(Arc::downgrade(&verifier));
         let partitions = Arc::new(Partitions::default());

@@ -13,6 +13,7 @@ use ottla_protocol::messages::offset_fetch_request::{
 };
 use ottla_protocol::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
+use ottla_types::ErrorCode;
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use super::TestBroker;
@@ -196,8 +197,18 @@ async fn commit(client: &mut Client, partition_index: i32, committed_offset: i64
         }],
         ..Default::default()
     };
-    let answer = client.ask(9, &request).await;
-    assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = client.ask(9, &request).await;
+        // The coordinator may be found before it has read its log.
+        match ErrorCode::from_code(answer.topics[0].partitions[0].error_code) {
+            ErrorCode::None => return,
+            ErrorCode::CoordinatorLoadInProgress if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            code => panic!("the commit was answered with {code}"),
+        }
+    }
 }
 
 async fn until_the_coordinator_is_there(client: &mut Client) {

@@ -61,6 +61,8 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
         .ask(9, &produce_to("nowhere", 0, 1, records.clone()))
         .await;
     client.ask(12, &fetch_from("orders", 1, 0)).await;
+    // A request is counted when its response has been sent, and before the next one of the connection is answered.
+    client.ask(0, &ApiVersionsRequest::default()).await;
 
     let http = broker.running.http_addr().expect("it listens");
     let (status, text) = get_path(http, "/metrics").await;

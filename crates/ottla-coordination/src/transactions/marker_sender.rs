@@ -264,7 +264,7 @@ async fn exchange(transactions: &Arc<Transactions>, id: BrokerId, mut batches: V
 }
 
 fn complain(id: BrokerId, error: &PeerError) {
-    tracing::info!("markers of transactions cannot be sent to transactions {id} yet: {error}");
+    tracing::info!("markers of transactions cannot be sent to broker {id} yet: {error}");
 }
 
 fn marker_of(markers: &Markers) -> WritableTxnMarker {

@@ -111,7 +111,10 @@ impl PartitionHost {
 
     /// `None` where the broker is gone.
     pub(super) fn replication(&self) -> Option<Arc<dyn Replicate>> {
-        self.replication.get()?.upgrade()
+        let replication = self.replication.get();
+        replication
+            .expect("replication is in place before the first partition")
+            .upgrade()
     }
 
     pub fn set_verifier(&self, verifier: Weak<dyn VerifyTransactions>) {
@@ -121,7 +124,10 @@ impl PartitionHost {
 
     /// `None` where the broker is gone.
     pub(super) fn verifier(&self) -> Option<Arc<dyn VerifyTransactions>> {
-        self.verifier.get()?.upgrade()
+        let verifier = self.verifier.get();
+        verifier
+            .expect("the verifier is in place before the first partition")
+            .upgrade()
     }
 
     /// The pace of the log directory in which a partition's directory is.

@@ -141,13 +141,13 @@ impl Fetcher {
                         tracing::debug!(
                             leader,
                             number,
-                            "cannot fetch from replication {leader}: {trouble}"
+                            "cannot fetch from broker {leader}: {trouble}"
                         );
                     } else {
                         tracing::warn!(
                             leader,
                             number,
-                            "cannot fetch from replication {leader}, which is tried again: {trouble}"
+                            "cannot fetch from broker {leader}, which is tried again: {trouble}"
                         );
                     }
                     connection = None;
@@ -268,7 +268,7 @@ impl Fetcher {
         let endpoint = endpoint.ok_or_else(|| Trouble::NoEndpoint(listener.clone()))?;
         let settings = PeerSettings {
             client_id: format!(
-                "replication-{}-fetcher-{}",
+                "broker-{}-fetcher-{}",
                 replication.host.context.broker_id().0,
                 self.number
             )
