@@ -4,9 +4,9 @@
 //! in the pure crates wherever state is involved; the code here reads requests, gives events to whoever
 //! owns the state, executes the effects, and sends the answers.
 //!
-//! The way of a request: `net/connection.rs` reads it, `dispatch.rs` decodes it and finds its handler in
+//! The way of a request: `ottla-net/src/connection.rs` reads it, `dispatch.rs` decodes it and finds its handler in
 //! the one table of served APIs, `api/<name>.rs` handles it. Produce has a way of its own from
-//! `net/connection.rs` on, because it may overtake an unanswered Produce.
+//! `ottla-net/src/connection.rs` on, because it may overtake an unanswered Produce.
 
 mod api;
 mod api_table;

@@ -8,7 +8,7 @@
 //! What is under way is bounded by those who send: each waits for its answer. The records of an answer are
 //! slices of the frame that it came in.
 //!
-//! Never touches: who leads, when to try again (`controller/channel.rs`, the quorum and the fetchers decide
+//! Never touches: who leads, when to try again (`ottla-node`, the quorum and the fetchers decide
 //! that). Kafka: `NetworkClient` as `NodeToControllerRequestThread` and `BrokerBlockingSender` use it.
 
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! What a broker's process does besides following the metadata quorum: replicas, fetchers, the way to the controller.
 //!
-//! Mirrors `partition/local_replicas.rs` of the broker (`on_metadata_changed`, `take_up`, `tell_brokers`), `replication/fetcher.rs`
-//! (one request a leader at a time, with all orders), `replication/alter_partitions.rs` (`send_all`), `controller/heartbeats.rs`
-//! (`live`, around `BrokerLifecycle`), `controller/dir_assignments.rs` and, for the start, `controller/lifecycle.rs` (`join`,
+//! Mirrors `local_replicas.rs` of the broker (`begin_change`, `take_up`, `tell_brokers`), `replication/fetcher.rs`
+//! (one request a leader at a time, with all orders), `replication/alter_partitions.rs` (`send_all`), `membership/heartbeats.rs`
+//! (`live`, around `BrokerLifecycle`), `dir_assignments.rs` and, for the start, `membership.rs` (`join`,
 //! `catch_up`, `serve`).
 
 use std::collections::{BTreeMap, VecDeque};

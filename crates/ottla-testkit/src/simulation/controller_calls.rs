@@ -1,7 +1,7 @@
 //! A broker's requests to the active controller: one of a kind at a time, sent again where nobody answered.
 //!
-//! Mirrors `controller/heartbeats.rs` (`live`, `register`, `heartbeat`), `replication/alter_partitions.rs` (`send_all`, `on_results`,
-//! `request_of`, `results_of`), `controller/dir_assignments.rs` and `controller/channel.rs` of the broker.
+//! Mirrors `membership/heartbeats.rs` (`live`, `register`, `heartbeat`), `replication/alter_partitions.rs` (`send_all`, `on_results`,
+//! `request_of`, `results_of`), `dir_assignments.rs` and `controller/channel.rs` of the broker.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,7 +1,7 @@
 //! The coordinator of one partition of an internal topic, with everybody who waits for it.
 //!
-//! All that is decided is in [`CoordinatorRuntime`], as in the broker. Mirrors `coordination/load.rs` (`load`, `read_log`, `replay`)
-//! and `coordination/outbox.rs` (`build`, `append_of`).
+//! All that is decided is in [`CoordinatorRuntime`], as in the broker. Mirrors `runtime/load.rs` (`load`, `read_log`, `replay`)
+//! and `runtime/outbox.rs` (`build`, `append_of`).
 //! What differs between groups and transactions is said by [`Coordinated`], as it is there by `Served`.
 
 use std::sync::Arc;

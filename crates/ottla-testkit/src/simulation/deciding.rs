@@ -1,6 +1,6 @@
 //! The controller while its node leads: decides requests ahead of the disk, and answers when their records are committed.
 //!
-//! Mirrors `controller/controller_thread/deciding.rs` of the broker: `begin_deciding`, `end_deciding`, `decide`, `activate`, `append`,
+//! Mirrors `ottla-node/src/controller_thread/deciding.rs`: `begin_deciding`, `end_deciding`, `decide`, `activate`, `append`,
 //! `append_control`, `settle`, `release`, `fence_silent_brokers`, and `controller/requests.rs` for which function decides what.
 
 use std::collections::VecDeque;

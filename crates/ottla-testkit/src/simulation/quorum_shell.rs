@@ -1,7 +1,7 @@
 //! A node's part in the metadata quorum: drives `ottla_raft::Quorum` and `ottla_metadata`, and on the leader
 //! `ottla_controller`.
 //!
-//! Mirrors `controller/controller_thread.rs` of the broker with `controller_thread/effects.rs` (`execute`), `peers.rs` (`receive`)
+//! Mirrors `ottla-node/src/controller_thread.rs` with `controller_thread/effects.rs` (`execute`), `peers.rs` (`receive`)
 //! and `committed.rs` (`apply_committed`, `take_committed`, `begin_publishing`); `deciding` has the rest. The same in the same
 //! order, but for files, sockets and threads.
 
