@@ -364,8 +364,11 @@ impl Life {
             model.forced = model.below(model.forced, target);
             model.written = model.below(model.written, target);
             model.last = model.below(model.last, target);
+            // The checkpoint is written before anything is cut.
+            log.announce_truncation(Offset(target));
             if self.keeps_checkpoint {
-                model.recovery_point = model.recovery_point.min(target);
+                let lowered = log.reader().recovery_point().0;
+                model.recovery_point = model.recovery_point.min(lowered);
             }
             drop(model);
             tell!("truncates to {target}");
