@@ -569,6 +569,75 @@ fn rand_seed() -> u64 {
     since.unwrap().as_millis() as u64 * 1_000
 }
 
+/// A recovery that cuts the log where the recovery point is, a roll right there, and a loss of power: what had been cut
+/// off must not come back into a segment at which no recovery looks again.
+#[test]
+fn what_recovery_has_cut_off_stays_away() {
+    let open = || {
+        let config = TopicConfig {
+            segment_bytes: build(0, 3, 1_000_000, |builder| builder).size_in_bytes() as i32,
+            ..config()
+        };
+        Log::open(OpenParams {
+            dir: DIR.into(),
+            topic_partition: TopicPartition::new("topic", 0),
+            config: Arc::new(config),
+            recovery_point: Offset(3),
+            log_start_offset: Offset(0),
+            clean_shutdown: false,
+            now: Timestamp(1_000_000),
+            producer_id_expiration_ms: 86_400_000,
+            random_seed: 1,
+        })
+        .unwrap()
+        .0
+    };
+    let append = |log: &mut Log, first| {
+        let batch = build(first, 3, 1_000_000 + first, |builder| builder);
+        log.append(&[batch], Timestamp(1_000_000)).unwrap().rolled
+    };
+    let torn_append_and_recovery = move || {
+        ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+        let mut log = open();
+        append(&mut log, 0);
+        log.flush_job().unwrap().run().unwrap();
+        for path in ["/", "/data"] {
+            let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
+            dir.sync().unwrap();
+        }
+        // A batch of which only the room for it has come to the disk.
+        let file = crate::disk::open_existing(&Path::new(DIR).join("00000000000000000000.log"));
+        let (file, end) = (file.unwrap(), log.reader().size());
+        crate::disk::set_len(&file, end + 100).unwrap();
+        crate::disk::sync_data(&file).unwrap();
+        drop(log);
+        let mut log = open();
+        assert_eq!(log.log_end_offset(), Offset(3));
+        assert!(append(&mut log, 3));
+    };
+    let mut found = Vec::new();
+    for seed in 0..20 {
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let host = Host::new("broker").with_disk(&disk);
+            host.spawn("main", torn_append_and_recovery).join().unwrap();
+            host.kill();
+            disk.lose_power(PowerLoss::Journalled);
+            let host = Host::new("broker").with_disk(&disk);
+            let opened = host.spawn("main", move || {
+                let reader = open().reader();
+                (reader.segment_base_offsets().len(), batches(&reader, 0))
+            });
+            opened.join().unwrap()
+        };
+        let (segments, batches) = run(Config::new(seed), body).unwrap();
+        assert_eq!(batches[0].0, 0);
+        assert!(batches.len() == 1 || batches[1].0 == 3);
+        found.push(segments);
+    }
+    assert!(found.contains(&2), "the new segment was never there");
+}
+
 /// A checkpoint that stays above a truncation has recovery begin above what was never forced.
 #[test]
 fn a_recovery_point_that_is_not_lowered_is_found() {
