@@ -324,11 +324,14 @@ impl Loader<'_> {
         self.set_size(segment, kept_bytes)
     }
 
+    /// Forced to disk: where the recovery point is what the segment ends at now, and the next segment begins there,
+    /// no recovery looks at this one again, and what a loss of power brought back would be read.
     fn set_size(&self, segment: &Segment, size: u64) -> Result<(), LogError> {
-        segment
+        let file = segment
             .log_file()
-            .and_then(|file| disk::set_len(&file, size))
-            .map_err(self.storage("truncate a segment of"))?;
+            .map_err(self.storage("open a segment of"))?;
+        disk::set_len(&file, size).map_err(self.storage("truncate a segment of"))?;
+        disk::sync_data(&file).map_err(|error| StorageError::fsync(self.path(), error))?;
         segment.set_size(size);
         Ok(())
     }

@@ -52,8 +52,8 @@ struct Model {
     /// What `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` would hold.
     recovery_point: i64,
     start: i64,
-    /// Where the log ended when it was last opened.
-    found_end: i64,
+    /// What was missing in front of a segment when the log was last opened: from where, and up to where.
+    holes: Vec<(i64, i64)>,
     /// Since the log was last open.
     has_lost_power: bool,
     /// The log was closed in order.
@@ -74,7 +74,7 @@ struct Tally {
     found: u64,
     lost: u64,
     /// Losses of the end of a file of which a later one was kept.
-    gaps: u64,
+    holes: u64,
     read: u64,
 }
 
@@ -105,39 +105,41 @@ impl Model {
             true => self.forced,
             false => self.written,
         };
-        // A file whose end is lost where a batch ends looks whole, as Kafka has it: the next one is kept, if it is
-        // empty too, and what is between is missing. It was not forced.
-        let check_gap = |next: i64, first: i64| {
-            let is_boundary = bases.contains(&Offset(first));
-            assert!(
-                has_lost_power && is_boundary && next >= self.recovery_point,
-                "a gap from {next} to {first}, with the recovery point {} after {} loss of power; segments {bases:?}",
-                self.recovery_point,
-                if has_lost_power { "a" } else { "no" }
-            );
-        };
         tell!(
             "found {found:?} in {bases:?}, must hold {:?}",
             self.chain(must)
         );
-        let mut gaps = 0;
+        let known_holes = std::mem::take(&mut self.holes);
+        // A file whose end is lost where a batch ends looks whole, as Kafka has it: the next one is kept, if it is
+        // empty too, and what is between is missing. It was not forced.
+        let mut check_gap = |next: i64, first: i64| {
+            assert!(next <= first, "after {next}, the log goes back to {first}");
+            if next == first {
+                return;
+            }
+            self.holes.push((next, first));
+            let known = known_holes.iter().find(|hole| hole.0 == next);
+            let lost_from = known.map_or(next, |hole| hole.1);
+            let is_boundary = bases.contains(&Offset(first));
+            assert!(
+                lost_from == first
+                    || has_lost_power && is_boundary && lost_from >= self.recovery_point,
+                "{lost_from} to {first} are missing, with the recovery point {} after {} loss of power; segments {bases:?}",
+                self.recovery_point,
+                if has_lost_power { "a" } else { "no" }
+            );
+        };
         let mut held: Vec<usize> = Vec::new();
         let mut next = None;
         for (first, last, crc) in found {
             let is_same = |given: &Given| given.content() == (*first, *last, *crc);
             let number = self.given.iter().rposition(is_same);
             let number = number.unwrap_or_else(|| panic!("batch at {first} was never given"));
-            // One that was there before stays.
-            let is_known = self.given[number].before == held.last().copied();
-            if let Some(next) = next.filter(|next| next != first && !is_known) {
+            if let Some(next) = next {
                 check_gap(next, *first);
-                gaps += 1;
-            } else if next.is_some_and(|next| next != *first) {
-                gaps += 1;
             }
-            // What was cut off may come back, but not next to what came in its place. Behind a gap it may: the
-            // segments that a truncation has renamed come back under their names.
-            if let Some(before) = held.last().filter(|_| gaps == 0) {
+            // What was cut off may come back, but not next to what came in its place.
+            if let Some(before) = held.last() {
                 let mut ancestors = std::iter::successors(Some(number), |n| self.given[*n].before);
                 let before = self.given[*before].content();
                 assert!(
@@ -148,9 +150,8 @@ impl Model {
             held.push(number);
             next = Some(last + 1);
         }
-        if let Some(next) = next.filter(|next| *next != end && end != self.found_end) {
+        if let Some(next) = next {
             check_gap(next, end);
-            gaps += 1;
         }
         let must_hold = self.chain(must);
         for batch in must_hold.iter().filter(|batch| batch.last >= self.start) {
@@ -167,7 +168,7 @@ impl Model {
             .count();
         self.tally.lost += before.saturating_sub(found.len()) as u64;
         self.tally.found += found.len() as u64;
-        self.tally.gaps += gaps;
+        self.tally.holes += self.holes.len() as u64;
         // From here on, the log is what was found: each batch after the one that it stands after now.
         let was_forced = self.chain(self.forced);
         let was_forced: Vec<_> = was_forced.iter().map(Given::content).collect();
@@ -184,7 +185,6 @@ impl Model {
             }
         }
         (self.last, self.written, self.forced) = (last, last, forced);
-        self.found_end = end;
         self.is_closed = false;
     }
 }
@@ -364,12 +364,17 @@ impl Life {
             model.forced = model.below(model.forced, target);
             model.written = model.below(model.written, target);
             model.last = model.below(model.last, target);
+            // The checkpoint is written before anything is cut.
+            log.announce_truncation(Offset(target));
             if self.keeps_checkpoint {
-                model.recovery_point = model.recovery_point.min(target);
+                let lowered = log.reader().recovery_point().0;
+                model.recovery_point = model.recovery_point.min(lowered);
             }
             drop(model);
             tell!("truncates to {target}");
             offline(log.truncate_to(Offset(target), now))?;
+            let mut model = self.model.lock();
+            model.holes.retain(|hole| hole.1 <= target);
         }
         Some(())
     }
@@ -537,7 +542,7 @@ fn a_log_survives_kills_and_losses_of_power() {
         all.flushes += tally.flushes;
         all.found += tally.found;
         all.lost += tally.lost;
-        all.gaps += tally.gaps;
+        all.holes += tally.holes;
         all.read += tally.read;
     }
     println!("{seeds} seeds from {first}, {steps} switch points, {simulated:?} simulated: {all:?}");
@@ -562,6 +567,75 @@ fn a_log_survives_kills_and_losses_of_power() {
 fn rand_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap().as_millis() as u64 * 1_000
+}
+
+/// A recovery that cuts the log where the recovery point is, a roll right there, and a loss of power: what had been cut
+/// off must not come back into a segment at which no recovery looks again.
+#[test]
+fn what_recovery_has_cut_off_stays_away() {
+    let open = || {
+        let config = TopicConfig {
+            segment_bytes: build(0, 3, 1_000_000, |builder| builder).size_in_bytes() as i32,
+            ..config()
+        };
+        Log::open(OpenParams {
+            dir: DIR.into(),
+            topic_partition: TopicPartition::new("topic", 0),
+            config: Arc::new(config),
+            recovery_point: Offset(3),
+            log_start_offset: Offset(0),
+            clean_shutdown: false,
+            now: Timestamp(1_000_000),
+            producer_id_expiration_ms: 86_400_000,
+            random_seed: 1,
+        })
+        .unwrap()
+        .0
+    };
+    let append = |log: &mut Log, first| {
+        let batch = build(first, 3, 1_000_000 + first, |builder| builder);
+        log.append(&[batch], Timestamp(1_000_000)).unwrap().rolled
+    };
+    let torn_append_and_recovery = move || {
+        ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+        let mut log = open();
+        append(&mut log, 0);
+        log.flush_job().unwrap().run().unwrap();
+        for path in ["/", "/data"] {
+            let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
+            dir.sync().unwrap();
+        }
+        // A batch of which only the room for it has come to the disk.
+        let file = crate::disk::open_existing(&Path::new(DIR).join("00000000000000000000.log"));
+        let (file, end) = (file.unwrap(), log.reader().size());
+        crate::disk::set_len(&file, end + 100).unwrap();
+        crate::disk::sync_data(&file).unwrap();
+        drop(log);
+        let mut log = open();
+        assert_eq!(log.log_end_offset(), Offset(3));
+        assert!(append(&mut log, 3));
+    };
+    let mut found = Vec::new();
+    for seed in 0..20 {
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let host = Host::new("broker").with_disk(&disk);
+            host.spawn("main", torn_append_and_recovery).join().unwrap();
+            host.kill();
+            disk.lose_power(PowerLoss::Journalled);
+            let host = Host::new("broker").with_disk(&disk);
+            let opened = host.spawn("main", move || {
+                let reader = open().reader();
+                (reader.segment_base_offsets().len(), batches(&reader, 0))
+            });
+            opened.join().unwrap()
+        };
+        let (segments, batches) = run(Config::new(seed), body).unwrap();
+        assert_eq!(batches[0].0, 0);
+        assert!(batches.len() == 1 || batches[1].0 == 3);
+        found.push(segments);
+    }
+    assert!(found.contains(&2), "the new segment was never there");
 }
 
 /// A checkpoint that stays above a truncation has recovery begin above what was never forced.
