@@ -69,18 +69,20 @@ fn field_of(def: &ConfigDef) -> String {
 /// an access that is broken over two lines is found.
 fn code() -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let readers = [
-        "ottla",
-        "ottla-broker",
-        "ottla-controller",
-        "ottla-coordinator",
-        "ottla-log",
-        "ottla-replica",
-        "ottla-records",
+    let do_not_count = [
+        "ottla-bench",
+        "ottla-client",
+        "ottla-config",
+        "ottla-testkit",
     ];
     let mut files = Vec::new();
-    for reader in readers {
-        find_sources(&crates.join(reader).join("src"), &mut files);
+    for entry in fs::read_dir(&crates).expect("the folder of the crates") {
+        let reader = entry.expect("an entry");
+        let sources = reader.path().join("src");
+        let counts = !do_not_count.contains(&reader.file_name().to_string_lossy().as_ref());
+        if counts && sources.is_dir() {
+            find_sources(&sources, &mut files);
+        }
     }
     assert!(files.len() > 100, "the sources are where they were");
     let mut all = String::new();
