@@ -33,6 +33,7 @@ pub async fn each_at_once<Q, T, F: Future<Output = T>>(
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
 
     use tokio::sync::Semaphore;
 
@@ -58,6 +59,30 @@ mod tests {
         let answers: Vec<_> = answers.await.into_iter().flatten().collect();
         assert_eq!(answers, Vec::from_iter(0..6));
         assert_eq!(most.load(Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn one_that_waits_keeps_no_others_from_being_asked() {
+        // The first is not answered before the last is asked, and there is room for one beside it.
+        let last_asked = Arc::new(Semaphore::new(0));
+        let answers = each_at_once(2, 0..6, |number| {
+            let last_asked = last_asked.clone();
+            async move {
+                match number {
+                    0 => last_asked.acquire().await.expect("it is open").forget(),
+                    5 => last_asked.add_permits(1),
+                    _ => {}
+                }
+                number
+            }
+        });
+        let answers = tokio::time::timeout(Duration::from_secs(10), answers).await;
+        let answers: Vec<_> = answers
+            .expect("all are answered")
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(answers, Vec::from_iter(0..6));
     }
 
     #[tokio::test]
