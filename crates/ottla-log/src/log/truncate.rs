@@ -110,9 +110,12 @@ impl Log {
         segments.push(Arc::new(created));
         self.start_active(segments, target, now)?;
         self.order_deletion(removed);
-        if let (Some(cut), Some(last)) = (&cut, before_new) {
-            let done = last.cut(cut);
-            done.map_err(|error| self.failed("cut a segment of", error))?;
+        if let (Some(cut), Some(last)) = (&cut, before_new)
+            && let Err(error) = last.cut(cut)
+        {
+            // No flush may vouch for a segment that still goes on behind where the next begins.
+            self.shared.flushed.lock().failure = Some(error.kind());
+            return Err(self.failed("cut a segment of", error).into());
         }
         self.jobs.flush_below = Some(target);
         if self.leader_epochs.truncate_from_end(target) {

@@ -122,7 +122,7 @@ impl Model {
             let lost_from = known.map_or(next, |hole| hole.1);
             let is_boundary = bases.contains(&Offset(first));
             assert!(
-                lost_from == first
+                lost_from >= first
                     || has_lost_power && is_boundary && lost_from >= self.recovery_point,
                 "{lost_from} to {first} are missing, with the recovery point {} after {} loss of power; segments {bases:?}",
                 self.recovery_point,
