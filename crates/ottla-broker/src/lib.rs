@@ -1,8 +1,9 @@
-//! The broker: sockets, dispatch, one file per API, and the shell that drives the pure crates.
+//! The broker as a whole: its start and stop, the dispatch of requests, and one file per API.
 //!
-//! Owns every thread, task, clock and random number of a running broker. What a request means is decided
-//! in the pure crates wherever state is involved; the code here reads requests, gives events to whoever
-//! owns the state, executes the effects, and sends the answers.
+//! It puts the other crates together and starts and stops them in order (`start.rs`); sockets are the
+//! network's, files are the log's and the storage's, and a partition belongs to its own task. What a request means is
+//! decided in the pure crates wherever state is involved; the code here reads requests, hands them to whoever owns the
+//! state, and sends the answers.
 //!
 //! The way of a request: `ottla-net/src/connection.rs` reads it, `dispatch.rs` decodes it and finds its handler in
 //! the one table of served APIs, `api/<name>.rs` handles it. Produce has a way of its own from
