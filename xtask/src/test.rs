@@ -61,6 +61,20 @@ struct Suite {
     command: fn() -> Command,
 }
 
+const fn suite(
+    lane: Lane,
+    name: &'static str,
+    what: &'static str,
+    command: fn() -> Command,
+) -> Suite {
+    Suite {
+        lane,
+        name,
+        what,
+        command,
+    }
+}
+
 /// What suites came to.
 #[derive(Default)]
 struct Outcome {
@@ -94,210 +108,37 @@ impl Failure {
     }
 }
 
+use Lane::{Brokers, Either, First, Tests};
+
+#[rustfmt::skip]
 const SUITES: &[Suite] = &[
-    Suite {
-        lane: Lane::First,
-        name: "toolchains",
-        what: "the programs that the suites need are there",
-        command: || xtask(&["toolchains"]),
-    },
-    Suite {
-        lane: Lane::First,
-        name: "tidy",
-        what: "names, lengths, dependencies, licence",
-        command: || xtask(&["tidy"]),
-    },
-    Suite {
-        lane: Lane::First,
-        name: "fmt",
-        what: "rustfmt agrees",
-        command: || cargo(&["fmt", "--all", "--check"]),
-    },
-    Suite {
-        lane: Lane::First,
-        name: "binary",
-        what: "the broker that the other suites start",
-        // As a part of the tests beside the code, so that those find built what it is made of. The suites show what the
-        // broker does, not how fast, and with the checks of a debug build; `bench-peer` builds its own.
-        command: || {
-            cargo(&[
-                "test",
-                "--workspace",
-                "--no-run",
-                "--test",
-                "server",
-                "--locked",
-                "--features",
-                FEATURES,
-            ])
-        },
-    },
-    Suite {
-        lane: Lane::Tests,
-        name: "clippy",
-        what: "no warnings",
-        command: || {
-            cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--locked",
-                "--features",
-                FEATURES,
-                "--",
-                "--deny",
-                "warnings",
-            ])
-        },
-    },
-    Suite {
-        lane: Lane::Tests,
-        name: "unit",
-        what: "tests beside the code, and of the broker's process",
-        command: || {
-            cargo(&[
-                "test",
-                "--workspace",
-                "--no-fail-fast",
-                "--locked",
-                "--features",
-                FEATURES,
-            ])
-        },
-    },
-    Suite {
-        lane: Lane::Tests,
-        name: "codegen",
-        what: "the schema files are what Kafka's jars give",
-        command: || conformance(&["codegen", "--check"]),
-    },
-    Suite {
-        lane: Lane::Tests,
-        name: "golden",
-        what: "messages against Kafka's classes",
-        command: || conformance(&["golden"]),
-    },
-    Suite {
-        lane: Lane::Tests,
-        name: "golden-records",
-        what: "record batches against Kafka's classes",
-        command: || conformance(&["golden-records"]),
-    },
-    Suite {
-        lane: Lane::Tests,
-        name: "client",
-        what: "the native client against Apache Kafka and Ottla",
-        command: || conformance(&["client"]),
-    },
-    Suite {
-        lane: Lane::Brokers,
-        name: "conformance",
-        what: "scripts of every kind of client against Ottla and Apache Kafka",
-        command: || conformance(&["conformance"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "report",
-        what: "the report of ottla bench in a browser, light, dark and narrow",
-        command: || conformance(&["report"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "compare-cleaning",
-        what: "compaction beside Kafka's own cleaner, and served by Kafka",
-        command: || bench_peer(&["compare-cleaning", "--logs", "2"]),
-    },
-    Suite {
-        lane: Lane::Brokers,
-        name: "take-over",
-        what: "one directory in the hands of Kafka and Ottla in turn",
-        command: || conformance(&["take-over"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "exactly-once",
-        what: "copiers of a topic, under kill -9 of the broker and of themselves",
-        command: || conformance(&["exactly-once", "--kills", "3"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "client-histories",
-        what: "what clients in transactions were told, under kill -9 of the broker",
-        command: || conformance(&["exactly-once", "--work", "histories", "--kills", "3"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "under-controllers",
-        what: "a broker under Kafka's controller, through stops, kills and settings",
-        command: || conformance(&["under-controllers"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "mixed-cluster",
-        what: "two brokers of Ottla's and one of Kafka's, stopped and killed in turn",
-        command: || {
-            conformance(&[
-                "mixed-cluster",
-                "--troubles",
-                "3",
-                "--kinds",
-                "stopped,killed",
-            ])
-        },
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "changing-quorum",
-        what: "voters of both makers are added, come to harm and are removed",
-        command: || conformance(&["changing-quorum", "--troubles", "1"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "raised-quorum",
-        what: "kraft.version is raised with voters of both makers",
-        command: || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "cluster-admin",
-        what: "Kafka's tools and ours elect leaders, uncleanly too, and print the same",
-        command: || {
-            conformance(&[
-                "cluster-admin",
-                "--controllers",
-                "ottla",
-                "--only",
-                "elections",
-            ])
-        },
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "rolling-take-over",
-        what: "three brokers of Kafka's handed over one by one, and back",
-        command: || {
-            let brokers = "kafka,kafka,kafka";
-            conformance(&["mixed-cluster", "--brokers", brokers, "--rolling", "ottla"])
-        },
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "take-over-static",
-        what: "the same with static voters",
-        command: || conformance(&["take-over", "--changes", "2", "--static-voters"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "take-over-3.9",
-        what: "a directory of Kafka 3.9",
-        command: || conformance(&["take-over", "--changes", "2", "--from", "kafka39"]),
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "take-over-4.0",
-        what: "a directory of Kafka 4.0",
-        command: || conformance(&["take-over", "--changes", "2", "--from", "kafka40"]),
-    },
+    suite(First, "toolchains", "the programs that the suites need are there", || xtask(&["toolchains"])),
+    suite(First, "tidy", "names, lengths, dependencies, licence", || xtask(&["tidy"])),
+    suite(First, "fmt", "rustfmt agrees", || cargo(&["fmt", "--all", "--check"])),
+    // As a part of the tests beside the code, so that those find built what it is made of. The suites show what the
+    // broker does, not how fast, and with the checks of a debug build; `bench-peer` builds its own.
+    suite(First, "binary", "the broker that the other suites start", || cargo(&["test", "--workspace", "--no-run", "--test", "server", "--locked", "--features", FEATURES])),
+    suite(Tests, "clippy", "no warnings", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--features", FEATURES, "--", "--deny", "warnings"])),
+    suite(Tests, "unit", "tests beside the code, and of the broker's process", || cargo(&["test", "--workspace", "--no-fail-fast", "--locked", "--features", FEATURES])),
+    suite(Tests, "codegen", "the schema files are what Kafka's jars give", || conformance(&["codegen", "--check"])),
+    suite(Tests, "golden", "messages against Kafka's classes", || conformance(&["golden"])),
+    suite(Tests, "golden-records", "record batches against Kafka's classes", || conformance(&["golden-records"])),
+    suite(Tests, "client", "the native client against Apache Kafka and Ottla", || conformance(&["client"])),
+    suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", || conformance(&["conformance"])),
+    suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", || conformance(&["report"])),
+    suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", || bench_peer(&["compare-cleaning", "--logs", "2"])),
+    suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", || conformance(&["take-over"])),
+    suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", || conformance(&["exactly-once", "--kills", "3"])),
+    suite(Either, "client-histories", "what clients in transactions were told, under kill -9 of the broker", || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
+    suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", || conformance(&["under-controllers"])),
+    suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
+    suite(Either, "changing-quorum", "voters of both makers are added, come to harm and are removed", || conformance(&["changing-quorum", "--troubles", "1"])),
+    suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
+    suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
+    suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
+    suite(Either, "take-over-static", "the same with static voters", || conformance(&["take-over", "--changes", "2", "--static-voters"])),
+    suite(Either, "take-over-3.9", "a directory of Kafka 3.9", || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
+    suite(Either, "take-over-4.0", "a directory of Kafka 4.0", || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
 ];
 
 pub fn run(options: &Options) -> Result<()> {

@@ -92,14 +92,15 @@ fn found(name: &str) -> Result<Vec<(String, String)>> {
         return Ok(vec![(name.to_owned(), text)]);
     }
     let similar = shipped::similar(name);
-    match similar.is_empty() {
-        true => bail!(
+    if similar.is_empty() {
+        bail!(
             "unknown scenario {name}; `ottla bench list` lists them, and a file name must end in .toml"
-        ),
-        false => bail!(
+        )
+    } else {
+        bail!(
             "unknown scenario {name}; did you mean {}?",
             similar.join(", ")
-        ),
+        )
     }
 }
 
@@ -107,9 +108,10 @@ fn scenarios(names: &[String]) -> Result<Vec<Scenario>> {
     let mut scenarios = Vec::new();
     for name in names {
         for (name, text) in found(name)? {
-            let scenario = match name.ends_with(".toml") {
-                true => Scenario::parse(&name, &name, &text)?,
-                false => shipped::parse(&name, &text)?,
+            let scenario = if name.ends_with(".toml") {
+                Scenario::parse(&name, &name, &text)?
+            } else {
+                shipped::parse(&name, &text)?
             };
             scenarios.push(scenario);
         }
@@ -142,9 +144,10 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         && let Some(without) = scenarios.iter().find(|it| !it.scales.contains_key(scale))
     {
         let known: Vec<&str> = without.scales.keys().map(String::as_str).collect();
-        let known = match known.is_empty() {
-            true => "none".to_owned(),
-            false => known.join(", "),
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
         };
         bail!("{} has no scale {scale}; it has {known}", without.name);
     }
@@ -297,9 +300,10 @@ fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<Targ
 fn repeating_command() -> String {
     let quoted = |argument: String| {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@+%".contains(c);
-        match !argument.is_empty() && argument.chars().all(is_plain) {
-            true => argument,
-            false => format!("'{}'", argument.replace('\'', "'\\''")),
+        if !argument.is_empty() && argument.chars().all(is_plain) {
+            argument
+        } else {
+            format!("'{}'", argument.replace('\'', "'\\''"))
         }
     };
     let mut arguments = std::env::args();
@@ -321,13 +325,17 @@ fn file_stem(names: &[&str], started: &str) -> String {
     };
     let path = Path::new(named.trim_end_matches(".toml"));
     let last = path.file_name().and_then(|name| name.to_str());
-    let name = match path.is_absolute() {
-        true => last.unwrap_or("bench"),
-        false => named.trim_end_matches(".toml"),
+    let name = if path.is_absolute() {
+        last.unwrap_or("bench")
+    } else {
+        named.trim_end_matches(".toml")
     };
-    let plain = |c: char| match c.is_alphanumeric() || "-_".contains(c) {
-        true => c,
-        false => '-',
+    let plain = |c: char| {
+        if c.is_alphanumeric() || "-_".contains(c) {
+            c
+        } else {
+            '-'
+        }
     };
     let name: String = name.chars().map(plain).collect();
     let started = started.replace([':', '-'], "");

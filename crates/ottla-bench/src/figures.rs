@@ -44,38 +44,19 @@ const fn figure(
 use Better::{Higher, Lower, Neither};
 
 /// Every figure; tables show them in this order.
+#[rustfmt::skip]
 pub const FIGURES: &[Figure] = &[
     figure("produce.records_per_second", "produced", "rec/s", Higher),
     figure("produce.mb_per_second", "produced", "MB/s", Higher),
-    figure(
-        "produce.stored_mb_per_second",
-        "stored, after compression",
-        "MB/s",
-        Neither,
-    ),
-    figure(
-        "produce.compression_ratio",
-        "values to stored bytes",
-        "",
-        Neither,
-    ),
+    figure("produce.stored_mb_per_second", "stored, after compression", "MB/s", Neither),
+    figure("produce.compression_ratio", "values to stored bytes", "", Neither),
     figure("produce.failed", "failed sends", "records", Lower),
     figure("produce.lost", "acknowledged and lost", "records", Lower),
     figure("produce.seconds", "producing took", "s", Neither),
     figure("consume.records_per_second", "consumed", "rec/s", Higher),
     figure("consume.mb_per_second", "consumed", "MB/s", Higher),
-    figure(
-        "consume.stored_mb_per_second",
-        "consumed, before decompression",
-        "MB/s",
-        Neither,
-    ),
-    figure(
-        "search.records_per_second",
-        "highest rate held",
-        "rec/s",
-        Higher,
-    ),
+    figure("consume.stored_mb_per_second", "consumed, before decompression", "MB/s", Neither),
+    figure("search.records_per_second", "highest rate held", "rec/s", Higher),
     figure("delay_ms", "behind at the end", "ms", Lower),
     figure("ack.mean_ms", "acknowledged, mean", "ms", Lower),
     figure("ack.p50_ms", "acknowledged, p50", "ms", Lower),
@@ -83,88 +64,30 @@ pub const FIGURES: &[Figure] = &[
     figure("ack.p99_ms", "acknowledged, p99", "ms", Lower),
     figure("ack.p99_9_ms", "acknowledged, p99.9", "ms", Lower),
     figure("ack.max_ms", "acknowledged, max", "ms", Lower),
-    figure(
-        "ack_from_send.p99_ms",
-        "acknowledged since sent, p99",
-        "ms",
-        Lower,
-    ),
-    figure(
-        "ack_from_send.max_ms",
-        "acknowledged since sent, max",
-        "ms",
-        Lower,
-    ),
+    figure("ack_from_send.p99_ms", "acknowledged since sent, p99", "ms", Lower),
+    figure("ack_from_send.max_ms", "acknowledged since sent, max", "ms", Lower),
     figure("e2e.mean_ms", "end to end, mean", "ms", Lower),
     figure("e2e.p50_ms", "end to end, p50", "ms", Lower),
     figure("e2e.p95_ms", "end to end, p95", "ms", Lower),
     figure("e2e.p99_ms", "end to end, p99", "ms", Lower),
     figure("e2e.p99_9_ms", "end to end, p99.9", "ms", Lower),
     figure("e2e.max_ms", "end to end, max", "ms", Lower),
-    figure(
-        "e2e_from_send.p99_ms",
-        "end to end since sent, p99",
-        "ms",
-        Lower,
-    ),
-    figure(
-        "e2e_from_send.max_ms",
-        "end to end since sent, max",
-        "ms",
-        Lower,
-    ),
-    figure(
-        "broker.cpu_seconds_per_gb",
-        "broker's processor time",
-        "s/GB",
-        Lower,
-    ),
+    figure("e2e_from_send.p99_ms", "end to end since sent, p99", "ms", Lower),
+    figure("e2e_from_send.max_ms", "end to end since sent, max", "ms", Lower),
+    figure("broker.cpu_seconds_per_gb", "broker's processor time", "s/GB", Lower),
     figure("broker.peak_memory_mb", "broker's peak memory", "MB", Lower),
-    figure(
-        "broker.disk_written_mb",
-        "broker wrote to disks",
-        "MB",
-        Lower,
-    ),
+    figure("broker.disk_written_mb", "broker wrote to disks", "MB", Lower),
     figure("broker.disk_read_mb", "broker read from disks", "MB", Lower),
-    figure(
-        "broker.major_page_faults",
-        "broker's major page faults",
-        "",
-        Lower,
-    ),
-    figure(
-        "broker.minor_page_faults",
-        "broker's minor page faults",
-        "",
-        Lower,
-    ),
-    figure(
-        "broker.voluntary_switches",
-        "broker's voluntary context switches",
-        "",
-        Lower,
-    ),
-    figure(
-        "broker.involuntary_switches",
-        "broker's involuntary context switches",
-        "",
-        Lower,
-    ),
-    figure(
-        "generator.cpu_seconds_per_gb",
-        "load generator's processor time",
-        "s/GB",
-        Neither,
-    ),
+    figure("broker.major_page_faults", "broker's major page faults", "", Lower),
+    figure("broker.minor_page_faults", "broker's minor page faults", "", Lower),
+    figure("broker.voluntary_switches", "broker's voluntary context switches", "", Lower),
+    figure("broker.involuntary_switches", "broker's involuntary context switches", "", Lower),
+    figure("generator.cpu_seconds_per_gb", "load generator's processor time", "s/GB", Neither),
 ];
 
 pub fn known(name: &str) -> Option<&'static Figure> {
     FIGURES.iter().find(|figure| figure.name == name)
 }
-
-/// The figures of a latency distribution carry its name in front: `ack`, `e2e`, and so on.
-pub const LATENCY_NAMES: &[&str] = &["ack", "ack_from_send", "e2e", "e2e_from_send"];
 
 /// A value with the digits that its size deserves.
 pub fn shown(value: f64) -> String {

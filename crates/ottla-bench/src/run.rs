@@ -377,21 +377,20 @@ impl Running<'_> {
         let is_read_only = point.spec.producers.count == 0;
         let mut filled: Vec<Option<Topic>> = Vec::new();
         for target in &self.targets {
-            let topic = match is_read_only && !self.interruption.is_set() {
-                true => {
-                    let topic = self.make_topic(target, point).await?;
-                    filled.push(Some(topic.clone()));
-                    let filling = self.context(scenario, point, target, &topic, "filling");
-                    match round::fill(&filling).await {
-                        Ok(notes) => note(of_scenario, notes),
-                        Err(error) => {
-                            self.delete(target, &topic).await;
-                            return Err(error);
-                        }
+            let topic = if is_read_only && !self.interruption.is_set() {
+                let topic = self.make_topic(target, point).await?;
+                filled.push(Some(topic.clone()));
+                let filling = self.context(scenario, point, target, &topic, "filling");
+                match round::fill(&filling).await {
+                    Ok(notes) => note(of_scenario, notes),
+                    Err(error) => {
+                        self.delete(target, &topic).await;
+                        return Err(error);
                     }
-                    continue;
                 }
-                false => None,
+                continue;
+            } else {
+                None
             };
             filled.push(topic);
         }

@@ -71,9 +71,10 @@ impl Search {
             (Some(_), None) => false,
         };
         let is_held = is_reached && is_quick;
-        match is_held {
-            true => self.best = Some(attempt),
-            false => self.refused = Some(attempt.offered),
+        if is_held {
+            self.best = Some(attempt)
+        } else {
+            self.refused = Some(attempt.offered)
         }
         self.attempts.push((attempt, is_held));
         is_held

@@ -38,9 +38,10 @@ impl Summary {
 
     /// How far the rounds lie apart, as a part of the median: 0.1 are 10 %.
     pub fn spread(&self) -> f64 {
-        match self.median == 0.0 {
-            true => 0.0,
-            false => (self.max - self.min) / self.median.abs(),
+        if self.median == 0.0 {
+            0.0
+        } else {
+            (self.max - self.min) / self.median.abs()
         }
     }
 }
@@ -106,12 +107,11 @@ impl Ratio {
             second_variance / second.len() as f64,
         );
         let smaller = first.len().min(second.len()) as f64 - 1.0;
-        let freedom = match a + b > 0.0 && smaller > 0.0 {
-            true => {
-                let of = |part: f64, count: usize| part * part / (count as f64 - 1.0);
-                (a + b).powi(2) / (of(a, first.len()) + of(b, second.len()))
-            }
-            false => smaller,
+        let freedom = if a + b > 0.0 && smaller > 0.0 {
+            let of = |part: f64, count: usize| part * part / (count as f64 - 1.0);
+            (a + b).powi(2) / (of(a, first.len()) + of(b, second.len()))
+        } else {
+            smaller
         };
         Some(Ratio::around(
             second_mean - first_mean,

@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 use ottla_protocol::ApiKey;
 
-use crate::dispatch::{Endpoint, served_versions};
+use crate::dispatch::served_versions;
+use crate::endpoint::Endpoint;
 use crate::telemetry::is_telemetry_api;
 
 /// A row for each API that Apache Kafka 4.3.1 serves on a broker's listener: its versions there and here, and why it

@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use arc_swap::Guard;
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_context::{BrokerState, NodeContext};
@@ -17,16 +16,21 @@ use ottla_node::dir_assignments::DirAssignments;
 use ottla_node::dir_reports::DirReports;
 use ottla_node::membership::heartbeats::Heartbeats;
 use ottla_node::producer_id_blocks::ProducerIdBlocks;
+
+use ottla_node::quorum_handle::answer;
 use ottla_node::{ControllerHandle, ControllerRequest, Node};
 use ottla_partition::cleaner::Cleaner;
 use ottla_partition::directory_move::DirectoryMoves;
 use ottla_partition::local_replicas::LocalReplicas;
 use ottla_partition::{Partition, PartitionHost, Partitions, Replication};
+use ottla_raft::wire::QuorumApi;
 use ottla_replica::Event;
 use ottla_storage::log_dirs::{DirFailure, Loading, LogDirs};
+use ottla_sync::Guard;
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
 
 use crate::api::fetch::sessions::FetchSessions;
+use crate::rights::is_in_table;
 use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
 
@@ -57,7 +61,7 @@ pub struct Broker {
     pub(crate) share_groups: Arc<ShareGroups>,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) telemetry: Telemetry,
-    pub authorizer: Authorizer,
+    pub(crate) authorizer: Arc<Authorizer>,
     pub throttle: Throttle,
     pub(crate) compression_memory: RequestMemory,
 }
@@ -74,6 +78,7 @@ impl Broker {
         let host = Arc::new(PartitionHost::new(Arc::clone(&context)));
         let partitions = Arc::new(Partitions::default());
         let replication = Arc::new(Replication::new(Arc::clone(&host), Arc::clone(&node)));
+        let authorizer = Arc::new(Authorizer::new(&config, is_in_table));
         let surroundings = Arc::new(Surroundings {
             context: Arc::clone(&context),
             host: Arc::clone(&host),
@@ -81,7 +86,7 @@ impl Broker {
             producer_ids: Arc::clone(&producer_ids),
             auto_topic_creation: Arc::clone(&auto_topic_creation),
             peers: BrokerPeers::default(),
-            authorizer: Authorizer,
+            authorizer: Arc::clone(&authorizer),
         });
         let share_groups = Arc::new(ShareGroups::new(Arc::clone(&surroundings), &config));
         let groups = Arc::new(Groups::new(
@@ -118,7 +123,7 @@ impl Broker {
             compression_memory: RequestMemory::new(COMPRESSION_BYTES),
             loading: Loading::default(),
             cleaner: OnceLock::new(),
-            authorizer: Authorizer,
+            authorizer,
             throttle: Throttle,
             context,
             network,
@@ -245,7 +250,7 @@ impl Broker {
         self.node.broker_epoch()
     }
 
-    /// See [`Node::forward`].
+    /// Checks what the whole request needs, and has the controller decide it: see [`Node::forward`].
     pub(crate) async fn forward<R: ControllerRequest>(
         &self,
         context: &RequestContext,
@@ -254,17 +259,34 @@ impl Broker {
     where
         R::Response: Send + 'static,
     {
+        self.authorize(context)?;
         self.node.forward(context, request).await
     }
 
-    /// See [`Node::decide_here`].
+    /// Checks what the whole request needs, and decides it: see [`Node::decide_here`].
     pub(crate) async fn decide_here<R: ControllerRequest>(
         &self,
+        context: &RequestContext,
         request: R,
     ) -> Result<R::Response, ErrorCode>
     where
         R::Response: Send + 'static,
     {
+        self.authorize(context)?;
         self.node.decide_here(request).await
+    }
+
+    /// Checks what the whole request needs, and has the quorum answer it. `has_endpoints` as in [`answer`].
+    pub(crate) async fn answer_of_quorum<R: QuorumApi>(
+        &self,
+        context: &RequestContext,
+        request: R,
+        has_endpoints: bool,
+    ) -> R::Answer {
+        if let Err(code) = self.authorize(context) {
+            return R::refuse(code);
+        }
+        let listener_name = &context.listener().name;
+        answer(self.node.quorum(), request, listener_name, has_endpoints).await
     }
 }

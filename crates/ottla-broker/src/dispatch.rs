@@ -9,8 +9,9 @@ use std::sync::Arc;
 use ottla_protocol::messages::ResponseHeader;
 use ottla_protocol::{ApiKey, ApiMessage, EncodeError, Encoded, Encoder, Message, Reader};
 
-use ottla_net::{Answer, ListenerInfo, RequestContext, RequestError};
+use ottla_net::{Answer, RequestContext, RequestError};
 
+use crate::endpoint::Endpoint;
 use crate::{Broker, api, telemetry};
 
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
@@ -22,22 +23,6 @@ struct Api {
     on: Endpoints,
     /// `None` for Produce, which connections start themselves because it may overtake.
     handler: Option<Handler>,
-}
-
-/// Who talks at a listener: an API can be served differently, or not at all, to controllers' clients.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Endpoint {
-    Broker,
-    Controller,
-}
-
-impl Endpoint {
-    pub(crate) fn of(listener: &ListenerInfo) -> Endpoint {
-        match listener.is_controller {
-            true => Endpoint::Controller,
-            false => Endpoint::Broker,
-        }
-    }
 }
 
 type Endpoints = &'static [Endpoint];

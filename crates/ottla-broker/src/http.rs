@@ -10,6 +10,12 @@
 //! It listens from before the logs are opened until everything is closed. It changes nothing, and has no
 //! authentication: bind it where only those connect who may know.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a simulated broker has no HTTP listener"
+)]
+
 mod bounded_listener;
 
 use std::net::SocketAddr;

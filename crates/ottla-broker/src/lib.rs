@@ -9,14 +9,20 @@
 //! the one table of served APIs, `api/<name>.rs` handles it. Produce has a way of its own from
 //! `ottla-net/src/connection.rs` on, because it may overtake an unanswered Produce.
 
+// Tests make files and threads of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod api;
 mod api_table;
+mod authorization;
 mod broker;
 mod dispatch;
+mod endpoint;
 mod features;
 mod http;
 mod metrics;
 mod publish;
+mod rights;
 mod service;
 mod start;
 mod telemetry;
@@ -24,7 +30,8 @@ mod throttle;
 
 pub use api_table::api_table_markdown;
 pub use broker::Broker;
-pub use dispatch::{Endpoint, served_apis};
+pub use dispatch::served_apis;
+pub use endpoint::Endpoint;
 pub use features::{Features, SupportedFeature};
 pub use ottla_context::BrokerState;
 pub use ottla_net::{

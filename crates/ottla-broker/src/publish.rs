@@ -34,6 +34,8 @@ fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDel
         // Before the partitions: new ones are to be opened with the new defaults.
         apply_dynamic_settings(broker, file_config, &delta.after);
     }
+    // Before what they are about can be seen.
+    broker.authorizer.follow(delta);
     apply_image(broker, delta);
     if has_new_settings {
         broker.local_replicas.apply_topic_defaults();

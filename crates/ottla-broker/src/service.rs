@@ -40,7 +40,7 @@ impl Service for Broker {
             && !connection.is_draining()
         {
             let node = Arc::clone(&self.node);
-            tokio::spawn(lost_brokers::on_connection_closed(node, id, epoch));
+            ottla_sync::task::spawn(lost_brokers::on_connection_closed(node, id, epoch));
         }
         self.share_groups
             .on_disconnected(ConnectionId(connection.id));

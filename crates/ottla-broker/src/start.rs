@@ -23,11 +23,11 @@ use ottla_partition::replication;
 use ottla_storage::format::{format_standalone, not_formatted, read_identity};
 use ottla_storage::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use ottla_storage::preflight::Unformatted;
+use ottla_sync::task::{JoinHandle, JoinSet};
 use ottla_types::TopicPartition;
-use tokio::task::{JoinHandle, JoinSet};
 
 use crate::Broker;
-use crate::dispatch::Endpoint;
+use crate::endpoint::Endpoint;
 use crate::http::HttpServer;
 use crate::metrics;
 use crate::publish::{apply_dynamic_settings, publish_to};
@@ -113,7 +113,7 @@ impl Broker {
         ottla_log::observe_flushes(flush_stats::record);
         let broker = Broker::new(config);
         let resolving = Arc::clone(&broker.network);
-        tokio::task::spawn_blocking(move || {
+        ottla_sync::task::spawn_blocking(move || {
             resolving
                 .address_limits
                 .resolve(&resolving.context.config())
@@ -131,14 +131,14 @@ impl Broker {
             .partition(|bound| bound.info.is_controller);
         let joining = Arc::clone(&broker);
         let joined = move || join_cluster(&joining, unformatted, of_controller);
-        let controller_tasks = tokio::task::spawn_blocking(joined)
+        let controller_tasks = ottla_sync::task::spawn_blocking(joined)
             .await
             .map_err(|error| StartError(format!("the start was broken off: {error}")))?
             .map_err(StartError)?;
         let mut tasks = background_tasks(&broker);
-        let reporter = tokio::spawn(metrics::report_to_files(Arc::clone(&broker)));
+        let reporter = ottla_sync::task::spawn(metrics::report_to_files(Arc::clone(&broker)));
         let moves = Arc::clone(&broker.directory_moves);
-        tokio::task::spawn_blocking(move || moves.resume_moves());
+        ottla_sync::task::spawn_blocking(move || moves.resume_moves());
         for bound in of_broker {
             tasks.push(accept(&broker, bound));
         }
@@ -158,18 +158,18 @@ impl Broker {
 fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
     let context = Arc::clone(&broker.context);
     let windows = async move {
-        tokio::select! {
+        ottla_sync::select! {
             () = advance_windows(&context.metrics) => {}
             () = context.stopping() => {}
         }
     };
     let mut tasks = vec![
-        tokio::spawn(windows),
-        tokio::spawn(close_idle_connections(Arc::clone(&broker.network))),
-        tokio::spawn(Arc::clone(broker).wake_at_stop()),
-        tokio::spawn(open_missing_partitions(Arc::clone(broker))),
-        tokio::spawn(Arc::clone(&broker.dir_assignments).send_all()),
-        tokio::spawn(replication::keep_isr_current(
+        ottla_sync::task::spawn(windows),
+        ottla_sync::task::spawn(close_idle_connections(Arc::clone(&broker.network))),
+        ottla_sync::task::spawn(Arc::clone(broker).wake_at_stop()),
+        ottla_sync::task::spawn(open_missing_partitions(Arc::clone(broker))),
+        ottla_sync::task::spawn(Arc::clone(&broker.dir_assignments).send_all()),
+        ottla_sync::task::spawn(replication::keep_isr_current(
             Arc::clone(&broker.host),
             Arc::clone(&broker.partitions),
         )),
@@ -181,10 +181,10 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
         let cleaner = Arc::new(Cleaner::new(host, partitions, log_dirs()));
         let cleaner = broker.cleaner.get_or_init(|| cleaner);
         tasks.extend([
-            tokio::spawn(Arc::new(maintenance).maintain()),
-            tokio::spawn(Arc::clone(cleaner).keep_cleaning()),
-            tokio::spawn(log_dirs().watch_space(Arc::clone(&broker.context))),
-            tokio::spawn(Arc::clone(&broker.dir_reports).send_all(log_dirs())),
+            ottla_sync::task::spawn(Arc::new(maintenance).maintain()),
+            ottla_sync::task::spawn(Arc::clone(cleaner).keep_cleaning()),
+            ottla_sync::task::spawn(log_dirs().watch_space(Arc::clone(&broker.context))),
+            ottla_sync::task::spawn(Arc::clone(&broker.dir_reports).send_all(log_dirs())),
         ]);
     }
     tasks
@@ -192,7 +192,7 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
 
 fn accept(broker: &Arc<Broker>, bound: BoundListener) -> JoinHandle<()> {
     let network = Arc::clone(&broker.network);
-    tokio::spawn(accept_connections(network, Arc::clone(broker), bound))
+    ottla_sync::task::spawn(accept_connections(network, Arc::clone(broker), bound))
 }
 
 /// Reads or formats the directories, takes part in the metadata quorum and joins its cluster. Returns what accepts
@@ -251,11 +251,12 @@ fn load_and_serve(
     else {
         return Ok(());
     };
-    let runtime = tokio::runtime::Handle::current();
+    let runtime = ottla_sync::task::Handle::current();
     let served = (|| {
         let image = runtime.block_on(membership.catch_up(&broker.context, heartbeats))?;
         // Before the logs, so that each is opened with the settings of its topic, over those that the cluster
         // and this broker were given while they ran.
+        broker.authorizer.load(&image);
         let config = apply_dynamic_settings(broker, file_config, &image);
         load_logs(broker, &config, &image, log_dirs)?;
         runtime.block_on(membership.serve(&broker.context, heartbeats, log_dirs))
@@ -346,7 +347,7 @@ impl RunningBroker {
                 let (log_dirs, broker_epoch) = (Arc::clone(log_dirs), membership.broker_epoch());
                 let close = move || log_dirs.close(broker_epoch, &unclosed);
                 // A panic has been reported where it happened; without the marker the next start recovers.
-                let _ = tokio::task::spawn_blocking(close).await;
+                let _ = ottla_sync::task::spawn_blocking(close).await;
             }
         }
     }
@@ -365,7 +366,7 @@ impl RunningBroker {
         each(Connection::drain);
         let drained = connections.none_left(endpoint == Endpoint::Controller);
         let is_broken = self.broker.failure().is_some();
-        if is_broken || tokio::time::timeout(DRAIN, drained).await.is_err() {
+        if is_broken || ottla_sync::time::timeout(DRAIN, drained).await.is_err() {
             each(Connection::close);
         }
     }
@@ -374,7 +375,7 @@ impl RunningBroker {
     async fn stop_cleaner(&self) {
         if let Some(cleaner) = self.broker.cleaner.get().map(Arc::clone) {
             // A panic has been reported where it happened.
-            let _ = tokio::task::spawn_blocking(move || cleaner.stop()).await;
+            let _ = ottla_sync::task::spawn_blocking(move || cleaner.stop()).await;
         }
     }
 
@@ -400,7 +401,7 @@ impl RunningBroker {
                 let topic_partition = partition.topic_partition.clone();
                 match partition.close(&self.broker.host).await {
                     Some(job) => {
-                        let task = tokio::task::spawn_blocking(move || job.run());
+                        let task = ottla_sync::task::spawn_blocking(move || job.run());
                         closing.push((topic_partition, task));
                     }
                     None => unclosed.push(topic_partition),
@@ -448,7 +449,7 @@ async fn leave(broker: &Broker) {
         && broker.failure().is_none()
         && broker.config().controlled_shutdown_enable
     {
-        tokio::select! {
+        ottla_sync::select! {
             () = heartbeats.leave() => {}
             () = broker.context.hurried() => {}
         }
@@ -456,7 +457,7 @@ async fn leave(broker: &Broker) {
 }
 
 async fn stop_controller(broker: &Broker, controller: &ControllerHandle) {
-    tokio::select! {
+    ottla_sync::select! {
         () = controller.stop(LEAD_AWAY) => return,
         () = broker.context.hurried() => {}
     }
@@ -466,14 +467,14 @@ async fn stop_controller(broker: &Broker, controller: &ControllerHandle) {
 /// Tries again and again to open partitions that could not be opened.
 async fn open_missing_partitions(broker: Arc<Broker>) {
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(OPEN_RETRY) => {}
+        ottla_sync::select! {
+            () = ottla_sync::time::sleep(OPEN_RETRY) => {}
             () = broker.stopping() => return,
         }
         let opening = Arc::clone(&broker);
         let open = move || opening.open_missing_partitions();
         // A panic has been reported where it happened; the next attempt may do better.
-        let _ = tokio::task::spawn_blocking(open).await;
+        let _ = ottla_sync::task::spawn_blocking(open).await;
     }
 }
 
@@ -485,8 +486,8 @@ async fn close_idle_connections(network: Arc<Network>) {
         let check = max_idle_ms.map_or(IDLE_CHECK, |ms| {
             Duration::from_millis(ms / 4).clamp(Duration::from_millis(10), IDLE_CHECK)
         });
-        tokio::select! {
-            () = tokio::time::sleep(check) => {}
+        ottla_sync::select! {
+            () = ottla_sync::time::sleep(check) => {}
             () = context.stopping() => return,
         }
         if let Some(since_ms) = context.now_ms().checked_sub(QUIET_MS) {

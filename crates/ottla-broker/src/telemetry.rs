@@ -17,8 +17,8 @@ use ottla_config::BrokerConfig;
 use ottla_metadata::{ConfigResourceType, MetadataImage};
 use ottla_protocol::ApiKey;
 use ottla_records::CompressionType;
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, Uuid};
-use parking_lot::Mutex;
 
 pub(crate) use client_facts::ClientFacts;
 use clients::Clients;

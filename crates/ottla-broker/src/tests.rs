@@ -1,6 +1,7 @@
 //! The broker as its clients meet it: requests over a socket, bytes that are none, and what is told back.
 
 mod admin;
+mod authorization;
 mod bad_input;
 mod changing_voters;
 pub(crate) mod client;
@@ -51,7 +52,8 @@ use client::Client;
 /// A broker on a port of its own, with its data in a directory that goes when it does.
 pub(crate) struct TestBroker {
     running: RunningBroker,
-    _data: tempfile::TempDir,
+    config: BrokerConfig,
+    data: tempfile::TempDir,
 }
 
 impl TestBroker {
@@ -82,13 +84,24 @@ impl TestBroker {
             properties.set(key, value);
         }
         let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
-        let running = Broker::format_and_start(config)
+        TestBroker::run(config, data).await
+    }
+
+    async fn run(config: BrokerConfig, data: tempfile::TempDir) -> TestBroker {
+        let running = Broker::format_and_start(config.clone())
             .await
             .expect("the broker starts");
         TestBroker {
             running,
-            _data: data,
+            config,
+            data,
         }
+    }
+
+    /// Stops, and starts again with the same data.
+    pub(crate) async fn restart(self) -> TestBroker {
+        self.running.stop().await;
+        TestBroker::run(self.config, self.data).await
     }
 
     pub(crate) fn broker(&self) -> &Arc<Broker> {

@@ -3,6 +3,7 @@
 //! Each call sends the request to the broker that can answer it and gives back what was said about each
 //! of the things asked for, in Kafka's own response structs where they say it best.
 
+mod acls;
 mod cluster;
 mod configs;
 pub(crate) mod groups;

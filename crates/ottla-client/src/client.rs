@@ -4,17 +4,17 @@
 //! Owns one connection a broker, the metadata, and the coordinators found so far. Cloning is cheap and
 //! shares all of it.
 
-use std::collections::HashMap;
+use ottla_sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ottla_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use ottla_protocol::{ApiKey, ApiRequest};
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, Uuid};
-use parking_lot::Mutex;
 
 use crate::config::ClientConfig;
 use crate::connection::Connection;
@@ -23,7 +23,7 @@ use crate::metadata::{BrokerNode, Metadata};
 use crate::metrics::{NetworkSensors, Sheet};
 
 /// What a coordinator coordinates.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(i8)]
 pub enum CoordinatorKind {
     Group = 0,
@@ -40,9 +40,9 @@ pub struct Client {
 struct Inner {
     config: ClientConfig,
     /// By address, and by whom they belong to alone, if anybody.
-    connections: Mutex<HashMap<(String, Option<Owner>), Slot>>,
+    connections: Mutex<BTreeMap<(String, Option<Owner>), Slot>>,
     metadata: Mutex<(Arc<Metadata>, Instant)>,
-    coordinators: Mutex<HashMap<(CoordinatorKind, String), BrokerNode>>,
+    coordinators: Mutex<BTreeMap<(CoordinatorKind, String), BrokerNode>>,
     next_bootstrap: AtomicUsize,
     next_owner: AtomicUsize,
     network: Arc<NetworkSensors>,
@@ -51,11 +51,11 @@ struct Inner {
 /// Somebody with connections of its own: a consumer's fetches, or its place in a group. A broker answers
 /// the requests of a connection one after the other, and holds these back for a while, so that they would
 /// keep everybody else waiting.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Owner(usize);
 
 /// One at a time opens the connection to an address; the others wait for that one.
-type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
+type Slot = Arc<ottla_sync::async_lock::Mutex<Option<Arc<Connection>>>>;
 
 impl Client {
     /// Connects to the first broker that answers and asks it for the cluster's brokers.
@@ -72,7 +72,7 @@ impl Client {
                 network: Arc::new(NetworkSensors::new(config.metrics_windows())),
                 config,
                 connections: Mutex::default(),
-                metadata: Mutex::new((Arc::default(), Instant::now())),
+                metadata: Mutex::new((Arc::default(), ottla_sync::time::now())),
                 coordinators: Mutex::default(),
                 next_bootstrap: AtomicUsize::new(0),
                 next_owner: AtomicUsize::new(0),
@@ -102,7 +102,7 @@ impl Client {
     }
 
     pub(crate) fn metadata_age(&self) -> Duration {
-        self.inner.metadata.lock().1.elapsed()
+        ottla_sync::time::elapsed(self.inner.metadata.lock().1)
     }
 
     /// A connection to this address, opened if there is none that still works.
@@ -265,7 +265,7 @@ impl Client {
             }
             let mut metadata = self.inner.metadata.lock();
             let merged = Arc::new(metadata.0.merged(&response, topics.is_none()));
-            *metadata = (merged.clone(), Instant::now());
+            *metadata = (merged.clone(), ottla_sync::time::now());
             Ok(merged)
         })
         .await
@@ -286,7 +286,9 @@ impl Client {
                 })
             })
         };
-        if usable(&metadata) && asked.elapsed() < self.inner.config.metadata_max_age {
+        if usable(&metadata)
+            && ottla_sync::time::elapsed(asked) < self.inner.config.metadata_max_age
+        {
             return Ok(metadata);
         }
         let metadata = self.refresh_metadata(Some(names), false).await?;
@@ -481,7 +483,7 @@ pub(crate) struct Retry {
 impl Retry {
     pub(crate) fn new(config: &ClientConfig) -> Retry {
         Retry {
-            started: Instant::now(),
+            started: ottla_sync::time::now(),
             limit: config.default_api_timeout,
             backoff: config.retry_backoff,
             backoff_max: config.retry_backoff_max,
@@ -490,8 +492,10 @@ impl Retry {
 
     /// Waits before the next attempt; the error comes back, wrapped, once the time is over.
     pub(crate) async fn wait(&mut self, what: &str, error: ClientError) -> Result<(), ClientError> {
-        let pause = self.backoff.mul_f64(rand::random_range(0.8..1.2));
-        if self.started.elapsed() + pause >= self.limit {
+        let pause = self
+            .backoff
+            .mul_f64(ottla_sync::random::random_range("backoff", 0.8..1.2));
+        if ottla_sync::time::elapsed(self.started) + pause >= self.limit {
             return Err(ClientError::GaveUp {
                 what: what.to_owned(),
                 after: self.limit,
@@ -499,7 +503,7 @@ impl Retry {
             });
         }
         tracing::debug!(%error, "{what} failed; trying again");
-        tokio::time::sleep(pause).await;
+        ottla_sync::time::sleep(pause).await;
         self.backoff = (self.backoff * 2).min(self.backoff_max);
         Ok(())
     }

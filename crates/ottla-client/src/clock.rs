@@ -5,7 +5,7 @@
 //! the last answer stands. So a time is at most some microseconds behind.
 
 use std::cell::Cell;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 /// So many ticks an answer stands: from 2 to 10 microseconds, counters run at 1 to 5 GHz.
 const TICKS: u64 = 10_000;
@@ -33,7 +33,7 @@ pub(crate) fn now_ms() -> i64 {
 }
 
 fn ask() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_millis() as i64)
 }
 
@@ -66,7 +66,7 @@ mod tests {
                 (before - 1..=ask()).contains(&now),
                 "{now}, not from {before} on"
             );
-            std::thread::sleep(Duration::from_micros(300));
+            ottla_sync::thread::sleep(Duration::from_micros(300));
         }
         // Time goes on for one who never sleeps.
         let (began, mut now) = (now_ms(), now_ms());

@@ -11,10 +11,10 @@
 mod frame_reader;
 mod socket;
 
+use ottla_sync::atomic::{AtomicI32, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use std::io::IoSlice;
@@ -27,10 +27,10 @@ use ottla_protocol::messages::{
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
+use ottla_sync::task::AbortHandle;
+use ottla_sync::{mpsc, oneshot};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 
 use crate::config::ClientConfig;
 use crate::error::ClientError;
@@ -142,7 +142,7 @@ impl Connection {
             address: address.to_owned(),
             reason,
         };
-        let stream = tokio::time::timeout(
+        let stream = ottla_sync::time::timeout(
             config.socket_connection_setup_timeout,
             socket::connect(address, config),
         )
@@ -156,7 +156,7 @@ impl Connection {
             true => {
                 let limit = config.socket_connection_setup_timeout;
                 let wrapping = security::wrap(stream, address, &config.security);
-                let stream = tokio::time::timeout(limit, wrapping)
+                let stream = ottla_sync::time::timeout(limit, wrapping)
                     .await
                     .map_err(|_| refused("no answer to the TLS handshake".into()))?
                     .map_err(refused)?;
@@ -174,13 +174,13 @@ impl Connection {
             network,
         });
         let (outgoing, queue) = mpsc::unbounded_channel();
-        let writer = tokio::spawn(write_requests(
+        let writer = ottla_sync::task::spawn(write_requests(
             write,
             queue,
             pending.clone(),
             address.to_owned(),
         ));
-        let reader = tokio::spawn(read_responses(
+        let reader = ottla_sync::task::spawn(read_responses(
             read,
             pending.clone(),
             address.to_owned(),
@@ -209,7 +209,7 @@ impl Connection {
 
     /// Says who this client is.
     async fn log_in(&self, config: &SecurityConfig) -> Result<(), ClientError> {
-        let nonce = format!("{:032x}", rand::random::<u128>());
+        let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
         let Some(mut login) = Login::new(config, nonce) else {
             return Err(ClientError::Config("there is no sasl.mechanism".into()));
         };
@@ -434,7 +434,7 @@ impl Connection {
         let (reply, response) = oneshot::channel();
         let tell = move |answer| drop(reply.send(answer));
         self.enqueue(request, version, true, Reply(Some(Box::new(tell))));
-        let Ok(answer) = tokio::time::timeout(timeout, response).await else {
+        let Ok(answer) = ottla_sync::time::timeout(timeout, response).await else {
             // Answers come in order: what comes after this request would wait for it too.
             let error = ClientError::TimedOut {
                 address: self.address.clone(),
@@ -537,7 +537,7 @@ async fn write_requests(
     let mut written = Vec::new();
     let mut sizes = Vec::with_capacity(WRITTEN_TOGETHER);
     while queue.recv_many(&mut taken, WRITTEN_TOGETHER).await > 0 {
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         for outgoing in taken.drain(..) {
             let mut state = pending.state.lock();
             if let Some(error) = state.closed.clone() {
@@ -618,7 +618,7 @@ async fn read_responses(
             break "it answered a request that was not sent".to_owned();
         };
         let counts = waiting.has_counted_latency;
-        let latency = counts.then(|| waiting.since.elapsed());
+        let latency = counts.then(|| ottla_sync::time::elapsed(waiting.since));
         let size = FRAME_LENGTH + frame.len();
         pending.network.on_received(&address, size, latency);
         let Waiting { reply, .. } = waiting;

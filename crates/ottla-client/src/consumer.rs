@@ -26,13 +26,13 @@ mod rebalance;
 mod records;
 mod session;
 
+use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
+use ottla_sync::Notify;
+use ottla_sync::task::{JoinHandle, JoinSet};
 
 use crate::admin::Admin;
 use crate::client::{Client, Owner};
@@ -171,9 +171,9 @@ impl Consumer {
             modern: None,
             commits: Commits::default(),
             waker: ConsumerWaker::default(),
-            last_auto_commit: Instant::now(),
+            last_auto_commit: ottla_sync::time::now(),
             refreshing: None,
-            last_refresh: Instant::now(),
+            last_refresh: ottla_sync::time::now(),
             last_naming: None,
             next_partition: 0,
         }
@@ -296,7 +296,9 @@ impl Consumer {
         take: impl Fn(&mut Consumer) -> Result<Vec<T>, ClientError>,
     ) -> Result<Vec<T>, ClientError> {
         self.sensors.on_poll_began();
-        let polled = self.poll_until(Instant::now() + timeout, take).await;
+        let polled = self
+            .poll_until(ottla_sync::time::now() + timeout, take)
+            .await;
         self.sensors.on_poll_ended();
         polled
     }
@@ -332,7 +334,7 @@ impl Consumer {
             if self.waker.take() {
                 return Err(ClientError::WokenUp);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(ottla_sync::time::now());
             if left.is_zero() {
                 return Ok(Vec::new());
             }
@@ -357,11 +359,11 @@ impl Consumer {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        ottla_sync::select! {
             Some(finished) = self.fetches.join_next() => finished.ok(),
             () = told => None,
             () = self.waker.notified() => None,
-            () = tokio::time::sleep(pause) => None,
+            () = ottla_sync::time::sleep(pause) => None,
         }
     }
 
@@ -391,7 +393,7 @@ impl Consumer {
 
     /// As [`Consumer::close`], and gives up after this time; the place in the group then expires by itself.
     pub async fn close_within(self, limit: Duration) -> Result<(), ClientError> {
-        match tokio::time::timeout(limit, self.close()).await {
+        match ottla_sync::time::timeout(limit, self.close()).await {
             Ok(closed) => closed,
             Err(_) => Err(ClientError::Config(format!(
                 "the consumer did not close within {} ms; give it more time",

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_protocol::ApiRequest;
+use ottla_sync::Notify;
+use ottla_sync::task::JoinHandle;
+use ottla_sync::{Mutex, MutexGuard};
 use ottla_types::{ErrorCode, Uuid};
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 
 use crate::client::{Client, CoordinatorKind, Owner};
 use crate::connection::Connection;
@@ -77,7 +77,7 @@ pub(crate) struct Refusal {
 /// Ids are drawn by the members themselves, as ids of topics are by the controller.
 pub(crate) fn new_member_id() -> String {
     loop {
-        if let Some(id) = Uuid::from_random(rand::random()) {
+        if let Some(id) = Uuid::from_random(ottla_sync::random::random("member ids")) {
             return id.to_string();
         }
     }
@@ -119,7 +119,7 @@ impl<M: GroupMember> Heartbeats<M> {
             owner: client.new_owner(),
             client,
             group,
-            beginning: Instant::now(),
+            beginning: ottla_sync::time::now(),
             member: Mutex::new(member),
             wake: Notify::new(),
             news: Arc::default(),
@@ -127,7 +127,7 @@ impl<M: GroupMember> Heartbeats<M> {
             sensors,
         });
         Heartbeats {
-            task: tokio::spawn(send_heartbeats(place.clone())),
+            task: ottla_sync::task::spawn(send_heartbeats(place.clone())),
             place,
         }
     }
@@ -214,7 +214,7 @@ impl<M: GroupMember> Place<M> {
     }
 
     fn now(&self) -> u64 {
-        self.beginning.elapsed().as_millis() as u64
+        ottla_sync::time::elapsed(self.beginning).as_millis() as u64
     }
 
     async fn send_heartbeat(
@@ -261,13 +261,13 @@ async fn send_heartbeats<M: GroupMember>(place: Arc<Place<M>>) {
             (member.next_heartbeat(place.now()), member.wakes_at())
         };
         if let Some(request) = request {
-            let sent = Instant::now();
+            let sent = ottla_sync::time::now();
             if let Some(sensors) = &place.sensors {
                 sensors.on_heartbeat_sent();
             }
             let answer = place.send_heartbeat(&request).await;
             if let (Some(sensors), true) = (&place.sensors, answer.is_ok()) {
-                sensors.on_heartbeat_answered(sent.elapsed());
+                sensors.on_heartbeat_answered(ottla_sync::time::elapsed(sent));
             }
             place.on_answered(answer);
             continue;
@@ -276,7 +276,7 @@ async fn send_heartbeats<M: GroupMember>(place: Arc<Place<M>>) {
         match wakes_at {
             Some(at) => {
                 let at = place.beginning + Duration::from_millis(at);
-                let _ = tokio::time::timeout_at(at.into(), woken).await;
+                let _ = ottla_sync::time::timeout_at(at, woken).await;
             }
             None => woken.await,
         }

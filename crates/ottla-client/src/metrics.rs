@@ -126,11 +126,11 @@ pub(crate) struct Beginning(Instant);
 
 impl Beginning {
     pub(crate) fn now() -> Beginning {
-        Beginning(Instant::now())
+        Beginning(ottla_sync::time::now())
     }
 
     pub(crate) fn elapsed_ms(self) -> u64 {
-        self.at(Instant::now())
+        self.at(ottla_sync::time::now())
     }
 
     pub(crate) fn at(self, instant: Instant) -> u64 {

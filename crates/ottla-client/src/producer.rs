@@ -26,12 +26,12 @@ mod topics;
 mod transaction;
 mod transaction_state;
 
+use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -94,7 +94,7 @@ impl ProducerBuilder {
     /// Starts the sender on the runtime that this is called in.
     pub fn start(self) -> Result<Producer, ClientError> {
         let shared = Arc::new(self.shared()?);
-        tokio::spawn(sender::run(shared.clone()));
+        ottla_sync::task::spawn(sender::run(shared.clone()));
         Ok(Producer {
             _owner: Arc::new(LastOwner(shared.clone())),
             shared,
@@ -134,7 +134,7 @@ impl ProducerBuilder {
             wake_sender: Notify::new(),
             is_closed: AtomicBool::new(false),
             is_aborted: AtomicBool::new(false),
-            sender_ended: tokio::sync::SetOnce::new(),
+            sender_ended: ottla_sync::SetOnce::new(),
             client,
             config,
         })
@@ -166,7 +166,7 @@ impl Producer {
 
     /// Waits until every record sent so far has come to its end.
     pub async fn flush(&self) {
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         self.shared.flush().await;
         self.shared.sensors.on_spent(Call::Flush, began);
     }
@@ -181,7 +181,10 @@ impl Producer {
 
     /// As [`Producer::close`], but what is not sent within the time is refused.
     pub async fn close_within(&self, limit: Duration) {
-        if tokio::time::timeout(limit, self.close()).await.is_err() {
+        if ottla_sync::time::timeout(limit, self.close())
+            .await
+            .is_err()
+        {
             self.shared.is_aborted.store(true, Ordering::Release);
             self.shared.wake_sender.notify_one();
             self.shared.sender_ended.wait().await;
@@ -197,7 +200,7 @@ impl Producer {
 
     /// How many partitions a topic has; a topic that does not exist is created if the broker does that.
     pub async fn partitions_for(&self, topic: &str) -> Result<usize, ClientError> {
-        let deadline = Instant::now() + self.shared.config.max_block;
+        let deadline = ottla_sync::time::now() + self.shared.config.max_block;
         self.shared.wait_for_topic(topic, deadline).await?;
         let found = self.shared.accumulator.topics.get(topic);
         Ok(found.map_or(0, |topic| topic.partitions.len()))

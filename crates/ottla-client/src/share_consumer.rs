@@ -22,8 +22,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ottla_sync::task::JoinSet;
 use ottla_types::{ErrorCode, Uuid};
-use tokio::task::JoinSet;
 
 use crate::client::{Client, Owner};
 use crate::consumer::{ConsumerWaker, Partition};
@@ -167,7 +167,7 @@ impl ShareConsumer {
     /// A batch that cannot be read is rejected, and told with [`ClientError::Records`] behind what came before it; the
     /// next poll goes on behind it.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ShareRecord>, ClientError> {
-        let begun = Instant::now();
+        let begun = ottla_sync::time::now();
         self.take_finished();
         match self.config.acknowledgement_mode {
             AcknowledgementMode::Implicit => self.accept_open(),
@@ -210,7 +210,7 @@ impl ShareConsumer {
                 continue;
             }
             self.start_requests();
-            let left = timeout.saturating_sub(begun.elapsed());
+            let left = timeout.saturating_sub(ottla_sync::time::elapsed(begun));
             if left.is_zero() {
                 return Ok(Vec::new());
             }
@@ -227,11 +227,11 @@ impl ShareConsumer {
                 None => std::future::pending().await,
             }
         };
-        let finished = tokio::select! {
+        let finished = ottla_sync::select! {
             Some(finished) = self.tasks.join_next() => finished.ok(),
             () = told => None,
             () = self.waker.notified() => None,
-            () = tokio::time::sleep(pause) => None,
+            () = ottla_sync::time::sleep(pause) => None,
         };
         if let Some(finished) = finished {
             self.on_finished(finished);
@@ -314,7 +314,7 @@ impl ShareConsumer {
     pub async fn commit(
         &mut self,
     ) -> Result<BTreeMap<(String, i32), Result<(), ClientError>>, ClientError> {
-        let until = Instant::now() + self.client.config().default_api_timeout;
+        let until = ottla_sync::time::now() + self.client.config().default_api_timeout;
         self.take_finished();
         if self.config.acknowledgement_mode == AcknowledgementMode::Implicit {
             self.accept_open();
@@ -336,7 +336,7 @@ impl ShareConsumer {
 
     /// As [`ShareConsumer::commit`], and does not wait: what comes of it is told to the listener.
     pub fn commit_async(&mut self) {
-        let until = Instant::now() + self.client.config().default_api_timeout;
+        let until = ottla_sync::time::now() + self.client.config().default_api_timeout;
         self.take_finished();
         if self.config.acknowledgement_mode == AcknowledgementMode::Implicit {
             self.accept_open();
@@ -349,7 +349,10 @@ impl ShareConsumer {
     /// others, unless it was committed.
     pub async fn close(mut self) -> Result<(), ClientError> {
         let limit = CLOSE_TIMEOUT.min(self.client.config().request_timeout);
-        if tokio::time::timeout(limit, self.leave()).await.is_err() {
+        if ottla_sync::time::timeout(limit, self.leave())
+            .await
+            .is_err()
+        {
             tracing::warn!(
                 ?limit,
                 "the share consumer could not leave its group within the limit"

@@ -1,5 +1,8 @@
 //! The client against a real broker: what producer, consumer and admin calls promise each other.
 
+// Tests make files and threads of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 #[path = "support/cluster.rs"]
 mod cluster;
 

@@ -1,6 +1,9 @@
 //! What a consumer's calls promise beside reading: commits that nobody waits for, topics found by a pattern, and being
 //! woken.
 
+// Tests make files and threads of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 #[path = "support/cluster.rs"]
 mod cluster;
 

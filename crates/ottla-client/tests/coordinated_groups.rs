@@ -2,6 +2,9 @@
 //!
 //! A broker that does not serve them must be said not to, with what to set instead.
 
+// Tests make files and threads of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 #[path = "support/cluster.rs"]
 mod cluster;
 

@@ -2,6 +2,9 @@
 //!
 //! Cargo has built them beside the tests; `cargo xtask client` builds them first.
 
+// Tests make files and threads of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 #[path = "support/cluster.rs"]
 mod cluster;
 

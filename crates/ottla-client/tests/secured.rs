@@ -1,6 +1,9 @@
 //! TLS and logins, against an Apache Kafka with the listeners for them: `cargo xtask client` starts one and says
 //! where it is. Without one there is nothing to talk to, and only what is refused beforehand is checked.
 
+// Tests make files and threads of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,5 +1,8 @@
 //! Share groups (KIP-932), against a real broker.
 
+// Tests make files and threads of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 #[path = "support/cluster.rs"]
 mod cluster;
 

@@ -1,5 +1,8 @@
 //! What clients measure of themselves, and what interceptors see, against a real broker.
 
+// Tests make files and threads of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 #[path = "support/cluster.rs"]
 mod cluster;
 
@@ -294,7 +297,7 @@ async fn interceptors_see_records_and_commits_one_after_the_other() {
     // Its topics are not known to a new producer yet: that the thread has to wait makes it no second record.
     let other = cluster.topic("seen-too", 1).await;
     let blocking = producer.clone();
-    let runtime = tokio::runtime::Handle::current();
+    let runtime = ottla_sync::task::Handle::current();
     tokio::task::spawn_blocking(move || {
         let delivery = blocking.send_blocking(&runtime, record(&other, "k", "z").as_ref());
         delivery.expect("sent")

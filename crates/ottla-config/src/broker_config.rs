@@ -136,6 +136,8 @@ macro_rules! broker_config {
 broker_config! {
     add_partitions_to_txn_retry_backoff_max_ms: i32 = "add.partitions.to.txn.retry.backoff.max.ms",
     add_partitions_to_txn_retry_backoff_ms: i32 = "add.partitions.to.txn.retry.backoff.ms",
+    allow_everyone_if_no_acl_found: bool = "allow.everyone.if.no.acl.found",
+    authorizer_class_name: String = "authorizer.class.name",
     auto_create_topics_enable: bool = "auto.create.topics.enable",
     broker_heartbeat_interval_ms: i32 = "broker.heartbeat.interval.ms",
     broker_rack: Option<String> = "broker.rack",
@@ -306,6 +308,7 @@ broker_config! {
     socket_receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",
     socket_request_max_bytes: i32 = "socket.request.max.bytes",
     socket_send_buffer_bytes: i32 = "socket.send.buffer.bytes",
+    super_users: String = "super.users",
     telemetry_max_bytes: i32 = "telemetry.max.bytes",
     transaction_abort_timed_out_transaction_cleanup_interval_ms: i32 =
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -356,6 +359,12 @@ impl BrokerConfig {
     /// without effect.
     pub fn accepts_unserved(&self, name: &str) -> bool {
         self.ottla_accept_unserved.iter().any(|it| it == name)
+    }
+
+    /// Whether requests are authorised: `authorizer.class.name` names Kafka's StandardAuthorizer, the only one that is
+    /// accepted.
+    pub fn has_authorizer(&self) -> bool {
+        !self.authorizer_class_name.is_empty()
     }
 
     /// Broker and controller in one process.

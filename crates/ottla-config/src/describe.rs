@@ -288,13 +288,18 @@ pub fn created_topic_config_source(
     found.map_or(ConfigSource::Default, |(_, source)| source)
 }
 
+/// What `StandardAuthorizer` reads, which Kafka's table of settings does not have.
+const OF_THE_AUTHORIZER: [&str; 2] = ["allow.everyone.if.no.acl.found", "super.users"];
+
 /// The settings of the broker itself.
 pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
     let mut described = Vec::new();
     for def in broker_configs() {
-        // Kafka's quotas of replication are no settings of the properties file: they are shown once
-        // they are set.
-        let is_hidden = def.internal || REPLICATION_QUOTAS.contains(&def.name);
+        // Kafka's quotas of replication are no settings of the properties file, and its authorizer reads its own:
+        // they are shown once they are set.
+        let is_hidden = def.internal
+            || REPLICATION_QUOTAS.contains(&def.name)
+            || OF_THE_AUTHORIZER.contains(&def.name);
         if is_hidden && broker.setting(def.name).is_none() {
             continue;
         }

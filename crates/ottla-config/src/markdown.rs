@@ -21,9 +21,10 @@ pub fn settings_markdown() -> String {
 
 fn table(text: &mut String, title: &str, rows: &[ConfigDef], with_update_mode: bool) {
     let _ = write!(text, "### {title}\n\n");
-    text.push_str(match with_update_mode {
-        true => "| setting | default | changes | in Ottla |\n| --- | --- | --- | --- |\n",
-        false => "| setting | default | in Ottla |\n| --- | --- | --- |\n",
+    text.push_str(if with_update_mode {
+        "| setting | default | changes | in Ottla |\n| --- | --- | --- | --- |\n"
+    } else {
+        "| setting | default | in Ottla |\n| --- | --- | --- |\n"
     });
     for def in rows.iter().filter(|def| !def.internal) {
         let default = match def.default {

@@ -261,22 +261,6 @@ impl TopicConfig {
             (random % bound as u64) as i64
         }
     }
-
-    /// `local.retention.ms` with -2 resolved.
-    pub fn effective_local_retention_ms(&self) -> i64 {
-        match self.local_retention_ms {
-            -2 => self.retention_ms,
-            value => value,
-        }
-    }
-
-    /// `local.retention.bytes` with -2 resolved.
-    pub fn effective_local_retention_bytes(&self) -> i64 {
-        match self.local_retention_bytes {
-            -2 => self.retention_bytes,
-            value => value,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The node's clocks: a monotonic one that begins with the node, and the time of day.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use ottla_types::Timestamp;
 
@@ -12,13 +12,13 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start() -> Clock {
         Clock {
-            started: Instant::now(),
+            started: ottla_sync::time::now(),
         }
     }
 
     /// Milliseconds since the node began.
     pub(crate) fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        ottla_sync::time::elapsed(self.started).as_millis() as u64
     }
 
     /// Milliseconds since 1970, UTC.
@@ -29,6 +29,6 @@ impl Clock {
 
 /// Milliseconds since 1970, UTC, of the machine's clock: for what has no node yet, such as formatting.
 pub fn time_of_day() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since_epoch = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
     Timestamp(since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64))
 }

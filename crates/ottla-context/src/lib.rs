@@ -11,19 +11,22 @@
 //!
 //! Kafka: `SharedServer`, `BrokerState`.
 
+// Tests make files and threads of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod clock;
 mod effective_config;
 mod state;
 
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::{ArcSwap, Guard};
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
 use ottla_metrics::Metrics;
 use ottla_metrics::complaints::Complaints;
+use ottla_sync::watch;
+use ottla_sync::{ArcSwap, Guard};
 use ottla_types::{BrokerId, Timestamp};
-use tokio::sync::watch;
 
 use clock::Clock;
 pub use clock::time_of_day;

@@ -1,6 +1,6 @@
 //! What a node is doing as a whole.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use ottla_sync::atomic::{AtomicU8, Ordering};
 
 /// The numbers are those of Kafka's `BrokerState`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

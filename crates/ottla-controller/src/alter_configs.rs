@@ -75,61 +75,27 @@ fn change_configs(
     request: &IncrementalAlterConfigsRequest,
     judged_by: JudgedBy,
 ) -> Decision<IncrementalAlterConfigsResponse> {
-    let names: Vec<_> = request
-        .resources
-        .iter()
-        .map(|resource| (resource.resource_type, resource.resource_name.clone()))
-        .collect();
-    let repeated = repeated(&names);
-    let mut all_records = Vec::new();
-    let mut responses = Vec::new();
-    for resource in &request.resources {
-        let key = (resource.resource_type, resource.resource_name.clone());
-        let outcome = if repeated.contains(&key) {
-            Err(each_once())
-        } else {
-            let configs: Vec<_> = resource
-                .configs
-                .iter()
-                .map(|config| {
-                    (
-                        config.name.clone(),
-                        config.config_operation,
-                        config.value.clone(),
-                    )
-                })
-                .collect();
-            incremental_changes(&configs).and_then(|changes| {
-                let resource = config_resource(resource.resource_type, &resource.resource_name)?;
-                if judged_by == JudgedBy::Broker {
-                    check_dynamic_broker_configs(context, &resource, &changes, Others::Kept)?;
-                }
-                changed_config_records(context, &resource, &changes, false)
-            })
-        };
-        let error = match outcome {
-            Ok(records) => {
-                all_records.extend(records);
-                ApiError::NONE
-            }
-            Err(error) => error,
-        };
-        responses.push(IncrementalResourceResponse {
-            error_code: error.code.code(),
-            error_message: error.wire_message(),
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-            ..Default::default()
-        });
-    }
-    let records = finished_records(context, all_records, request.validate_only);
-    Decision::new(
-        records,
-        IncrementalAlterConfigsResponse {
-            responses,
-            ..Default::default()
-        },
-    )
+    let resources = request.resources.iter().map(|resource| {
+        let configs = resource.configs.iter();
+        let configs = configs.map(|it| (it.name.clone(), it.config_operation, it.value.clone()));
+        let name = resource.resource_name.clone();
+        (resource.resource_type, name, configs.collect())
+    });
+    let changed = changed_resources(context, resources.collect(), judged_by, Others::Kept);
+    let responses = changed.outcomes.into_iter();
+    let responses = responses.map(|(kind, name, error)| IncrementalResourceResponse {
+        error_code: error.code.code(),
+        error_message: error.wire_message(),
+        resource_type: kind,
+        resource_name: name,
+        ..Default::default()
+    });
+    let response = IncrementalAlterConfigsResponse {
+        responses: responses.collect(),
+        ..Default::default()
+    };
+    let records = finished_records(context, changed.records, request.validate_only);
+    Decision::new(records, response)
 }
 
 /// `AlterConfigs`: the given settings are all that the resource has afterwards.
@@ -153,55 +119,73 @@ fn replace_configs(
     request: &AlterConfigsRequest,
     judged_by: JudgedBy,
 ) -> Decision<AlterConfigsResponse> {
-    let names: Vec<_> = request
-        .resources
-        .iter()
-        .map(|resource| (resource.resource_type, resource.resource_name.clone()))
-        .collect();
+    let resources = request.resources.iter().map(|resource| {
+        let configs = resource.configs.iter();
+        let configs = configs.map(|it| (it.name.clone(), SET, it.value.clone()));
+        let name = resource.resource_name.clone();
+        (resource.resource_type, name, configs.collect())
+    });
+    let changed = changed_resources(context, resources.collect(), judged_by, Others::Removed);
+    let responses = changed.outcomes.into_iter();
+    let responses = responses.map(|(kind, name, error)| AlterConfigsResourceResponse {
+        error_code: error.code.code(),
+        error_message: error.wire_message(),
+        resource_type: kind,
+        resource_name: name,
+        ..Default::default()
+    });
+    let response = AlterConfigsResponse {
+        responses: responses.collect(),
+        ..Default::default()
+    };
+    let records = finished_records(context, changed.records, request.validate_only);
+    Decision::new(records, response)
+}
+
+/// Name, operation and value.
+type RequestedChange = (ByteString, i8, Option<ByteString>);
+
+/// What comes of a request: the records of the resources that can be changed, and how it went with each.
+struct ChangedResources {
+    records: Vec<ConfigRecord>,
+    outcomes: Vec<(i8, ByteString, ApiError)>,
+}
+
+fn changed_resources(
+    context: &ControllerContext<'_>,
+    resources: Vec<(i8, ByteString, Vec<RequestedChange>)>,
+    judged_by: JudgedBy,
+    others: Others,
+) -> ChangedResources {
+    let names = resources.iter();
+    let names: Vec<_> = names.map(|(kind, name, _)| (*kind, name.clone())).collect();
     let repeated = repeated(&names);
-    let mut all_records = Vec::new();
-    let mut responses = Vec::new();
-    for resource in &request.resources {
-        let key = (resource.resource_type, resource.resource_name.clone());
-        let outcome = if repeated.contains(&key) {
+    let (mut records, mut outcomes) = (Vec::new(), Vec::new());
+    for (kind, name, configs) in resources {
+        let changed = if repeated.contains(&(kind, name.clone())) {
             Err(each_once())
         } else {
-            let configs: Vec<_> = resource
-                .configs
-                .iter()
-                .map(|config| (config.name.clone(), SET, config.value.clone()))
-                .collect();
             incremental_changes(&configs).and_then(|changes| {
-                let resource = config_resource(resource.resource_type, &resource.resource_name)?;
+                let resource = config_resource(kind, &name)?;
                 if judged_by == JudgedBy::Broker {
-                    check_dynamic_broker_configs(context, &resource, &changes, Others::Removed)?;
+                    check_dynamic_broker_configs(context, &resource, &changes, others)?;
                 }
-                replaced_config_records(context, &resource, changes)
+                match others {
+                    Others::Kept => changed_config_records(context, &resource, &changes, false),
+                    Others::Removed => replaced_config_records(context, &resource, changes),
+                }
             })
         };
-        let error = match outcome {
-            Ok(records) => {
-                all_records.extend(records);
+        let error = match changed {
+            Ok(changed) => {
+                records.extend(changed);
                 ApiError::NONE
             }
             Err(error) => error,
         };
-        responses.push(AlterConfigsResourceResponse {
-            error_code: error.code.code(),
-            error_message: error.wire_message(),
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-            ..Default::default()
-        });
+        outcomes.push((kind, name, error));
     }
-    let records = finished_records(context, all_records, request.validate_only);
-    Decision::new(
-        records,
-        AlterConfigsResponse {
-            responses,
-            ..Default::default()
-        },
-    )
+    ChangedResources { records, outcomes }
 }
 
 fn repeated(names: &[(i8, ByteString)]) -> BTreeSet<(i8, ByteString)> {
@@ -226,7 +210,7 @@ const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
 
 fn incremental_changes(
-    configs: &[(ByteString, i8, Option<ByteString>)],
+    configs: &[RequestedChange],
 ) -> Result<BTreeMap<ByteString, ConfigChange>, ApiError> {
     let invalid = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
     let names: BTreeSet<_> = configs.iter().map(|(name, _, _)| name).collect();

@@ -381,9 +381,10 @@ impl BrokerLifecycle {
         if self.next_ms.is_some_and(|at| at <= now_ms) {
             self.next_ms = None;
             self.is_in_flight = true;
-            effects.push(match self.is_registered {
-                true => LifecycleEffect::SendHeartbeat(self.heartbeat()),
-                false => LifecycleEffect::SendRegistration,
+            effects.push(if self.is_registered {
+                LifecycleEffect::SendHeartbeat(self.heartbeat())
+            } else {
+                LifecycleEffect::SendRegistration
             });
         }
     }
@@ -402,16 +403,18 @@ impl BrokerLifecycle {
 
     /// As soon as nothing is under way.
     fn communicate_at(&mut self, now_ms: u64) {
-        match self.is_in_flight {
-            true => self.is_hurried = true,
-            false => self.communicate_within(now_ms, 0),
+        if self.is_in_flight {
+            self.is_hurried = true
+        } else {
+            self.communicate_within(now_ms, 0)
         }
     }
 
     fn communicate_within(&mut self, now_ms: u64, wait_ms: u64) {
-        let wait_ms = match std::mem::take(&mut self.is_hurried) {
-            true => 0,
-            false => wait_ms,
+        let wait_ms = if std::mem::take(&mut self.is_hurried) {
+            0
+        } else {
+            wait_ms
         };
         self.next_ms = Some(now_ms.saturating_add(wait_ms));
     }

@@ -91,12 +91,11 @@ impl BrokerSessions {
             .cluster
             .broker(id)
             .is_some_and(|broker| broker.in_controlled_shutdown);
-        let may_finish_shutdown = match is_stopping {
-            true => self.may_finish_shutdown(id, context.image),
-            false => {
-                self.end_shutdown(id);
-                true
-            }
+        let may_finish_shutdown = if is_stopping {
+            self.may_finish_shutdown(id, context.image)
+        } else {
+            self.end_shutdown(id);
+            true
         };
         let decision = heartbeat(context, request, register_offset, may_finish_shutdown);
         if decision.response.should_shut_down {

@@ -56,12 +56,13 @@ pub fn alter_client_quotas(
     let mut results: BTreeMap<QuotaEntity, ApiError> = BTreeMap::new();
     for entry in &request.entries {
         let entity = entity_of(entry);
-        let outcome = match results.contains_key(&entity) || has_duplicate_key(&entry.ops) {
-            true => Err(invalid(format!(
+        let outcome = if results.contains_key(&entity) || has_duplicate_key(&entry.ops) {
+            Err(invalid(format!(
                 "Ignoring duplicate entity {}",
                 shown(&entity)
-            ))),
-            false => changes(context, &entity, &entry.ops),
+            )))
+        } else {
+            changes(context, &entity, &entry.ops)
         };
         let error = match outcome {
             Ok(mut changed) => {

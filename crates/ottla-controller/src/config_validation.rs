@@ -125,85 +125,21 @@ fn integer(values: &BTreeMap<&'static str, ConfigValue>, key: &str) -> Option<i6
 
 /// A group's setting, the broker's bounds of it (keys), and whether the bounds count only when the
 /// setting was given (KAFKA-20337).
+#[rustfmt::skip]
 const GROUP_BOUNDS: &[(&str, Option<&str>, Option<&str>, bool)] = &[
-    (
-        "consumer.heartbeat.interval.ms",
-        Some("group.consumer.min.heartbeat.interval.ms"),
-        Some("group.consumer.max.heartbeat.interval.ms"),
-        false,
-    ),
-    (
-        "consumer.session.timeout.ms",
-        Some("group.consumer.min.session.timeout.ms"),
-        Some("group.consumer.max.session.timeout.ms"),
-        false,
-    ),
-    (
-        "consumer.assignment.interval.ms",
-        Some("group.consumer.min.assignment.interval.ms"),
-        Some("group.consumer.max.assignment.interval.ms"),
-        true,
-    ),
-    (
-        "share.heartbeat.interval.ms",
-        Some("group.share.min.heartbeat.interval.ms"),
-        Some("group.share.max.heartbeat.interval.ms"),
-        false,
-    ),
-    (
-        "share.session.timeout.ms",
-        Some("group.share.min.session.timeout.ms"),
-        Some("group.share.max.session.timeout.ms"),
-        false,
-    ),
-    (
-        "share.record.lock.duration.ms",
-        Some("group.share.min.record.lock.duration.ms"),
-        Some("group.share.max.record.lock.duration.ms"),
-        false,
-    ),
-    (
-        "share.delivery.count.limit",
-        Some("group.share.min.delivery.count.limit"),
-        Some("group.share.max.delivery.count.limit"),
-        false,
-    ),
-    (
-        "share.partition.max.record.locks",
-        Some("group.share.min.partition.max.record.locks"),
-        Some("group.share.max.partition.max.record.locks"),
-        false,
-    ),
-    (
-        "share.assignment.interval.ms",
-        Some("group.share.min.assignment.interval.ms"),
-        Some("group.share.max.assignment.interval.ms"),
-        true,
-    ),
-    (
-        "streams.heartbeat.interval.ms",
-        Some("group.streams.min.heartbeat.interval.ms"),
-        Some("group.streams.max.heartbeat.interval.ms"),
-        false,
-    ),
-    (
-        "streams.session.timeout.ms",
-        Some("group.streams.min.session.timeout.ms"),
-        Some("group.streams.max.session.timeout.ms"),
-        false,
-    ),
-    (
-        "streams.num.standby.replicas",
-        None,
-        Some("group.streams.max.standby.replicas"),
-        false,
-    ),
-    (
-        "streams.assignment.interval.ms",
-        Some("group.streams.min.assignment.interval.ms"),
-        Some("group.streams.max.assignment.interval.ms"),
-        true,
-    ),
+    ("consumer.heartbeat.interval.ms", Some("group.consumer.min.heartbeat.interval.ms"), Some("group.consumer.max.heartbeat.interval.ms"), false),
+    ("consumer.session.timeout.ms", Some("group.consumer.min.session.timeout.ms"), Some("group.consumer.max.session.timeout.ms"), false),
+    ("consumer.assignment.interval.ms", Some("group.consumer.min.assignment.interval.ms"), Some("group.consumer.max.assignment.interval.ms"), true),
+    ("share.heartbeat.interval.ms", Some("group.share.min.heartbeat.interval.ms"), Some("group.share.max.heartbeat.interval.ms"), false),
+    ("share.session.timeout.ms", Some("group.share.min.session.timeout.ms"), Some("group.share.max.session.timeout.ms"), false),
+    ("share.record.lock.duration.ms", Some("group.share.min.record.lock.duration.ms"), Some("group.share.max.record.lock.duration.ms"), false),
+    ("share.delivery.count.limit", Some("group.share.min.delivery.count.limit"), Some("group.share.max.delivery.count.limit"), false),
+    ("share.partition.max.record.locks", Some("group.share.min.partition.max.record.locks"), Some("group.share.max.partition.max.record.locks"), false),
+    ("share.assignment.interval.ms", Some("group.share.min.assignment.interval.ms"), Some("group.share.max.assignment.interval.ms"), true),
+    ("streams.heartbeat.interval.ms", Some("group.streams.min.heartbeat.interval.ms"), Some("group.streams.max.heartbeat.interval.ms"), false),
+    ("streams.session.timeout.ms", Some("group.streams.min.session.timeout.ms"), Some("group.streams.max.session.timeout.ms"), false),
+    ("streams.num.standby.replicas", None, Some("group.streams.max.standby.replicas"), false),
+    ("streams.assignment.interval.ms", Some("group.streams.min.assignment.interval.ms"), Some("group.streams.max.assignment.interval.ms"), true),
 ];
 
 fn validate_group(config: &BrokerConfig, settings: &Settings) -> Result<(), ApiError> {

@@ -122,10 +122,6 @@ impl ApiError {
         }
     }
 
-    pub fn is_failure(&self) -> bool {
-        self.code != ErrorCode::None
-    }
-
     /// The message as a response carries it.
     pub fn wire_message(&self) -> Option<ByteString> {
         self.message

@@ -78,13 +78,14 @@ pub fn update_features(
                 results: results.collect(),
                 ..Default::default()
             };
-            match request.validate_only {
-                true => Decision::unchanged(response),
-                false => Decision {
+            if request.validate_only {
+                Decision::unchanged(response)
+            } else {
+                Decision {
                     records: updated.records,
                     kraft_version: updated.kraft_version,
                     response,
-                },
+                }
             }
         }
     }

@@ -60,6 +60,8 @@ mod client_quotas;
 
 mod scram_credentials;
 
+mod acls;
+
 mod producer_ids;
 
 mod bootstrap;
@@ -72,6 +74,7 @@ pub mod planted;
 #[cfg(test)]
 mod test_support;
 
+pub use acls::{create_acls, delete_acls};
 pub use alter_configs::{
     alter_configs, incremental_alter_configs, judge_alter_configs, judge_incremental_alter_configs,
 };

@@ -40,9 +40,10 @@ pub fn allocate_producer_ids(
     let record = MetadataRecord::ProducerIds(ProducerIdsRecord {
         broker_id: broker.value(),
         broker_epoch: epoch.value(),
-        next_producer_id: match planted::has(Bug::RepeatProducerIds) {
-            true => start,
-            false => next_producer_id,
+        next_producer_id: if planted::has(Bug::RepeatProducerIds) {
+            start
+        } else {
+            next_producer_id
         },
         ..Default::default()
     });

@@ -176,15 +176,16 @@ fn validate_size(partition: &PartitionRegistration, target: usize) -> Result<(),
         .chain(&partition.adding_replicas)
         .filter(|replica| !partition.removing_replicas.contains(replica))
         .collect();
-    match current.len() == target {
-        true => Ok(()),
-        false => Err(ApiError::new(
+    if current.len() == target {
+        Ok(())
+    } else {
+        Err(ApiError::new(
             ErrorCode::InvalidReplicationFactor,
             format!(
                 "The replication factor is changed from {} to {target}",
                 current.len()
             ),
-        )),
+        ))
     }
 }
 

@@ -189,10 +189,12 @@ impl Served for GroupCoordinator {
         match command {
             Command::ResolveRegexes(command) => {
                 // Every topic of the cluster is looked at.
-                tokio::task::spawn_blocking(move || resolve_regexes(&shard, &groups, command));
+                ottla_sync::task::spawn_blocking(move || resolve_regexes(&shard, &groups, command));
             }
             Command::InitializeShareState(command) => {
-                tokio::spawn(async move { initialize_share_state(&shard, &groups, command).await });
+                ottla_sync::task::spawn(async move {
+                    initialize_share_state(&shard, &groups, command).await
+                });
             }
         }
     }
@@ -205,12 +207,13 @@ fn resolve_regexes(
 ) {
     let image = Arc::clone(&groups.surroundings.context.metadata());
     let context = command.requester.get::<RequestContext>();
-    let is_visible = |topic: &str| {
-        context.is_none_or(|context| {
+    let authorizer = &groups.surroundings.authorizer;
+    let is_visible = |topic: &str| match context {
+        Some(context) => {
             let (operation, resource) = (Operation::Describe, ResourceType::Topic);
-            let authorizer = &groups.surroundings.authorizer;
-            authorizer.is_allowed(context, operation, resource, topic)
-        })
+            authorizer.is_allowed_quietly(context, operation, resource, topic)
+        }
+        None => !authorizer.is_configured(),
     };
     let resolved = resolve(
         &command.regexes,

@@ -10,6 +10,17 @@
 //! Kafka: `CoordinatorRuntime`, `GroupCoordinatorService`, `TransactionCoordinator`, `ShareCoordinatorService`,
 //! `SharePartitionManager`.
 
+// Tests make files and threads of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
+
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+
 pub mod at_once;
 
 pub mod surroundings;
@@ -21,6 +32,9 @@ pub mod share_groups;
 pub mod groups;
 
 pub mod transactions;
+
+#[cfg(test)]
+mod simulation;
 
 pub use groups::Groups;
 pub use share_groups::ShareGroups;

@@ -6,73 +6,47 @@
 //!
 //! Kafka does the same in `CoordinatorRuntime`, and for transactions in `TransactionStateManager`.
 
-mod load;
-mod outbox;
+mod batch;
+mod host;
 mod shard;
 
-use std::collections::HashMap;
+mod load;
+mod outbox;
+
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ottla_config::BrokerConfig;
-use ottla_coordinator::{Coordinator, partition_for};
+use ottla_coordinator::partition_for;
 use ottla_metadata::{LocalReplica, MetadataDelta};
-use ottla_records::Compression;
+use ottla_sync::RwLock;
 use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex};
-use parking_lot::RwLock;
-use tokio::sync::Semaphore;
 
 use crate::surroundings::Surroundings;
-pub use shard::Shard;
-
-/// What the shell has to know of a kind of coordinator besides its state machine.
-pub trait Served:
-    Coordinator<Record: Send, Response: Send + 'static, TimerKey: Send + Sync, Command: Send>
-    + Send
-    + Sized
-    + 'static
-{
-    /// What it belongs to: its coordinators, and what its commands need.
-    type Host: Deref<Target = Coordinators<Self>> + Send + Sync + 'static;
-
-    /// The topic whose partitions hold the state.
-    const TOPIC: &'static str;
-    /// What cannot be coordinated when a partition cannot be read: for people.
-    const WHAT: &'static str;
-
-    /// How many partitions the topic has when it is created.
-    fn configured_partitions(config: &BrokerConfig) -> i32;
-
-    /// A coordinator that knows nothing yet.
-    fn new(host: &Self::Host, leader_epoch: LeaderEpoch) -> Self;
-
-    /// The log has been read, and requests are going to come in.
-    fn begin(&mut self, _host: &Self::Host) {}
-
-    fn compression(host: &Self::Host) -> Compression;
-
-    /// How long whoever waits for a record is kept waiting.
-    fn commit_timeout(host: &Self::Host) -> Duration;
-
-    /// Carries out what only this kind of shell can do.
-    fn execute(shard: &Arc<Shard<Self>>, host: &Arc<Self::Host>, command: Self::Command);
-}
+pub use host::CoordinatorHost;
+#[cfg(test)]
+pub(crate) use load::read_log;
+pub use shard::{Served, Shard};
 
 /// The coordinators of one kind on this broker.
 pub struct Coordinators<C: Served> {
-    pub surroundings: Arc<Surroundings>,
-    /// Turns to read a partition back.
-    loading: Semaphore,
+    host: CoordinatorHost,
     /// By partition of the topic.
-    shards: RwLock<HashMap<i32, Arc<Shard<C>>>>,
+    shards: RwLock<BTreeMap<i32, Arc<Shard<C>>>>,
+}
+
+impl<C: Served> Deref for Coordinators<C> {
+    type Target = CoordinatorHost;
+
+    fn deref(&self) -> &CoordinatorHost {
+        &self.host
+    }
 }
 
 impl<C: Served> Coordinators<C> {
     pub fn new(surroundings: Arc<Surroundings>) -> Self {
         Coordinators {
-            surroundings,
-            loading: Semaphore::new(load::CONCURRENT_LOADS),
+            host: CoordinatorHost::new(surroundings),
             shards: RwLock::default(),
         }
     }
@@ -99,12 +73,6 @@ impl<C: Served> Coordinators<C> {
             .get(&partition)
             .cloned()
             .ok_or(ErrorCode::NotCoordinator)
-    }
-
-    /// Nothing is loaded until what this gives is dropped.
-    pub async fn hold_loading(&self) -> tokio::sync::SemaphorePermit<'_> {
-        let turns = self.loading.acquire_many(load::CONCURRENT_LOADS as u32);
-        turns.await.expect("never closed")
     }
 
     pub fn all_shards(&self) -> Vec<Arc<Shard<C>>> {
@@ -134,9 +102,8 @@ impl<C: Served> Coordinators<C> {
 
     /// Gives everything up: what is parked is answered, so that connections can be drained.
     pub fn stop(&self) {
-        for (_, shard) in self.shards.write().drain() {
-            shard.close();
-        }
+        let shards = std::mem::take(&mut *self.shards.write());
+        shards.values().for_each(|shard| shard.close());
     }
 
     fn elect(&self, host: &Arc<C::Host>, index: PartitionIndex, leader_epoch: LeaderEpoch) {

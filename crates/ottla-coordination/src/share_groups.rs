@@ -25,8 +25,8 @@ use ottla_coordinator::share_state::{Command, ShareCoordinator, ShareCoordinator
 use ottla_metadata::MetadataDelta;
 use ottla_metadata::feature::SHARE_VERSION;
 use ottla_records::Compression;
+use ottla_sync::Mutex;
 use ottla_types::{LeaderEpoch, Offset, TopicId, TopicIdPartition};
-use parking_lot::Mutex;
 
 use crate::runtime::{Coordinators, Served, Shard};
 use crate::surroundings::Surroundings;
@@ -77,7 +77,7 @@ impl ShareGroups {
             return;
         }
         let groups = Arc::clone(self);
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             if let Some((key, partitions)) = ended.member {
                 groups.release(&key, partitions).await;
             }
@@ -181,7 +181,7 @@ impl Served for ShareCoordinator {
     fn execute(shard: &Arc<Shard<Self>>, share_groups: &Arc<ShareGroups>, command: Command) {
         let Command::DeleteRecordsBefore(offset) = command;
         let (shard, share_groups) = (Arc::clone(shard), Arc::clone(share_groups));
-        tokio::spawn(async move { delete_records(&share_groups, &shard, offset).await });
+        ottla_sync::task::spawn(async move { delete_records(&share_groups, &shard, offset).await });
     }
 }
 

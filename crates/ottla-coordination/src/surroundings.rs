@@ -17,7 +17,7 @@ pub struct Surroundings {
     pub producer_ids: Arc<ProducerIdBlocks>,
     pub auto_topic_creation: Arc<AutoTopicCreation>,
     pub peers: BrokerPeers,
-    pub authorizer: Authorizer,
+    pub authorizer: Arc<Authorizer>,
 }
 
 impl Surroundings {

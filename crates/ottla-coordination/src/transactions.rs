@@ -134,7 +134,7 @@ impl Served for TransactionCoordinator {
         match command {
             Command::AllocateProducerId => {
                 let (shard, transactions) = (Arc::clone(shard), Arc::clone(transactions));
-                tokio::spawn(async move {
+                ottla_sync::task::spawn(async move {
                     let producer_id = transactions
                         .surroundings
                         .producer_ids

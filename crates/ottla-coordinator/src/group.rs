@@ -7,6 +7,7 @@ mod effects;
 mod groups;
 mod outcome;
 mod record;
+mod recorded_kind;
 mod replay;
 
 mod heartbeat;
@@ -36,20 +37,16 @@ mod streams;
 
 pub use classic_group::ClassicGroupState;
 pub use config::{BoundedSetting, GroupCoordinatorConfig};
-pub use consumer::{
-    HeartbeatContext, MigrationPolicy, Requester, ResolveRegexes, ResolvedRegex, resolve,
-    validate_heartbeat,
-};
+pub use consumer::{HeartbeatContext, MigrationPolicy, ResolvedRegex, resolve, validate_heartbeat};
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
 pub use outcome::{
-    Command, DeletedShareGroups, Outcome, Reply, Response, TimerChange, TimerKey, Write,
+    Command, DeletedShareGroups, InitializeShareState, Outcome, Reply, Requester, ResolveRegexes,
+    Response, TimerChange, TimerKey, Write,
 };
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;
-pub use share::{
-    InitializeShareState, PartitionsOfTopics, ShareHeartbeatContext, validate_share_heartbeat,
-};
+pub use share::{PartitionsOfTopics, ShareHeartbeatContext, validate_share_heartbeat};
 pub use streams::{StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat};
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub mod transaction;
 
 pub use java_hash::partition_for;
 pub use runtime::{
-    BATCH_HEADER_BYTES, Coordinator, CoordinatorRuntime, EncodeRecord, LogEntry, OutboundBatch,
-    Outcome, PendingWrite, Reply, ReplyTo, StepContext, TimerChange, TransactionEnd,
+    BATCH_HEADER_BYTES, Coordinator, CoordinatorResult, CoordinatorRuntime, EncodeRecord, LogEntry,
+    OutboundBatch, Outcome, PendingWrite, Reply, ReplyTo, StepContext, TimerChange, TransactionEnd,
     TransactionalProducer, Write, WriteId, WriteKind, error_after_append,
 };

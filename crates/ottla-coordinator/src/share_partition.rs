@@ -20,11 +20,11 @@ mod led;
 pub use aborted::{AbortedTransaction, FetchedBatch, aborted_batches};
 pub use acknowledge::{AcknowledgeError, AcknowledgeType, AcknowledgementBatch};
 pub use acquire::{AcquireMode, AcquireRequest, AcquiredBatch, AcquiredRecords};
-pub use in_flight::{MemberId, RecordState};
+pub use in_flight::{MemberId, RecordState, StateWriteId};
 pub use led::{LedSharePartition, PersistedWrite, of_persister, request_of, restore};
 pub use partition::{PersistedBatch, PersistedState, PersistedStateError, SharePartition};
 pub use settings::SharePartitionSettings;
-pub use transitions::{StateWrite, StateWriteId, WriteResult};
+pub use transitions::{StateWrite, WriteResult};
 
 #[cfg(test)]
 mod tests;

@@ -193,9 +193,10 @@ impl ShareSessions {
         let Some(begun) = self.by_connection.remove(&connection) else {
             return Disconnected::default();
         };
-        let ended = match begun.is_over {
-            true => None,
-            false => self.end(&begun.key),
+        let ended = if begun.is_over {
+            None
+        } else {
+            self.end(&begun.key)
         };
         let group_id = begun.key.group_id.clone();
         Disconnected {

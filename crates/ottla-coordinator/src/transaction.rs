@@ -6,6 +6,7 @@ mod metadata;
 mod outcome;
 mod record;
 mod replay;
+mod requests;
 mod state;
 
 mod add_partitions;
@@ -16,16 +17,14 @@ mod timeouts;
 
 mod describe;
 
-pub use add_partitions::AddPartitions;
 pub use config::TransactionCoordinatorConfig;
 pub use coordinator::TransactionCoordinator;
 pub use describe::{ListFilter, ListedTransaction};
-pub use end_txn::EndTransaction;
-pub use init_producer_id::InitProducerId;
 pub use metadata::Transaction;
 pub use outcome::{Command, Markers, Outcome, Response, TimerKey, error_after_append};
 pub use record::TransactionLogRecord;
 pub use replay::ReplayError;
+pub use requests::{AddPartitions, EndTransaction, InitProducerId};
 pub use state::TransactionState;
 
 #[cfg(test)]

@@ -142,15 +142,6 @@ impl BrokerRegistration {
             .find(|listener| &*listener.name == name)
     }
 
-    /// The levels of `feature` that the broker can work with; a feature that it did not name is
-    /// supported at level 0 only.
-    pub fn supported_levels(&self, feature: &str) -> (i16, i16) {
-        self.supported_features
-            .iter()
-            .find(|supported| &*supported.name == feature)
-            .map_or((0, 0), |supported| (supported.min, supported.max))
-    }
-
     /// Whether a replica may be kept there: in a directory that is online, or in one not yet named.
     pub fn has_online_directory(&self, directory: DirectoryId) -> bool {
         if directory == Uuid::DIRECTORY_UNASSIGNED || directory == Uuid::DIRECTORY_MIGRATING {

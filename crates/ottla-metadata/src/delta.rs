@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicName};
+use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicName, Uuid};
 
 use crate::{ConfigResource, MetadataImage, PartitionRegistration, TopicImage};
 
@@ -42,7 +42,8 @@ pub struct MetadataDelta {
     pub features: bool,
     pub producer_ids: bool,
     pub client_quotas: bool,
-    pub acls: bool,
+    /// ACLs that were added or are gone, by id.
+    pub acls: BTreeSet<Uuid>,
     pub scram: bool,
     pub delegation_tokens: bool,
 }
@@ -59,7 +60,7 @@ impl MetadataDelta {
             features: false,
             producer_ids: false,
             client_quotas: false,
-            acls: false,
+            acls: BTreeSet::new(),
             scram: false,
             delegation_tokens: false,
         }
@@ -116,7 +117,7 @@ impl MetadataDelta {
         delta.features = before.features != after.features;
         delta.producer_ids = before.next_producer_id != after.next_producer_id;
         delta.client_quotas = before.client_quotas != after.client_quotas;
-        delta.acls = before.kept.acls != after.kept.acls;
+        delta.acls = before.kept.acls.changes_to(&after.kept.acls);
         delta.scram = before.kept.scram != after.kept.scram;
         delta.delegation_tokens = before.kept.delegation_tokens != after.kept.delegation_tokens;
         delta.after = after;
@@ -149,6 +150,8 @@ impl MetadataDelta {
         }
         let (mut configs, mut brokers) = (self.configs, self.brokers);
         let mut controllers = self.controllers;
+        let mut acls = self.acls;
+        acls.extend(next.acls);
         configs.extend(next.configs);
         brokers.extend(next.brokers);
         controllers.extend(next.controllers);
@@ -162,7 +165,7 @@ impl MetadataDelta {
             features: self.features || next.features,
             producer_ids: self.producer_ids || next.producer_ids,
             client_quotas: self.client_quotas || next.client_quotas,
-            acls: self.acls || next.acls,
+            acls,
             scram: self.scram || next.scram,
             delegation_tokens: self.delegation_tokens || next.delegation_tokens,
         }
@@ -173,16 +176,12 @@ impl MetadataDelta {
             && self.configs.is_empty()
             && self.brokers.is_empty()
             && self.controllers.is_empty()
+            && self.acls.is_empty()
             && !(self.features
                 || self.producer_ids
                 || self.client_quotas
-                || self.acls
                 || self.scram
                 || self.delegation_tokens)
-    }
-
-    pub fn has_metadata_version_changed(&self) -> bool {
-        self.before.features.metadata_version() != self.after.features.metadata_version()
     }
 
     /// What `broker` has to do about its replicas.

@@ -1,7 +1,9 @@
 //! Client quotas, ACLs, SCRAM credentials and delegation tokens: kept as the records that created them,
-//! so that a snapshot writes them again byte for byte although nothing here acts on them yet.
+//! so that a snapshot writes them again byte for byte.
 //!
 //! In Kafka: `ClientQuotasImage`, `AclsImage`, `ScramImage`, `DelegationTokenImage`.
+
+use std::collections::BTreeSet;
 
 use bytestring::ByteString;
 use ottla_protocol::metadata_records::{
@@ -9,6 +11,7 @@ use ottla_protocol::metadata_records::{
     RemoveAccessControlEntryRecord, RemoveDelegationTokenRecord, RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 };
+use ottla_security::Acl;
 use ottla_types::Uuid;
 use rpds::RedBlackTreeMapSync;
 
@@ -64,6 +67,8 @@ impl ClientQuotasImage {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AclsImage {
     acls: RedBlackTreeMapSync<Uuid, AccessControlEntryRecord>,
+    /// The same without their ids, and how many ids have each: what is there is not created again.
+    existing: RedBlackTreeMapSync<Acl, usize>,
 }
 
 impl AclsImage {
@@ -71,11 +76,46 @@ impl AclsImage {
         self.acls.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.acls.size()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &AccessControlEntryRecord> {
         self.acls.values()
     }
 
+    /// Each with its id.
+    pub fn acls(&self) -> impl Iterator<Item = (Uuid, Acl)> {
+        self.acls
+            .iter()
+            .map(|(id, record)| (*id, Acl::from_record(record)))
+    }
+
+    pub fn get(&self, id: Uuid) -> Option<Acl> {
+        self.acls.get(&id).map(Acl::from_record)
+    }
+
+    pub fn contains(&self, acl: &Acl) -> bool {
+        self.existing.contains_key(acl)
+    }
+
+    /// The ids of the ACLs that only one of two images has.
+    pub(crate) fn changes_to(&self, after: &AclsImage) -> BTreeSet<Uuid> {
+        let (before, after) = (&self.acls, &after.acls);
+        let gone_or_changed = before
+            .iter()
+            .filter(|(id, record)| after.get(*id) != Some(record));
+        let added = after.iter().filter(|(id, _)| !before.contains_key(*id));
+        gone_or_changed.chain(added).map(|(id, _)| *id).collect()
+    }
+
     pub(crate) fn insert(&mut self, record: &AccessControlEntryRecord) {
+        if let Some(replaced) = self.get(record.id) {
+            self.forget(&replaced);
+        }
+        let acl = Acl::from_record(record);
+        let times = self.existing.get(&acl).copied().unwrap_or(0);
+        self.existing.insert_mut(acl, times + 1);
         self.acls.insert_mut(record.id, record.clone());
     }
 
@@ -83,10 +123,21 @@ impl AclsImage {
         &mut self,
         record: &RemoveAccessControlEntryRecord,
     ) -> Result<(), ReplayError> {
-        if self.acls.remove_mut(&record.id) {
-            Ok(())
-        } else {
-            Err(ReplayError::UnknownAcl(record.id))
+        let removed = self
+            .get(record.id)
+            .ok_or(ReplayError::UnknownAcl(record.id))?;
+        self.forget(&removed);
+        self.acls.remove_mut(&record.id);
+        Ok(())
+    }
+
+    /// One id less has this ACL.
+    fn forget(&mut self, acl: &Acl) {
+        match self.existing.get(acl).copied() {
+            Some(times @ 2..) => self.existing.insert_mut(acl.clone(), times - 1),
+            _ => {
+                self.existing.remove_mut(acl);
+            }
         }
     }
 }

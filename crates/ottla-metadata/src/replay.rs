@@ -119,11 +119,11 @@ impl Replay {
             }
             MetadataRecord::AccessControlEntry(record) => {
                 self.image.kept.acls.insert(record);
-                self.delta.acls = true;
+                self.delta.acls.insert(record.id);
             }
             MetadataRecord::RemoveAccessControlEntry(record) => {
                 self.image.kept.acls.remove(record)?;
-                self.delta.acls = true;
+                self.delta.acls.insert(record.id);
             }
             MetadataRecord::UserScramCredential(record) => {
                 self.image.kept.scram.insert(record);

@@ -102,14 +102,6 @@ impl TopicsImage {
         self.by_name(name)?.partition(partition)
     }
 
-    pub fn partition_by_id(
-        &self,
-        id: TopicId,
-        partition: PartitionIndex,
-    ) -> Option<&PartitionRegistration> {
-        self.by_id(id)?.partition(partition)
-    }
-
     /// In the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<TopicImage>> {
         self.by_name.values()

@@ -16,7 +16,7 @@ pub struct Complaints {
 impl Default for Complaints {
     fn default() -> Self {
         Complaints {
-            since: Instant::now(),
+            since: ottla_sync::time::now(),
             next_interval: AtomicU64::new(0),
         }
     }
@@ -25,7 +25,7 @@ impl Default for Complaints {
 impl Complaints {
     /// Says it, unless something was said in this minute; returns whether it was said.
     pub fn say(&self, complaint: impl FnOnce()) -> bool {
-        self.say_after(self.since.elapsed(), complaint)
+        self.say_after(ottla_sync::time::elapsed(self.since), complaint)
     }
 
     fn say_after(&self, elapsed: Duration, complaint: impl FnOnce()) -> bool {

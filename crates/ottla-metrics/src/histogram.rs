@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use crate::sharded::Sharded;
 

@@ -6,6 +6,9 @@
 //!
 //! Also here: rate-limited log lines ([`complaints`]) and the trace of stalled threads ([`stalls`]).
 
+// Tests make files and threads of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod cleaner;
 pub mod complaints;
 pub mod family;
@@ -104,7 +107,7 @@ pub async fn advance_windows(metrics: &Metrics) {
     loop {
         for _ in 0..LOOKS_IN_WINDOW {
             metrics.worker_idle.look();
-            tokio::time::sleep(LOOK).await;
+            ottla_sync::time::sleep(LOOK).await;
         }
         metrics.requests.on_window_ended();
         flush_stats::on_window_ended();

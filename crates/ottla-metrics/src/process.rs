@@ -79,7 +79,7 @@ mod tests {
             let family = families.iter().find(|family| family.name == name);
             family.expect(name).samples[0].value
         };
-        let now = std::time::SystemTime::now()
+        let now = ottla_sync::time::wall_clock()
             .duration_since(std::time::UNIX_EPOCH)
             .expect("after 1970")
             .as_secs_f64();

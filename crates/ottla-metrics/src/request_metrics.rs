@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn the_parts_of_a_request_add_up() {
         let metrics = RequestMetrics::default();
-        let received = Instant::now();
+        let received = ottla_sync::time::now();
         let at = |ms| received + Duration::from_millis(ms);
         let times = RequestTimes {
             received,

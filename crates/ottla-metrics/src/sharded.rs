@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn what_all_threads_count_adds_up() {
         let counters: Counters<2> = Counters::default();
-        std::thread::scope(|scope| {
+        ottla_sync::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..1000 {

@@ -14,7 +14,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 /// So many of the latest stalls are kept to be looked at.
 const KEPT: usize = 128;
@@ -58,7 +58,7 @@ pub struct Watch(Option<Instant>);
 pub fn watch() -> Watch {
     match THRESHOLD_US.load(Ordering::Relaxed) {
         0 => Watch(None),
-        _ => Watch((!MAY_BLOCK.get()).then(Instant::now)),
+        _ => Watch((!MAY_BLOCK.get()).then(ottla_sync::time::now)),
     }
 }
 
@@ -67,7 +67,7 @@ impl Watch {
     #[inline]
     pub fn end(self, operation: &'static str, of: &dyn Display) {
         if let Some(started) = self.0 {
-            note(operation, of, started.elapsed());
+            note(operation, of, ottla_sync::time::elapsed(started));
         }
     }
 }
@@ -107,7 +107,7 @@ impl<'a> PartsWatch<'a> {
     }
 
     fn keep(&mut self, since: Instant, of: &'a dyn Display) {
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         self.part_since = Some(now);
         self.parts += 1;
         let took = now - since;
@@ -121,7 +121,7 @@ impl<'a> PartsWatch<'a> {
     #[inline]
     pub fn end(self, operation: &'static str) {
         if let Some(started) = self.whole.0 {
-            note(operation, &self, started.elapsed());
+            note(operation, &self, ottla_sync::time::elapsed(started));
         }
     }
 }
@@ -173,7 +173,7 @@ mod tests {
 
     fn slow(operation: &'static str) {
         let watched = watch();
-        std::thread::sleep(LONG);
+        ottla_sync::thread::sleep(LONG);
         watched.end(operation, &"orders-3");
     }
 
@@ -205,7 +205,7 @@ mod tests {
             let mut watched = watch_parts();
             for (number, name) in names.iter().enumerate() {
                 if slow.contains(&number) {
-                    std::thread::sleep(LONG + Duration::from_millis(20 * number as u64));
+                    ottla_sync::thread::sleep(LONG + Duration::from_millis(20 * number as u64));
                 }
                 watched.end_part(name);
             }

@@ -1,10 +1,10 @@
 //! What is counted for each topic. Kafka: `BrokerTopicMetrics`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use ottla_sync::Mutex;
 use ottla_types::TopicName;
-use parking_lot::Mutex;
 
 use crate::sharded::Counters;
 
@@ -79,7 +79,7 @@ impl TopicMetrics {
 pub struct AllTopicsMetrics {
     all_topics: Arc<TopicCounters>,
     /// A topic's counters live as long as a partition of it holds them.
-    topics: Mutex<HashMap<TopicName, Weak<TopicMetrics>>>,
+    topics: Mutex<BTreeMap<TopicName, Weak<TopicMetrics>>>,
 }
 
 impl AllTopicsMetrics {
@@ -114,12 +114,10 @@ impl AllTopicsMetrics {
     pub fn topics(&self) -> Vec<(TopicName, Arc<TopicMetrics>)> {
         let mut topics = self.topics.lock();
         topics.retain(|_, metrics| metrics.strong_count() > 0);
-        let mut living: Vec<_> = topics
+        topics
             .iter()
             .filter_map(|(name, metrics)| Some((name.clone(), metrics.upgrade()?)))
-            .collect();
-        living.sort_by(|(a, _), (b, _)| a.cmp(b));
-        living
+            .collect()
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use ottla_sync::Mutex;
 
 /// The share of their time that the runtime's threads had nothing to do, between the last two looks.
 #[derive(Debug, Default)]
@@ -23,12 +22,10 @@ impl WorkerIdle {
 
     /// Called again and again by a task of the runtime.
     pub fn look(&self) {
-        let metrics = Handle::current().metrics();
-        let workers = metrics.num_workers();
-        let busy = (0..workers)
-            .map(|worker| metrics.worker_total_busy_duration(worker))
-            .sum();
-        self.on_looked(Instant::now(), busy, workers);
+        let Some((workers, busy)) = ottla_sync::task::worker_busy_time() else {
+            return;
+        };
+        self.on_looked(ottla_sync::time::now(), busy, workers);
     }
 
     fn on_looked(&self, now: Instant, busy: Duration, workers: usize) {
@@ -48,7 +45,7 @@ mod tests {
     #[test]
     fn idle_is_what_was_not_busy_since_the_last_look() {
         let idle = WorkerIdle::default();
-        let start = Instant::now();
+        let start = ottla_sync::time::now();
         idle.on_looked(start, Duration::from_secs(100), 2);
         assert_eq!(idle.ratio(), None);
         idle.on_looked(start + Duration::from_secs(10), Duration::from_secs(105), 2);

@@ -7,12 +7,12 @@
 //! Kafka: `ConnectionQuotas.maxConnectionsPerIpOverrides`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use ottla_config::BrokerConfig;
-use parking_lot::Mutex;
+use ottla_sync::ArcSwap;
+use ottla_sync::Mutex;
 
 /// What the setting says, with names resolved.
 #[derive(Debug, Default)]
@@ -81,9 +81,12 @@ fn address_of(host: &str) -> Result<IpAddr, String> {
             "max.connections.per.ip.overrides: {host} has no address: {reason}; give an address, or a name that has one"
         )
     };
-    let found = (bare, 0).to_socket_addrs();
+    let found = ottla_sync::net::resolve(bare, 0);
     let found = found.map_err(|error| unresolved(error.to_string()))?;
-    let addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
+    let addresses: Vec<IpAddr> = found
+        .iter()
+        .map(|address| address.ip().to_canonical())
+        .collect();
     let of_ipv4 = addresses.iter().find(|address| address.is_ipv4());
     of_ipv4
         .or(addresses.first())

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use ottla_sync::Mutex;
 use ottla_types::BrokerId;
-use parking_lot::Mutex;
 
 use ottla_context::NodeContext;
 
 use crate::peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 
-type Place = Arc<tokio::sync::Mutex<Option<Arc<PeerConnection>>>>;
+type Place = Arc<ottla_sync::async_lock::Mutex<Option<Arc<PeerConnection>>>>;
 
 #[derive(Debug, Default)]
 pub struct BrokerPeers {

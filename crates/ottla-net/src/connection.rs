@@ -21,7 +21,7 @@ use bytes::Bytes;
 use ottla_metrics::Metric;
 use ottla_metrics::request_metrics::RequestTimes;
 use ottla_protocol::{ApiKey, DecodeError, Reader, decode_request_header};
-use tokio::net::TcpStream;
+use ottla_sync::net::TcpStream;
 
 use crate::connections::{Connection, Registered};
 use crate::frame::{FrameError, FrameReader, Front};
@@ -193,7 +193,7 @@ impl<S: Service> Session<S> {
                     self.unyielded_bytes += read;
                     if self.unyielded_bytes >= YIELD_BYTES {
                         self.unyielded_bytes = 0;
-                        tokio::task::yield_now().await;
+                        ottla_sync::task::yield_now().await;
                     }
                 }
                 None => {}
@@ -249,7 +249,7 @@ impl<S: Service> Session<S> {
             return Ok(true);
         }
         let budget = &self.network.request_memory;
-        tokio::select! {
+        ottla_sync::select! {
             biased;
             readable = self.stream.readable() => readable?,
             () = self.connection.woken() => return Ok(false),
@@ -260,7 +260,7 @@ impl<S: Service> Session<S> {
             self.send_ready().await?;
             let budget = &self.network.request_memory;
             let covered = self.memory.get_or_insert_default();
-            tokio::select! {
+            ottla_sync::select! {
                 () = budget.cover(covered, missing) => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
@@ -269,7 +269,7 @@ impl<S: Service> Session<S> {
     }
 
     async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
-        let received = Instant::now();
+        let received = ottla_sync::time::now();
         let bytes = frame.len();
         let mut reader = Reader::new(frame);
         let (api_key, header) = decode_request_header(&mut reader)?;
@@ -284,6 +284,7 @@ impl<S: Service> Session<S> {
             correlation_id: header.correlation_id,
             client_id: header.client_id,
             connection: Arc::clone(&self.connection),
+            identity: Arc::clone(&self.connection.identity),
             received_at_ms: now_ms,
             waited: WaitedTime::default(),
         };
@@ -293,19 +294,19 @@ impl<S: Service> Session<S> {
             self.await_all_answers().await?;
             self.send_ready().await?;
             let handled = self.service.handle(&context, reader);
-            tokio::select! {
+            ottla_sync::select! {
                 biased;
                 handled = handled => handled?,
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         };
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let handled = now.checked_sub(context.waited.total()).unwrap_or(now);
         if let Answer::Pending(pending) = &answer
             && let Some(room) = pending.room()
         {
             self.send_ready().await?;
-            tokio::select! {
+            ottla_sync::select! {
                 () = room => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
@@ -313,8 +314,8 @@ impl<S: Service> Session<S> {
         let pause = self.service.pause_after(&context, bytes);
         if !pause.is_zero() {
             self.send_ready().await?;
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(pause) => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         }
@@ -339,7 +340,7 @@ impl<S: Service> Session<S> {
                 return Ok(());
             }
             self.send_ready().await?;
-            tokio::select! {
+            ottla_sync::select! {
                 () = self.connection.woken() => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
@@ -370,7 +371,7 @@ impl<S: Service> Session<S> {
                 Answer::Pending(pending) => pending.take()?,
                 answer => answer,
             };
-            let answered = Instant::now();
+            let answered = ottla_sync::time::now();
             let times = RequestTimes {
                 received,
                 handled,
@@ -400,13 +401,13 @@ impl<S: Service> Session<S> {
             return Ok(());
         }
         let on_progress = || self.connection.on_active(self.network.context.now_ms());
-        let sent = tokio::select! {
+        let sent = ottla_sync::select! {
             biased;
             sent = self.queue.send_all(&self.stream, on_progress) => sent?,
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
         self.network.context.metrics.add(Metric::BytesSent, sent);
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         for (api_key, times) in self.unsent.drain(..) {
             self.network
                 .context
@@ -425,7 +426,7 @@ async fn stalled(budget: &RequestMemory, has_memory: bool) {
         return pending().await;
     }
     loop {
-        tokio::time::sleep(STALLED_AFTER).await;
+        ottla_sync::time::sleep(STALLED_AFTER).await;
         if budget.is_scarce() {
             return;
         }

@@ -3,18 +3,20 @@
 //! Kafka does the same in `kafka.network.ConnectionQuotas` and in the idle expiry of
 //! `org.apache.kafka.common.network.Selector`.
 
-use std::collections::HashMap;
+use ottla_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, SecurityProtocol};
+use ottla_security::Principal;
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
 use ottla_types::{BrokerEpoch, BrokerId};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
+use crate::client_identity::ClientIdentity;
 use crate::creation_rate::CreationRate;
 
 /// What is known of a listener by everything behind it.
@@ -39,6 +41,8 @@ pub struct Connection {
     pub id: u64,
     pub listener: Arc<ListenerInfo>,
     pub peer_addr: SocketAddr,
+    /// Who is connected; anonymous until TLS or SASL says otherwise.
+    pub identity: Arc<ClientIdentity>,
     /// Name and version of the client, from its ApiVersions request (KIP-511).
     client_software: Mutex<Option<(ByteString, ByteString)>>,
     /// The broker whose heartbeats come over it, of which registration.
@@ -60,6 +64,7 @@ impl Connection {
             id,
             listener,
             peer_addr,
+            identity: Arc::new(ClientIdentity::new(Principal::anonymous(), peer_addr.ip())),
             client_software: Mutex::new(None),
             heard_broker: Mutex::new(None),
             state: AtomicU8::new(OPEN),
@@ -152,7 +157,7 @@ pub struct Connections {
 /// have servers of their own in Kafka.
 #[derive(Debug, Default)]
 struct Open {
-    by_id: HashMap<u64, Arc<Connection>>,
+    by_id: BTreeMap<u64, Arc<Connection>>,
     /// By whether the listener is a controller's.
     totals: [usize; 2],
     per_listener: HashMap<String, usize>,

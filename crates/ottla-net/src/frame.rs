@@ -174,11 +174,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_frame_is_read_to_its_end_and_the_next_length() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = ottla_sync::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap();
         let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         const BODY: usize = 100_000;
-        let writer = std::thread::spawn(move || {
+        let writer = ottla_sync::thread::spawn(move || {
             use std::io::Write;
             for _ in 0..2 {
                 peer.write_all(&(BODY as u32).to_be_bytes()).unwrap();

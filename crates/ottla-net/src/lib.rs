@@ -4,9 +4,14 @@
 //! Owns listeners, connections, their limits and the memory that requests may take. Never touches what a request means
 //! (a [`Service`] does), nor logs.
 
+// Tests make files and threads of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod address_limits;
+mod audit;
 mod authorizer;
 mod broker_peers;
+mod client_identity;
 mod connection;
 mod connections;
 mod creation_rate;
@@ -20,11 +25,13 @@ mod send;
 mod service;
 
 pub use address_limits::AddressLimits;
-pub use authorizer::{Authorizer, Operation, ResourceType};
+pub use authorizer::{Authorizer, IsInTable};
 pub use broker_peers::BrokerPeers;
+pub use client_identity::ClientIdentity;
 pub use connections::{Connection, Connections, ListenerInfo};
 pub use listener::{BoundListener, accept_connections};
 pub use network::{Network, follow_address_limits};
+pub use ottla_security::{Operation, ResourceType};
 pub use peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 pub use request_context::{RequestContext, WaitedTime};
 pub use request_memory::{Covered, RequestMemory};

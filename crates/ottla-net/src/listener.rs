@@ -7,13 +7,12 @@
 //! Kafka: `SocketServer.Acceptor`, `ConnectionQuotas`.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::{BrokerConfig, Listener};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use ottla_sync::net::{self, ListenOptions, TcpListener, TcpStream};
 
 use super::connection;
 use crate::connections::{Limits, ListenerInfo, Refusal};
@@ -44,10 +43,9 @@ impl BoundListener {
         };
         // As the settings have it.
         let written = listener.host.as_deref().unwrap_or("");
-        let addresses = (host, port).to_socket_addrs();
-        let address = addresses
+        let address = net::resolve(host, port)
             .map_err(|error| error.to_string())
-            .and_then(|mut all| all.next().ok_or_else(|| "it has no address".to_owned()))
+            .and_then(|all| all.first().copied().ok_or_else(|| "it has no address".to_owned()))
             .map_err(|reason| {
                 format!("listeners={name}://{written}:{port}: cannot resolve {host:?}: {reason}; give an address of this machine")
             })?;
@@ -89,30 +87,18 @@ const KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES: i32 = 102_400;
 /// Where a listener without a host listens: on all addresses of both kinds, as in Java, or on those of IPv4 where the
 /// machine has no other.
 fn every_address() -> &'static str {
-    match std::net::UdpSocket::bind("[::]:0") {
-        Ok(_) => "::",
-        Err(_) => "0.0.0.0",
+    match net::has_ipv6() {
+        true => "::",
+        false => "0.0.0.0",
     }
 }
 
 fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_nonblocking(true)?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    // The receive buffer has to be set before listening, or the window scale cannot follow it.
-    if let Some(bytes) = fixed_receive_buffer(config.socket_receive_buffer_bytes) {
-        socket.set_recv_buffer_size(bytes)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(config.socket_listen_backlog_size.max(1))?;
-    TcpListener::from_std(socket.into())
+    let options = ListenOptions {
+        receive_buffer_bytes: fixed_receive_buffer(config.socket_receive_buffer_bytes),
+        backlog: config.socket_listen_backlog_size.max(1),
+    };
+    net::listen(address, options)
 }
 
 /// Lets connections in until the broker stops.
@@ -133,12 +119,12 @@ pub async fn accept_connections<S: Service>(
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    ottla_sync::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     };
-    tokio::select! {
+    ottla_sync::select! {
         () = accepting => {}
         () = stopping => {}
     }
@@ -170,7 +156,7 @@ async fn let_in<S: Service>(
     let delay = connections.delay(info, &limits(), network.context.now_ms());
     if !delay.is_zero() {
         network.context.metrics.add(Metric::ConnectionsDelayed, 1);
-        tokio::time::sleep(delay).await;
+        ottla_sync::time::sleep(delay).await;
     }
     let registered = loop {
         let closing = connections.closing();
@@ -178,7 +164,7 @@ async fn let_in<S: Service>(
         match connections.register(info, peer_addr, &limits(), network.context.now_ms()) {
             Err(Refusal::NoRoom) => {
                 // The limit may be raised meanwhile.
-                let _ = tokio::time::timeout(LIMITS_CHECK, closing).await;
+                let _ = ottla_sync::time::timeout(LIMITS_CHECK, closing).await;
             }
             outcome => break outcome,
         }
@@ -189,7 +175,7 @@ async fn let_in<S: Service>(
             if let Err(error) = set_options(&network.context.config(), &stream) {
                 tracing::debug!(%peer_addr, %error, "cannot set the options of a connection");
             }
-            tokio::spawn(connection::serve(
+            ottla_sync::task::spawn(connection::serve(
                 Arc::clone(network),
                 Arc::clone(service),
                 stream,
@@ -216,10 +202,9 @@ fn fixed_receive_buffer(bytes: i32) -> Option<usize> {
 
 fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    socket.set_keepalive(true)?;
+    net::set_keepalive(stream)?;
     if let Ok(bytes @ 1..) = usize::try_from(config.socket_send_buffer_bytes) {
-        socket.set_send_buffer_size(bytes)?;
+        net::set_send_buffer_size(stream, bytes)?;
     }
     Ok(())
 }
@@ -227,7 +212,7 @@ fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{SocketAddr, TcpStream};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use ottla_config::{BrokerConfig, Properties};
     use socket2::SockRef;
@@ -285,9 +270,9 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));
             let waiting: Vec<_> = (0..=backlog).map(|_| connect().unwrap()).collect();
-            let started = Instant::now();
+            let started = ottla_sync::time::now();
             connect().expect_err("there is no room");
-            assert!(started.elapsed() >= Duration::from_millis(300));
+            assert!(ottla_sync::time::elapsed(started) >= Duration::from_millis(300));
             drop(waiting);
         }
     }

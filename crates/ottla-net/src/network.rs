@@ -41,7 +41,7 @@ pub fn follow_address_limits(network: &Arc<Network>) {
             tracing::warn!("the previous value stays in force: {error}");
         }
     };
-    let thread = std::thread::Builder::new().name("address-limits".to_owned());
+    let thread = ottla_sync::thread::Builder::new().name("address-limits".to_owned());
     if let Err(error) = thread.spawn(follow) {
         tracing::warn!("max.connections.per.ip.overrides is not followed: {error}");
     }

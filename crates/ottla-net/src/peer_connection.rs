@@ -26,13 +26,13 @@ use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
+use ottla_sync::Mutex;
+use ottla_sync::net::TcpStream;
+use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf};
+use ottla_sync::task::AbortHandle;
+use ottla_sync::{mpsc, oneshot};
 use ottla_types::ErrorCode;
-use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 
 use crate::frame::{FrameError, FrameReader};
 
@@ -152,7 +152,7 @@ impl PeerConnection {
             Ok::<_, io::Error>(stream)
         };
         let limit = settings.connection_setup_timeout;
-        let stream = match tokio::time::timeout(limit, connected).await {
+        let stream = match ottla_sync::time::timeout(limit, connected).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no answer within {} ms", limit.as_millis())),
@@ -163,7 +163,7 @@ impl PeerConnection {
         })?;
         let in_flight = Arc::<InFlight>::default();
         let (outgoing, queue) = mpsc::channel(UNWRITTEN_REQUESTS);
-        let task = tokio::spawn(drive(
+        let task = ottla_sync::task::spawn(drive(
             stream,
             queue,
             Arc::clone(&in_flight),
@@ -308,7 +308,7 @@ impl PeerConnection {
             answered.await.unwrap_or_else(dropped)
         };
         let after = self.settings.request_timeout;
-        match tokio::time::timeout(after, exchanged).await {
+        match ottla_sync::time::timeout(after, exchanged).await {
             Ok(answer) => answer,
             Err(_) => {
                 // Answers come in order: what comes after this request would wait for it too.
@@ -391,7 +391,7 @@ async fn drive(
 ) {
     let (read, write) = stream.into_split();
     let mut queue = queue;
-    let reason = tokio::select! {
+    let reason = ottla_sync::select! {
         reason = write_requests(write, &mut queue, &in_flight, client_id) => reason,
         reason = read_answers(read, &in_flight, receive_limit) => reason,
     };

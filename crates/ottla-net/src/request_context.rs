@@ -1,13 +1,15 @@
 //! Who asks, for what, and since when: what handlers know of a request besides its body.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
 use ottla_protocol::ApiKey;
+use ottla_security::Principal;
 
+use crate::client_identity::ClientIdentity;
 use crate::connections::{Connection, ListenerInfo};
 
 /// The circumstances of one request. Kafka: `RequestContext`.
@@ -18,6 +20,8 @@ pub struct RequestContext {
     pub correlation_id: i32,
     pub client_id: Option<ByteString>,
     pub connection: Arc<Connection>,
+    /// Who asks: who is connected, or whose request a broker has forwarded.
+    pub identity: Arc<ClientIdentity>,
     /// When the request was read, on the broker's own clock ([`Broker::now_ms`](crate::Broker::now_ms)).
     pub received_at_ms: u64,
     /// How long its handler has waited for others, as opposed to working on it.
@@ -35,8 +39,7 @@ impl RequestContext {
 
     /// The client's address as group descriptions show it: `/127.0.0.1`, with Java's slash.
     pub fn client_host(&self) -> String {
-        let ip: IpAddr = self.peer_addr().ip().to_canonical();
-        format!("/{ip}")
+        format!("/{}", self.identity.host())
     }
 
     /// The client id, empty where none was given.
@@ -44,9 +47,8 @@ impl RequestContext {
         self.client_id.clone().unwrap_or_default()
     }
 
-    /// Who asks; everybody is anonymous until SASL or TLS says otherwise.
-    pub fn principal(&self) -> &'static str {
-        "User:ANONYMOUS"
+    pub fn principal(&self) -> &Principal {
+        &self.identity.principal
     }
 }
 
@@ -59,7 +61,7 @@ impl WaitedTime {
     pub fn begin(&self) -> Waiting<'_> {
         Waiting {
             time: self,
-            since: Instant::now(),
+            since: ottla_sync::time::now(),
         }
     }
 
@@ -81,7 +83,7 @@ pub struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let micros = self.since.elapsed().as_micros() as u64;
+        let micros = ottla_sync::time::elapsed(self.since).as_micros() as u64;
         self.time.0.fetch_add(micros, Ordering::Relaxed);
     }
 }

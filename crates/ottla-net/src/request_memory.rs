@@ -10,10 +10,10 @@
 //! the others' memory, so one request at a time may go beyond the bound, up to its end; and whoever has taken
 //! something and sends nothing more has to make room where others wait ([`RequestMemory::is_scarce`]).
 
+use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use ottla_sync::{OwnedSemaphorePermit, Semaphore};
 
 /// One permit of the semaphore stands for so many bytes.
 const UNIT_BYTES: usize = 1024;
@@ -107,7 +107,7 @@ impl RequestMemory {
         let (bytes, units) = self.piece(missing);
         let units = Arc::clone(&self.units).acquire_many_owned(units);
         let beyond = Arc::clone(&self.beyond).acquire_owned();
-        tokio::select! {
+        ottla_sync::select! {
             biased;
             units = units => covered.add(units.expect("the semaphore is never closed"), bytes),
             beyond = beyond => {
@@ -183,7 +183,7 @@ mod tests {
         {
             let waits = memory.cover(&mut third, 4 * 1024);
             tokio::pin!(waits);
-            let soon = tokio::time::timeout(Duration::from_millis(20), &mut waits);
+            let soon = ottla_sync::time::timeout(Duration::from_millis(20), &mut waits);
             assert!(soon.await.is_err(), "a third has to wait");
             assert!(memory.is_scarce());
             drop(second);

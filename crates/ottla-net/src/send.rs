@@ -11,9 +11,8 @@ use std::io;
 
 use bytes::Buf;
 use ottla_protocol::{Chunk, Encoded, FileRegion};
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use ottla_sync::net::{self, TcpStream};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 use ottla_metrics::stalls;
 
@@ -76,7 +75,7 @@ impl SendQueue {
         }
         let mut slices = [io::IoSlice::new(&[]); MAX_SLICES];
         let mut count = 0;
-        let mut flags = SendFlags::NOSIGNAL;
+        let mut is_more = false;
         for chunk in &self.chunks {
             match chunk {
                 Chunk::Bytes(bytes) if count < MAX_SLICES => {
@@ -84,17 +83,12 @@ impl SendQueue {
                     count += 1;
                 }
                 Chunk::Bytes(_) | Chunk::File(_) => {
-                    flags |= SendFlags::MORE;
+                    is_more = true;
                     break;
                 }
             }
         }
-        let sent = rustix::net::sendmsg(
-            stream,
-            &slices[..count],
-            &mut SendAncillaryBuffer::default(),
-            flags,
-        )?;
+        let sent = net::send_vectored(stream, &slices[..count], is_more)?;
         self.advance(sent);
         Ok(sent as u64)
     }
@@ -130,8 +124,7 @@ impl std::fmt::Display for Peer<'_> {
 /// Sends from the front of the region and moves the front on.
 fn send_file(stream: &TcpStream, region: &mut FileRegion) -> io::Result<u64> {
     let wanted = region.len.min(SENDFILE_BYTES) as usize;
-    let mut position = region.position;
-    let sent = rustix::fs::sendfile(stream, &*region.file, Some(&mut position), wanted)? as u64;
+    let sent = net::send_file(stream, &*region.file, region.position, wanted)? as u64;
     if sent == 0 {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
@@ -163,7 +156,9 @@ mod tests {
     }
 
     async fn connected() -> (TcpStream, std::net::TcpStream) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = ottla_sync::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap();
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (listener.accept().await.unwrap().0, peer)
     }
@@ -192,7 +187,7 @@ mod tests {
         expected.extend(large);
         expected.extend(b"z".repeat(100));
         let length = expected.len();
-        let reader = std::thread::spawn(move || {
+        let reader = ottla_sync::thread::spawn(move || {
             let mut received = vec![0; length];
             peer.read_exact(&mut received).unwrap();
             received

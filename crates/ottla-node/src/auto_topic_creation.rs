@@ -13,8 +13,8 @@ use ottla_controller::creatable_topic;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
+use ottla_sync::Mutex;
 use ottla_types::ErrorCode;
-use parking_lot::Mutex;
 
 use ottla_metrics::complaints::Complaints;
 use ottla_net::RequestContext;
@@ -71,14 +71,20 @@ impl Drop for UnderWay {
 }
 
 impl AutoTopicCreation {
-    /// Has the controller create topics, each as `creatable_topic` says. Returns at once.
-    pub fn create_topics_in_background(self: &Arc<Self>, names: Vec<ByteString>) {
+    /// Has the controller create topics, each as `creatable_topic` says: on behalf of a client where there is one, else
+    /// as the broker's own. Returns at once.
+    pub fn create_topics_in_background(
+        self: &Arc<Self>,
+        client: Option<&RequestContext>,
+        names: Vec<ByteString>,
+    ) {
         let under_way = self.begin(names);
         if under_way.names.is_empty() {
             return;
         }
         let creation = Arc::clone(self);
-        tokio::spawn(async move {
+        let client = client.map(creating);
+        ottla_sync::task::spawn(async move {
             let config = creation.node.context.config().clone();
             let request = CreateTopicsRequest {
                 topics: under_way
@@ -88,7 +94,12 @@ impl AutoTopicCreation {
                     .collect(),
                 ..Default::default()
             };
-            match creation.node.ask_controller(request).await {
+            let node = &creation.node;
+            let answer = match &client {
+                Some(client) => node.forward(client, request).await,
+                None => node.ask_controller(request).await,
+            };
+            match answer {
                 Ok(response) => {
                     for topic in response.topics {
                         let error = ErrorCode::from_code(topic.error_code);
@@ -133,14 +144,9 @@ impl AutoTopicCreation {
             timeout_ms: self.node.context.config().request_timeout_ms,
             ..Default::default()
         };
-        // A controller elsewhere is sent it in the version of the context, which was that of another request.
-        let context = RequestContext {
-            api_key: ApiKey::CreateTopics,
-            api_version: *ApiKey::CreateTopics.stable_versions().end(),
-            ..context.clone()
-        };
+        let context = creating(context);
         let creation = Arc::clone(self);
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             let failed = match creation.node.forward(&context, request).await {
                 Ok(response) => failures_of(response),
                 Err(error) => {
@@ -164,6 +170,15 @@ impl AutoTopicCreation {
         names
             .filter_map(|name| Some((name.clone(), reason(name)?)))
             .collect()
+    }
+}
+
+/// A controller elsewhere is sent a request in the version of the context, which was that of another request.
+fn creating(context: &RequestContext) -> RequestContext {
+    RequestContext {
+        api_key: ApiKey::CreateTopics,
+        api_version: *ApiKey::CreateTopics.stable_versions().end(),
+        ..context.clone()
     }
 }
 
@@ -214,7 +229,7 @@ mod tests {
         let both = || vec!["t".into(), "u".into()];
         let under_way = creation.begin(vec!["t".into()]);
         assert_eq!(creation.begin(both()).names, ["u"]);
-        let task = tokio::spawn(async move {
+        let task = ottla_sync::task::spawn(async move {
             let _under_way = under_way;
             panic!("as it may");
         });

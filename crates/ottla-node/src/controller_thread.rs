@@ -19,21 +19,21 @@
 //! In Kafka: `KafkaRaftClientDriver`, `KafkaRaftClient.poll`, `QuorumController`, `MetadataLoader`,
 //! `SnapshotGenerator`.
 
-use std::collections::{HashMap, VecDeque};
+use ottla_sync::atomic::AtomicBool;
+use ottla_sync::thread_channel::{self, RecvTimeoutError};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use ottla_config::BrokerConfig;
 use ottla_context::time_of_day;
 use ottla_controller::BrokerSessions;
 use ottla_metadata::{MetadataImage, MetadataLoader};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
+use ottla_sync::ArcSwap;
+use ottla_sync::{oneshot, watch};
 use ottla_types::{BrokerId, ErrorCode, Offset};
-use tokio::sync::{oneshot, watch};
 
 use crate::quorum::network::QuorumNetwork;
 use crate::quorum::outgoing::Payload;
@@ -43,22 +43,26 @@ use crate::quorum::work::Work;
 use ottla_storage::metadata::metadata_log::{LoadedMetadata, MetadataLog, MetadataLogError};
 use ottla_storage::metadata::record_batches::MetadataBatch;
 
+mod decisions;
+mod publishing;
+mod snapshot_writer;
+mod trouble;
+
 mod committed;
 mod deciding;
 mod disk_space;
 mod effects;
 mod peers;
-mod publishing;
 mod snapshots;
 
 #[cfg(test)]
 mod tests;
 
-use deciding::Deciding;
-use peers::Trouble;
+use decisions::Decisions;
 pub use publishing::Publish;
 use publishing::Publisher;
-use snapshots::SnapshotWriter;
+use snapshot_writer::SnapshotWriter;
+use trouble::Trouble;
 
 /// Requests that share one fsync at most.
 const MAX_REQUESTS_PER_FLUSH: usize = 256;
@@ -85,7 +89,7 @@ pub struct Controller {
     /// `None` before the thread runs.
     network: Option<QuorumNetwork>,
     /// The requests of other nodes that wait for their answers.
-    asked: HashMap<RequestId, oneshot::Sender<(Response, ServedData)>>,
+    asked: BTreeMap<RequestId, oneshot::Sender<(Response, ServedData)>>,
     next_request_id: u64,
     /// What came with the response that is being handled.
     incoming: Payload,
@@ -102,7 +106,7 @@ pub struct Controller {
     /// What the log holds behind `committed`, while this node does not lead.
     uncommitted: VecDeque<MetadataBatch>,
     /// While this node leads.
-    deciding: Option<Deciding>,
+    deciding: Option<Decisions>,
     /// The newest committed image.
     image: MetadataImage,
     /// Where in the log it ends.
@@ -182,9 +186,9 @@ impl Controller {
             uncommitted: loaded.tail,
             log,
             quorum,
-            clock: Instant::now(),
+            clock: ottla_sync::time::now(),
             network: None,
-            asked: HashMap::new(),
+            asked: BTreeMap::new(),
             next_request_id: 0,
             incoming: Payload::None,
             trouble: Trouble::default(),
@@ -228,7 +232,7 @@ impl Controller {
     }
 
     /// How the thread reaches other nodes, and where it hears of what others do for it.
-    pub fn connect(&mut self, work: &Arc<mpsc::Sender<Work>>) {
+    pub fn connect(&mut self, work: &Arc<thread_channel::Sender<Work>>) {
         let network = QuorumNetwork::new(&self.file_config, &self.cluster_id, work);
         self.network = Some(network);
         self.snapshot_writer = SnapshotWriter::new(Arc::downgrade(work));
@@ -239,7 +243,7 @@ impl Controller {
     /// let go. Blocks: this is the body of the thread.
     pub fn run(
         mut self,
-        work: &mpsc::Receiver<Work>,
+        work: &thread_channel::Receiver<Work>,
         publish: Publish,
         on_failure: impl FnOnce(String),
     ) {
@@ -275,7 +279,7 @@ impl Controller {
 
     fn work(
         &mut self,
-        work: &mpsc::Receiver<Work>,
+        work: &thread_channel::Receiver<Work>,
         stop: &mut Option<oneshot::Sender<()>>,
     ) -> Result<(), MetadataLogError> {
         if self.deciding.is_none() {
@@ -287,14 +291,14 @@ impl Controller {
                 return Err(self.log.error("it cannot be followed any more".to_owned()));
             }
             let next = work.recv_timeout(self.idle_time());
-            let began = Instant::now();
+            let began = ottla_sync::time::now();
             match next {
                 Ok(first) => self.serve(first, work, stop)?,
                 Err(RecvTimeoutError::Timeout) => self.begin_snapshot_if_due(),
                 // Nobody can ask any more.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            let held_up_ms = began.elapsed().as_millis() as u64;
+            let held_up_ms = (ottla_sync::time::now() - began).as_millis() as u64;
             self.sessions.on_held_up(held_up_ms, self.now_ms());
             self.fence_silent_brokers()?;
             self.settle_or_refuse()?;
@@ -318,7 +322,7 @@ impl Controller {
     fn serve(
         &mut self,
         first: Work,
-        work: &mpsc::Receiver<Work>,
+        work: &thread_channel::Receiver<Work>,
         stop: &mut Option<oneshot::Sender<()>>,
     ) -> Result<(), MetadataLogError> {
         let waiting = std::iter::once(first).chain(std::iter::from_fn(|| work.try_recv().ok()));
@@ -374,12 +378,12 @@ impl Controller {
     fn moment(&self) -> Moment {
         Moment {
             now_ms: self.now_ms(),
-            random: rand::random(),
+            random: ottla_sync::random::random("controller quorum"),
         }
     }
 
     fn now_ms(&self) -> u64 {
-        self.clock.elapsed().as_millis() as u64
+        (ottla_sync::time::now() - self.clock).as_millis() as u64
     }
 
     fn close(self) {
@@ -391,7 +395,7 @@ impl Controller {
 
 /// After an error of the log: everything is refused until the node stops. Returns who waits for the end, if anybody does.
 fn refuse_all(
-    work: &mpsc::Receiver<Work>,
+    work: &thread_channel::Receiver<Work>,
     stop: Option<oneshot::Sender<()>>,
 ) -> Option<oneshot::Sender<()>> {
     let mut stop = stop;
@@ -400,7 +404,7 @@ fn refuse_all(
             Ok(Work::Stop { stopped, .. }) => stop = Some(stopped),
             // Dropping it drops the sender of the answer, which tells the one who waits.
             Ok(refused) => drop(refused),
-            Err(mpsc::RecvError) => return None,
+            Err(thread_channel::RecvError) => return None,
         }
     }
     stop

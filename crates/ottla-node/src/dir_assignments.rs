@@ -15,9 +15,9 @@ use ottla_protocol::messages::assign_replicas_to_dirs_request::{
     DirectoryData, PartitionData, TopicData,
 };
 use ottla_protocol::messages::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
 use ottla_types::{BrokerId, DirectoryId, ErrorCode, PartitionIndex, TopicId};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::node::Node;
 
@@ -106,14 +106,14 @@ impl DirAssignments {
             let delay = assignments.queue.lock().delay();
             let ready = async {
                 match delay {
-                    Some(delay) => tokio::select! {
-                        () = tokio::time::sleep(delay) => {}
+                    Some(delay) => ottla_sync::select! {
+                        () = ottla_sync::time::sleep(delay) => {}
                         () = assignments.hurried.notified() => {}
                     },
                     None => assignments.queued.notified().await,
                 }
             };
-            tokio::select! {
+            ottla_sync::select! {
                 () = ready => {}
                 () = node.context.stopping() => return,
             }

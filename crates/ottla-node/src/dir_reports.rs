@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ottla_storage::log_dirs::LogDirs;
-use tokio::sync::Notify;
+use ottla_sync::Notify;
 
 use crate::node::Node;
 
@@ -34,7 +34,7 @@ impl DirReports {
     /// Reports until the broker stops.
     pub async fn send_all(self: Arc<Self>, log_dirs: Arc<LogDirs>) {
         loop {
-            tokio::select! {
+            ottla_sync::select! {
                 () = self.changed.notified() => {}
                 () = self.node.context.stopping() => return,
             }

@@ -10,6 +10,9 @@
 //!
 //! Kafka: `KafkaRaftManager`, `QuorumController`, `NodeToControllerChannelManager`, `BrokerLifecycleManager`.
 
+// Tests make files and threads of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod quorum;
 
 pub mod controller_thread;

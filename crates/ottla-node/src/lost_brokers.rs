@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use ottla_controller::Decision;
 use ottla_metadata::Endpoint;
+use ottla_sync::net::{TcpStream, lookup_host};
+use ottla_sync::time::timeout;
 use ottla_types::{BrokerEpoch, BrokerId};
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
 
 use crate::node::Node;
 
@@ -74,7 +74,7 @@ pub async fn on_connection_closed(node: Arc<Node>, id: BrokerId, epoch: BrokerEp
 
 async fn is_gone(listeners: &[Endpoint]) -> bool {
     for pause in PAUSES {
-        tokio::time::sleep(pause).await;
+        ottla_sync::time::sleep(pause).await;
         match attempt_all(listeners).await {
             Attempt::Refused => return true,
             Attempt::Accepted => {}

@@ -4,36 +4,30 @@
 //!
 //! Kafka does the same in `SharedServer`, `BrokerServer`, `ControllerServer`.
 
+use ottla_sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
-use ottla_controller::local_supported_features;
 use ottla_metadata::MetadataImage;
-use ottla_protocol::messages::broker_registration_request;
-use ottla_protocol::messages::controller_registration_request;
-use ottla_protocol::messages::{BrokerRegistrationRequest, ControllerRegistrationRequest};
-use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, Offset};
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use ottla_sync::Mutex;
+use ottla_sync::oneshot;
+use ottla_types::{BrokerEpoch, Offset};
 
-use crate::controller::channel::{ActiveController, ControllerChannel, WhoLeads};
 use crate::controller::handle::ControllerHandle;
 use crate::controller_thread::Publish;
-use crate::open::open;
-use crate::quorum_handle::{self, QuorumHandle};
 use heartbeats::Heartbeats;
-use local_host::host_of;
 use ottla_context::NodeContext;
 use ottla_storage::format::NodeIdentity;
 use ottla_storage::log_dirs::LogDirs;
-use ottla_storage::random_uuid;
 
-mod controller_node;
 pub mod heartbeats;
 pub mod local_host;
+mod quorum_member;
+mod registration;
+
+mod controller_node;
 
 /// How often a start looks whether anybody can be followed.
 const LOOK_AT_QUORUM: Duration = Duration::from_millis(50);
@@ -77,12 +71,15 @@ impl Membership {
         previous_broker_epoch: BrokerEpoch,
         publish: Publish,
     ) -> Result<Membership, String> {
-        let member = open(file_config, identity)?;
-        let quorum = quorum_handle::start(member, publish, stop_node(context))?;
-        let controller = find_controllers(file_config, &quorum);
+        let quorum = quorum_member::start(context, file_config, identity, publish)?;
+        let controller = quorum_member::find_controllers(file_config, &quorum);
         let directories = identity.directory_ids.values().copied().collect();
-        let registration =
-            broker_registration(file_config, identity, directories, previous_broker_epoch);
+        let registration = registration::broker_registration(
+            file_config,
+            identity,
+            directories,
+            previous_broker_epoch,
+        );
         let broker_epoch = Arc::new(AtomicI64::new(BrokerEpoch::UNKNOWN.value()));
         let heartbeats = Heartbeats::start(
             context,
@@ -94,8 +91,9 @@ impl Membership {
         if file_config.process_roles.controller {
             let (context, controller) = (Arc::clone(context), controller.clone());
             let file_config = file_config.clone();
-            tokio::spawn(async move {
-                controller_node::register(&context, &controller, &file_config, asked_once).await;
+            ottla_sync::task::spawn(async move {
+                registration::register_controller(&context, &controller, &file_config, asked_once)
+                    .await;
             });
         }
         Ok(Membership {
@@ -113,7 +111,7 @@ impl Membership {
         context: &NodeContext,
         heartbeats: &Heartbeats,
     ) -> Result<MetadataImage, String> {
-        tokio::select! {
+        ottla_sync::select! {
             caught_up = self.controller.quorum().caught_up() => caught_up.ok_or_else(|| {
                 let reason = context.failure().unwrap_or("the metadata log cannot be followed");
                 reason.to_owned()
@@ -130,7 +128,7 @@ impl Membership {
     /// them would ever take it in.
     async fn meets_other_cluster(&self) {
         while !self.controller.quorum().status().is_of_other_cluster {
-            tokio::time::sleep(LOOK_AT_QUORUM).await;
+            ottla_sync::time::sleep(LOOK_AT_QUORUM).await;
         }
     }
 
@@ -152,7 +150,7 @@ impl Membership {
         // What stands before its registration says what the broker was in an earlier life: with that it would lead on
         // where it led then, in the same epoch, without what it has lost since.
         let registration = Offset(self.broker_epoch().value());
-        tokio::select! {
+        ottla_sync::select! {
             () = self.controller.quorum().begin_publishing(registration) => {}
             reason = heartbeats.failed() => return Err(reason),
         }
@@ -168,7 +166,7 @@ impl Membership {
             let registration = image.cluster.broker(context.broker_id());
             registration.is_some_and(|registration| !registration.fenced)
         };
-        tokio::select! {
+        ottla_sync::select! {
             () = self.controller.quorum().published_when(is_unfenced) => Ok(()),
             reason = heartbeats.failed() => Err(reason),
         }
@@ -180,107 +178,5 @@ impl Membership {
             heartbeats.abort();
         }
         self.controller.stop(Duration::ZERO).await;
-    }
-}
-
-/// The way to whoever decides, this node or another.
-fn find_controllers(config: &BrokerConfig, quorum: &QuorumHandle) -> ControllerHandle {
-    let channel = Arc::new(ControllerChannel::new(config, who_leads(quorum)));
-    ControllerHandle::new(quorum.clone(), Some(channel), BrokerId(config.node_id))
-}
-
-/// Who leads, as the thread of the quorum knows it.
-fn who_leads(quorum: &QuorumHandle) -> WhoLeads {
-    let quorum = quorum.clone();
-    Box::new(move || {
-        let status = quorum.status();
-        match (status.leader, &status.leader_endpoint) {
-            (Some(id), Some((host, port))) => Ok(ActiveController {
-                id,
-                host: host.clone(),
-                port: *port,
-            }),
-            _ => Err(match &status.trouble {
-                Some(trouble) => trouble.clone(),
-                None => "no leader of the metadata quorum is known".to_owned(),
-            }),
-        }
-    })
-}
-
-/// Ends the node when the metadata log cannot be used any more.
-fn stop_node(context: &Arc<NodeContext>) -> impl FnOnce(String) + Send + 'static {
-    let context = Arc::downgrade(context);
-    move |reason: String| {
-        if let Some(context) = context.upgrade() {
-            context.fail(format!("{reason}. Fix this and start again"));
-        }
-    }
-}
-
-fn controller_registration(config: &BrokerConfig) -> ControllerRegistrationRequest {
-    ControllerRegistrationRequest {
-        controller_id: config.node_id,
-        incarnation_id: random_uuid(),
-        zk_migration_ready: false,
-        listeners: config
-            .advertised_controller_listeners
-            .iter()
-            .map(|listener| controller_registration_request::Listener {
-                name: ByteString::from(listener.name.clone()),
-                host: ByteString::from(host_of(listener)),
-                port: listener.port,
-                security_protocol: listener.protocol.code(),
-                ..Default::default()
-            })
-            .collect(),
-        features: local_supported_features()
-            .into_iter()
-            .map(|feature| controller_registration_request::Feature {
-                name: feature.name,
-                min_supported_version: feature.min,
-                max_supported_version: feature.max,
-                ..Default::default()
-            })
-            .collect(),
-        ..Default::default()
-    }
-}
-
-fn broker_registration(
-    config: &BrokerConfig,
-    identity: &NodeIdentity,
-    online: Vec<DirectoryId>,
-    previous_broker_epoch: BrokerEpoch,
-) -> BrokerRegistrationRequest {
-    BrokerRegistrationRequest {
-        broker_id: config.node_id,
-        cluster_id: ByteString::from(identity.cluster_id.clone()),
-        incarnation_id: random_uuid(),
-        listeners: config
-            .advertised_listeners
-            .iter()
-            .map(|listener| broker_registration_request::Listener {
-                name: ByteString::from(listener.name.clone()),
-                host: ByteString::from(host_of(listener)),
-                port: listener.port,
-                security_protocol: listener.protocol.code(),
-                ..Default::default()
-            })
-            .collect(),
-        features: local_supported_features()
-            .into_iter()
-            .map(|feature| broker_registration_request::Feature {
-                name: feature.name,
-                min_supported_version: feature.min,
-                max_supported_version: feature.max,
-                ..Default::default()
-            })
-            .collect(),
-        rack: config.broker_rack.clone().map(ByteString::from),
-        is_migrating_zk_broker: false,
-        log_dirs: online,
-        previous_broker_epoch: previous_broker_epoch.value(),
-        ..Default::default()
     }
 }

@@ -84,6 +84,6 @@ fn judge<T>(node: &Node, decide: impl FnOnce(&ControllerContext<'_>) -> T) -> T 
         kraft_version,
         // No setting of a broker depends on it.
         kraft_version_upgrade: &|_| Ok(false),
-        random: &mut rand::random,
+        random: &mut || ottla_sync::random::random("own settings"),
     })
 }

@@ -5,8 +5,8 @@
 use ottla_protocol::messages::AllocateProducerIdsRequest;
 use std::sync::Arc;
 
+use ottla_sync::async_lock::Mutex;
 use ottla_types::{ErrorCode, ProducerId};
-use tokio::sync::Mutex;
 
 use crate::node::Node;
 
@@ -23,6 +23,15 @@ impl ProducerIdBlocks {
         ProducerIdBlocks {
             node,
             block: Mutex::default(),
+        }
+    }
+
+    /// Of a node without controllers, which is given its ids here.
+    #[cfg(feature = "fault-injection")]
+    pub fn with_block(node: Arc<Node>, ids: std::ops::Range<i64>) -> ProducerIdBlocks {
+        ProducerIdBlocks {
+            node,
+            block: Mutex::new((ids.start, ids.end)),
         }
     }
 

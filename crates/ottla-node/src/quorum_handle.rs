@@ -1,18 +1,19 @@
 //! How the rest of the node reaches the thread of the quorum.
 
+use ottla_sync::atomic::{AtomicBool, Ordering};
+use ottla_sync::thread;
+use ottla_sync::thread_channel;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytestring::ByteString;
 use ottla_metadata::MetadataImage;
 use ottla_raft::wire::{AnswerParts, QuorumApi};
 use ottla_raft::{Request, Response};
+use ottla_sync::ArcSwap;
+use ottla_sync::{oneshot, watch};
 use ottla_types::{ErrorCode, Offset};
-use tokio::sync::{oneshot, watch};
 
 use crate::controller_thread::{Controller, Publish};
 use crate::quorum::served::{QuorumDescription, ServedData};
@@ -22,7 +23,7 @@ use crate::quorum::work::Work;
 /// Reaches the thread. Cheap to clone; the thread ends when the last is dropped.
 #[derive(Clone)]
 pub struct QuorumHandle {
-    work: Arc<mpsc::Sender<Work>>,
+    work: Arc<thread_channel::Sender<Work>>,
     status: Arc<ArcSwap<QuorumStatus>>,
     cluster_id: ByteString,
     /// Where in the log the metadata ends that this node acts by.
@@ -44,8 +45,8 @@ pub fn start(
     publish: Publish,
     on_failure: impl FnOnce(String) + Send + 'static,
 ) -> Result<QuorumHandle, String> {
-    let runtime = tokio::runtime::Handle::current();
-    let (sender, receiver) = mpsc::channel();
+    let runtime = ottla_sync::task::Handle::current();
+    let (sender, receiver) = thread_channel::channel();
     let work = Arc::new(sender);
     let handle = QuorumHandle {
         work: Arc::clone(&work),
@@ -192,7 +193,7 @@ impl fmt::Debug for QuorumHandle {
 impl QuorumHandle {
     /// Of a node that knows nobody, and never will.
     pub fn of_nobody() -> QuorumHandle {
-        let (work, _) = mpsc::channel();
+        let (work, _) = thread_channel::channel();
         QuorumHandle {
             work: Arc::new(work),
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of_nobody())),

@@ -5,16 +5,16 @@
 //!
 //! Kafka: `LogCleaner.CleanerThread`, `LogCleanerManager.grabFilthiestCompactedLog`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ottla_config::BrokerConfig;
 use ottla_log::{CleanError, CleanerParams, CleanerStats, Log, LogAccess, LogToClean, clean};
+use ottla_sync::Mutex;
+use ottla_sync::atomic::{AtomicBool, Ordering};
+use ottla_sync::task::Handle;
+use ottla_sync::thread::JoinHandle;
 use ottla_types::Timestamp;
-use parking_lot::Mutex;
-use tokio::runtime::Handle;
 
 use ottla_metrics::cleaner::CleanerGauge;
 use ottla_storage::log_dirs::{LogCleaner, LogDirs, Taken};
@@ -88,8 +88,8 @@ impl Cleaner {
         }
         loop {
             self.adjust_threads();
-            tokio::select! {
-                () = tokio::time::sleep(THREADS_CHECK) => {}
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(THREADS_CHECK) => {}
                 () = context.stopping() => return,
             }
         }
@@ -124,7 +124,7 @@ impl Cleaner {
             let runtime = Handle::current();
             let name = format!("log-cleaner-{}", threads.len());
             let run = move || clean_until_stopped(&cleaner, &runtime, &state);
-            match std::thread::Builder::new().name(name).spawn(run) {
+            match ottla_sync::thread::Builder::new().name(name).spawn(run) {
                 Ok(handle) => threads.push(CleanerThread { handle, shared }),
                 Err(error) => {
                     tracing::warn!(%error, "the cleaner has too few threads; trying again");
@@ -320,7 +320,7 @@ pub(crate) fn params(config: &BrokerConfig, now: Timestamp, hash_key: [u64; 2]) 
 }
 
 fn clean_until_stopped(cleaner: &Weak<Cleaner>, runtime: &Handle, state: &ThreadState) {
-    let hash_key = rand::random();
+    let hash_key = ottla_sync::random::random("cleaner");
     let is_to_end = |cleaner: &Cleaner| {
         cleaner.states().is_stopping() || state.is_to_end.load(Ordering::Acquire)
     };
@@ -337,14 +337,14 @@ fn clean_until_stopped(cleaner: &Weak<Cleaner>, runtime: &Handle, state: &Thread
             let config = cleaner.host.context.config();
             u64::try_from(config.log_cleaner_backoff_ms).unwrap_or(0)
         };
-        let until = Instant::now() + Duration::from_millis(backoff_ms.max(1));
+        let until = ottla_sync::time::now() + Duration::from_millis(backoff_ms.max(1));
         while cleaner
             .upgrade()
             .is_some_and(|cleaner| !is_to_end(&cleaner))
-            && Instant::now() < until
+            && ottla_sync::time::now() < until
         {
-            let left = until.saturating_duration_since(Instant::now());
-            std::thread::sleep(left.min(LONGEST_SLEEP));
+            let left = until.saturating_duration_since(ottla_sync::time::now());
+            ottla_sync::thread::sleep(left.min(LONGEST_SLEEP));
         }
     }
 }

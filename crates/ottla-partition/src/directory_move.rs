@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use ottla_config::BrokerConfig;
 use ottla_log::{Log, LogReader};
+use ottla_sync::Mutex;
+use ottla_sync::task::JoinHandle;
+use ottla_sync::{Semaphore, SemaphorePermit, oneshot};
 use ottla_types::{DirectoryId, ErrorCode, TopicPartition};
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
-use tokio::task::JoinHandle;
 
 use ottla_node::dir_assignments::DirAssignments;
 use ottla_storage::log_dirs::{LogDirs, OpenSettings, PromoteError};
@@ -80,7 +80,7 @@ impl DirectoryMoves {
             dir_assignments,
             tasks: Mutex::default(),
             turns: Semaphore::new(threads.unwrap_or(config.log_dirs.len()).max(1)),
-            next_round: Mutex::new(Instant::now()),
+            next_round: Mutex::new(ottla_sync::time::now()),
         }
     }
 
@@ -100,7 +100,7 @@ impl DirectoryMoves {
 
     /// How long to wait after so many bytes, so that all moves together keep to the rate.
     fn throttle(&self, bytes: u64, bytes_per_second: i64) -> Duration {
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let mut next_round = self.next_round.lock();
         let rate = bytes_per_second.max(1) as f64;
         // A rate that means "no limit" adds nothing; one that means "not now" must not overflow.
@@ -206,7 +206,7 @@ impl DirectoryMoves {
         };
         let mut tasks = self.tasks.lock();
         tasks.retain(|task| !task.is_finished());
-        tasks.push(tokio::spawn(replica_move.run()));
+        tasks.push(ottla_sync::task::spawn(replica_move.run()));
     }
 }
 
@@ -244,7 +244,7 @@ impl Move {
             let pause = move || log_dirs.map(|dirs| dirs.pause_cleaning(&topic_partition));
             // What the cleaner took out of the log while it is copied might be in the copy already. Who waits for
             // the cleaner must hold neither the run token nor the lock under which partitions come and go.
-            tokio::task::spawn_blocking(pause).await
+            ottla_sync::task::spawn_blocking(pause).await
         };
         let ended = self.go().await;
         match ended {
@@ -291,8 +291,8 @@ impl Move {
                     RETRY
                 }
             };
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(wait) => {}
                 () = host.context.stopping() => return Outcome::Stopped,
             }
         }
@@ -352,7 +352,7 @@ impl Move {
         work: impl FnOnce(&mut Log) -> R + Send + 'static,
     ) -> R {
         let mut future = self.future.take().expect("no other thread has it");
-        let working = tokio::task::spawn_blocking(move || {
+        let working = ottla_sync::task::spawn_blocking(move || {
             let result = work(&mut future);
             (future, result)
         });
@@ -368,7 +368,7 @@ impl Move {
         self.on_copy(flush).await?;
         let partition = Arc::clone(&self.partition);
         let hold = partition.hold_appends(&self.host).await;
-        let deadline = tokio::time::Instant::now() + MAX_HOLD;
+        let deadline = ottla_sync::time::now() + MAX_HOLD;
         let hold = match self.complete(hold, deadline).await? {
             Some(hold) => hold,
             None => return Ok(Exchange::Again(OUTRUN)),
@@ -403,7 +403,7 @@ impl Move {
     async fn complete(
         &mut self,
         hold: AppendHold,
-        deadline: tokio::time::Instant,
+        deadline: std::time::Instant,
     ) -> Result<Option<AppendHold>, CopyError> {
         let current = self.partition.reader().clone();
         let now = self.host.context.timestamp();
@@ -417,11 +417,11 @@ impl Move {
             let is_complete = future.log_end_offset() == current.log_end_offset();
             Ok((copied, is_complete))
         });
-        tokio::pin!(completing);
+        let mut completing = std::pin::pin!(completing);
         let mut hold = Some(hold);
-        let completed: Result<_, CopyError> = tokio::select! {
+        let completed: Result<_, CopyError> = ottla_sync::select! {
             completed = &mut completing => completed,
-            () = tokio::time::sleep_until(deadline) => {
+            () = ottla_sync::time::sleep_until(deadline) => {
                 // The controller knows of nothing yet.
                 hold = None;
                 completing.await
@@ -435,14 +435,14 @@ impl Move {
     }
 
     /// Has the controller told where the replica lies from now on. Returns whether it has written that down.
-    async fn tell(&mut self, deadline: tokio::time::Instant) -> bool {
+    async fn tell(&mut self, deadline: std::time::Instant) -> bool {
         self.show().await;
         self.is_told = true;
         let written_down = self.assign(self.directory);
         self.moves.dir_assignments.hurry();
-        tokio::select! {
+        ottla_sync::select! {
             written_down = written_down => written_down.is_ok(),
-            () = tokio::time::sleep_until(deadline) => false,
+            () = ottla_sync::time::sleep_until(deadline) => false,
             () = self.host.context.stopping() => false,
         }
     }
@@ -499,7 +499,7 @@ impl Move {
         let mut written_down = self.assign(original);
         self.moves.dir_assignments.hurry();
         while self.is_wanted() {
-            tokio::select! {
+            ottla_sync::select! {
                 written_down = &mut written_down => {
                     self.is_told = written_down.is_err();
                     if !self.is_told {
@@ -507,7 +507,7 @@ impl Move {
                     }
                     return;
                 }
-                () = tokio::time::sleep(RETRY) => {}
+                () = ottla_sync::time::sleep(RETRY) => {}
                 () = self.host.context.stopping() => return,
             }
         }
@@ -545,7 +545,7 @@ impl Move {
         let log_dirs = self.host.log_dirs().map(Arc::clone);
         let (reader, topic_partition) =
             (self.reader.clone(), self.reader.topic_partition().clone());
-        let removing = tokio::task::spawn_blocking(move || {
+        let removing = ottla_sync::task::spawn_blocking(move || {
             if let Some(log_dirs) = log_dirs.filter(|log_dirs| log_dirs.is_future(&reader)) {
                 log_dirs.remove_future(&topic_partition);
             }
@@ -592,7 +592,7 @@ impl Move {
         let Some(mut future) = self.future.take() else {
             return;
         };
-        let closing = tokio::task::spawn_blocking(move || future.close_job().run());
+        let closing = ottla_sync::task::spawn_blocking(move || future.close_job().run());
         let closed = closing.await;
         if !matches!(closed, Ok(Ok(_)))
             && let Some(log_dirs) = self.host.log_dirs()

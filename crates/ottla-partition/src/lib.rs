@@ -9,6 +9,9 @@
 //!
 //! Kafka: `Partition`, `ReplicaManager`, `ReplicaFetcherThread`, `LogCleaner`, `LogManager`.
 
+// Tests use the system as they like.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod partition;
 
 pub mod partitions;
@@ -29,3 +32,6 @@ pub use replication::Replication;
 
 #[cfg(any(test, feature = "test-host"))]
 pub mod test_host;
+
+#[cfg(test)]
+mod simulated;

@@ -6,7 +6,6 @@
 //! Kafka does the same in `BrokerMetadataPublisher` and `ReplicaManager.applyDelta`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use hashbrown::HashSet;
 use ottla_config::TopicConfig;
@@ -18,8 +17,9 @@ use ottla_metadata::{
 use ottla_node::dir_assignments::DirAssignments;
 use ottla_replica::{Event, Leadership, ReplicaBroker, ReplicaConfig};
 use ottla_storage::log_dirs::OpenSettings;
+use ottla_sync::MutexGuard;
+use ottla_sync::atomic::Ordering;
 use ottla_types::{BrokerId, TopicPartition};
-use parking_lot::MutexGuard;
 
 use crate::partition::host::PartitionHost;
 use crate::partition::{Ack, Partition, PartitionSettings};

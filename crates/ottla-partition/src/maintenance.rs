@@ -6,14 +6,14 @@
 //!
 //! Kafka: the tasks that `LogManager.startup` and `ReplicaManager` schedule.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
 use ottla_log::Log;
+use ottla_sync::task::{JoinHandle, JoinSet};
 use ottla_types::{Timestamp, TopicPartition};
-use tokio::task::{JoinHandle, JoinSet};
 
 use ottla_storage::log_dirs::{LogDir, LogDirs};
 
@@ -69,9 +69,9 @@ impl Chore {
 #[derive(Default)]
 struct Unflushed {
     /// Since when logs have had something to flush, on the broker's own clock.
-    since_ms: HashMap<TopicPartition, u64>,
+    since_ms: BTreeMap<TopicPartition, u64>,
     /// Flushes under way, of which a slow disk may keep some for long while the schedule goes on.
-    running: HashMap<TopicPartition, JoinHandle<()>>,
+    running: BTreeMap<TopicPartition, JoinHandle<()>>,
 }
 
 /// Keeps the schedules of the logs of a broker.
@@ -117,8 +117,8 @@ impl Maintenance {
             let next = due.iter_mut().min_by_key(|(due_ms, _)| *due_ms);
             let (due_ms, chore) = next.expect("there are chores");
             let wait = Duration::from_millis(due_ms.saturating_sub(context.now_ms()));
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(wait) => {}
                 () = context.stopping() => return,
             }
             if !dir.is_online() {
@@ -200,7 +200,7 @@ impl Maintenance {
             let topic_partition = topic_partition.clone();
             let (log_dirs, host) = (Arc::clone(&self.log_dirs), Arc::clone(&self.host));
             let flush = flush(log_dirs, host, partition.clone());
-            let flush = tokio::spawn(flush);
+            let flush = ottla_sync::task::spawn(flush);
             unflushed.running.insert(topic_partition, flush);
         }
     }

@@ -34,17 +34,17 @@ mod topic_ids;
 mod waiters;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
-use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
 use ottla_coordinator::TransactionalProducer;
 use ottla_log::{CloseJob, JobOutcome, Log, LogReader};
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Event, FollowerFetch, Replica, ReplicaConfig, RequiredAcks};
+use ottla_sync::ArcSwap;
+use ottla_sync::Mutex;
+use ottla_sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+use ottla_sync::{Notify, oneshot};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPartition, TopicPartition};
-use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
 
 use append_pace::AppendPace;
 use execute::TopicIdEvent;
@@ -259,7 +259,7 @@ pub struct Home {
 }
 
 /// A log that is read, and stays readable for as long as this is held, even if another takes its place.
-pub struct Reading(arc_swap::Guard<Arc<Home>>);
+pub struct Reading(ottla_sync::Guard<Arc<Home>>);
 
 impl std::ops::Deref for Reading {
     type Target = LogReader;
@@ -338,11 +338,11 @@ impl Partition {
     }
 
     /// Where its log lies now.
-    pub fn home(&self) -> arc_swap::Guard<Arc<Home>> {
+    pub fn home(&self) -> ottla_sync::Guard<Arc<Home>> {
         self.home.load()
     }
 
-    pub fn settings(&self) -> arc_swap::Guard<Arc<PartitionSettings>> {
+    pub fn settings(&self) -> ottla_sync::Guard<Arc<PartitionSettings>> {
         self.settings.load()
     }
 
@@ -609,7 +609,9 @@ impl Partition {
             }
             if is_used_up {
                 let (partition, host) = (Arc::clone(self), Arc::clone(host));
-                tokio::spawn(async move { partition.run_where_it_belongs(&host, token) });
+                ottla_sync::task::spawn(
+                    async move { partition.run_where_it_belongs(&host, token) },
+                );
                 return;
             }
             match self.inbox.release(token) {
@@ -663,9 +665,9 @@ impl Partition {
             return;
         }
         let (partition, host) = (Arc::clone(self), Arc::clone(host));
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             let wait_ms = (deadline_ms as u64).saturating_sub(host.context.now_ms());
-            tokio::time::sleep(std::time::Duration::from_millis(wait_ms)).await;
+            ottla_sync::time::sleep(std::time::Duration::from_millis(wait_ms)).await;
             partition.timer_ms.store(i64::MAX, Ordering::Release);
             let now_ms = host.context.now_ms().max(deadline_ms as u64);
             partition.notify(&host, Event::ClockTicked { now_ms });
@@ -685,7 +687,7 @@ impl Drop for EndOnUnwind<'_> {
              acknowledged",
             self.0
         );
-        std::process::abort();
+        ottla_sync::process::abort();
     }
 }
 

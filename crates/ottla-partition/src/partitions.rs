@@ -4,14 +4,14 @@
 //! takes no lock.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use arc_swap::{ArcSwap, Guard};
 use hashbrown::HashMap;
 use ottla_context::NodeContext;
 use ottla_metadata::PartitionRegistration;
+use ottla_sync::Mutex;
+use ottla_sync::atomic::AtomicBool;
+use ottla_sync::{ArcSwap, Guard};
 use ottla_types::{ErrorCode, PartitionIndex, TopicId, TopicName, TopicPartition};
-use parking_lot::Mutex;
 
 use crate::partition::Partition;
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_replica::{AlterPartition, Event};
-use tokio::sync::watch;
+use ottla_sync::watch;
 
 use ottla_node::Node;
 use ottla_types::{BrokerId, TopicPartition};
@@ -105,8 +105,8 @@ impl Replicate for Replication {
 pub async fn keep_isr_current(host: Arc<PartitionHost>, partitions: Arc<Partitions>) {
     loop {
         let lag_max_ms = host.context.config().replica_lag_time_max_ms.max(2) as u64;
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(lag_max_ms / 2)) => {}
+        ottla_sync::select! {
+            () = ottla_sync::time::sleep(Duration::from_millis(lag_max_ms / 2)) => {}
             () = host.context.stopping() => return,
         }
         let (image, partitions) = (host.context.metadata().clone(), partitions.load());

@@ -1,11 +1,11 @@
 //! A host with partitions of its own, without a node around it: for tests that look inside a partition.
 
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use ottla_config::{BrokerConfig, single_node_properties};
+use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
 use ottla_context::NodeContext;
-use ottla_metadata::{MetadataLoader, MetadataVersion, Provenance};
+use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
 use ottla_node::Node;
 use ottla_node::dir_assignments::DirAssignments;
 use ottla_protocol::metadata_records::{
@@ -14,12 +14,12 @@ use ottla_protocol::metadata_records::{
 };
 use ottla_storage::format::{format_standalone, read_identity};
 use ottla_storage::log_dirs::{DirLocks, LoadSettings, Loading, LogDirs};
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, Timestamp, TopicPartition, Uuid};
-use parking_lot::Mutex;
 
 use crate::local_replicas::LocalReplicas;
 use crate::partition::Partition;
-use crate::partition::host::{PartitionHost, VerifyTransactions};
+use crate::partition::host::{PartitionHost, Replicate, VerifyTransactions};
 use crate::partition::producer_transaction::ProducerTransaction;
 use crate::partitions::Partitions;
 use crate::replication::Replication;
@@ -48,37 +48,56 @@ pub struct TestHost {
     loader: Mutex<MetadataLoader>,
     /// Fetchers and proposals, which nobody answers.
     _replication: Arc<Replication>,
+    _replicate: Arc<dyn Replicate>,
     _verifier: Arc<dyn VerifyTransactions>,
-    _data: tempfile::TempDir,
+    _data: Option<tempfile::TempDir>,
 }
 
 impl TestHost {
     /// Within a tokio runtime.
     pub fn start() -> TestHost {
         let data = tempfile::tempdir().expect("a directory");
-        let config = config_in(data.path());
+        let host = TestHost::start_in(data.path());
+        TestHost {
+            _data: Some(data),
+            ..host
+        }
+    }
+
+    /// On a directory that stays, which is formatted here.
+    pub fn start_in(data: &Path) -> TestHost {
+        let config = config_in(data);
         format_standalone(&config).expect("formats");
-        let identity = read_identity(&config).expect("reads").expect("formatted");
-        let locks = DirLocks::take(&config).expect("nobody else has them");
-        let log_dirs = Arc::new(LogDirs::new(locks, &identity));
-        log_dirs
-            .load(&LoadSettings {
-                topic_config: &|_| Arc::default(),
-                assigned: &|_| None,
-                producer_id_expiration_ms: 86_400_000,
-                threads_per_dir: 1,
-                loading: &Loading::default(),
-                now: Timestamp(0),
-            })
-            .expect("there is nothing to load");
+        let opened = TestHost::open(config, Arc::default(), None, Arc::new(NobodyVerifies));
+        opened.expect("there is nothing to load")
+    }
+
+    /// On directories that are formatted. The fetchers and proposals of `replicate`, if there is one, take the place of
+    /// those of the product.
+    pub(crate) fn open(
+        config: BrokerConfig,
+        topic_config: Arc<TopicConfig>,
+        replicate: Option<Arc<dyn Replicate>>,
+        verifier: Arc<dyn VerifyTransactions>,
+    ) -> Result<TestHost, String> {
+        let identity = read_identity(&config).map_err(|error| error.to_string())?;
+        let identity = identity.ok_or("not formatted")?;
+        let log_dirs = Arc::new(LogDirs::new(DirLocks::take(&config)?, &identity));
+        log_dirs.load(&LoadSettings {
+            topic_config: &|_| Arc::clone(&topic_config),
+            assigned: &|_| None,
+            producer_id_expiration_ms: 86_400_000,
+            threads_per_dir: 1,
+            loading: &Loading::default(),
+            now: Timestamp(0),
+        })?;
         let context = Arc::new(NodeContext::new(config));
         let node = Arc::new(Node::new(Arc::clone(&context)));
         let host = Arc::new(PartitionHost::new(context));
         host.set_log_dirs(log_dirs);
         let replication = Arc::new(Replication::new(Arc::clone(&host), Arc::clone(&node)));
-        let replicate: Weak<Replication> = Arc::downgrade(&replication);
-        host.set_replication(replicate);
-        let verifier: Arc<dyn VerifyTransactions> = Arc::new(NobodyVerifies);
+        let replicate = replicate.unwrap_or_else(|| Arc::clone(&replication) as _);
+        host.set_replication(Arc::downgrade(&replicate));
         host.set_verifier(Arc::downgrade(&verifier));
         let partitions = Arc::new(Partitions::default());
         let replicas = LocalReplicas::new(
@@ -87,16 +106,17 @@ impl TestHost {
             Arc::clone(&replication),
             Arc::new(DirAssignments::new(Arc::clone(&node))),
         );
-        TestHost {
+        Ok(TestHost {
             host,
             partitions,
             node,
             replicas,
             loader: Mutex::default(),
             _replication: replication,
+            _replicate: replicate,
             _verifier: verifier,
-            _data: data,
-        }
+            _data: None,
+        })
     }
 
     /// The only partition of a topic, led here; settings are `key=value`.
@@ -151,14 +171,26 @@ impl TestHost {
         )]);
     }
 
-    fn apply(&self, records: Vec<MetadataRecord>) {
+    pub(crate) fn apply(&self, records: Vec<MetadataRecord>) {
+        self.change(records, |_| {});
+    }
+
+    /// Puts a change of the metadata in force. `follow` is what parts above partitions do when these have their roles, and the
+    /// image is not in force yet.
+    pub fn change(
+        &self,
+        records: Vec<MetadataRecord>,
+        follow: impl FnOnce(&MetadataDelta),
+    ) -> MetadataDelta {
         let loaded = self.loader.lock().load_batch(records, Provenance::EMPTY);
         let delta = loaded
             .expect("good records")
             .expect("they change something");
         let mut change = self.replicas.begin_change(&delta);
+        follow(&delta);
         self.host.context.set_metadata(delta.after.clone());
         change.finish(&delta);
+        delta
     }
 }
 

@@ -75,16 +75,17 @@ fn check(messages: &BTreeMap<&str, AnyMessage>, file: &str) -> Result<String, St
             ));
         }
     }
-    match problems.is_empty() {
-        true => Ok(format!(
+    if problems.is_empty() {
+        Ok(format!(
             "{} messages and versions read, none differs",
             seen.len()
-        )),
-        false => Err(format!(
+        ))
+    } else {
+        Err(format!(
             "{}\n{} problems",
             problems.join("\n"),
             problems.len()
-        )),
+        ))
     }
 }
 

@@ -190,9 +190,10 @@ impl Encoder {
 
     fn string_length(&mut self, flexible: bool, length: usize) -> Result<(), EncodeError> {
         let short = i16::try_from(length).map_err(|_| EncodeError::TooLong { length })?;
-        match flexible {
-            true => self.unsigned_varint(short as u32 + 1),
-            false => self.i16(short),
+        if flexible {
+            self.unsigned_varint(short as u32 + 1)
+        } else {
+            self.i16(short)
         }
         Ok(())
     }
@@ -202,17 +203,19 @@ impl Encoder {
             length: length as usize,
         };
         let length = i32::try_from(length).map_err(|_| error)?;
-        match flexible {
-            true => self.unsigned_varint(length as u32 + 1),
-            false => self.i32(length),
+        if flexible {
+            self.unsigned_varint(length as u32 + 1)
+        } else {
+            self.i32(length)
         }
         Ok(())
     }
 
     fn long_null(&mut self, flexible: bool) {
-        match flexible {
-            true => self.unsigned_varint(0),
-            false => self.i32(-1),
+        if flexible {
+            self.unsigned_varint(0)
+        } else {
+            self.i32(-1)
         }
     }
 

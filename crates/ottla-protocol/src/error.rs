@@ -70,9 +70,10 @@ pub(crate) fn check_decode_version(
     versions: &RangeInclusive<i16>,
     version: i16,
 ) -> Result<(), DecodeError> {
-    match versions.contains(&version) {
-        true => Ok(()),
-        false => Err(DecodeError::UnsupportedVersion { message, version }),
+    if versions.contains(&version) {
+        Ok(())
+    } else {
+        Err(DecodeError::UnsupportedVersion { message, version })
     }
 }
 
@@ -82,9 +83,10 @@ pub(crate) fn check_encode_version(
     versions: &RangeInclusive<i16>,
     version: i16,
 ) -> Result<(), EncodeError> {
-    match versions.contains(&version) {
-        true => Ok(()),
-        false => Err(EncodeError::UnsupportedVersion { message, version }),
+    if versions.contains(&version) {
+        Ok(())
+    } else {
+        Err(EncodeError::UnsupportedVersion { message, version })
     }
 }
 

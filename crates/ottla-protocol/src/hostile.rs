@@ -67,9 +67,10 @@ fn bent_messages_end_in_a_value_or_an_error() {
             for byte in [0x00, 0x01, 0x7f, 0x80, 0xff] {
                 let mut bent = bytes.to_vec();
                 bent[position] = byte;
-                match check_any_bytes(message, version, bent.into()) {
-                    true => values += 1,
-                    false => errors += 1,
+                if check_any_bytes(message, version, bent.into()) {
+                    values += 1
+                } else {
+                    errors += 1
                 }
             }
         }

@@ -212,9 +212,10 @@ impl Encoder {
         field: &'static str,
         version: i16,
     ) -> Result<(), EncodeError> {
-        match unknown.is_empty() {
-            true => Ok(()),
-            false => Err(EncodeError::NotRepresentable { field, version }),
+        if unknown.is_empty() {
+            Ok(())
+        } else {
+            Err(EncodeError::NotRepresentable { field, version })
         }
     }
 }

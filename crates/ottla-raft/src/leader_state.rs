@@ -145,11 +145,12 @@ impl LeaderState {
         fetch_timeout_ms: u64,
         now_ms: u64,
     ) -> LeaderState {
-        let upgrade = match kraft_version.is_reconfig_supported() {
-            true => KRaftVersionUpgrade::None,
-            false => voters
+        let upgrade = if kraft_version.is_reconfig_supported() {
+            KRaftVersionUpgrade::None
+        } else {
+            voters
                 .updated_ignoring_directory_id(local.clone())
-                .map_or(KRaftVersionUpgrade::None, KRaftVersionUpgrade::Voters),
+                .map_or(KRaftVersionUpgrade::None, KRaftVersionUpgrade::Voters)
         };
         // Room for a fetch that was held up on its way.
         let check_quorum_timeout_ms = fetch_timeout_ms + fetch_timeout_ms / 2;

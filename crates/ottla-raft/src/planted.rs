@@ -26,32 +26,4 @@ pub enum Bug {
     ChangesOverlap,
 }
 
-#[cfg(not(any(test, feature = "planted-bugs")))]
-pub(crate) const fn has(_: Bug) -> bool {
-    false
-}
-
-#[cfg(any(test, feature = "planted-bugs"))]
-pub(crate) use in_simulations::has;
-#[cfg(any(test, feature = "planted-bugs"))]
-pub use in_simulations::plant;
-
-#[cfg(any(test, feature = "planted-bugs"))]
-mod in_simulations {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    pub(crate) fn has(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-
-    /// Plants a bug on this thread, in place of the one before.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-}
+ottla_types::plantable_bugs!(any(test, feature = "planted-bugs"));

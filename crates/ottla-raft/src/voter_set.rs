@@ -294,17 +294,6 @@ impl VoterSet {
         Some(VoterSet { voters })
     }
 
-    /// Whether any majority of this set has a voter in common with any majority of the other.
-    pub fn has_overlapping_majority(&self, other: &VoterSet) -> bool {
-        let missing_in = |of: &VoterSet, set: &VoterSet| {
-            let keys: BTreeSet<ReplicaKey> = set.voters().map(|voter| voter.key).collect();
-            of.voters()
-                .filter(|voter| !keys.contains(&voter.key))
-                .count()
-        };
-        missing_in(self, other) <= 1 && missing_in(other, self) <= 1
-    }
-
     /// Whether all voters can work with a level of `kraft.version`.
     pub fn supports_version(&self, version: KRaftVersion) -> bool {
         self.voters().all(|voter| voter.supports_version(version))

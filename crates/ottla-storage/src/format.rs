@@ -8,7 +8,6 @@
 //! In Kafka: `org.apache.kafka.metadata.storage.Formatter`, `StorageTool`, `MetaPropertiesEnsemble`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytestring::ByteString;
@@ -18,6 +17,7 @@ use ottla_log::checkpoint::MetaProperties;
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{KRaftVersion, ReplicaKey, SnapshotId, Voter, VoterEndpoint, VoterSet};
+use ottla_sync::fs;
 use ottla_types::{BrokerId, DirectoryId, Timestamp, Uuid};
 
 use crate::metadata::metadata_log::METADATA_DIR;

@@ -32,7 +32,7 @@ mod space_watch;
 mod tests;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -40,8 +40,8 @@ use ottla_config::TopicConfig;
 use ottla_log::checkpoint::{PARTITION_METADATA, PartitionMetadata};
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Log, LogError, LogReader, OpenParams};
+use ottla_sync::{Mutex, RwLock};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
-use parking_lot::{Mutex, RwLock};
 
 use dir_locks::LockedDir;
 use failure::FailureListener;
@@ -68,20 +68,20 @@ pub struct LogDirs {
     /// In the order of `log.dirs`, failed ones too.
     dirs: Vec<Arc<LogDir>>,
     /// The logs that are in use.
-    hosted: RwLock<HashMap<TopicPartition, Hosted>>,
+    hosted: RwLock<BTreeMap<TopicPartition, Hosted>>,
     /// Logs that were loaded at start and not claimed by a partition yet.
-    loaded: Mutex<HashMap<TopicPartition, LoadedLog>>,
+    loaded: Mutex<BTreeMap<TopicPartition, LoadedLog>>,
     /// Logs that are there and could not be loaded, though their directories are online.
-    failed: Mutex<HashMap<TopicPartition, FailedLog>>,
+    failed: Mutex<BTreeMap<TopicPartition, FailedLog>>,
     /// New logs that could not be created, and are still new when that is tried again.
-    uncreated: Mutex<HashMap<TopicPartition, TopicId>>,
+    uncreated: Mutex<BTreeMap<TopicPartition, TopicId>>,
     /// Copies that are to take the place of logs in other directories.
-    futures: RwLock<HashMap<TopicPartition, Future>>,
+    futures: RwLock<BTreeMap<TopicPartition, Future>>,
     /// Held over the renames by which a copy takes the place of its log, or is given up. Whoever holds more
     /// takes it before all other locks.
     moves_end: Mutex<()>,
     /// Where logs are to go that do not exist yet.
-    preferred: Mutex<HashMap<TopicPartition, DirectoryId>>,
+    preferred: Mutex<BTreeMap<TopicPartition, DirectoryId>>,
     on_failure: OnceLock<FailureListener>,
     cleaner: LogCleaner,
     /// Of the metadata directory, where it is none of the log directories.
@@ -164,7 +164,7 @@ impl OpenSettings {
             clean_shutdown: false,
             now: self.now,
             producer_id_expiration_ms: self.producer_id_expiration_ms,
-            random_seed: rand::random(),
+            random_seed: ottla_sync::random::random("log"),
         }
     }
 }
@@ -294,7 +294,7 @@ impl LogDirs {
 
     /// Whether the id of its topic does not stand beside a log. Blocks.
     pub fn lacks_topic_id(&self, log: &LogReader) -> bool {
-        !log.dir().join(PARTITION_METADATA).exists()
+        ottla_sync::fs::metadata(log.dir().join(PARTITION_METADATA)).is_err()
     }
 
     /// Writes the topic's id beside a log, so that it survives a crash. False where that has to be tried again: the
@@ -329,8 +329,8 @@ impl LogDirs {
     /// Renames what belongs to no partition of this broker, and keeps it: called when the metadata is known
     /// and the partitions have claimed their logs.
     pub fn set_strays_aside(&self) {
-        let strays: Vec<_> = self.loaded.lock().drain().collect();
-        let strays = strays.into_iter().map(|(_, stray)| stray);
+        let strays = std::mem::take(&mut *self.loaded.lock());
+        let strays = strays.into_values();
         for stray in strays.chain(self.take_stray_futures()) {
             self.set_aside(stray);
         }
@@ -338,7 +338,11 @@ impl LogDirs {
 
     fn set_aside(&self, stray: LoadedLog) {
         let topic_partition = stray.log.topic_partition().clone();
-        let name = dir_names::suffixed(&topic_partition, rand::random(), STRAY_DIR_SUFFIX);
+        let name = dir_names::suffixed(
+            &topic_partition,
+            ottla_sync::random::random("directory names"),
+            STRAY_DIR_SUFFIX,
+        );
         let renamed = stray
             .log
             .reader()
@@ -376,7 +380,7 @@ impl LogDirs {
     pub fn abandon(&self) {
         let epoch = self.previous_broker_epoch();
         let is_untouched = self.hosted.read().is_empty();
-        let loaded: Vec<_> = self.loaded.lock().drain().collect();
+        let loaded = std::mem::take(&mut *self.loaded.lock());
         let mut unclean: Vec<Arc<LogDir>> = Vec::new();
         for (topic_partition, LoadedLog { mut log, dir, .. }) in loaded {
             if let Err(error) = log.close_job().run() {
@@ -434,7 +438,7 @@ impl LogDirs {
 }
 
 fn remove_dir(path: &Path) {
-    match std::fs::remove_dir_all(path) {
+    match ottla_sync::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(dir = %path.display(), %error, "a deleted log could not be removed");
         }

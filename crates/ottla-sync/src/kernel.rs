@@ -1,10 +1,13 @@
 //! Calls of the kernel that the standard library does not offer.
 
+pub mod sockets;
+
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::{Access, Advice, FallocateFlags, StatVfsMountFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// One vectored write; returns how many bytes were written, which may be fewer than there are.
@@ -23,6 +26,15 @@ pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a byte of a file can be read without waiting for the disk. A file system that cannot tell is taken at its
+/// word: the read finds out.
+pub fn is_cached_at(file: &(impl AsFd + ?Sized), position: u64) -> bool {
+    let mut byte = [0];
+    let buffers = &mut [IoSliceMut::new(&mut byte)];
+    let read = rustix::io::preadv2(file, buffers, position, ReadWriteFlags::NOWAIT);
+    !matches!(read, Err(Errno::AGAIN))
 }
 
 /// A directory whose entries can be forced to disk without another file handle.
@@ -94,4 +106,98 @@ pub fn forget_cached(
     len: Option<std::num::NonZeroU64>,
 ) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, position, len, Advice::DontNeed)?)
+}
+
+/// How often this thread has given its processor away to wait for something; `None` where the kernel does not say.
+#[cfg(target_os = "linux")]
+pub fn thread_waits() -> Option<i64> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: `usage` outlives the call, which fills it if it succeeds.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    // SAFETY: the call has succeeded.
+    (result == 0).then(|| unsafe { usage.assume_init() }.ru_nvcsw)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn thread_waits() -> Option<i64> {
+    None
+}
+
+/// What a file system has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Space {
+    pub total_bytes: u64,
+    /// What this process may still use.
+    pub available_bytes: u64,
+    pub is_read_only: bool,
+}
+
+/// Of the file system that `path` lies on.
+pub fn space(path: impl AsRef<Path>) -> io::Result<Space> {
+    let found = rustix::fs::statvfs(path.as_ref())?;
+    Ok(Space {
+        total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+        available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+        is_read_only: found.f_flag.contains(StatVfsMountFlags::RDONLY),
+    })
+}
+
+/// Whether this process may list a directory and change its entries.
+pub fn check_dir_access(path: impl AsRef<Path>) -> io::Result<()> {
+    let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    Ok(rustix::fs::access(path.as_ref(), access)?)
+}
+
+/// Whether this process may read and write a file.
+pub fn check_file_access(path: impl AsRef<Path>) -> io::Result<()> {
+    Ok(rustix::fs::access(
+        path.as_ref(),
+        Access::READ_OK | Access::WRITE_OK,
+    )?)
+}
+
+/// Who has locked a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockHolder {
+    /// Of a process that locks as Java does; a lock as [`try_lock`] takes it names nobody.
+    pub process_id: Option<i32>,
+}
+
+/// Takes a lock for writing on the whole file, or returns `false` if another handle or process has one. It is given
+/// back with the file. It is an open file description lock, which excludes POSIX record locks too.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    use std::os::fd::AsRawFd;
+    let lock = whole_file();
+    // SAFETY: the descriptor is open, and `lock` outlives the call.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// Who has locked a file that this handle has not locked.
+pub fn lock_holder(file: &File) -> io::Result<Option<LockHolder>> {
+    use std::os::fd::AsRawFd;
+    let mut lock = whole_file();
+    // SAFETY: the descriptor is open, and `lock` outlives the call, which writes into it.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+    match result {
+        0 if i32::from(lock.l_type) == libc::F_UNLCK => Ok(None),
+        0 => Ok(Some(LockHolder {
+            process_id: (lock.l_pid > 0).then_some(lock.l_pid),
+        })),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// From the first byte to whatever will be the last.
+fn whole_file() -> libc::flock {
+    // SAFETY: all bytes zero is a valid `flock`, of which only integers are read.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
 }

@@ -8,6 +8,7 @@
 //! tests notice nothing.
 
 mod kernel;
+pub mod planted;
 #[cfg(not(feature = "simulation"))]
 mod product;
 #[cfg(not(feature = "simulation"))]

@@ -1,10 +1,10 @@
 //! What the product runs on: other crates' types under this crate's names.
 
-pub use arc_swap::{ArcSwap, ArcSwapOption};
+pub use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 pub use parking_lot::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
 };
-pub use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+pub use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, SetOnce};
 pub use tokio::sync::{mpsc, oneshot, watch};
 
 /// A lock that is held across an `await`.
@@ -31,24 +31,42 @@ pub mod thread {
     pub use std::thread::{
         Builder, JoinHandle, Scope, ScopedJoinHandle, scope, sleep, spawn, yield_now,
     };
+
+    pub use crate::kernel::thread_waits as waits;
 }
 
 pub mod task {
-    pub use tokio::runtime::Handle;
+    pub use tokio::runtime::{EnterGuard, Handle, TryCurrentError};
     pub use tokio::spawn;
     pub use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet, spawn_blocking, yield_now};
+
+    /// How many threads poll the tasks of the caller's runtime, and how long all of them together have been busy.
+    pub fn worker_busy_time() -> Option<(usize, std::time::Duration)> {
+        let metrics = Handle::current().metrics();
+        let workers = 0..metrics.num_workers();
+        let busy = workers
+            .clone()
+            .map(|n| metrics.worker_total_busy_duration(n));
+        Some((workers.len(), busy.sum()))
+    }
 }
 
 pub mod time {
-    use std::time::{Instant, SystemTime};
+    use std::time::{Duration, Instant, SystemTime};
 
     pub use tokio::time::error::Elapsed;
-    pub use tokio::time::{Sleep, Timeout, sleep, timeout};
+    pub use tokio::time::{Interval, MissedTickBehavior, Sleep, Timeout, interval, sleep, timeout};
 
     /// Instead of `Instant::now`.
     #[inline(always)]
     pub fn now() -> Instant {
         Instant::now()
+    }
+
+    /// Instead of `Instant::elapsed`.
+    #[inline(always)]
+    pub fn elapsed(since: Instant) -> Duration {
+        since.elapsed()
     }
 
     /// Instead of `SystemTime::now`.
@@ -66,8 +84,13 @@ pub mod time {
     }
 }
 
+pub mod process {
+    pub use std::process::abort;
+}
+
 /// Random numbers, each for a named consumer: in a simulation, each has a stream of its own.
 pub mod random {
+    use rand::distr::uniform::{SampleRange, SampleUniform};
     use rand::distr::{Distribution, StandardUniform};
 
     /// Instead of `rand::random`.
@@ -78,16 +101,39 @@ pub mod random {
     {
         rand::random()
     }
+
+    /// Instead of `rand::random_range`.
+    #[inline]
+    pub fn random_range<T: SampleUniform>(
+        _consumer: &'static str,
+        range: impl SampleRange<T>,
+    ) -> T {
+        rand::random_range(range)
+    }
+}
+
+/// Sockets, as tokio has them, and some calls that it does not have.
+pub mod net {
+    pub use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+    pub use tokio::net::{TcpListener, TcpStream, lookup_host};
+
+    pub use crate::kernel::sockets::{
+        ListenOptions, connect_with_buffers, has_ipv6, listen, resolve, send_file, send_vectored,
+        set_keepalive, set_send_buffer_size,
+    };
 }
 
 /// Files, as the standard library has them, and some calls that it does not have.
 pub mod fs {
     pub use std::fs::{
-        DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, create_dir, create_dir_all,
-        metadata, read, read_dir, remove_dir, remove_file, rename,
+        DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, canonicalize, create_dir,
+        create_dir_all, metadata, read, read_dir, read_to_string, remove_dir, remove_dir_all,
+        remove_file, rename,
     };
 
     pub use crate::kernel::{
-        Dir, Writeback, forget_cached, read_cached_at, reserve, sync_file_range, write_vectored_at,
+        Dir, LockHolder, Space, Writeback, check_dir_access, check_file_access, forget_cached,
+        is_cached_at, lock_holder, read_cached_at, reserve, space, sync_file_range, try_lock,
+        write_vectored_at,
     };
 }

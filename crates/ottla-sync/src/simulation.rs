@@ -1,7 +1,7 @@
 //! Runs code that was written against this crate under a seed.
 //!
 //! [`run`] makes a world in which each thread is a coroutine. One thread of the system runs them all, and the seed
-//! decides at each switch point (a lock taken or given, a message, an atomic hand-over, a call of the disk) which of
+//! decides at each switch point (a lock taken or given, a message, an atomic hand-over, a call of disk or network) which of
 //! those that can run goes on. So a seed is one interleaving, to the byte: [`Report::hash`] tells runs apart, and
 //! [`Config::records`] has all switch points written down.
 //!
@@ -25,10 +25,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub(crate) mod connection;
 pub(crate) mod executor;
 mod failure;
 pub(crate) mod host;
 pub(crate) mod join;
+pub(crate) mod network;
 mod policy;
 mod random;
 mod state;
@@ -37,6 +39,7 @@ pub(crate) mod world;
 
 pub use failure::{Failure, Waiting};
 pub use host::{Host, HostClock, now, stream};
+pub use network::{LinkFaults, Network};
 pub use policy::Policy;
 pub use random::Random;
 
@@ -114,7 +117,7 @@ pub fn run<T: 'static>(config: Config, body: impl FnOnce() -> T + 'static) -> Re
     failure::catch_panic_messages();
     let chooser = Chooser::new(config.policy, config.seed);
     let world = World::enter(config.seed, chooser, config.step_limit, config.records);
-    world.with(|state| state.hosts.push(HostState::new("world", 0)));
+    world.with(|state| state.hosts.push(HostState::new("world", 0, 0)));
     let result = Rc::new(RefCell::new(None));
     let ended = result.clone();
     let first = move || {

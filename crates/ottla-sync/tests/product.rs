@@ -25,4 +25,7 @@ fn the_types_are_those_that_they_stand_for() {
     is::<ottla_sync::task::JoinHandle<u8>, tokio::task::JoinHandle<u8>>();
     is::<ottla_sync::thread::JoinHandle<u8>, std::thread::JoinHandle<u8>>();
     is::<ottla_sync::fs::File, std::fs::File>();
+    is::<ottla_sync::net::TcpStream, tokio::net::TcpStream>();
+    is::<ottla_sync::net::TcpListener, tokio::net::TcpListener>();
+    is::<ottla_sync::time::Interval, tokio::time::Interval>();
 }

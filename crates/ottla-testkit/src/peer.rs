@@ -46,12 +46,14 @@ pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
         is_controller: false,
     };
     let from = ([10, 0, 0, 9], 50_000).into();
+    let connection = Arc::new(Connection::new(1, Arc::new(listener), from, 0));
     RequestContext {
         api_key,
         api_version,
         correlation_id: 77,
         client_id: Some(ByteString::from_static("admin")),
-        connection: Arc::new(Connection::new(1, Arc::new(listener), from, 0)),
+        identity: Arc::clone(&connection.identity),
+        connection,
         received_at_ms: 0,
         waited: Default::default(),
     }

@@ -17,6 +17,7 @@
 
 mod error_code;
 mod numbers;
+mod plantable_bugs;
 mod topic;
 mod uuid;
 

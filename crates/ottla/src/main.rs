@@ -75,10 +75,12 @@ fn main() -> ExitCode {
         Err(error) => {
             print_parse_error(&error, &arguments);
             // Kafka's tools exit with 1 on invalid arguments.
-            match error.use_stderr() {
-                true if is_preflight => ExitCode::from(preflight::UNREADABLE),
-                true => ExitCode::FAILURE,
-                false => ExitCode::SUCCESS,
+            if !error.use_stderr() {
+                ExitCode::SUCCESS
+            } else if is_preflight {
+                ExitCode::from(preflight::UNREADABLE)
+            } else {
+                ExitCode::FAILURE
             }
         }
     }
@@ -96,9 +98,10 @@ fn print_parse_error(error: &clap::Error, arguments: &[String]) {
     let command = arguments.get(1).map_or("", String::as_str);
     let text = error.render().to_string();
     let text = text.replace(&format!("{script} {command}"), script);
-    match error.use_stderr() {
-        true => eprint!("{text}"),
-        false => print!("{text}"),
+    if error.use_stderr() {
+        eprint!("{text}")
+    } else {
+        print!("{text}")
     }
 }
 

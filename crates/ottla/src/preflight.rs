@@ -41,15 +41,17 @@ pub fn run(args: PreflightArgs) -> ExitCode {
         }
     };
     let preflight = Preflight::of(&properties, Unformatted::Refused);
-    let text = match args.json {
-        true => format!("{:#}\n", to_json(&preflight)),
-        false => to_text(&preflight, std::io::stdout().is_terminal()),
+    let text = if args.json {
+        format!("{:#}\n", to_json(&preflight))
+    } else {
+        to_text(&preflight, std::io::stdout().is_terminal())
     };
     // The reader may have closed the pipe; the exit status still has the answer.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    match preflight.is_possible() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if preflight.is_possible() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -95,9 +97,12 @@ fn to_json(preflight: &Preflight) -> Value {
 /// For people: the node in one line, the findings (refusals first), and the answer.
 fn to_text(preflight: &Preflight, with_colours: bool) -> String {
     let mut text = String::new();
-    let style = |code: &str, words: &str| match with_colours {
-        true => format!("\x1b[{code}m{words}\x1b[0m"),
-        false => words.to_owned(),
+    let style = |code: &str, words: &str| {
+        if with_colours {
+            format!("\x1b[{code}m{words}\x1b[0m")
+        } else {
+            words.to_owned()
+        }
     };
     let facts = describe(&preflight.facts);
     if !facts.is_empty() {

@@ -162,7 +162,6 @@ mod tests {
     fn scripts_that_are_not_served_say_so() {
         for (name, reason) in [
             ("connect-distributed.sh", "Connect"),
-            ("kafka-acls.sh", "authorizer"),
             ("kafka-unknown", "not a script of Apache Kafka"),
         ] {
             let Called::NotServed(sentence) = run(&[name]) else {

@@ -178,7 +178,9 @@ fn raise_open_files_limit() {
 /// Logs to standard error: plain lines on a terminal, one JSON object per line otherwise. `OTTLA_LOG_FORMAT`
 /// (`text` or `json`) overrides the format, `OTTLA_LOG` (a level, or levels by module) the level.
 fn start_logging() -> Result<(), String> {
-    let level = setting_from_env("OTTLA_LOG")?.unwrap_or_else(|| "warn".to_owned());
+    // Kafka's file of log levels has the authorizer's at info, too: denials are what an administrator looks for.
+    let default = || "warn,kafka.authorizer.logger=info".to_owned();
+    let level = setting_from_env("OTTLA_LOG")?.unwrap_or_else(default);
     let filter = EnvFilter::try_new(&level).map_err(|error| {
         format!("OTTLA_LOG={level}: {error}; give a level, for example OTTLA_LOG=info")
     })?;
@@ -195,9 +197,10 @@ fn start_logging() -> Result<(), String> {
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    match is_json {
-        true => logging.json().flatten_event(true).init(),
-        false => logging.with_target(false).compact().init(),
+    if is_json {
+        logging.json().flatten_event(true).init()
+    } else {
+        logging.with_target(false).compact().init()
     }
     Ok(())
 }

@@ -17,9 +17,10 @@ pub struct StopSignals {
 impl StopSignals {
     /// From here on the signals no longer kill the process.
     pub fn listen() -> io::Result<StopSignals> {
-        let hung_up = match is_hangup_ignored() {
-            true => None,
-            false => Some(signal(SignalKind::hangup())?),
+        let hung_up = if is_hangup_ignored() {
+            None
+        } else {
+            Some(signal(SignalKind::hangup())?)
         };
         Ok(StopSignals {
             interrupted: signal(SignalKind::interrupt())?,

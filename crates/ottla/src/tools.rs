@@ -6,6 +6,7 @@
 //!
 //! Exit statuses: 0 for success, 1 for everything else, as with Kafka's. `--help` succeeds.
 
+mod acls;
 mod admin_client;
 mod broken_pipe;
 mod connection_warnings;
@@ -58,7 +59,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use running::{block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout};
+use running::{
+    block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout,
+    report_plainly,
+};
 use settings::{key_values, load_properties};
 use topic_filter::is_internal_topic;
 
@@ -68,6 +72,7 @@ pub use retired_flags::advice as advice_for_retired_flags;
 #[derive(Subcommand, Debug)]
 pub enum Tool {
     Topics(Box<topics::TopicsArgs>),
+    Acls(Box<acls::AclsArgs>),
     Configs(Box<configs::ConfigsArgs>),
     GetOffsets(get_offsets::GetOffsetsArgs),
     ConsumerGroups(Box<consumer_groups::ConsumerGroupsArgs>),
@@ -109,6 +114,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
     }
     match tool {
         Tool::Topics(args) => topics::run(*args),
+        Tool::Acls(args) => acls::run(*args),
         Tool::Configs(args) => configs::run(*args),
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),

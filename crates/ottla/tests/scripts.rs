@@ -65,7 +65,6 @@ fn scripts_that_are_not_served_say_why() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, reason) in [
         ("connect-standalone.sh", "Kafka Connect is a Java framework"),
-        ("kafka-acls.sh", "there is no authorizer yet"),
         ("kafka-nonsense.sh", "is not a script of Apache Kafka 4.3"),
     ] {
         let link = folder.path().join(name);

@@ -48,16 +48,17 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("--gigabytes must be more than 0");
     }
     options.check_cluster()?;
-    let peer = Peer::load(&options.peer)?.install()?;
-    let kafka = match options.peer.as_str() {
+    let peer = options.load_peer()?.install()?;
+    let kafka = match peer.id() {
         "kafka" => peer.clone(),
         // The Java clients come with it whatever the peer is.
         _ => Peer::load("kafka")?.install()?,
     };
     let ottla = Peer::load("ottla")?.install()?;
-    let load_generator = match options.only.iter().any(Group::needs_load_generator) {
-        true => Some(workspace::release_binary("ottla-bench", "ottla-load")?),
-        false => None,
+    let load_generator = if options.only.iter().any(Group::needs_load_generator) {
+        Some(workspace::release_binary("ottla-bench", "ottla-load")?)
+    } else {
+        None
     };
     let mut text = String::new();
     for group in &options.only {
@@ -84,11 +85,12 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Cluster => cluster::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
-        let part = format!(
-            "## {}\n\n{table}\n{}",
-            setting.name(),
-            goals::markdown(&results)
-        );
+        // The goals are set beside Kafka.
+        let goals = match options.other_build {
+            Some(_) => String::new(),
+            None => goals::markdown(&results),
+        };
+        let part = format!("## {}\n\n{table}\n{goals}", setting.name());
         println!("\n{part}");
         text.push_str(&part);
         text.push('\n');

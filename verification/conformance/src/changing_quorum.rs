@@ -17,10 +17,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::conformance::tools::{QUORUM, TOPICS};
 use crate::mixed_cluster::clients::{self, Clients};
-use crate::mixed_cluster::{chance, history};
-use crate::seeded::Seeded;
+use crate::mixed_cluster::history;
+use crate::seeded::{self, Seeded};
 use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, replicas};
-use ottla_workspace::report::Tally;
 use ottla_workspace::{process, workspace};
 
 const TOPIC: &str = "orders";
@@ -56,7 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
         options.controllers.len() > 2 && !options.brokers.is_empty(),
         "--controllers needs three names or more, and --brokers one"
     );
-    let seed = options.seed.unwrap_or_else(chance);
+    let seed = options.seed.unwrap_or_else(seeded::chance);
     let target = workspace::target_dir().join("changing-quorum");
     let dir = options.dir.clone().unwrap_or(target);
     let dir = dir.join(format!("seed-{seed}"));
@@ -74,20 +73,7 @@ pub fn run(options: &Options) -> Result<()> {
         .and_then(|mut story| story.tell(options, &mut Seeded::new(seed), &dir));
     let folder = dir.display();
     let wrong = told.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    for fault in &wrong {
-        println!("wrong: {fault}");
-    }
-    println!("{}", Tally::of(wrong.is_empty()));
-    if !wrong.is_empty() {
-        bail!(
-            "{} faults with --seed {seed}; the folder is kept: {folder}",
-            wrong.len()
-        );
-    }
-    if !options.keep {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    Ok(())
+    seeded::conclude(&wrong, seed, &dir, options.keep)
 }
 
 /// What the quorum says of itself.
@@ -249,24 +235,23 @@ impl Story {
         let controller = &mut self.cluster.controllers[at];
         let (name, id) = (controller.name(), controller.node_id);
         let began = Instant::now();
-        match is_killed {
-            true => controller.take()?.kill()?,
-            false => controller.node.as_mut().context("it runs")?.pause()?,
+        if is_killed {
+            controller.take()?.kill()?
+        } else {
+            controller.node.as_mut().context("it runs")?.pause()?
         }
         self.create_topic(&format!("trouble-{number}"))?;
         let created = began.elapsed();
-        let led = match id == leader {
-            true => "led",
-            false => "followed",
-        };
+        let led = if id == leader { "led" } else { "followed" };
         if id == leader {
             let now = self.described()?.leader;
             ensure!(now != id, "{name} leads although it is away");
         }
         let controller = &mut self.cluster.controllers[at];
-        match is_killed {
-            true => controller.start()?,
-            false => controller.node.as_mut().context("it runs")?.resume()?,
+        if is_killed {
+            controller.start()?
+        } else {
+            controller.node.as_mut().context("it runs")?.resume()?
         }
         let began = Instant::now();
         self.retried(&format!("{name} catches up"), |story| {

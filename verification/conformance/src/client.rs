@@ -69,9 +69,10 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     let mut overrides = overrides.to_vec();
     let port = free_port_pair()?;
     let is_kafka = peer.id() == "kafka";
-    let listeners = match is_kafka {
-        true => Some(Listeners::prepare(port, dir.path())?),
-        false => None,
+    let listeners = if is_kafka {
+        Some(Listeners::prepare(port, dir.path())?)
+    } else {
+        None
     };
     if let Some(listeners) = &listeners {
         overrides.extend(listeners.settings());
@@ -124,9 +125,10 @@ fn build_examples() -> Result<()> {
         "--locked",
         "--examples",
     ]);
-    match command.status()?.success() {
-        true => Ok(()),
-        false => bail!("the examples of ottla-client cannot be built"),
+    if command.status()?.success() {
+        Ok(())
+    } else {
+        bail!("the examples of ottla-client cannot be built")
     }
 }
 

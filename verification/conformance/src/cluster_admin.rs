@@ -139,16 +139,15 @@ fn compare(desk: &Desk) -> Tally {
     let [theirs, ours] = desk.printed();
     let known = KnownDifferences::default();
     let outcome = comparison::compare(CLIENT, theirs, ours, &known);
-    match outcome.unknown.is_empty() {
-        true => println!(
+    if outcome.unknown.is_empty() {
+        println!(
             "ok   {} commands of Kafka's tools and ours are alike",
             outcome.alike
-        ),
-        false => {
-            println!("FAIL Kafka's tools (-) and ours (+) differ:");
-            for difference in &outcome.unknown {
-                println!("    {difference}");
-            }
+        )
+    } else {
+        println!("FAIL Kafka's tools (-) and ours (+) differ:");
+        for difference in &outcome.unknown {
+            println!("    {difference}");
         }
     }
     Tally {

@@ -79,9 +79,10 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_counted(options: &Options) -> Result<Tally> {
     let began = Instant::now();
     let kafka = Peer::load("kafka")?.install()?;
-    let selected = match options.tool_pairs_only {
-        true => Vec::new(),
-        false => clients::selected(&options.clients)?,
+    let selected = if options.tool_pairs_only {
+        Vec::new()
+    } else {
+        clients::selected(&options.clients)?
     };
     let prepared = clients::prepare(&selected, &kafka)?;
     println!("clients are ready after {:.0?}", began.elapsed());

@@ -15,22 +15,18 @@ mod stage;
 mod streams;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 pub use stage::Options;
 use stage::{PARTITIONS, Stage, Work};
 
-use crate::seeded::Seeded;
-use ottla_workspace::report::Tally;
+use crate::seeded::{self, Seeded};
 use ottla_workspace::workspace;
 
 pub fn run(options: &Options) -> Result<()> {
     ensure!(!options.brokers.is_empty(), "--brokers needs a name");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let chance = now.unwrap_or_default().as_micros() as u64 % 1_000_000;
-    let seed = options.seed.unwrap_or(chance);
+    let seed = options.seed.unwrap_or_else(seeded::chance);
     let dir = workspace::target_dir()
         .join("exactly-once")
         .join(format!("seed-{seed}"));
@@ -46,20 +42,7 @@ pub fn run(options: &Options) -> Result<()> {
     let folder = dir.display();
     let wrong = tell(options, &mut Seeded::new(seed), &dir)
         .with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    for fault in &wrong {
-        println!("wrong: {fault}");
-    }
-    println!("{}", Tally::of(wrong.is_empty()));
-    if !wrong.is_empty() {
-        bail!(
-            "{} faults with --seed {seed}; the folder is kept: {folder}",
-            wrong.len()
-        );
-    }
-    if !options.keep {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    Ok(())
+    seeded::conclude(&wrong, seed, &dir, options.keep)
 }
 
 /// All that happens between the start and the end; gives what is wrong.

@@ -17,16 +17,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::seeded::Seeded;
+use crate::seeded::{self, Seeded};
 use clients::Clients;
 use links::Links;
 use ottla_peers::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, replicas};
 use ottla_testkit::{may_mount, mount_small, this_program_with_mounts, unmount};
-use ottla_workspace::report::Tally;
 use ottla_workspace::{process, workspace};
 use troubles::{SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
 
@@ -77,9 +76,10 @@ pub struct Options {
 impl Options {
     /// The controllers that are processes of their own.
     fn controllers(&self) -> &[String] {
-        match self.combined {
-            true => &[],
-            false => &self.controllers,
+        if self.combined {
+            &[]
+        } else {
+            &self.controllers
         }
     }
 }
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<()> {
         let status = again.args(std::env::args_os().skip(1)).status()?;
         std::process::exit(status.code().unwrap_or(1));
     }
-    let seed = options.seed.unwrap_or_else(chance);
+    let seed = options.seed.unwrap_or_else(seeded::chance);
     let dir = options
         .dir
         .clone()
@@ -147,26 +147,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     drop(story);
-    for fault in &wrong {
-        println!("wrong: {fault}");
-    }
-    println!("{}", Tally::of(wrong.is_empty()));
-    if !wrong.is_empty() {
-        bail!(
-            "{} faults with --seed {seed}; the folder is kept: {folder}",
-            wrong.len()
-        );
-    }
-    if !options.keep {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    Ok(())
-}
-
-/// A seed of its own for each run, short enough to be typed.
-pub fn chance() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_micros() as u64 % 1_000_000
+    seeded::conclude(&wrong, seed, &dir, options.keep)
 }
 
 /// Whom a broker's directory is handed to.
@@ -191,12 +172,13 @@ impl Story {
     fn begin(options: &Options, dir: &Path) -> Result<Story> {
         let settings = settings(options.brokers.len());
         let mut cluster = Cluster::plan(&options.brokers, options.controllers(), dir, &settings)?;
-        let links = match options.namespaces {
-            true => namespaces::put_apart(&mut cluster)?
+        let links = if options.namespaces {
+            namespaces::put_apart(&mut cluster)?
                 .into_iter()
                 .map(Links::Namespace)
-                .collect(),
-            false => Links::between(&mut cluster),
+                .collect()
+        } else {
+            Links::between(&mut cluster)
         };
         for broker in &mut cluster.brokers {
             let second = troubles::second_dir(broker);
@@ -332,9 +314,10 @@ impl Story {
         let mut told = Vec::new();
         for ((name, trouble), (at, _)) in what.iter().zip(troubles) {
             let broker = &mut self.cluster.brokers[*at];
-            let by = match broker.name() == *name {
-                true => String::new(),
-                false => format!(", now {}", broker.peer.name()),
+            let by = if broker.name() == *name {
+                String::new()
+            } else {
+                format!(", now {}", broker.peer.name())
             };
             told.push(format!(
                 "{name} {}{by}",

@@ -1,4 +1,34 @@
-//! The random numbers of a run: the same seed makes the same choices.
+//! The random numbers of a run: the same seed makes the same choices. And how such a run ends.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use ottla_workspace::report::Tally;
+
+/// A seed of its own for each run, short enough to be typed.
+pub fn chance() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_micros() as u64 % 1_000_000
+}
+
+/// Says what was wrong in a run. Its folder is deleted if nothing was, unless it is to be kept.
+pub fn conclude(wrong: &[String], seed: u64, dir: &Path, keep: bool) -> Result<()> {
+    for fault in wrong {
+        println!("wrong: {fault}");
+    }
+    println!("{}", Tally::of(wrong.is_empty()));
+    ensure!(
+        wrong.is_empty(),
+        "{} faults with --seed {seed}; the folder is kept: {}",
+        wrong.len(),
+        dir.display()
+    );
+    if !keep {
+        std::fs::remove_dir_all(dir)?;
+    }
+    Ok(())
+}
 
 /// SplitMix64.
 #[derive(Debug, Clone)]

@@ -17,12 +17,12 @@ mod workload;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use crate::seeded::Seeded;
+use crate::seeded::{self, Seeded};
 use endings::{Deck, Ending};
 use model::Findings;
 use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair};
@@ -64,7 +64,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let seed = options.seed.unwrap_or_else(chance);
+    let seed = options.seed.unwrap_or_else(seeded::chance);
     let dir = options
         .dir
         .clone()
@@ -103,12 +103,6 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// A seed of its own for each run, short enough to be typed.
-fn chance() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_micros() as u64 % 1_000_000
-}
-
 struct Run {
     /// Who has the directory in turn.
     sides: [InstalledPeer; 2],
@@ -144,9 +138,10 @@ impl Run {
             dir: dir.to_path_buf(),
             port: Some(port),
             overrides: settings(&shown.join(",")),
-            place: match options.static_voters {
-                true => Place::AloneWithStaticVoters,
-                false => Place::Alone,
+            place: if options.static_voters {
+                Place::AloneWithStaticVoters
+            } else {
+                Place::Alone
             },
             // Kafka's starts are most of what a run takes.
             environment: vec![(
@@ -179,9 +174,10 @@ impl Run {
         for number in 0..=changes + 1 {
             let began = Instant::now();
             let side = number % 2;
-            let ending = match number >= changes {
-                true => Ending::StopIdle,
-                false => self.decks[side].draw(&mut self.random),
+            let ending = if number >= changes {
+                Ending::StopIdle
+            } else {
+                self.decks[side].draw(&mut self.random)
             };
             let mut turn = Turn::new(number, self.sides[side].name(), ending);
             let outcome = self.turn(side, number, number > changes, ending, &mut turn);
@@ -374,7 +370,7 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         // What is not served yet is to be kept, and preflight would stop for it; Kafka does not know the setting.
         (
             "ottla.accept.unserved",
-            "acls,scram,tokens,quotas,groups,settings",
+            "scram,tokens,quotas,groups,settings",
         ),
         // The clients' records are few, and idempotent producers' state must outlive a slow turn.
         ("producer.id.expiration.ms", "86400000"),

@@ -162,16 +162,16 @@ impl Cluster {
             .iter()
             .map(|name| Ok((Peer::load(name)?.install()?, free_port_pair()?)))
             .collect::<Result<Vec<_>>>()?;
-        let (first_voter, controller_ports): (_, Vec<u16>) = match controllers.is_empty() {
-            true => (1, brokers.iter().map(|(_, port)| port + 1).collect()),
-            false => {
-                let ports = controllers.iter().map(|(_, port)| *port);
-                (FIRST_CONTROLLER, ports.collect())
-            }
+        let (first_voter, controller_ports): (_, Vec<u16>) = if controllers.is_empty() {
+            (1, brokers.iter().map(|(_, port)| port + 1).collect())
+        } else {
+            let ports = controllers.iter().map(|(_, port)| *port);
+            (FIRST_CONTROLLER, ports.collect())
         };
-        let broker_role = match controllers.is_empty() {
-            true => Role::Combined,
-            false => Role::Broker,
+        let broker_role = if controllers.is_empty() {
+            Role::Combined
+        } else {
+            Role::Broker
         };
         let voters_known_to = |node_id| match quorum {
             Quorum::Static => {
@@ -281,9 +281,10 @@ impl Cluster {
             let Some(mut node) = member.node.take() else {
                 continue;
             };
-            match is_combined && brokers - index <= brokers / 2 {
-                true => node.kill()?,
-                false => endings.push((member.name(), node.stop()?)),
+            if is_combined && brokers - index <= brokers / 2 {
+                node.kill()?
+            } else {
+                endings.push((member.name(), node.stop()?))
             }
         }
         Ok(endings)

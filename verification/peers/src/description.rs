@@ -1,6 +1,7 @@
 //! What `peers/NAME.toml` says of a broker, and its installation.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,6 +32,9 @@ pub struct Peer {
     /// The file's own name, which names the installation's folder too.
     #[serde(skip)]
     id: String,
+    /// Runs instead of what cargo builds.
+    #[serde(skip)]
+    binary: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
@@ -76,6 +80,18 @@ impl Peer {
         self
     }
 
+    /// Another build of Ottla: the program at `binary`.
+    pub fn other_build(binary: &Path) -> Result<Peer> {
+        let mut peer = Peer::load("ottla")?;
+        let binary = binary
+            .canonicalize()
+            .with_context(|| format!("no build of Ottla is at {}", binary.display()))?;
+        peer.name = "Other build".to_owned();
+        peer.id = "ottla-other-build".to_owned();
+        peer.binary = Some(binary);
+        Ok(peer)
+    }
+
     /// Brings the peer's files onto this machine, where they are not there yet.
     pub fn install(self) -> Result<InstalledPeer> {
         let mut places = BTreeMap::new();
@@ -85,7 +101,10 @@ impl Peer {
         );
         match (&self.cargo, self.maven.as_slice()) {
             (Some(cargo), []) => {
-                let binary = workspace::release_binary(&cargo.package, &cargo.binary)?;
+                let binary = match &self.binary {
+                    Some(binary) => binary.clone(),
+                    None => workspace::release_binary(&cargo.package, &cargo.binary)?,
+                };
                 places.insert("binary", binary.display().to_string());
             }
             (None, [_, ..]) => {
@@ -176,6 +195,10 @@ pub fn resolve_with_maven(folder: &Path, artefacts: &[String]) -> Result<PathBuf
     let libs = folder.join("libs");
     let pom = project_file(artefacts)?;
     let complete = folder.join("complete.xml");
+    std::fs::create_dir_all(folder)?;
+    // Another suite may want the same for the first time. Given back when the file is closed.
+    let lock = File::create(folder.join("lock"))?;
+    lock.lock()?;
     if std::fs::read_to_string(&complete).is_ok_and(|done| done == pom) {
         return Ok(libs);
     }
@@ -183,7 +206,6 @@ pub fn resolve_with_maven(folder: &Path, artefacts: &[String]) -> Result<PathBuf
     if libs.exists() {
         std::fs::remove_dir_all(&libs)?;
     }
-    std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("pom.xml"), &pom)?;
     process::output_of(
         Command::new("mvn")

@@ -20,9 +20,10 @@ pub fn lengths(files: &[SourceFile]) -> Vec<Complaint> {
         .filter(|file| is_source(&file.path) && !is_generated(file));
     counted
         .filter_map(|file| {
-            let lines = match is_test_file(&file.path) {
-                true => file.text.lines().count(),
-                false => without_tests(&file.text).count(),
+            let lines = if is_test_file(&file.path) {
+                file.text.lines().count()
+            } else {
+                without_tests(&file.text).count()
             };
             let text = format!("{lines} lines; split it along the roles in it (at most {LONGEST})");
             (lines > LONGEST).then(|| Complaint::new(&file.path, text))

@@ -319,9 +319,10 @@ fn create_topic(common: &Common, partitions: i32) -> Result<Topic> {
 
 fn tell(common: &Common, what: &str, elapsed: Duration) {
     let seconds = elapsed.as_secs_f64();
-    match common.json {
-        true => println!("{{\"seconds\":{seconds}}}"),
-        false => println!("{what}: {seconds:.3} s"),
+    if common.json {
+        println!("{{\"seconds\":{seconds}}}")
+    } else {
+        println!("{what}: {seconds:.3} s")
     }
 }
 

@@ -62,9 +62,10 @@ pub fn size(args: &SizeArgs) -> Result<ExitCode> {
     }
     if let ([first, second], Some(_)) = (&fleets[..], args.hourly_price) {
         let saved = (first.yearly_cost - second.yearly_cost).abs();
-        let cheaper = match first.yearly_cost > second.yearly_cost {
-            true => &carried[1].target,
-            false => &carried[0].target,
+        let cheaper = if first.yearly_cost > second.yearly_cost {
+            &carried[1].target
+        } else {
+            &carried[0].target
         };
         if saved > 0.0 {
             println!("{cheaper} saves {saved:.2} a year.");

@@ -345,9 +345,10 @@ impl Member<'_> {
                 "{} does not settle",
                 self.group_id
             );
-            match has_news {
-                true => patience.renew(),
-                false => std::thread::sleep(patience.next_pause()),
+            if has_news {
+                patience.renew()
+            } else {
+                std::thread::sleep(patience.next_pause())
             }
         }
     }

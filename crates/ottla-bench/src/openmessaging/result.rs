@@ -44,9 +44,12 @@ pub fn test_results(result: &ResultFile) -> Vec<TestResult> {
 /// `workload-driver.json`, with path separators replaced.
 pub fn file_name(result: &TestResult) -> String {
     let name = format!("{}-{}", result.workload, result.driver);
-    let plain = |c: char| match c.is_alphanumeric() || "-_.".contains(c) {
-        true => c,
-        false => '-',
+    let plain = |c: char| {
+        if c.is_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
     };
     let name: String = name.chars().map(plain).collect();
     format!("{}.json", name.trim_matches(['-', '.']))

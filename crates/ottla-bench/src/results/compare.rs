@@ -171,9 +171,10 @@ impl std::fmt::Display for ResultComparison {
         for line in &self.lines {
             let here = (line.scenario.clone(), line.point.clone());
             if here != last {
-                match line.point.is_empty() {
-                    true => writeln!(f, "{}", line.scenario)?,
-                    false => writeln!(f, "{}: {}", line.scenario, line.point)?,
+                if line.point.is_empty() {
+                    writeln!(f, "{}", line.scenario)?
+                } else {
+                    writeln!(f, "{}: {}", line.scenario, line.point)?
                 }
                 last = here;
             }

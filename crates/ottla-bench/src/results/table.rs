@@ -154,9 +154,10 @@ fn rows_of(point: &PointResult, is_of_a_sweep: bool) -> Vec<Vec<String>> {
             .iter()
             .filter_map(|it| {
                 let value = figures::shown(*it.figures.get(figure.name)?);
-                Some(match is_told_apart(point, it) {
-                    true => format!("{value} ({})", it.note),
-                    false => value,
+                Some(if is_told_apart(point, it) {
+                    format!("{value} ({})", it.note)
+                } else {
+                    value
                 })
             })
             .collect();
@@ -186,9 +187,10 @@ fn label_of(point: &PointResult, figure: &Figure) -> String {
         "" => figure.label.to_owned(),
         unit => format!("{}, {unit}", figure.label),
     };
-    match point.label.is_empty() {
-        true => name,
-        false => format!("{}: {name}", point.label),
+    if point.label.is_empty() {
+        name
+    } else {
+        format!("{}: {name}", point.label)
     }
 }
 
@@ -197,9 +199,10 @@ fn measured(run: &TargetRuns, figure: &Figure) -> String {
         return "–".to_owned();
     };
     let value = figures::shown(summary.median);
-    match summary.rounds > 1 && summary.median != 0.0 {
-        true => format!("{value} ±{:.0} %", summary.spread() * 50.0),
-        false => value,
+    if summary.rounds > 1 && summary.median != 0.0 {
+        format!("{value} ±{:.0} %", summary.spread() * 50.0)
+    } else {
+        value
     }
 }
 

@@ -53,17 +53,14 @@ impl FinishedRound<'_> {
         // A load as fast as possible always has records in flight, so its rate is what arrives between two instants. A
         // load with a defined end is over when its last record has arrived.
         let ran_out_of_time = window.end != u64::MAX && self.ended >= window.end;
-        let (records, nanoseconds) = match ran_out_of_time && !is_open {
-            true => {
-                let (records, _) = sum_of(self.producers.iter().map(|it| it.watch.in_window()));
-                (records, window.end - window.start)
-            }
-            false => {
-                let last_due = self.load.last_due.load(Ordering::Relaxed);
-                let end = if is_open { last.max(last_due) } else { last };
-                let (records, _) = sum_of(self.producers.iter().map(|it| it.watch.since_start()));
-                (records, end.saturating_sub(window.start))
-            }
+        let (records, nanoseconds) = if ran_out_of_time && !is_open {
+            let (records, _) = sum_of(self.producers.iter().map(|it| it.watch.in_window()));
+            (records, window.end - window.start)
+        } else {
+            let last_due = self.load.last_due.load(Ordering::Relaxed);
+            let end = if is_open { last.max(last_due) } else { last };
+            let (records, _) = sum_of(self.producers.iter().map(|it| it.watch.since_start()));
+            (records, end.saturating_sub(window.start))
         };
         let seconds = nanoseconds as f64 / 1e9;
         let failed = sum(&Watch::failed);
@@ -117,17 +114,14 @@ impl FinishedRound<'_> {
         }
         let window = self.load.window;
         let in_window = window.end != u64::MAX && !self.producers.is_empty();
-        let (records, bytes, nanoseconds) = match in_window && self.load.load == Load::Closed {
-            true => {
-                let (records, bytes) = sum_of(self.consumers.iter().map(|it| it.in_window()));
-                (records, bytes, window.end - window.start)
-            }
-            false => {
-                let (records, bytes) = sum_of(self.consumers.iter().map(|it| it.since_start()));
-                let last = self.consumers.iter().map(|it| it.last()).max();
-                let nanoseconds = last.unwrap_or(0).saturating_sub(window.start);
-                (records, bytes, nanoseconds)
-            }
+        let (records, bytes, nanoseconds) = if in_window && self.load.load == Load::Closed {
+            let (records, bytes) = sum_of(self.consumers.iter().map(|it| it.in_window()));
+            (records, bytes, window.end - window.start)
+        } else {
+            let (records, bytes) = sum_of(self.consumers.iter().map(|it| it.since_start()));
+            let last = self.consumers.iter().map(|it| it.last()).max();
+            let nanoseconds = last.unwrap_or(0).saturating_sub(window.start);
+            (records, bytes, nanoseconds)
         };
         let seconds = nanoseconds as f64 / 1e9;
         if seconds > 0.0 {
@@ -175,10 +169,11 @@ impl FinishedRound<'_> {
     /// The ratio of the topic's size on disk to the size of its values.
     pub async fn count_stored(&mut self) {
         let spec = self.context.spec;
-        let values = match self.producers.is_empty() {
-            false => self.producers.iter().map(|it| it.watch.bytes()).sum(),
+        let values = if self.producers.is_empty() {
             // The records with which the topic was filled.
-            true => (spec.records.count.unwrap_or(0) as f64 * spec.records.size.mean()) as u64,
+            (spec.records.count.unwrap_or(0) as f64 * spec.records.size.mean()) as u64
+        } else {
+            self.producers.iter().map(|it| it.watch.bytes()).sum()
         };
         let cluster = &self.context.target.cluster;
         if values == 0 || !self.context.topic.is_ours {

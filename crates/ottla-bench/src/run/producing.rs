@@ -129,12 +129,11 @@ pub fn produce(
             .into_iter()
             .try_for_each(|thread| thread.join().expect("a generator does not panic"))
     })?;
-    match interruption.is_set() {
-        true => producer.close(Duration::from_secs(1)),
-        false => {
-            producer.flush();
-            producer.close(CLOSE);
-        }
+    if interruption.is_set() {
+        producer.close(Duration::from_secs(1))
+    } else {
+        producer.flush();
+        producer.close(CLOSE);
     }
     Ok(())
 }
@@ -202,9 +201,10 @@ impl Course for OfRound<'_> {
         // Otherwise a broker that refuses everything immediately would receive a million requests per
         // second.
         std::thread::sleep(Duration::from_millis(10));
-        match watch.failed() > MOST_REFUSALS && watch.records() == 0 {
-            true => Err(error),
-            false => Ok(()),
+        if watch.failed() > MOST_REFUSALS && watch.records() == 0 {
+            Err(error)
+        } else {
+            Ok(())
         }
     }
 }

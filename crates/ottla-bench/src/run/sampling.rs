@@ -174,9 +174,10 @@ impl<'a> Sampler<'a> {
                 produced: counts.produced.saturating_sub(self.last.produced),
                 consumed: counts.consumed.saturating_sub(self.last.consumed),
                 failed: counts.failed.saturating_sub(self.last.failed),
-                backlog: match self.consumers.is_empty() {
-                    true => 0,
-                    false => (counts.produced * groups).saturating_sub(counts.consumed),
+                backlog: if self.consumers.is_empty() {
+                    0
+                } else {
+                    (counts.produced * groups).saturating_sub(counts.consumed)
                 },
                 ack: &ack,
                 send_delay: &send_delay,
@@ -224,9 +225,10 @@ impl<'a> Sampler<'a> {
             end => Some(Duration::from_nanos(end.saturating_sub(self.clock.now()))),
         };
         let moment = Moment {
-            records_per_second: match self.producers.is_empty() {
-                true => sample.consumed_per_second,
-                false => sample.produced_per_second,
+            records_per_second: if self.producers.is_empty() {
+                sample.consumed_per_second
+            } else {
+                sample.produced_per_second
             },
             p99_ms: sample.e2e_p99_ms.or(sample.ack_p99_ms),
             left,
@@ -238,12 +240,11 @@ impl<'a> Sampler<'a> {
     fn left_by_count(&self, sample: &Sample) -> Option<Duration> {
         let spec = self.context.spec;
         let all = spec.records.count?;
-        let (all, done, rate) = match self.producers.is_empty() {
-            true => {
-                let all = all * u64::from(spec.consumers.count);
-                (all, self.last.consumed, sample.consumed_per_second)
-            }
-            false => (all, self.last.produced, sample.produced_per_second),
+        let (all, done, rate) = if self.producers.is_empty() {
+            let all = all * u64::from(spec.consumers.count);
+            (all, self.last.consumed, sample.consumed_per_second)
+        } else {
+            (all, self.last.produced, sample.produced_per_second)
         };
         Duration::try_from_secs_f64(all.saturating_sub(done) as f64 / rate).ok()
     }

@@ -144,9 +144,10 @@ impl<'a> Section<'a> {
     }
 
     fn path_of(&self, key: &str) -> String {
-        match self.path.is_empty() {
-            true => key.to_owned(),
-            false => format!("{}.{key}", self.path),
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
         }
     }
 

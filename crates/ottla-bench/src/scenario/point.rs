@@ -414,12 +414,12 @@ fn read_consumers(section: Section<'_>) -> Result<ConsumersSpec, ScenarioError> 
     if subscribe && !is_shared {
         return Err(section.error("subscribe", "needs shared = true"));
     }
-    let groups = match is_shared {
-        true => groups.unwrap_or(1),
-        false if groups.is_some() => {
-            return Err(section.error("groups", "needs shared = true"));
-        }
-        false => u64::from(count).max(1),
+    let groups = if is_shared {
+        groups.unwrap_or(1)
+    } else if groups.is_some() {
+        return Err(section.error("groups", "needs shared = true"));
+    } else {
+        u64::from(count).max(1)
     };
     let groups = match u32::try_from(groups) {
         Ok(groups) if groups > 0 && count.is_multiple_of(groups) => groups,

@@ -67,9 +67,10 @@ impl SizeRange {
 
 impl fmt::Display for SizeRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.smallest == self.largest {
-            true => write!(f, "{}", self.smallest),
-            false => write!(f, "{}-{}", self.smallest, self.largest),
+        if self.smallest == self.largest {
+            write!(f, "{}", self.smallest)
+        } else {
+            write!(f, "{}-{}", self.smallest, self.largest)
         }
     }
 }

@@ -134,9 +134,10 @@ fn read_range(section: &Section<'_>) -> Result<Vec<Vec<Value>>, ScenarioError> {
     let value = |step: u64| {
         let part = step as f64 / (steps - 1) as f64;
         let (from, to) = (from as f64, to as f64);
-        let value = match is_logarithmic {
-            true => from * (to / from).powf(part),
-            false => from + (to - from) * part,
+        let value = if is_logarithmic {
+            from * (to / from).powf(part)
+        } else {
+            from + (to - from) * part
         };
         vec![Value::Integer(value.round() as i64)]
     };

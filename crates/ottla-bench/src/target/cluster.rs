@@ -116,10 +116,6 @@ impl Cluster {
         &self.client
     }
 
-    pub fn broker_count(&self) -> usize {
-        self.brokers.len()
-    }
-
     pub fn info(&self, name: &str, description: &str) -> TargetInfo {
         TargetInfo {
             name: name.to_owned(),

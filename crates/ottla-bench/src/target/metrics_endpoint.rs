@@ -138,9 +138,10 @@ impl Metrics {
         };
         let mut since = IndexMap::new();
         for (name, now) in &self.0 {
-            let value = match is_counter(name) {
-                true => now - before.get(name).unwrap_or(0.0),
-                false => *now,
+            let value = if is_counter(name) {
+                now - before.get(name).unwrap_or(0.0)
+            } else {
+                *now
             };
             if value != 0.0 && !name.ends_with("_bucket") {
                 since.insert(name.clone(), value);

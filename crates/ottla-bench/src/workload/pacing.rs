@@ -88,9 +88,10 @@ impl Schedule {
             // that falls to nothing has no instant for further records.
             Pace::Rising { from, growth } => {
                 let root = from * from + 2.0 * growth * place as f64;
-                match root < 0.0 {
-                    true => u64::MAX,
-                    false => (2.0 * place as f64 / (from + root.sqrt()) * 1e9) as u64,
+                if root < 0.0 {
+                    u64::MAX
+                } else {
+                    (2.0 * place as f64 / (from + root.sqrt()) * 1e9) as u64
                 }
             }
         }

@@ -22,9 +22,10 @@ pub fn write_percentiles(latencies: &Latencies, out: &mut impl Write) -> io::Res
         let value = step.value_iterated_to().min(histogram.max()) as f64 / NS_PER_US;
         let quantile = step.quantile_iterated_to();
         write!(out, "{value:12.3} {quantile:2.12} {below:10}")?;
-        match quantile < 1.0 {
-            true => writeln!(out, " {:14.2}", 1.0 / (1.0 - quantile))?,
-            false => writeln!(out)?,
+        if quantile < 1.0 {
+            writeln!(out, " {:14.2}", 1.0 / (1.0 - quantile))?
+        } else {
+            writeln!(out)?
         }
     }
     writeln!(

@@ -14,8 +14,8 @@ use ottla_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
 };
 use ottla_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
+use ottla_sync::task::JoinSet;
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
-use tokio::task::JoinSet;
 
 use ottla_net::{Operation, RequestContext, ResourceType};
 

@@ -8,7 +8,6 @@ use ottla_protocol::messages::{AddRaftVoterRequest, AddRaftVoterResponse};
 use ottla_raft::wire::QuorumApi;
 
 use ottla_net::RequestContext;
-use ottla_node::quorum_handle::answer;
 
 use crate::Broker;
 
@@ -19,17 +18,12 @@ pub(crate) async fn handle(
 ) -> AddRaftVoterResponse {
     match broker.node.controller_elsewhere(context) {
         Some(channel) => {
+            if let Err(code) = broker.authorize(context) {
+                return AddRaftVoterRequest::refuse(code);
+            }
             let answer = channel.forward(context, &request).await;
             answer.unwrap_or_else(AddRaftVoterRequest::refuse)
         }
-        None => {
-            answer(
-                broker.node.quorum(),
-                request,
-                &context.listener().name,
-                true,
-            )
-            .await
-        }
+        None => broker.answer_of_quorum(context, request, true).await,
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn handle(
     );
     let altering = Arc::clone(broker);
     // Directories are created and deleted.
-    let altered = tokio::task::spawn_blocking(move || {
+    let altered = ottla_sync::task::spawn_blocking(move || {
         let wanted = wanted.into_iter();
         let results = wanted.map(|((topic, partition), path)| {
             let code = match is_allowed {

@@ -10,7 +10,8 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::dispatch::{Endpoint, is_forwardable, is_offered, served_apis, served_versions};
+use crate::dispatch::{is_forwardable, is_offered, served_apis, served_versions};
+use crate::endpoint::Endpoint;
 use ottla_net::RequestContext;
 
 use crate::Broker;

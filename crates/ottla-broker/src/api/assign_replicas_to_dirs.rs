@@ -12,10 +12,10 @@ use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AssignReplicasToDirsRequest,
 ) -> AssignReplicasToDirsResponse {
-    match broker.decide_here(request).await {
+    match broker.decide_here(context, request).await {
         Ok(response) => response,
         Err(error) => AssignReplicasToDirsResponse {
             error_code: error.code(),

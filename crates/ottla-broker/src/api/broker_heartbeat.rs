@@ -20,7 +20,7 @@ pub(crate) async fn handle(
         BrokerId(request.broker_id),
         BrokerEpoch(request.broker_epoch),
     );
-    match broker.decide_here(request).await {
+    match broker.decide_here(context, request).await {
         Ok(response) => {
             if response.error_code == ErrorCode::None.code() {
                 context.connection.on_heartbeat(of);

@@ -39,7 +39,9 @@ pub(crate) async fn handle(
     let heartbeat = HeartbeatContext {
         client_id: context.client_id(),
         client_host: context.client_host().into(),
-        new_member_id: Uuid(rand::random()).to_string().into(),
+        new_member_id: Uuid(ottla_sync::random::random("member ids"))
+            .to_string()
+            .into(),
         requester: Requester::new(context.clone()),
     };
     let coordinator = match broker.groups.coordinator_of(&group_id) {

@@ -1,5 +1,4 @@
-//! CreateAcls: without an authorizer there is nobody who would ask for them; a controller elsewhere may have one, and
-//! decides. Kafka: `AclApis.handleCreateAcls`.
+//! CreateAcls (KIP-140): decided by the controller. Kafka: `AclApis.handleCreateAcls`.
 
 use std::sync::Arc;
 
@@ -16,15 +15,18 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: CreateAclsRequest,
 ) -> CreateAclsResponse {
-    let (error, message) = match broker.node.controller_elsewhere(context) {
-        Some(channel) => match channel.forward(context, &request).await {
-            Ok(response) => return response,
-            Err(error) => (error, None),
-        },
-        None => (
+    let asked = request.creations.len();
+    // A controller elsewhere may have an authorizer.
+    let is_decided_here = broker.node.controller_elsewhere(context).is_none();
+    let (error, message) = match is_decided_here && !broker.authorizer.is_configured() {
+        true => (
             ErrorCode::SecurityDisabled,
             Some("No Authorizer is configured.".into()),
         ),
+        false => match broker.forward(context, request).await {
+            Ok(response) => return response,
+            Err(error) => (error, None),
+        },
     };
     let refused = AclCreationResult {
         error_code: error.code(),
@@ -32,7 +34,7 @@ pub(crate) async fn handle(
         ..Default::default()
     };
     CreateAclsResponse {
-        results: vec![refused; request.creations.len()],
+        results: vec![refused; asked],
         ..Default::default()
     }
 }

@@ -19,13 +19,9 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: CreateDelegationTokenRequest,
 ) -> CreateDelegationTokenResponse {
-    let (requester_type, requester_name) = context
-        .principal()
-        .split_once(':')
-        .unwrap_or(("User", context.principal()));
     let requester = (
-        ByteString::from(requester_type),
-        ByteString::from(requester_name),
+        ByteString::from(context.principal().principal_type()),
+        ByteString::from(context.principal().name()),
     );
     let owner = match (request.owner_principal_type, request.owner_principal_name) {
         (owner_type, Some(name)) if !name.is_empty() => (owner_type.unwrap_or_default(), name),

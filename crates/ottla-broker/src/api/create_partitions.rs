@@ -1,15 +1,53 @@
 //! CreatePartitions: decided by the controller. Kafka: `ControllerApis.handleCreatePartitions`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use ottla_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use ottla_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 
-use ottla_net::RequestContext;
+use ottla_net::{Operation, RequestContext, ResourceType};
+use ottla_types::ErrorCode;
 
 use crate::Broker;
 
 pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut request: CreatePartitionsRequest,
+) -> CreatePartitionsResponse {
+    let mut times: HashMap<ByteString, usize> = HashMap::new();
+    for topic in &request.topics {
+        *times.entry(topic.name.clone()).or_default() += 1;
+    }
+    let mut denied = Vec::new();
+    let (alter, of_topic) = (Operation::Alter, ResourceType::Topic);
+    request.topics.retain(|topic| {
+        // A topic that is named twice is refused whoever asks.
+        let is_kept = times[&topic.name] > 1
+            || broker
+                .authorizer
+                .is_allowed(context, alter, of_topic, &topic.name);
+        if !is_kept {
+            denied.push(CreatePartitionsTopicResult {
+                name: topic.name.clone(),
+                error_code: ErrorCode::TopicAuthorizationFailed.code(),
+                error_message: None,
+                ..Default::default()
+            });
+        }
+        is_kept
+    });
+    let mut response = match request.topics.is_empty() {
+        true => CreatePartitionsResponse::default(),
+        false => decide(broker, context, request).await,
+    };
+    response.results.extend(denied);
+    response
+}
+
+async fn decide(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: CreatePartitionsRequest,

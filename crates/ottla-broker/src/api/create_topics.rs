@@ -5,15 +5,75 @@ use std::sync::Arc;
 use ottla_protocol::messages::create_topics_response::CreatableTopicResult;
 use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 
-use ottla_net::RequestContext;
+use ottla_net::{Operation, RequestContext, ResourceType};
+use ottla_raft::wire::METADATA_TOPIC;
+use ottla_types::ErrorCode;
 
 use crate::Broker;
+use crate::authorization::repeated;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
+    mut request: CreateTopicsRequest,
+) -> CreateTopicsResponse {
+    let denied = take_denied(broker, context, &mut request);
+    let mut response = decide(broker, context, request).await;
+    for topic in &mut response.topics {
+        let (operation, of_topic) = (Operation::DescribeConfigs, ResourceType::Topic);
+        let authorizer = &broker.authorizer;
+        let is_created = topic.error_code == ErrorCode::None.code();
+        if is_created && !authorizer.is_allowed_quietly(context, operation, of_topic, &topic.name) {
+            *topic = CreatableTopicResult {
+                name: std::mem::take(&mut topic.name),
+                topic_id: topic.topic_id,
+                error_message: None,
+                topic_config_error_code: ErrorCode::TopicAuthorizationFailed.code(),
+                num_partitions: -1,
+                replication_factor: -1,
+                configs: Some(Vec::new()),
+                ..Default::default()
+            };
+        }
+    }
+    response.topics.extend(denied);
+    response
+}
+
+/// Takes the topics out that the client may not create. What is wrong with a request in itself the controller says,
+/// whoever asks.
+fn take_denied(
+    broker: &Broker,
+    context: &RequestContext,
+    request: &mut CreateTopicsRequest,
+) -> Vec<CreatableTopicResult> {
+    let asked_twice = repeated(request.topics.iter().map(|topic| topic.name.clone()));
+    let mut denied = Vec::new();
+    request.topics.retain(|topic| {
+        let is_refused_anyway = asked_twice.contains(&topic.name) || &*topic.name == METADATA_TOPIC;
+        let is_kept =
+            is_refused_anyway || broker.may_do_to_topic(context, Operation::Create, &topic.name);
+        if !is_kept {
+            denied.push(CreatableTopicResult {
+                name: topic.name.clone(),
+                error_code: ErrorCode::TopicAuthorizationFailed.code(),
+                error_message: Some("Authorization failed.".into()),
+                ..Default::default()
+            });
+        }
+        is_kept
+    });
+    denied
+}
+
+async fn decide(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
+    if request.topics.is_empty() {
+        return CreateTopicsResponse::default();
+    }
     let names: Vec<_> = request
         .topics
         .iter()

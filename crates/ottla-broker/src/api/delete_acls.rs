@@ -1,5 +1,4 @@
-//! DeleteAcls: without an authorizer there is nobody who would ask for them; a controller elsewhere may have one, and
-//! decides. Kafka: `AclApis.handleDeleteAcls`.
+//! DeleteAcls (KIP-140): decided by the controller. Kafka: `AclApis.handleDeleteAcls`.
 
 use std::sync::Arc;
 
@@ -16,15 +15,18 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DeleteAclsRequest,
 ) -> DeleteAclsResponse {
-    let (error, message) = match broker.node.controller_elsewhere(context) {
-        Some(channel) => match channel.forward(context, &request).await {
-            Ok(response) => return response,
-            Err(error) => (error, None),
-        },
-        None => (
+    let asked = request.filters.len();
+    // A controller elsewhere may have an authorizer.
+    let is_decided_here = broker.node.controller_elsewhere(context).is_none();
+    let (error, message) = match is_decided_here && !broker.authorizer.is_configured() {
+        true => (
             ErrorCode::SecurityDisabled,
             Some("No Authorizer is configured.".into()),
         ),
+        false => match broker.forward(context, request).await {
+            Ok(response) => return response,
+            Err(error) => (error, None),
+        },
     };
     let refused = DeleteAclsFilterResult {
         error_code: error.code(),
@@ -32,7 +34,7 @@ pub(crate) async fn handle(
         ..Default::default()
     };
     DeleteAclsResponse {
-        filter_results: vec![refused; request.filters.len()],
+        filter_results: vec![refused; asked],
         ..Default::default()
     }
 }

@@ -13,7 +13,7 @@ use ottla_protocol::messages::delete_records_response::{
 };
 use ottla_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use ottla_types::{ErrorCode, Offset};
-use tokio::time::Instant;
+use std::time::Instant;
 
 use crate::{Broker, RequestContext, is_internal_topic};
 use ottla_net::{Operation, ResourceType};
@@ -30,7 +30,7 @@ pub(crate) async fn handle(
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64);
-    let deadline = Instant::now() + timeout;
+    let deadline = ottla_sync::time::now() + timeout;
     // All logs first, so that the replicas of all move at the same time.
     let mut begun = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
@@ -143,7 +143,7 @@ impl Deleted {
             if reached >= self.up_to {
                 break;
             }
-            if tokio::time::timeout_at(deadline, moved).await.is_err()
+            if ottla_sync::time::timeout_at(deadline, moved).await.is_err()
                 || broker.context.is_stopping()
             {
                 return (self.low_watermark, ErrorCode::RequestTimedOut);

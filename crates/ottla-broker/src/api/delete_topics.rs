@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use ottla_protocol::messages::delete_topics_response::DeletableTopicResult;
 use ottla_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_types::{ErrorCode, Uuid};
 
-use ottla_net::RequestContext;
+use ottla_net::{Operation, RequestContext, ResourceType};
+use ottla_security::CLUSTER_NAME;
 
 use crate::Broker;
+use crate::authorization::repeated;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    request: DeleteTopicsRequest,
+    mut request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
     // A controller elsewhere has a setting of its own.
     let is_decided_here = broker.node.controller_elsewhere(context).is_none();
@@ -25,11 +28,83 @@ pub(crate) async fn handle(
         };
         return all_failed(&request, error);
     }
-    let failed = |error| all_failed(&request, error);
-    match broker.forward(context, request.clone()).await {
-        Ok(response) => response,
-        Err(error) => failed(error),
+    let denied = take_denied(broker, context, &mut request);
+    let mut response = match request.topic_names.is_empty() && request.topics.is_empty() {
+        true => DeleteTopicsResponse::default(),
+        false => {
+            let failed = |error| all_failed(&request, error);
+            let decided = broker.forward(context, request.clone()).await;
+            decided.unwrap_or_else(failed)
+        }
+    };
+    response.responses.extend(denied);
+    response
+}
+
+/// Takes the topics out that the client may not delete, or not even know of. What is wrong with a request in itself the
+/// controller says, whoever asks.
+fn take_denied(
+    broker: &Broker,
+    context: &RequestContext,
+    request: &mut DeleteTopicsRequest,
+) -> Vec<DeletableTopicResult> {
+    let authorizer = &broker.authorizer;
+    let delete = Operation::Delete;
+    if authorizer.is_allowed_quietly(context, delete, ResourceType::Cluster, CLUSTER_NAME) {
+        return Vec::new();
     }
+    let image = broker.metadata().clone();
+    let is_allowed = |operation, name: &str| {
+        authorizer.is_allowed(context, operation, ResourceType::Topic, name)
+    };
+    let names = request.topic_names.iter();
+    let names = names.map(|name| (Some(name.clone()), Uuid::ZERO));
+    let topics = request.topics.iter();
+    let topics = topics.map(|topic| (topic.name.clone(), topic.topic_id));
+    let asked_twice = repeated(names.chain(topics));
+    let mut denied = Vec::new();
+    let mut is_denied = |asked_name: Option<&ByteString>, topic_id: Uuid| {
+        if asked_twice.contains(&(asked_name.cloned(), topic_id)) {
+            return false;
+        }
+        let known = match asked_name {
+            Some(name) => image.topics.by_name(name),
+            None => image.topics.by_id(topic_id),
+        };
+        let name = asked_name.or(known.map(|topic| &topic.name));
+        let Some(name) = name else {
+            // An id that is not known.
+            return false;
+        };
+        let is_visible = is_allowed(Operation::Describe, name);
+        let is_deletable = is_allowed(delete, name);
+        let may_be_deleted = match asked_name {
+            // What may be seen may be known not to be there.
+            Some(_) => is_visible && (known.is_none() || is_deletable),
+            None => is_deletable,
+        };
+        if may_be_deleted {
+            return false;
+        }
+        let is_named = asked_name.is_some() || is_visible;
+        denied.push(DeletableTopicResult {
+            name: is_named.then(|| name.clone()),
+            topic_id,
+            error_code: ErrorCode::TopicAuthorizationFailed.code(),
+            error_message: None,
+            ..Default::default()
+        });
+        true
+    };
+    request
+        .topic_names
+        .retain(|name| !is_denied(Some(name), Uuid::ZERO));
+    request.topics.retain(|topic| {
+        // Both a name and an id, or neither, is refused whoever asks.
+        let is_either = topic.name.is_some() == topic.topic_id.is_zero();
+        !is_either || !is_denied(topic.name.as_ref(), topic.topic_id)
+    });
+    denied
 }
 
 fn all_failed(request: &DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse {

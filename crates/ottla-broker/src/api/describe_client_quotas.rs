@@ -22,9 +22,17 @@ const MATCH_SPECIFIED: i8 = 2;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeClientQuotasRequest,
 ) -> DescribeClientQuotasResponse {
+    if let Err(error) = broker.authorize(context) {
+        return DescribeClientQuotasResponse {
+            error_code: error.code(),
+            error_message: None,
+            entries: None,
+            ..Default::default()
+        };
+    }
     match filter(&request.components) {
         Ok(filter) => DescribeClientQuotasResponse {
             error_message: None,

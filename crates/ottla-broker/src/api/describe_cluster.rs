@@ -10,8 +10,8 @@ use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use ottla_protocol::messages::{DescribeClusterRequest, DescribeClusterResponse};
 use ottla_types::ErrorCode;
 
-use crate::dispatch::Endpoint;
-use crate::{Broker, RequestContext, ResourceType};
+use crate::endpoint::Endpoint;
+use crate::{Broker, RequestContext};
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
@@ -21,6 +21,14 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse {
+    if let Err(error) = broker.authorize(context) {
+        return DescribeClusterResponse {
+            error_code: error.code(),
+            error_message: None,
+            endpoint_type: request.endpoint_type,
+            ..Default::default()
+        };
+    }
     let endpoint = Endpoint::of(context.listener());
     let (asked, here) = (request.endpoint_type, type_of(endpoint));
     if asked != here {
@@ -66,11 +74,7 @@ pub(crate) async fn handle(
         ..Default::default()
     };
     if request.include_cluster_authorized_operations {
-        response.cluster_authorized_operations = broker.authorizer.authorized_operations(
-            context,
-            ResourceType::Cluster,
-            "kafka-cluster",
-        );
+        response.cluster_authorized_operations = broker.cluster_authorized_operations(context);
     }
     response
 }

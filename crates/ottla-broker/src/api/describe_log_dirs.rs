@@ -54,7 +54,7 @@ pub(crate) async fn handle(
         return DescribeLogDirsResponse::default();
     };
     // Asking the file system how full it is may wait for the disk.
-    let described = tokio::task::spawn_blocking(move || log_dirs.describe()).await;
+    let described = ottla_sync::task::spawn_blocking(move || log_dirs.describe()).await;
     let results = described.unwrap_or_default().into_iter().map(|dir| {
         let is_cordoned = may_be_cordoned && dir.is_cordoned;
         result(dir, is_cordoned, wanted.as_ref())

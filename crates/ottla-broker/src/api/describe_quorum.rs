@@ -23,6 +23,13 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
+    if let Err(error) = broker.authorize(context) {
+        return DescribeQuorumResponse {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        };
+    }
     if let Some(channel) = broker.node.controller_elsewhere(context) {
         let answer = channel.forward(context, &request).await;
         return answer.unwrap_or_else(|error| DescribeQuorumResponse {

@@ -19,9 +19,16 @@ use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse {
+    if let Err(error) = broker.authorize(context) {
+        return DescribeUserScramCredentialsResponse {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        };
+    }
     let image = broker.metadata();
     let mut known: BTreeMap<_, Vec<CredentialInfo>> = BTreeMap::new();
     for credential in image.kept.scram.iter() {

@@ -1,10 +1,12 @@
 //! Envelope (KIP-590): a broker hands on what a client asked of it, for the active controller to decide.
 //!
-//! The request inside is answered as if it had come to this listener itself. Only what is meant for controllers
-//! may be in an envelope, and no envelope.
+//! The request inside is answered as if it had come to this listener itself, from the client whose principal and address
+//! the envelope carries: with that client's rights, not with the broker's. Only what is meant for controllers may be in an
+//! envelope, and no envelope.
 //!
 //! Kafka: `EnvelopeUtils.handleEnvelopeRequest`, `RequestChannel.Request.buildResponseSend`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Buf;
@@ -14,7 +16,8 @@ use ottla_types::ErrorCode;
 
 use crate::dispatch::{self, is_forwardable};
 use ottla_net::Answer;
-use ottla_net::RequestContext;
+use ottla_net::{ClientIdentity, RequestContext};
+use ottla_security::Principal;
 
 use crate::Broker;
 
@@ -23,6 +26,12 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: EnvelopeRequest,
 ) -> EnvelopeResponse {
+    if let Err(error) = broker.authorize(context) {
+        return EnvelopeResponse {
+            error_code: error.code(),
+            ..Default::default()
+        };
+    }
     let refused = |error: ErrorCode| EnvelopeResponse {
         error_code: error.code(),
         ..Default::default()
@@ -35,6 +44,14 @@ pub(crate) async fn handle(
     {
         return refused(ErrorCode::NotController);
     }
+    let Some(address) = address(&request.client_host_address) else {
+        return refused(ErrorCode::InvalidRequest);
+    };
+    // Without a principal nobody would be asked.
+    let principal = request.request_principal.clone();
+    let Some(principal) = principal.and_then(Principal::from_bytes) else {
+        return refused(ErrorCode::PrincipalDeserializationFailure);
+    };
     let Some((header, reader)) = read_header(request) else {
         return refused(ErrorCode::UnsupportedVersion);
     };
@@ -49,6 +66,7 @@ pub(crate) async fn handle(
         correlation_id: header.correlation_id,
         client_id: header.client_id,
         connection: Arc::clone(&context.connection),
+        identity: Arc::new(ClientIdentity::new(principal, address)),
         received_at_ms: context.received_at_ms,
         waited: Default::default(),
     };
@@ -64,6 +82,13 @@ pub(crate) async fn handle(
         }
         Ok(_) | Err(_) => refused(ErrorCode::UnsupportedVersion),
     }
+}
+
+/// Four bytes of IPv4, or sixteen of IPv6.
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
+    let v6 = || <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from);
+    v4().or_else(v6)
 }
 
 /// The header of the request inside, and its body.

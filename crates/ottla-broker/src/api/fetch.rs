@@ -38,6 +38,7 @@ use ottla_net::{Operation, ResourceType};
 use ottla_partition::partition::Isolation;
 use ottla_partition::partition::{Partition, Waiter, Waiters};
 use ottla_partition::partitions::why_missing;
+use ottla_security::CLUSTER_NAME;
 
 use crate::Broker;
 
@@ -200,12 +201,12 @@ impl Wait<'_> {
         broker: &'a Broker,
         partitions: usize,
     ) -> impl Future<Output = ()> + use<'a> {
-        let over = tokio::time::sleep(self.max_wait);
+        let over = ottla_sync::time::sleep(self.max_wait);
         let new_leaderships = &broker.replication.new_leaderships;
         let is_from_follower = self.is_from_follower;
         async move {
             match is_from_follower {
-                true => tokio::select! {
+                true => ottla_sync::select! {
                     () = over => {}
                     () = new_leaderships.until_asked_again(partitions) => {}
                 },
@@ -241,7 +242,7 @@ async fn read_or_wait(
         if is_enough(&outcome) || may_be_served || broker.context.is_stopping() {
             return outcome;
         }
-        tokio::select! {
+        ottla_sync::select! {
             biased;
             () = parked.waiter.notified() => {}
             () = &mut is_over => {
@@ -382,16 +383,22 @@ fn partitions_of(
 struct ResolvedTopics<'a> {
     broker: &'a Broker,
     context: &'a RequestContext,
-    is_from_follower: bool,
+    /// Whether a follower may read whatever it asks for; `None` for a consumer, whose topics are looked at one by one.
+    may_follow: Option<bool>,
     last: Option<(TopicName, Uuid, Result<TopicName, ErrorCode>)>,
 }
 
 impl<'a> ResolvedTopics<'a> {
     fn new(broker: &'a Broker, context: &'a RequestContext, is_from_follower: bool) -> Self {
+        let may_follow = is_from_follower.then(|| {
+            let (operation, of_cluster) = (Operation::ClusterAction, ResourceType::Cluster);
+            let authorizer = &broker.authorizer;
+            authorizer.is_allowed(context, operation, of_cluster, CLUSTER_NAME)
+        });
         ResolvedTopics {
             broker,
             context,
-            is_from_follower,
+            may_follow,
             last: None,
         }
     }
@@ -437,16 +444,11 @@ impl<'a> ResolvedTopics<'a> {
                 topic.ok_or(ErrorCode::UnknownTopicId)?.name.clone()
             }
         };
-        let (operation, resource_type, name) = match self.is_from_follower {
-            true => (
-                Operation::ClusterAction,
-                ResourceType::Cluster,
-                "kafka-cluster",
-            ),
-            false => (Operation::Read, ResourceType::Topic, &*topic),
-        };
-        let authorizer = &self.broker.authorizer;
-        match authorizer.is_allowed(self.context, operation, resource_type, name) {
+        let is_allowed = self.may_follow.unwrap_or_else(|| {
+            let authorizer = &self.broker.authorizer;
+            authorizer.is_allowed(self.context, Operation::Read, ResourceType::Topic, &topic)
+        });
+        match is_allowed {
             true => Ok(topic),
             false => Err(ErrorCode::TopicAuthorizationFailed),
         }

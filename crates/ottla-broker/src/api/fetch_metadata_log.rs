@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ottla_protocol::messages::{FetchRequest, FetchResponse};
 
 use ottla_net::RequestContext;
-use ottla_node::quorum_handle::answer;
 
 use crate::Broker;
 
@@ -18,9 +17,10 @@ pub(crate) async fn handle(
     request: FetchRequest,
 ) -> FetchResponse {
     let has_endpoints = context.api_version >= 17;
-    let listener_name = &context.listener().name;
     let waiting = context.waited.begin();
-    let answer = answer(broker.node.quorum(), request, listener_name, has_endpoints).await;
+    let answer = broker
+        .answer_of_quorum(context, request, has_endpoints)
+        .await;
     drop(waiting);
     answer
 }

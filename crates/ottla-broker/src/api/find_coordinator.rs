@@ -136,7 +136,7 @@ fn coordinator(
     let Some(topic) = image.topics.by_name(topic) else {
         broker
             .auto_topic_creation
-            .create_topics_in_background(vec![topic.into()]);
+            .create_topics_in_background(None, vec![topic.into()]);
         return Err(ErrorCode::CoordinatorNotAvailable);
     };
     let unavailable = ErrorCode::CoordinatorNotAvailable;

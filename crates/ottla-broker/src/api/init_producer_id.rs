@@ -20,7 +20,7 @@ pub(crate) async fn handle(
 ) -> InitProducerIdResponse {
     let knows_fenced = context.api_version >= 4;
     let result = match request.transactional_id.clone() {
-        None => init_idempotent(broker, &request).await,
+        None => init_idempotent(broker, context, &request).await,
         Some(_) => init_transactional(broker, context, request).await,
     };
     match result {
@@ -66,8 +66,17 @@ fn expected(request: &InitProducerIdRequest) -> Result<Option<TransactionalProdu
 
 async fn init_idempotent(
     broker: &Broker,
+    context: &RequestContext,
     request: &InitProducerIdRequest,
 ) -> Result<TransactionalProducer, ErrorCode> {
+    let authorizer = &broker.authorizer;
+    let (write, of_topic) = (Operation::Write, ResourceType::Topic);
+    let (idempotent, of_cluster) = (Operation::IdempotentWrite, ResourceType::Cluster);
+    if !authorizer.is_allowed_quietly(context, idempotent, of_cluster, "kafka-cluster")
+        && !authorizer.is_allowed_by_resource_type(context, write, of_topic)
+    {
+        return Err(ErrorCode::ClusterAuthorizationFailed);
+    }
     expected(request)?;
     let id = broker.producer_ids.next_producer_id().await?;
     let epoch = ProducerEpoch(0);

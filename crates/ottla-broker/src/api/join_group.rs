@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::JoinContext;
-use ottla_coordinator::group::Response;
+use ottla_coordinator::group::{JoinContext, Requester, Response};
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use ottla_types::ErrorCode;
 
@@ -30,7 +29,8 @@ pub(crate) async fn handle(
         client_host: context.client_host().into(),
         requires_known_member_id: version >= 4,
         supports_skipping_assignment: version >= 9,
-        random: rand::random(),
+        random: ottla_sync::random::random("member ids"),
+        requester: Requester::new(context.clone()),
     };
     let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,

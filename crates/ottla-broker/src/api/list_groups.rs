@@ -32,9 +32,9 @@ pub(crate) async fn handle(
     }
     let authorizer = &broker.authorizer;
     let (operation, cluster) = (Operation::Describe, ResourceType::Cluster);
-    if !authorizer.is_allowed(context, operation, cluster, "kafka-cluster") {
+    if !authorizer.is_allowed_quietly(context, operation, cluster, "kafka-cluster") {
         groups.retain(|group| {
-            authorizer.is_allowed(context, operation, ResourceType::Group, &group.group_id)
+            authorizer.is_allowed_quietly(context, operation, ResourceType::Group, &group.group_id)
         });
     }
     ListGroupsResponse {

@@ -49,7 +49,7 @@ pub(crate) async fn handle(
     match asked {
         None => {
             for topic in image.topics.iter() {
-                if authorizer.is_allowed(
+                if authorizer.is_allowed_quietly(
                     context,
                     Operation::Describe,
                     ResourceType::Topic,
@@ -97,6 +97,14 @@ pub(crate) async fn handle(
                             ));
                         } else if let Some(topic) = image.topics.by_name(&name) {
                             topics.push(known_topic(&image, context, topic));
+                        } else if may_create
+                            && !broker.may_do_to_topic(context, Operation::Create, &name)
+                        {
+                            topics.push(refused(
+                                Some(name),
+                                Uuid::ZERO,
+                                ErrorCode::TopicAuthorizationFailed,
+                            ));
                         } else if !is_valid_topic_name(&name) {
                             topics.push(refused(
                                 Some(name),
@@ -118,13 +126,16 @@ pub(crate) async fn handle(
                 // As with Kafka, the client asks again and finds the topic then.
                 broker
                     .auto_topic_creation
-                    .create_topics_in_background(missing);
+                    .create_topics_in_background(Some(context), missing);
             }
         }
     }
     if version >= 8 && request.include_topic_authorized_operations {
+        let denied = ErrorCode::TopicAuthorizationFailed.code();
         for topic in &mut topics {
-            if let Some(name) = &topic.name {
+            if topic.error_code != denied
+                && let Some(name) = &topic.name
+            {
                 topic.topic_authorized_operations =
                     authorizer.authorized_operations(context, ResourceType::Topic, name);
             }
@@ -153,8 +164,7 @@ pub(crate) async fn handle(
         ..Default::default()
     };
     if (8..=10).contains(&version) && request.include_cluster_authorized_operations {
-        response.cluster_authorized_operations =
-            authorizer.authorized_operations(context, ResourceType::Cluster, "kafka-cluster");
+        response.cluster_authorized_operations = broker.cluster_authorized_operations(context);
     }
     response
 }

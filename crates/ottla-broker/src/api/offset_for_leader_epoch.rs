@@ -22,13 +22,13 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
+    let authorizer = &broker.authorizer;
+    let (act, of_cluster) = (Operation::ClusterAction, ResourceType::Cluster);
+    let is_follower = authorizer.is_allowed_quietly(context, act, of_cluster, "kafka-cluster");
     let topics = request.topics.into_iter().map(|topic| {
-        let is_allowed = broker.authorizer.is_allowed(
-            context,
-            Operation::Describe,
-            ResourceType::Topic,
-            &topic.topic,
-        );
+        let (describe, of_topic) = (Operation::Describe, ResourceType::Topic);
+        let is_allowed =
+            is_follower || authorizer.is_allowed(context, describe, of_topic, &topic.topic);
         let partitions = topic.partitions.iter().map(|asked| {
             let found = match is_allowed {
                 true => end_of_epoch(broker, &topic.topic, asked),

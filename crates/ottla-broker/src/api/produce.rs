@@ -8,10 +8,10 @@
 //!
 //! Kafka does the same in `KafkaApis.handleProduceRequest` and `ReplicaManager.handleProduceAppend`.
 
+use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -29,12 +29,13 @@ use ottla_records::{
     ValidationBuffers, ValidationRules, read_produced_batch, validate,
 };
 use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, TopicName, Uuid};
-use parking_lot::Mutex;
 
 use ottla_net::RequestError;
 
-use crate::dispatch::{self, Endpoint};
+use crate::dispatch;
+use crate::endpoint::Endpoint;
 use ottla_metrics::stalls;
 use ottla_metrics::topic_metrics::TopicMetric;
 use ottla_net::RequestContext;
@@ -105,7 +106,7 @@ pub(crate) fn start(
         transactional_id: request.transactional_id.clone(),
         response: Mutex::default(),
         remaining: AtomicUsize::new(1),
-        started: Instant::now(),
+        started: ottla_sync::time::now(),
         stalled: Mutex::new(None),
     });
     pending.hand_in(request);
@@ -256,7 +257,7 @@ impl PendingProduce {
         batch: &RecordBatch,
     ) -> Option<Result<ValidatedBatch, Rejection>> {
         let is_compressed = batch.header.attributes.is_compressed();
-        if is_compressed && self.started.elapsed() > INLINE_TIME {
+        if is_compressed && ottla_sync::time::elapsed(self.started) > INLINE_TIME {
             return None;
         }
         let settings = partition.settings();
@@ -279,7 +280,7 @@ impl PendingProduce {
     ) {
         let turn = partition.reserve(&self.broker.host, arrival.bytes);
         let pending = Arc::clone(self);
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             let mut attempts = partition.settings().attempts(&batch).into_iter();
             while let Some((rules, bytes)) = attempts.next() {
                 let is_last = attempts.len() == 0;
@@ -291,7 +292,7 @@ impl PendingProduce {
                     drop(memory);
                     validated
                 };
-                let validated = match tokio::task::spawn_blocking(validate).await {
+                let validated = match ottla_sync::task::spawn_blocking(validate).await {
                     Ok(validated) => validated,
                     // The panic has been reported where it happened.
                     Err(_) => Err(Rejection {

@@ -44,7 +44,7 @@ async fn push(
         let image = broker.metadata();
         broker.telemetry.on_push(&image, &facts, &push, now_ms)
     };
-    match tokio::task::spawn_blocking(take).await {
+    match ottla_sync::task::spawn_blocking(take).await {
         Ok(Ok(())) => ErrorCode::None,
         Ok(Err(error)) => error,
         // The panic has been reported where it happened.

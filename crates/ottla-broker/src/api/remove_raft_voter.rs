@@ -9,7 +9,6 @@ use ottla_protocol::messages::{RemoveRaftVoterRequest, RemoveRaftVoterResponse};
 use ottla_raft::wire::QuorumApi;
 
 use ottla_net::RequestContext;
-use ottla_node::quorum_handle::answer;
 
 use crate::Broker;
 
@@ -20,17 +19,12 @@ pub(crate) async fn handle(
 ) -> RemoveRaftVoterResponse {
     match broker.node.controller_elsewhere(context) {
         Some(channel) => {
+            if let Err(code) = broker.authorize(context) {
+                return RemoveRaftVoterRequest::refuse(code);
+            }
             let answer = channel.forward(context, &request).await;
             answer.unwrap_or_else(RemoveRaftVoterRequest::refuse)
         }
-        None => {
-            answer(
-                broker.node.quorum(),
-                request,
-                &context.listener().name,
-                true,
-            )
-            .await
-        }
+        None => broker.answer_of_quorum(context, request, true).await,
     }
 }

@@ -13,10 +13,10 @@ use ottla_protocol::messages::share_acknowledge_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareAcknowledgeTopicResponse,
 };
 use ottla_protocol::messages::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
+use ottla_sync::task::JoinHandle;
 use ottla_types::{
     BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicIdPartition, TopicName,
 };
-use tokio::task::JoinHandle;
 
 use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled, panicked};
 use ottla_net::RequestContext;
@@ -234,7 +234,7 @@ pub(super) fn acknowledge(
                 }
                 Some(led) => {
                     let (broker, member) = (Arc::clone(broker), key.member_id.clone());
-                    Progress::Task(tokio::spawn(async move {
+                    Progress::Task(ottla_sync::task::spawn(async move {
                         let acknowledged = led
                             .acknowledge(&broker.share_groups, &member, &batches)
                             .await;
@@ -270,7 +270,7 @@ pub(super) fn release_session(broker: &Arc<Broker>, key: &ShareSessionKey) {
     let ended = broker.share_groups.sessions.lock().end(key);
     if let Some(partitions) = ended {
         let (broker, key) = (Arc::clone(broker), key.clone());
-        tokio::spawn(async move { broker.share_groups.release(&key, partitions).await });
+        ottla_sync::task::spawn(async move { broker.share_groups.release(&key, partitions).await });
     }
 }
 

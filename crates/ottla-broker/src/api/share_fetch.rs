@@ -86,7 +86,7 @@ async fn serve(
         // Not at once, or the member would ask again and again.
         Err(ErrorCode::ShareSessionLimitReached) => {
             let _waiting = context.waited.begin();
-            tokio::time::sleep(max_wait(&request)).await;
+            ottla_sync::time::sleep(max_wait(&request)).await;
             return Err(ErrorCode::ShareSessionLimitReached);
         }
         begun => begun?,

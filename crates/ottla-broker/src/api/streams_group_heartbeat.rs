@@ -135,12 +135,11 @@ fn create_topics(
     response: &mut StreamsGroupHeartbeatResponse,
 ) {
     let authorizer = &broker.authorizer;
-    let may_create =
-        |resource, name: &str| authorizer.is_allowed(context, Operation::Create, resource, name);
-    if !may_create(ResourceType::Cluster, "kafka-cluster") {
+    let create = Operation::Create;
+    if !authorizer.is_allowed_quietly(context, create, ResourceType::Cluster, "kafka-cluster") {
         let names = topics.iter().map(|topic| &*topic.name);
         let refused: Vec<&str> = names
-            .filter(|name| !may_create(ResourceType::Topic, name))
+            .filter(|name| !authorizer.is_allowed(context, create, ResourceType::Topic, name))
             .collect();
         if !refused.is_empty() {
             let names = refused.join(", ");

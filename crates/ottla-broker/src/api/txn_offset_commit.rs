@@ -13,8 +13,8 @@ use ottla_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
 use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use ottla_sync::oneshot;
 use ottla_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId};
-use tokio::sync::oneshot;
 
 use ottla_coordination::groups::OFFSETS_TOPIC;
 use ottla_coordination::runtime::Shard;

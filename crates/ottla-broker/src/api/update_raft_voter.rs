@@ -7,7 +7,6 @@ use std::sync::Arc;
 use ottla_protocol::messages::{UpdateRaftVoterRequest, UpdateRaftVoterResponse};
 
 use ottla_net::RequestContext;
-use ottla_node::quorum_handle::answer;
 
 use crate::Broker;
 
@@ -16,11 +15,5 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: UpdateRaftVoterRequest,
 ) -> UpdateRaftVoterResponse {
-    answer(
-        broker.node.quorum(),
-        request,
-        &context.listener().name,
-        true,
-    )
-    .await
+    broker.answer_of_quorum(context, request, true).await
 }

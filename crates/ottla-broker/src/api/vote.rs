@@ -7,7 +7,6 @@ use std::sync::Arc;
 use ottla_protocol::messages::{VoteRequest, VoteResponse};
 
 use ottla_net::RequestContext;
-use ottla_node::quorum_handle::answer;
 
 use crate::Broker;
 
@@ -17,6 +16,7 @@ pub(crate) async fn handle(
     request: VoteRequest,
 ) -> VoteResponse {
     let has_endpoints = context.api_version >= 1;
-    let listener_name = &context.listener().name;
-    answer(broker.node.quorum(), request, listener_name, has_endpoints).await
+    broker
+        .answer_of_quorum(context, request, has_endpoints)
+        .await
 }

@@ -9,8 +9,8 @@ use ottla_protocol::messages::write_txn_markers_response::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
 };
 use ottla_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
+use ottla_sync::task::JoinSet;
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
-use tokio::task::JoinSet;
 
 use ottla_coordination::transactions::{EndedTransaction, write_markers};
 use ottla_net::{Operation, RequestContext, ResourceType};
@@ -25,13 +25,15 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse {
-    let is_allowed = |operation| {
-        let cluster = ResourceType::Cluster;
-        broker
-            .authorizer
-            .is_allowed(context, operation, cluster, CLUSTER)
-    };
-    if !is_allowed(Operation::Alter) && !is_allowed(Operation::ClusterAction) {
+    let authorizer = &broker.authorizer;
+    let (alter, act, cluster) = (
+        Operation::Alter,
+        Operation::ClusterAction,
+        ResourceType::Cluster,
+    );
+    if !authorizer.is_allowed_quietly(context, alter, cluster, CLUSTER)
+        && !authorizer.is_allowed(context, act, cluster, CLUSTER)
+    {
         let markers = request.markers.iter().map(|marker| {
             let partitions = partitions_of(marker);
             let refused = partitions.map(|it| (it, ErrorCode::ClusterAuthorizationFailed));

@@ -8,8 +8,8 @@
 //! What is kept is bounded: a file that has reached `.file.max.bytes` becomes `NAME.1`, the one that had that name
 //! `NAME.2`, and so on; `.files` are kept of each, the one that is written to among them, and what is older is deleted.
 
+use ottla_sync::fs::{File, OpenOptions};
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,10 +48,10 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
     };
     drop(config);
     let complaints = Arc::new(Complaints::default());
-    let mut ticks = tokio::time::interval(Duration::from_millis(interval_ms.max(1)));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut ticks = ottla_sync::time::interval(Duration::from_millis(interval_ms.max(1)));
+    ticks.set_missed_tick_behavior(ottla_sync::time::MissedTickBehavior::Skip);
     loop {
-        let is_last = tokio::select! {
+        let is_last = ottla_sync::select! {
             _ = ticks.tick() => false,
             () = broker.stopping() => true,
         };
@@ -73,7 +73,7 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
             }
         };
         // A panic has been reported where it happened; the next time may do better.
-        let _ = tokio::task::spawn_blocking(report).await;
+        let _ = ottla_sync::task::spawn_blocking(report).await;
         if is_last {
             return;
         }
@@ -82,7 +82,7 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
 
 /// One file for each metric, with a line for each of its values, and one for all that clients pushed.
 fn append_csv(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
-    std::fs::create_dir_all(dir)?;
+    ottla_sync::fs::create_dir_all(dir)?;
     let families = families.iter().filter(|family| !family.samples.is_empty());
     let (pushed, own): (Vec<&Family>, Vec<&Family>) =
         families.partition(|family| family.name.starts_with(CLIENT_METRIC_PREFIX));
@@ -124,7 +124,7 @@ fn append_lines(path: &Path, kept: Kept, heading: &str, lines: &str) -> io::Resu
 
 /// One file, to which one line is added that holds everything.
 fn append_json(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
-    std::fs::create_dir_all(dir)?;
+    ottla_sync::fs::create_dir_all(dir)?;
     let metrics: Map<String, Value> = families
         .iter()
         .map(|family| {
@@ -166,10 +166,10 @@ fn set_aside(path: &Path, kept: Kept) -> io::Result<()> {
         name.into()
     };
     for number in (1..kept.files).rev() {
-        absent_is_fine(std::fs::rename(older(number - 1), older(number)))?;
+        absent_is_fine(ottla_sync::fs::rename(older(number - 1), older(number)))?;
     }
     // With more than one kept its name is free by now.
-    absent_is_fine(std::fs::remove_file(path))?;
+    absent_is_fine(ottla_sync::fs::remove_file(path))?;
     delete_numbered_from(path, kept.files)
 }
 
@@ -181,14 +181,14 @@ fn delete_numbered_from(path: &Path, first: u32) -> io::Result<()> {
     ) else {
         return Ok(());
     };
-    for entry in std::fs::read_dir(dir)? {
+    for entry in ottla_sync::fs::read_dir(dir)? {
         let entry = entry?;
         let found = entry.file_name();
         let number = found
             .to_str()
             .and_then(|found| found.strip_prefix(name)?.strip_prefix('.')?.parse().ok());
         if number.is_some_and(|number: u32| number >= first) {
-            absent_is_fine(std::fs::remove_file(entry.path()))?;
+            absent_is_fine(ottla_sync::fs::remove_file(entry.path()))?;
         }
     }
     Ok(())
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn names(dir: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(dir).expect("a directory");
+        let entries = ottla_sync::fs::read_dir(dir).expect("a directory");
         let mut names: Vec<String> = entries
             .map(|entry| entry.expect("an entry").file_name())
             .map(|name| name.into_string().expect("UTF-8"))

@@ -1,7 +1,7 @@
 //! Which client may ask or push when, and what each pushed last. Pure: time comes in as an argument.
 //! Kafka: `ClientMetricsInstance`, `ClientMetricsManager.validateGetRequest` and `validatePushRequest`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Uuid};
@@ -39,7 +39,7 @@ struct Client {
 
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    by_id: HashMap<Uuid, Client>,
+    by_id: BTreeMap<Uuid, Client>,
     values: usize,
 }
 

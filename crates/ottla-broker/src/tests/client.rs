@@ -1,12 +1,12 @@
 //! A client of one connection that sends exactly what a test asks for.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::{Bytes, BytesMut};
 use ottla_protocol::messages::{RequestHeader, ResponseHeader};
 use ottla_protocol::{ApiMessage, ApiRequest, Encoder, Message, Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub(crate) struct Client {
     pub(super) stream: TcpStream,
@@ -19,6 +19,18 @@ impl Client {
             stream: TcpStream::connect(address)
                 .await
                 .expect("the broker listens"),
+            next_correlation_id: 1,
+        }
+    }
+
+    /// As a client of this address.
+    pub(super) async fn connect_from(from: IpAddr, address: SocketAddr) -> Client {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket
+            .bind((from, 0).into())
+            .expect("an address of this machine");
+        Client {
+            stream: socket.connect(address).await.expect("the broker listens"),
             next_correlation_id: 1,
         }
     }

@@ -8,8 +8,8 @@ use ottla_partition::Partition;
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_sync::oneshot;
 use ottla_types::{DirectoryId, Offset, Timestamp};
-use tokio::sync::oneshot;
 
 use super::TestBroker;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use ottla_coordinator::group::{JoinContext, Response};
+use ottla_coordinator::group::{JoinContext, Requester, Response};
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::offset_commit_request::{
@@ -190,6 +190,7 @@ async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
                 requires_known_member_id: false,
                 supports_skipping_assignment: true,
                 random: [random; 16],
+                requester: Requester::nobody(),
             };
             Box::pin(coordinator.request(&broker.groups, |groups, to, now| {
                 groups.handle_join(to, joining(&ByteString::new()), context, now)

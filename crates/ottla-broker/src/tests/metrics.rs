@@ -70,7 +70,7 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
     assert!(text.ends_with("# EOF\n"));
     let uncleanable = format!(
         "kafka_log_logcleanermanager_uncleanable_partitions_count{{logDirectory=\"{}\"}}",
-        broker._data.path().display()
+        broker.data.path().display()
     );
     for (metric, expected) in [
         ("kafka_server_brokertopicmetrics_messagesin_total", 6.0),

@@ -264,7 +264,7 @@ async fn metadata_log_settings() {
             tokio::time::sleep(Duration::from_millis(10)).await;
             broker.create_topic(topic, 1, &[]).await;
         }
-        let dir = broker._data.path().join("__cluster_metadata-0");
+        let dir = broker.data.path().join("__cluster_metadata-0");
         let names = std::fs::read_dir(dir).expect("the metadata log");
         let names = names.map(|entry| entry.expect("an entry").file_name());
         let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
@@ -293,7 +293,7 @@ async fn metadata_log_segment_bytes() {
             };
             broker.write((0..170).map(record).collect()).await;
         }
-        let dir = broker._data.path().join("__cluster_metadata-0");
+        let dir = broker.data.path().join("__cluster_metadata-0");
         let names = std::fs::read_dir(dir).expect("the metadata log");
         let names = names.map(|entry| entry.expect("an entry").file_name());
         let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
@@ -349,7 +349,7 @@ async fn intervals_of_the_checkpoints() {
                 ..Default::default()
             };
             client.ask(2, &delete).await;
-            let path = broker._data.path().join(file);
+            let path = broker.data.path().join(file);
             let mut is_written = false;
             for _ in 0..if expected { 500 } else { 20 } {
                 let text = std::fs::read_to_string(&path).unwrap_or_default();

@@ -111,7 +111,7 @@ async fn initialize(broker: &TestBroker, client: &mut Client) {
     broker
         .broker()
         .auto_topic_creation
-        .create_topics_in_background(state_topic);
+        .create_topics_in_background(None, state_topic);
     loop {
         let response = client.ask(0, &request).await;
         match code(response.results[0].partitions[0].error_code) {

@@ -48,7 +48,11 @@ async fn all_have_it_when_the_broker_has_stopped() {
     let dirs: Vec<_> = (0..40)
         .map(|index| broker.partition(TOPIC, index).reader().dir())
         .collect();
-    let TestBroker { running, _data } = broker;
+    let TestBroker {
+        running,
+        data: _data,
+        ..
+    } = broker;
     running.stop().await;
     for dir in &dirs {
         assert!(has_id(dir), "{}", dir.display());

@@ -142,7 +142,7 @@ impl Admin {
         spec: OffsetSpec,
         read_committed: bool,
     ) -> BTreeMap<Partition, Result<ListedOffset, ClientError>> {
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = ottla_sync::task::JoinSet::new();
         for (topic, partition) in partitions {
             let (admin, topic, partition) = (self.clone(), topic.clone(), *partition);
             tasks.spawn(async move {

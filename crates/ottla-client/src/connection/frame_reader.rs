@@ -132,7 +132,7 @@ mod tests {
         for piece in [1000, 8192, 100_000, usize::MAX] {
             let (mut one, other) = tokio::io::duplex(1 << 20);
             let bytes = bytes.clone();
-            let writer = tokio::spawn(async move {
+            let writer = ottla_sync::task::spawn(async move {
                 for piece in bytes.chunks(piece.min(bytes.len())) {
                     one.write_all(piece).await.unwrap();
                 }

@@ -1,31 +1,19 @@
 //! A socket to a broker, its buffers of the size that is asked for.
 
 use std::io;
-use std::net::SocketAddr;
 
-use tokio::net::{TcpSocket, TcpStream};
+use ottla_sync::net::{self, TcpStream};
 
 use crate::config::ClientConfig;
 
-/// The buffers have to be set before: with the first packet a side says how far its window may ever open.
 pub(super) async fn connect(address: &str, config: &ClientConfig) -> io::Result<TcpStream> {
-    let buffers = (config.send_buffer_bytes, config.receive_buffer_bytes);
-    if buffers == (None, None) {
+    let (send, receive) = (config.send_buffer_bytes, config.receive_buffer_bytes);
+    if (send, receive) == (None, None) {
         return TcpStream::connect(address).await;
     }
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in tokio::net::lookup_host(address).await? {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => TcpSocket::new_v6()?,
-        };
-        if let Some(bytes) = buffers.0 {
-            socket.set_send_buffer_size(bytes)?;
-        }
-        if let Some(bytes) = buffers.1 {
-            socket.set_recv_buffer_size(bytes)?;
-        }
-        match socket.connect(address).await {
+    for address in net::lookup_host(address).await? {
+        match net::connect_with_buffers(address, send, receive).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -1,8 +1,8 @@
 //! Membership in a group of the classic protocol: join, sync, heartbeats, commits, leaving.
 
+use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -17,9 +17,9 @@ use ottla_protocol::messages::offset_commit_request::OffsetCommitRequest;
 use ottla_protocol::messages::sync_group_request::{SyncGroupRequest, SyncGroupRequestAssignment};
 use ottla_protocol::messages::{ConsumerProtocolSubscription, HeartbeatRequest};
 use ottla_protocol::{ApiRequest, Message, Reader};
+use ottla_sync::Mutex;
+use ottla_sync::task::JoinHandle;
 use ottla_types::ErrorCode;
-use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 
 use super::assignors::{Assignor, Racks, Subscriber, Topics, sticky_data};
 use super::metrics::ConsumerSensors;
@@ -96,7 +96,7 @@ impl Membership {
             member_id: Arc::default(),
             generation: -1,
             heartbeats: None,
-            last_poll: Arc::new(Mutex::new(Instant::now())),
+            last_poll: Arc::new(Mutex::new(ottla_sync::time::now())),
             assigned_counts: None,
             last_assignment: Vec::new(),
         }
@@ -104,7 +104,7 @@ impl Membership {
 
     /// The owner is there: `max.poll.interval.ms` begins anew.
     pub(super) fn on_polled(&self) {
-        *self.last_poll.lock() = Instant::now();
+        *self.last_poll.lock() = ottla_sync::time::now();
     }
 
     /// Joins again with the next poll.
@@ -167,11 +167,11 @@ impl Membership {
         if self.coordinator.forgotten.swap(false, Ordering::AcqRel) {
             self.member_id.lock().clear();
         }
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         loop {
             match self.try_join(topics, owned).await {
                 Ok(assigned) => {
-                    self.sensors.on_rebalanced(began.elapsed());
+                    self.sensors.on_rebalanced(ottla_sync::time::elapsed(began));
                     self.last_assignment.clone_from(&assigned);
                     return Ok(assigned);
                 }
@@ -198,7 +198,7 @@ impl Membership {
                         _ => return Err(error),
                     }
                     tracing::debug!(%error, "joining the group failed; trying again");
-                    tokio::time::sleep(self.coordinator.client.config().retry_backoff).await;
+                    ottla_sync::time::sleep(self.coordinator.client.config().retry_backoff).await;
                 }
             }
         }
@@ -254,13 +254,13 @@ impl Membership {
             protocols,
             ..Default::default()
         };
-        let asked = Instant::now();
+        let asked = ottla_sync::time::now();
         let joined = self.ask(&request).await?;
         if !joined.member_id.is_empty() {
             *self.member_id.lock() = joined.member_id.to_string();
         }
         self.coordinator.check("joining", joined.error_code)?;
-        self.sensors.on_joined(asked.elapsed());
+        self.sensors.on_joined(ottla_sync::time::elapsed(asked));
         self.generation = joined.generation_id;
         self.assigned_counts = None;
         let assignments = match joined.leader == joined.member_id {
@@ -277,10 +277,10 @@ impl Membership {
             assignments,
             ..Default::default()
         };
-        let asked = Instant::now();
+        let asked = ottla_sync::time::now();
         let synced = self.ask(&request).await?;
         self.coordinator.check("joining", synced.error_code)?;
-        self.sensors.on_synced(asked.elapsed());
+        self.sensors.on_synced(ottla_sync::time::elapsed(asked));
         self.coordinator.rejoin.store(false, Ordering::Release);
         self.start_heartbeats();
         decode_assignment(&synced.assignment)
@@ -422,10 +422,10 @@ impl Membership {
         let interval = self.config.heartbeat_interval;
         let (last_poll, patience) = (self.last_poll.clone(), self.config.max_poll_interval);
         let (place, sensors) = (self.place(), self.sensors.clone());
-        self.heartbeats = Some(tokio::spawn(async move {
+        self.heartbeats = Some(ottla_sync::task::spawn(async move {
             loop {
-                tokio::time::sleep(interval).await;
-                if last_poll.lock().elapsed() >= patience {
+                ottla_sync::time::sleep(interval).await;
+                if ottla_sync::time::elapsed(*last_poll.lock()) >= patience {
                     // The owner is stuck: others may have its partitions.
                     tracing::warn!(
                         group,
@@ -437,7 +437,7 @@ impl Membership {
                     place.give_up(owner).await;
                     return;
                 }
-                let sent = Instant::now();
+                let sent = ottla_sync::time::now();
                 sensors.on_heartbeat_sent();
                 let answer = async {
                     let connection = client.group_connection_of(&group, owner).await?;
@@ -446,7 +446,7 @@ impl Membership {
                 .await;
                 let code = match answer {
                     Ok(response) => {
-                        sensors.on_heartbeat_answered(sent.elapsed());
+                        sensors.on_heartbeat_answered(ottla_sync::time::elapsed(sent));
                         ErrorCode::from_code(response.error_code)
                     }
                     Err(error) => {

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ottla_types::ErrorCode;
 
@@ -34,10 +33,11 @@ enum Place {
 
 impl Committer {
     async fn commit(&self, offsets: &BTreeMap<Partition, CommitOffset>) -> Result<(), ClientError> {
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let committed = self.place.commit(offsets).await;
         if !offsets.is_empty() {
-            self.sensors.on_commit_answered(began.elapsed());
+            self.sensors
+                .on_commit_answered(ottla_sync::time::elapsed(began));
         }
         committed
     }
@@ -76,9 +76,10 @@ impl Consumer {
         if let Some(last) = self.commits.last.take() {
             let _ = last.await;
         }
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let result = committer.commit(offsets).await;
-        self.sensors.on_commit_awaited(began.elapsed());
+        self.sensors
+            .on_commit_awaited(ottla_sync::time::elapsed(began));
         self.call_back();
         if result.is_ok() {
             self.tell_committed(offsets);
@@ -101,7 +102,7 @@ impl Consumer {
     ) -> Result<(), ClientError> {
         let committer = self.committer()?;
         let (before, answered) = (self.commits.last.take(), self.commits.answered.clone());
-        self.commits.last = Some(tokio::spawn(async move {
+        self.commits.last = Some(ottla_sync::task::spawn(async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
@@ -179,11 +180,11 @@ impl Consumer {
     pub(super) fn auto_commit(&mut self) {
         let due = self.config.auto_commit
             && self.config.group_id.is_some()
-            && self.last_auto_commit.elapsed() >= self.config.auto_commit_interval;
+            && ottla_sync::time::elapsed(self.last_auto_commit) >= self.config.auto_commit_interval;
         if !due {
             return;
         }
-        self.last_auto_commit = Instant::now();
+        self.last_auto_commit = ottla_sync::time::now();
         // Before anything has been assigned, or while the members meet, there is nothing to commit.
         if let Err(error) = self.commit_async(None) {
             tracing::debug!(%error, "offsets are not committed now");

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ottla_protocol::messages::fetch_request::{
     FetchPartition, FetchRequest, FetchTopic, ForgottenTopic,
@@ -82,7 +82,7 @@ impl Consumer {
     }
 
     fn start_fetches_by(&mut self, metadata: &Arc<Metadata>) -> Result<(), ClientError> {
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let mut by_leader: BTreeMap<i32, NodeFetch> = BTreeMap::new();
         for (partition, position) in &mut self.positions {
             let (topic, index) = partition;
@@ -279,7 +279,7 @@ impl Consumer {
                     return Err(error);
                 }
                 tracing::debug!(%error, "a fetch failed; trying again");
-                tokio::time::sleep(self.client.config().retry_backoff).await;
+                ottla_sync::time::sleep(self.client.config().retry_backoff).await;
                 return self.refresh(&fetched.asked).await;
             }
         };
@@ -311,7 +311,7 @@ impl Consumer {
         self.reset(&out_of_range, "the log does not have the offset any more")
             .await?;
         if stale {
-            tokio::time::sleep(self.client.config().retry_backoff).await;
+            ottla_sync::time::sleep(self.client.config().retry_backoff).await;
             self.refresh(&fetched.asked).await?;
         }
         Ok(())
@@ -373,7 +373,7 @@ impl Consumer {
         position.last_stable_offset = Some(data.last_stable_offset).filter(|it| *it >= 0);
         position.log_start_offset = Some(data.log_start_offset).filter(|it| *it >= 0);
         if data.preferred_read_replica >= 0 {
-            let until = Instant::now() + self.client.config().metadata_max_age;
+            let until = ottla_sync::time::now() + self.client.config().metadata_max_age;
             position.read_replica = Some((data.preferred_read_replica, until));
             self.sensors
                 .on_read_replica(partition, data.preferred_read_replica);
@@ -406,9 +406,9 @@ async fn fetch(
     names: &BTreeMap<Uuid, String>,
 ) -> Result<Answer, ClientError> {
     let connection = client.node_of(leader, Some(owner)).await?;
-    let asked = Instant::now();
+    let asked = ottla_sync::time::now();
     let response = connection.send_waiting(&request, held_back).await?;
-    let latency = asked.elapsed();
+    let latency = ottla_sync::time::elapsed(asked);
     ClientError::check(
         format!("fetching from {}", connection.address()),
         response.error_code,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::records::Extent;
 use super::{GroupProtocol, Partition};
@@ -133,7 +133,7 @@ impl ConsumerSensors {
     }
 
     pub(super) fn on_poll_began(&self) {
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let mut state = self.state.lock();
         let last = state.poll_began.replace(began);
         state.poll_distance = last.map_or(Duration::ZERO, |last| began - last);
@@ -144,7 +144,7 @@ impl ConsumerSensors {
     }
 
     pub(super) fn on_poll_ended(&self) {
-        let ended = Instant::now();
+        let ended = ottla_sync::time::now();
         let mut state = self.state.lock();
         let Some(began) = state.poll_began else {
             return;

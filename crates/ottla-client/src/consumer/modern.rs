@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::messages::offset_commit_request::OffsetCommitRequest;
+use ottla_sync::Notify;
 use ottla_types::ErrorCode;
-use tokio::sync::Notify;
 
 use self::member::{Member, MemberSettings, Reconciliation, Subscription};
 use super::metrics::ConsumerSensors;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use ottla_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
+use ottla_sync::Mutex;
+use ottla_sync::task::JoinHandle;
 use ottla_types::Uuid;
-use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 
 use super::Partition;
 use crate::error::ClientError;

@@ -1,7 +1,7 @@
 //! Positions: where a consumer begins and stands, and what the logs and the group have.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use ottla_types::ErrorCode;
 
@@ -114,9 +114,10 @@ impl Consumer {
 
     /// What the group has committed.
     pub async fn committed(&self) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let committed = self.admin.committed_offsets(self.group()?).await;
-        self.sensors.on_committed_asked(began.elapsed());
+        self.sensors
+            .on_committed_asked(ottla_sync::time::elapsed(began));
         committed
     }
 
@@ -126,12 +127,13 @@ impl Consumer {
         partitions: &[Partition],
     ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
         let member = self.modern.as_ref().map(|modern| modern.epoch_and_id());
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let committed = self
             .admin
             .stable_offsets_for(self.group()?, partitions, member)
             .await;
-        self.sensors.on_committed_asked(began.elapsed());
+        self.sensors
+            .on_committed_asked(ottla_sync::time::elapsed(began));
         committed
     }
 
@@ -231,7 +233,7 @@ impl Consumer {
             OffsetReset::Earliest => OffsetSpec::Earliest,
             OffsetReset::Latest => OffsetSpec::Latest,
             OffsetReset::ByDuration(age) => {
-                let now = SystemTime::now()
+                let now = ottla_sync::time::wall_clock()
                     .duration_since(UNIX_EPOCH)
                     .unwrap_or_default();
                 OffsetSpec::Timestamp(now.saturating_sub(age).as_millis() as i64)

@@ -143,13 +143,13 @@ impl Consumer {
         let Some(listener) = &mut self.listener else {
             return;
         };
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         match told {
             Told::Assigned => listener.on_partitions_assigned(partitions),
             Told::Revoked => listener.on_partitions_revoked(partitions),
             Told::Lost => listener.on_partitions_lost(partitions),
         }
-        self.sensors.on_told(told, began.elapsed());
+        self.sensors.on_told(told, ottla_sync::time::elapsed(began));
     }
 
     /// Does what the group asks for; false while the other members are waited for.
@@ -215,7 +215,7 @@ impl Consumer {
 
     /// Gives up what is not in the target, takes what is new, and has the coordinator told.
     async fn reconcile(&mut self, target: &Reconciliation) -> Result<(), ClientError> {
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let metadata = self.metadata_of(&target.partitions).await;
         // A topic without a name has just come or just gone; the next poll looks again.
         let mut named = Partitions::new();
@@ -235,9 +235,9 @@ impl Consumer {
         if held != wanted || named == target.partitions {
             self.exchange(&held, &wanted);
         }
-        self.last_auto_commit = Instant::now();
+        self.last_auto_commit = ottla_sync::time::now();
         if held != wanted {
-            self.sensors.on_rebalanced(began.elapsed());
+            self.sensors.on_rebalanced(ottla_sync::time::elapsed(began));
         }
         if let Some(modern) = &self.modern {
             modern.on_reconciled(target, named);
@@ -250,7 +250,9 @@ impl Consumer {
     async fn metadata_of(&mut self, partitions: &Partitions) -> Arc<Metadata> {
         let metadata = self.client.metadata();
         let pause = self.client.config().retry_backoff;
-        let has_just_asked = self.last_naming.is_some_and(|last| last.elapsed() < pause);
+        let has_just_asked = self
+            .last_naming
+            .is_some_and(|last| ottla_sync::time::elapsed(last) < pause);
         if has_just_asked
             || partitions
                 .keys()
@@ -258,7 +260,7 @@ impl Consumer {
         {
             return metadata;
         }
-        self.last_naming = Some(Instant::now());
+        self.last_naming = Some(ottla_sync::time::now());
         let ids: Vec<_> = partitions.keys().copied().collect();
         match self.client.refresh_topic_ids(&ids).await {
             Ok(metadata) => metadata,
@@ -296,7 +298,7 @@ impl Consumer {
                 return Ok(true);
             };
             let (topics, owned) = (self.subscription.clone(), self.assignment());
-            self.joining = Some(tokio::spawn(async move {
+            self.joining = Some(ottla_sync::task::spawn(async move {
                 let joined = membership.join(&topics, &owned).await;
                 (membership, joined)
             }));
@@ -306,12 +308,12 @@ impl Consumer {
         };
         // What is kept is read on meanwhile.
         let left = match self.positions.is_empty() {
-            true => deadline.saturating_duration_since(Instant::now()),
+            true => deadline.saturating_duration_since(ottla_sync::time::now()),
             false => Duration::ZERO,
         };
         let waker = self.waker.clone();
-        let finished = tokio::select! {
-            finished = tokio::time::timeout(left, joining) => finished,
+        let finished = ottla_sync::select! {
+            finished = ottla_sync::time::timeout(left, joining) => finished,
             // Joining goes on; who waits for it does not.
             () = waker.woken() => return Err(ClientError::WokenUp),
         };
@@ -325,7 +327,7 @@ impl Consumer {
         }
         self.membership = Some(membership);
         self.take_assignment(&joined?);
-        self.last_auto_commit = Instant::now();
+        self.last_auto_commit = ottla_sync::time::now();
         Ok(true)
     }
 
@@ -387,7 +389,7 @@ impl Consumer {
         let config = self.client.config();
         // Every poll comes by here; most come too soon for any topic, whatever there is to look for.
         let soonest = config.retry_backoff_max.min(config.metadata_max_age);
-        if self.last_refresh.elapsed() < soonest {
+        if ottla_sync::time::elapsed(self.last_refresh) < soonest {
             return;
         }
         if self
@@ -405,13 +407,14 @@ impl Consumer {
             true => config.retry_backoff_max,
             false => config.metadata_max_age,
         };
-        if names.is_empty() && !wants_all || self.last_refresh.elapsed() < patience {
+        if names.is_empty() && !wants_all || ottla_sync::time::elapsed(self.last_refresh) < patience
+        {
             return;
         }
-        self.last_refresh = Instant::now();
+        self.last_refresh = ottla_sync::time::now();
         let names: Vec<String> = names.into_iter().cloned().collect();
         let (client, creates) = (self.client.clone(), self.config.allow_auto_create_topics);
-        self.refreshing = Some(tokio::spawn(async move {
+        self.refreshing = Some(ottla_sync::task::spawn(async move {
             let refreshed = match wants_all {
                 true => client.refresh_metadata(None, false).await,
                 false => client.refresh_metadata(Some(&names), creates).await,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::{Beginning, Sensor, Sheet, Windows};
 use crate::metadata::Metadata;

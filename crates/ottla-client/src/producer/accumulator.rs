@@ -5,14 +5,14 @@
 //! partition for the time that it takes to encode a record. One task takes batches out, and puts back
 //! those that have to be sent again. Nothing here knows connections; time is an argument.
 
+use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use ottla_records::RecordBatchBuilder;
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::batch::ProducerBatch;
 use super::buffer_pool::{BufferPool, Grant};
@@ -243,7 +243,12 @@ impl Accumulator {
             },
         };
         let builder = RecordBatchBuilder::new(self.rules.compression);
-        let mut batch = ProducerBatch::new(builder, Some(memory), queue.partition, Instant::now());
+        let mut batch = ProducerBatch::new(
+            builder,
+            Some(memory),
+            queue.partition,
+            ottla_sync::time::now(),
+        );
         if self.rules.keeps_tags {
             batch.tags.reserve(state.last_record_count);
         }

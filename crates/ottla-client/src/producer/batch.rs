@@ -352,7 +352,7 @@ mod tests {
             RecordBatchBuilder::new(compression),
             None,
             0,
-            Instant::now(),
+            ottla_sync::time::now(),
         )
     }
 
@@ -402,7 +402,7 @@ mod tests {
             .collect();
         whole.seal(None, false);
         let parts = whole
-            .split(Compression::Snappy, 1000, Instant::now())
+            .split(Compression::Snappy, 1000, ottla_sync::time::now())
             .unwrap();
         assert!(parts.len() > 5);
         let mut next = 0;

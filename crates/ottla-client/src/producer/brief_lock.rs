@@ -6,10 +6,10 @@
 //!
 //! It is not fair, and nothing that waits may be done while it is held.
 
+use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often the lock is looked at before others are let run, and how often they are before this sleeps.
@@ -66,8 +66,8 @@ impl<T> BriefLock<T> {
             }
             // The holder may have been put off the processor that this spins on.
             match rounds < YIELDS {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(SLEEP),
+                true => ottla_sync::thread::yield_now(),
+                false => ottla_sync::thread::sleep(SLEEP),
             }
             rounds += 1;
         }
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn one_at_a_time_holds_it() {
         let lock = BriefLock::<(u64, u64)>::default();
-        std::thread::scope(|scope| {
+        ottla_sync::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..50_000 {

@@ -5,12 +5,12 @@
 //! used again, so that a running producer touches no new memory. The bytes that count are those a batch
 //! is begun with, as in Kafka.
 
+use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ottla_records::RecordBatchBuilder;
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use ottla_sync::Mutex;
+use ottla_sync::Semaphore;
 
 /// Leave to use so many bytes; given back when dropped.
 #[derive(Debug)]
@@ -135,12 +135,12 @@ mod tests {
         let mut buffer = first.buffer();
         buffer.push(1);
         let place = buffer.as_ptr();
-        let waiting = tokio::spawn({
+        let waiting = ottla_sync::task::spawn({
             let pool = pool.clone();
             async move { pool.grant(100, || ()).await }
         });
         while !pool.is_exhausted() {
-            tokio::task::yield_now().await;
+            ottla_sync::task::yield_now().await;
         }
         first.recycle(buffer);
         let third = waiting.await.unwrap();

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::SetOnce;
+use ottla_sync::SetOnce;
 
 use super::record::{ProducerRecord, RecordMetadata};
 use crate::error::ClientError;
@@ -297,7 +297,9 @@ mod tests {
         assert_eq!(delivery.clone().wait().await.unwrap().offset, 2);
         assert_eq!(Arc::strong_count(&second), 3);
         // Dropped elsewhere, they are given back there, and a thread that ends keeps nothing.
-        std::thread::spawn(move || drop(delivery)).join().unwrap();
+        ottla_sync::thread::spawn(move || drop(delivery))
+            .join()
+            .unwrap();
         drop(Delivery::new(&first, 0, 0));
         assert_eq!(
             (Arc::strong_count(&first), Arc::strong_count(&second)),

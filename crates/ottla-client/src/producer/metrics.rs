@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::batch::ProducerBatch;
 use super::buffer_pool::BufferPool;
@@ -215,7 +215,7 @@ impl ProducerSensors {
     }
 
     pub(super) fn on_spent(&self, call: Call, since: Instant) {
-        let spent = since.elapsed();
+        let spent = ottla_sync::time::elapsed(since);
         *self.state.lock().spent.entry(call).or_default() += spent;
     }
 

@@ -3,8 +3,6 @@
 //! For the benchmark of this crate. Everything up to the bytes of a request is done: records are checked,
 //! given a partition, encoded, batched, and the batches taken, compressed, numbered and sealed.
 
-use std::time::Instant;
-
 use ottla_types::{ProducerEpoch, ProducerId};
 
 use super::delivery::{Delivery, Outcome, Written};
@@ -56,7 +54,7 @@ impl OfflineProducer {
     /// been sent.
     pub fn deliver_all(&mut self) -> usize {
         let shared = &self.shared;
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let ready = shared
             .accumulator
             .ready(now, true, |_, _| Some(0), |_| true);

@@ -1,6 +1,6 @@
 //! `send`, in its forms: at once or waiting for memory, with a delivery, a callback, or a tag.
 
-use std::sync::atomic::Ordering;
+use ottla_sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ottla_records::BatchHeader;
@@ -53,7 +53,7 @@ impl Producer {
     /// As [`Producer::send_ref`], for a thread outside the runtime: it is the thread that waits.
     pub fn send_blocking(
         &self,
-        runtime: &tokio::runtime::Handle,
+        runtime: &ottla_sync::task::Handle,
         record: RecordRef<'_>,
     ) -> Result<Delivery, ClientError> {
         self.shared.send_blocking(runtime, record)
@@ -172,7 +172,7 @@ impl Shared {
 
     fn send_blocking(
         &self,
-        runtime: &tokio::runtime::Handle,
+        runtime: &ottla_sync::task::Handle,
         record: RecordRef<'_>,
     ) -> Result<Delivery, ClientError> {
         // Once, though it may be tried twice.
@@ -207,14 +207,15 @@ impl Shared {
                 Ok(answer) => return Ok(answer),
                 Err(waits) => waits,
             };
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.config.max_block);
+            let deadline =
+                *deadline.get_or_insert_with(|| ottla_sync::time::now() + self.config.max_block);
             match waits {
                 Waits::ForMemory { bytes, back } => {
                     grant = Some(self.wait_for_memory(bytes, deadline).await?);
                     interest = back;
                 }
                 Waits::ForTopic { back } => {
-                    let began = Instant::now();
+                    let began = ottla_sync::time::now();
                     self.wait_for_topic(record.topic, deadline).await?;
                     self.sensors.on_spent(Call::MetadataWait, began);
                     interest = back;
@@ -301,15 +302,15 @@ impl Shared {
     }
 
     async fn wait_for_memory(&self, bytes: usize, deadline: Instant) -> Result<Grant, ClientError> {
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let grant = self
             .accumulator
             .pool
             .grant(bytes, || self.wake_sender.notify_one());
         let left = deadline.saturating_duration_since(began);
-        let granted = tokio::time::timeout(left, grant).await;
+        let granted = ottla_sync::time::timeout(left, grant).await;
         self.sensors
-            .on_memory_awaited(began.elapsed(), granted.is_ok());
+            .on_memory_awaited(ottla_sync::time::elapsed(began), granted.is_ok());
         granted.map_err(|_| {
             ClientError::Unsendable(format!(
                 "there was no room in buffer.memory={} for {} ms (max.block.ms); \
@@ -333,9 +334,9 @@ impl Shared {
             if self.accumulator.topics.get(topic).is_some() {
                 return Ok(());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(ottla_sync::time::now());
             let asked = self.client.refresh_metadata(Some(&names), true);
-            match tokio::time::timeout(left, asked).await {
+            match ottla_sync::time::timeout(left, asked).await {
                 Ok(Ok(metadata)) => {
                     if let Some(found) = metadata.topics.get(topic) {
                         self.accumulator
@@ -361,7 +362,7 @@ impl Shared {
             if self.accumulator.topics.get(topic).is_some() {
                 return Ok(());
             }
-            if Instant::now() + pause >= deadline {
+            if ottla_sync::time::now() + pause >= deadline {
                 let unknown = || {
                     ClientError::broker(
                         format!("topic {topic}"),
@@ -375,7 +376,7 @@ impl Shared {
                     last: Box::new(last.unwrap_or_else(unknown)),
                 });
             }
-            tokio::time::sleep(pause).await;
+            ottla_sync::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }

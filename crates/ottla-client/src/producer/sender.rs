@@ -9,14 +9,14 @@ mod outcome;
 mod producer_id;
 mod request;
 
+use ottla_sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ottla_protocol::messages::produce_response::ProduceResponse;
+use ottla_sync::mpsc;
 use ottla_types::{ErrorCode, ProducerEpoch};
-use tokio::sync::mpsc;
 
 use super::batch::ProducerBatch;
 use super::sequences::Identity;
@@ -81,7 +81,7 @@ pub(super) struct Sender {
 
 pub(super) async fn run(shared: Arc<Shared>) {
     let (event_sender, events) = mpsc::unbounded_channel();
-    let now = Instant::now();
+    let now = ottla_sync::time::now();
     let mut sender = Sender {
         owner: shared.client.new_owner(),
         shared,
@@ -108,19 +108,19 @@ impl Sender {
             while let Ok(event) = self.events.try_recv() {
                 self.on_event(event);
             }
-            let pause = self.step(Instant::now());
+            let pause = self.step(ottla_sync::time::now());
             if self.is_over() {
                 return;
             }
             let shared = self.shared.clone();
-            tokio::select! {
+            ottla_sync::select! {
                 event = self.events.recv() => {
                     if let Some(event) = event {
                         self.on_event(event);
                     }
                 }
                 () = shared.wake_sender.notified() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = ottla_sync::time::sleep(pause) => {}
             }
         }
     }
@@ -248,7 +248,7 @@ impl Sender {
             self.owner,
             self.event_sender.clone(),
         );
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             let connected = client.node_of(leader, Some(owner)).await;
             let _ = events.send(Event::Connected(leader, connected));
         });
@@ -282,7 +282,8 @@ impl Sender {
                 tracing::debug!(%error, leader, "no connection to a leader");
                 let grown = config.reconnect_backoff * 2u32.saturating_pow(node.failures.min(16));
                 node.failures += 1;
-                node.connect_after = Instant::now() + grown.min(config.reconnect_backoff_max);
+                node.connect_after =
+                    ottla_sync::time::now() + grown.min(config.reconnect_backoff_max);
                 self.wants_metadata = true;
                 if !error.is_retriable() && error.code().is_none() {
                     // Wrong credentials and the like: nothing that waits will ever be sent.
@@ -385,7 +386,7 @@ impl Sender {
         self.wants_metadata = false;
         self.metadata_asked = now;
         let (client, events) = (self.shared.client.clone(), self.event_sender.clone());
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             if let Err(error) = client.refresh_metadata(Some(&names), false).await {
                 tracing::debug!(%error, "no metadata");
             }
@@ -436,7 +437,7 @@ impl Sender {
         }
         self.is_identifying = true;
         let events = self.event_sender.clone();
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             let identified = producer_id::init_producer_id(&shared.client).await;
             let _ = events.send(Event::Identified(identified));
         });
@@ -453,7 +454,7 @@ impl Sender {
             }
             Err(error) => {
                 let config = self.shared.client.config();
-                self.identify_after = Instant::now() + config.retry_backoff;
+                self.identify_after = ottla_sync::time::now() + config.retry_backoff;
                 let is_final =
                     !matches!(&error, ClientError::GaveUp { .. }) && !error.is_retriable();
                 if is_final {
@@ -472,7 +473,7 @@ impl Sender {
             return;
         };
         let events = self.event_sender.clone();
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             shared.add_partitions_to_transaction(partitions).await;
             let _ = events.send(Event::PartitionsAdded);
         });

@@ -1,10 +1,10 @@
 //! What a producer's handles and its sender share.
 
+use ottla_sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
 
 use super::accumulator::Accumulator;
 use super::config::ProducerConfig;
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) is_closed: AtomicBool,
     /// What is left is refused instead of sent.
     pub(super) is_aborted: AtomicBool,
-    pub(super) sender_ended: tokio::sync::SetOnce<()>,
+    pub(super) sender_ended: ottla_sync::SetOnce<()>,
 }
 
 impl Shared {

@@ -2,9 +2,9 @@
 //! to another, the less is waiting for a partition the sooner to it
 //! (`org.apache.kafka.clients.producer.internals.BuiltInPartitioner`, KIP-794).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use ottla_sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 /// The partition of the moment; changes with every move, also where the same partition comes up again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,7 +102,11 @@ impl Sticky {
         }
         produced.bytes += bytes;
         if produced.bytes >= batch_size && (produced.bytes >= 2 * batch_size || may_move()) {
-            self.move_on(choice, partitions, rand::random());
+            self.move_on(
+                choice,
+                partitions,
+                ottla_sync::random::random("sticky partitions"),
+            );
         }
     }
 

@@ -4,12 +4,12 @@
 //! So nothing in it ever moves or goes: buckets are chains that only grow, and looking a topic up reads
 //! memory and writes none.
 
+use ottla_sync::atomic::{AtomicU32, Ordering};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ottla_records::Compression;
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::batch::{ProducerBatch, next_ratio};
 use super::brief_lock::BriefLock;
@@ -112,7 +112,10 @@ impl TopicQueues {
         TopicQueues {
             name: name.into(),
             partitions: Box::default(),
-            sticky: Arc::new(Sticky::new(count, rand::random())),
+            sticky: Arc::new(Sticky::new(
+                count,
+                ottla_sync::random::random("sticky partitions"),
+            )),
             grown: OnceLock::new(),
             next: OnceLock::new(),
         }

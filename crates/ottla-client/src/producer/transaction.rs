@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ottla_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnRequest, AddPartitionsToTxnTopic,
@@ -72,7 +72,7 @@ impl Producer {
         if !matches!(state.lock().phase, Phase::Uninitialized) {
             return Err(misuse("init_transactions has been called before"));
         }
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let identity = shared
             .within_max_block(shared.init_producer_id(None))
             .await?;
@@ -83,7 +83,7 @@ impl Producer {
     }
 
     pub fn begin_transaction(&self) -> Result<(), ClientError> {
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let state = self.shared.transactional()?;
         let is_v2 = self.shared.client.finalized_feature("transaction.version") >= 2;
         state.lock().begin(is_v2)?;
@@ -103,7 +103,7 @@ impl Producer {
         if offsets.is_empty() {
             return Ok(());
         }
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         let sent = shared
             .within_max_block(shared.send_offsets(offsets, group))
             .await;
@@ -127,7 +127,7 @@ impl Producer {
         let shared = &self.shared;
         let state = shared.transactional()?;
         state.lock().begin_commit()?;
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         shared.flush().await;
         if let Phase::Abortable(error) | Phase::Fatal(error) = &state.lock().phase {
             return Err(error.clone());
@@ -141,7 +141,7 @@ impl Producer {
     pub async fn abort_transaction(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         shared.transactional()?.lock().begin_abort()?;
-        let began = Instant::now();
+        let began = ottla_sync::time::now();
         shared.wake_sender.notify_one();
         // What is on the wire has to come back first: it must not land in the next transaction.
         shared.flush().await;
@@ -192,7 +192,7 @@ impl Producer {
 }
 
 impl Shared {
-    fn transactional(&self) -> Result<&parking_lot::Mutex<TransactionState>, ClientError> {
+    fn transactional(&self) -> Result<&ottla_sync::Mutex<TransactionState>, ClientError> {
         self.transaction
             .as_ref()
             .ok_or_else(|| misuse("transactions need a transactional.id"))
@@ -260,7 +260,7 @@ impl Shared {
         self.transaction
             .as_ref()?
             .lock()
-            .take_pending(Instant::now())
+            .take_pending(ottla_sync::time::now())
     }
 
     /// Announces partitions to the coordinator before anything is written to them.
@@ -490,7 +490,7 @@ impl Shared {
                     client.config().retry_backoff
                 }
             };
-            tokio::time::sleep(pause).await;
+            ottla_sync::time::sleep(pause).await;
         }
     }
 
@@ -499,7 +499,7 @@ impl Shared {
         call: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
         let limit = self.config.max_block;
-        match tokio::time::timeout(limit, call).await {
+        match ottla_sync::time::timeout(limit, call).await {
             Ok(result) => result,
             Err(_) => Err(ClientError::GaveUp {
                 what: format!(

@@ -178,11 +178,11 @@ mod tests {
     fn partitions_are_added_before_they_are_written_to() {
         let mut state = begun(false);
         assert!(!state.may_leave("t", 1));
-        let partitions = state.take_pending(Instant::now()).unwrap();
+        let partitions = state.take_pending(ottla_sync::time::now()).unwrap();
         assert_eq!(partitions, [("t".to_owned(), 1)]);
         assert!(!state.may_leave("t", 2));
         assert!(
-            state.take_pending(Instant::now()).is_none(),
+            state.take_pending(ottla_sync::time::now()).is_none(),
             "one request at a time"
         );
         state.on_added(partitions, Ok(()));

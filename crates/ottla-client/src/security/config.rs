@@ -172,6 +172,6 @@ impl SecurityConfig {
 }
 
 fn read(value: Value<'_>) -> Result<String, ClientError> {
-    std::fs::read_to_string(value.text())
+    ottla_sync::fs::read_to_string(value.text())
         .map_err(|error| value.refused(format_args!("a file in PEM that can be read ({error})")))
 }

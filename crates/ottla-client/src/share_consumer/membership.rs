@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use ottla_sync::Notify;
 
 use super::ShareConsumerConfig;
 use super::member::{Member, MemberSettings, Partitions};

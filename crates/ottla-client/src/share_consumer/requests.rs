@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_protocol::messages::share_acknowledge_request::{
@@ -61,7 +61,7 @@ impl ShareConsumer {
             self.last_asked = next.or(self.last_asked);
             wanted.retain(|id, _| Some(*id) == next);
         }
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         for (id, wanted) in wanted {
             let is_said_of_others = self.in_hand.iter().any(|((of, partition), in_hand)| {
                 *of == id && in_hand.has_said() && !wanted.contains(partition)
@@ -104,7 +104,7 @@ impl ShareConsumer {
         let ids: Vec<Uuid> = ids.collect();
         let unknown = ids.iter().any(|id| metadata.topic_name(*id).is_none());
         let is_old = self.client.metadata_age() > self.client.config().metadata_max_age;
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let may_ask = !self.is_refreshing && self.refreshed_from.is_none_or(|from| from <= now);
         if may_ask && !ids.is_empty() && (unknown || is_old || self.is_stale) {
             (self.is_stale, self.is_refreshing) = (false, true);
@@ -119,7 +119,7 @@ impl ShareConsumer {
 
     fn on_refreshed(&mut self, result: Result<(), ClientError>) {
         self.is_refreshing = false;
-        self.refreshed_from = Some(Instant::now() + self.client.config().retry_backoff);
+        self.refreshed_from = Some(ottla_sync::time::now() + self.client.config().retry_backoff);
         match result {
             Ok(()) => {}
             Err(error) if error.is_retriable() || matches!(error, ClientError::GaveUp { .. }) => {
@@ -238,7 +238,7 @@ impl ShareConsumer {
     /// Says what is to be said to those that are not being asked. The last time that ends their sessions.
     pub(super) fn start_acknowledgements(&mut self, purpose: Purpose) {
         self.fail_what_is_lost(purpose);
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let free = self.nodes.iter().filter(|(_, node)| {
             let is_free = match purpose {
                 Purpose::Close => !node.is_busy(),
@@ -416,7 +416,8 @@ impl ShareConsumer {
                 )),
             }
         };
-        let repeats = matches!(purpose, Purpose::Commit { until } if Instant::now() < until);
+        let repeats =
+            matches!(purpose, Purpose::Commit { until } if ottla_sync::time::now() < until);
         for said in said.extract_if(.., |said| {
             repeats && result_of(said.partition).is_err_and(|error| helps_to_repeat(&error))
         }) {
@@ -525,7 +526,7 @@ impl ShareConsumer {
 
     fn pause(&mut self, node: i32) {
         let backoff = self.client.config().retry_backoff;
-        self.nodes.entry(node).or_default().asked_from = Some(Instant::now() + backoff);
+        self.nodes.entry(node).or_default().asked_from = Some(ottla_sync::time::now() + backoff);
     }
 }
 

@@ -149,9 +149,10 @@ impl BrokerConfig {
         if let Some(def) = def.filter(|def| def.update_mode != UpdateMode::ReadOnly) {
             def.parse(value).map_err(|error| error.kafka_message())?;
         }
-        let is_per_broker = match is_of_listener {
-            true => !CLUSTER_WIDE_OF_LISTENERS.contains(&base),
-            false => def.is_some_and(|def| def.update_mode == UpdateMode::PerBroker),
+        let is_per_broker = if is_of_listener {
+            !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
+        } else {
+            def.is_some_and(|def| def.update_mode == UpdateMode::PerBroker)
         };
         if is_per_broker && cluster_wide {
             return Err(format!(

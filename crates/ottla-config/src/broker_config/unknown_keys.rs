@@ -3,94 +3,35 @@
 use crate::tables::{broker_config, broker_configs};
 
 /// Settings of older Kafka versions that are still copied from articles, and what replaced them.
+#[rustfmt::skip]
 const REMOVED: &[(&str, &str)] = &[
-    (
-        "zookeeper.connect",
-        "Kafka 4 has no ZooKeeper; the controllers are given by controller.quorum.bootstrap.servers",
-    ),
-    (
-        "zookeeper.connection.timeout.ms",
-        "Kafka 4 has no ZooKeeper; remove the line",
-    ),
-    (
-        "zookeeper.session.timeout.ms",
-        "Kafka 4 has no ZooKeeper; remove the line",
-    ),
-    (
-        "inter.broker.protocol.version",
-        "it was replaced by the feature metadata.version, which is kept in the data directory; remove the line",
-    ),
-    (
-        "log.message.format.version",
-        "there is only one message format; remove the line",
-    ),
-    (
-        "log.message.downconversion.enable",
-        "there is only one message format; remove the line",
-    ),
-    (
-        "message.format.version",
-        "there is only one message format; remove the line",
-    ),
-    (
-        "log.message.timestamp.difference.max.ms",
-        "give log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms",
-    ),
-    (
-        "log.cleanup.interval.mins",
-        "give log.retention.check.interval.ms, in milliseconds",
-    ),
+    ("zookeeper.connect", "Kafka 4 has no ZooKeeper; the controllers are given by controller.quorum.bootstrap.servers"),
+    ("zookeeper.connection.timeout.ms", "Kafka 4 has no ZooKeeper; remove the line"),
+    ("zookeeper.session.timeout.ms", "Kafka 4 has no ZooKeeper; remove the line"),
+    ("inter.broker.protocol.version", "it was replaced by the feature metadata.version, which is kept in the data directory; remove the line"),
+    ("log.message.format.version", "there is only one message format; remove the line"),
+    ("log.message.downconversion.enable", "there is only one message format; remove the line"),
+    ("message.format.version", "there is only one message format; remove the line"),
+    ("log.message.timestamp.difference.max.ms", "give log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"),
+    ("log.cleanup.interval.mins", "give log.retention.check.interval.ms, in milliseconds"),
     ("log.file.size", "give log.segment.bytes"),
     ("log.retention.size", "give log.retention.bytes"),
-    (
-        "log.default.flush.interval.ms",
-        "give log.flush.interval.ms",
-    ),
+    ("log.default.flush.interval.ms", "give log.flush.interval.ms"),
     ("log.flush.interval", "give log.flush.interval.messages"),
-    (
-        "replica.lag.max.messages",
-        "give replica.lag.time.max.ms, in milliseconds",
-    ),
+    ("replica.lag.max.messages", "give replica.lag.time.max.ms, in milliseconds"),
     ("brokerid", "give node.id"),
-    (
-        "broker.id.generation.enable",
-        "node ids are always given; remove the line",
-    ),
-    (
-        "reserved.broker.max.id",
-        "node ids are always given; remove the line",
-    ),
+    ("broker.id.generation.enable", "node ids are always given; remove the line"),
+    ("reserved.broker.max.id", "node ids are always given; remove the line"),
     ("host.name", "give listeners=PLAINTEXT://host:port"),
     ("port", "give listeners=PLAINTEXT://host:port"),
-    (
-        "advertised.host.name",
-        "give advertised.listeners=PLAINTEXT://host:port",
-    ),
-    (
-        "advertised.port",
-        "give advertised.listeners=PLAINTEXT://host:port",
-    ),
-    (
-        "control.plane.listener.name",
-        "give controller.listener.names",
-    ),
-    (
-        "offsets.commit.required.acks",
-        "offsets are always committed by all replicas in sync; remove the line",
-    ),
-    (
-        "group.coordinator.new.enable",
-        "there is only one group coordinator; remove the line",
-    ),
-    (
-        "delegation.token.master.key",
-        "give delegation.token.secret.key",
-    ),
+    ("advertised.host.name", "give advertised.listeners=PLAINTEXT://host:port"),
+    ("advertised.port", "give advertised.listeners=PLAINTEXT://host:port"),
+    ("control.plane.listener.name", "give controller.listener.names"),
+    ("offsets.commit.required.acks", "offsets are always committed by all replicas in sync; remove the line"),
+    ("group.coordinator.new.enable", "there is only one group coordinator; remove the line"),
+    ("delegation.token.master.key", "give delegation.token.secret.key"),
     ("auto.include.jmx.reporter", "give metric.reporters"),
-    (
-        "enable.zookeeper",
-        "Kafka 4 has no ZooKeeper; remove the line",
-    ),
+    ("enable.zookeeper", "Kafka 4 has no ZooKeeper; remove the line"),
     ("log.dir.name", "give log.dirs"),
 ];
 

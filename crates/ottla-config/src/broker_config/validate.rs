@@ -20,6 +20,7 @@ pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<Config
         connections,
         replication,
         groups,
+        super_users,
     ];
     let mut problems: Vec<ConfigError> = checks
         .iter()
@@ -326,6 +327,18 @@ fn unserved_listeners(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigE
     unserved.map(problem).collect()
 }
 
+fn super_users(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
+    let mut users = config.super_users.split(';').map(str::trim);
+    let stray = users.find(|user| !user.is_empty() && !user.contains(':'));
+    require(values, stray.is_none(), "super.users", || {
+        let stray = stray.unwrap_or_default();
+        format!(
+            "super.users has {stray}, which is no principal; give principals as User:name, with \
+             semicolons between them"
+        )
+    })
+}
+
 fn connections(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
     let (queued, request) = (
         config.queued_max_request_bytes,
@@ -384,6 +397,27 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
                  broker.session.timeout.ms={session}: a single late heartbeat fences the broker"
             ),
         );
+    }
+    // Without TLS and SASL, that is who other nodes are, and everybody else.
+    let nodes = "User:ANONYMOUS";
+    let mut super_users = config.super_users.split(';').map(str::trim);
+    match (config.has_authorizer(), super_users.any(|it| it == nodes)) {
+        (true, true) => warn(
+            "super.users",
+            format!(
+                "super.users has {nodes}: every client that can connect without TLS or SASL may do \
+                 everything"
+            ),
+        ),
+        (true, false) => warn(
+            "authorizer.class.name",
+            format!(
+                "the nodes of the cluster talk to each other as {nodes}, which is not in super.users: add \
+                 it there. An ACL does not do: it is known only when a controller leads, and none can be \
+                 elected before"
+            ),
+        ),
+        (false, _) => {}
     }
     if values.is_given("log.cleaner.enable") && !config.log_cleaner_enable {
         warn(

@@ -95,9 +95,9 @@ pub(super) const PLUGIN: Support = Support::Refused {
     except: &[],
 };
 pub(super) const AUTHORIZER: Support = Support::Refused {
-    reason: "ACLs are not enforced yet, and starting without them would leave the data open to \
-             everyone; if that is intended, remove the line",
-    except: &[],
+    reason: "only org.apache.kafka.metadata.authorizer.StandardAuthorizer is supported; others are \
+             Java classes, which Ottla cannot load",
+    except: &["org.apache.kafka.metadata.authorizer.StandardAuthorizer"],
 };
 pub(super) const REPORTERS: Support = Support::Refused {
     reason: "a metrics reporter is a Java class, which Ottla cannot load; remove the line",

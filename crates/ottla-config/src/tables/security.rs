@@ -7,6 +7,7 @@ use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;
+    "allow.everyone.if.no.acl.found"                      Boolean  "false"                        _                          Low    ReadOnly SUPPORTED;
     "authorizer.class.name"                               String   ""                             _                          Low    ReadOnly AUTHORIZER;
     "connection.failed.authentication.delay.ms"           Int      "100"                          (at_least 0)               Low    ReadOnly SASL;
     "connections.max.reauth.ms"                           Long     "0"                            _                          Medium ReadOnly SASL;
@@ -89,4 +90,5 @@ configs! {
     "ssl.truststore.location"                             String   null                           _                          Medium PerBroker TLS;
     "ssl.truststore.password"                             Password null                           _                          Medium PerBroker TLS;
     "ssl.truststore.type"                                 String   "JKS"                          _                          Medium PerBroker TLS;
+    "super.users"                                         String   ""                             _                          Low    ReadOnly SUPPORTED;
 }

@@ -12,28 +12,76 @@ use ottla_records::RecordBatch;
 use ottla_records::control::ControlRecordType;
 use ottla_types::{Offset, ProducerId};
 
-use super::Served;
-use super::shard::Shard;
+use ottla_partition::partition::Waiter;
+
+use super::shard::{Served, Shard};
 
 /// How much is read at once; a larger batch is read whole.
 const READ_BYTES: u64 = 1024 * 1024;
-/// How many partitions are read at once, so that a start with many of them needs little memory and
-/// leaves threads to others. Kafka reads them one after the other.
-pub(super) const CONCURRENT_LOADS: usize = 4;
 /// The most bytes that the records of one batch may decompress to.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
 /// A coordinator as the log of its partition describes it.
-pub(super) struct Loaded<C> {
-    pub(super) coordinator: C,
+pub(crate) struct Loaded<C> {
+    pub(crate) coordinator: C,
     /// What of the log is not committed counts to this write, and is committed when the high watermark is here.
-    pub(super) uncommitted: Option<(WriteId, Offset)>,
+    uncommitted: Option<(WriteId, Offset)>,
+}
+
+impl<C: Served> Shard<C> {
+    /// Reads the log in a task of its own, and then begins to answer.
+    pub(super) fn load(self: &Arc<Self>, host: &Arc<C::Host>) {
+        let (shard, host) = (Arc::clone(self), Arc::clone(host));
+        ottla_sync::task::spawn(async move {
+            if let Some(loaded) = load(&host, &shard).await {
+                shard.on_loaded(&host, loaded);
+            }
+        });
+    }
+
+    fn on_loaded(self: &Arc<Self>, host: &Arc<C::Host>, loaded: Result<Loaded<C>, String>) {
+        let Loaded {
+            mut coordinator,
+            uncommitted,
+        } = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                if self.step(host, |runtime, _| runtime.on_load_failed()) {
+                    let partition = &self.partition.topic_partition;
+                    tracing::error!(%partition, "{} cannot be coordinated: {error}", C::WHAT);
+                }
+                return;
+            }
+        };
+        self.step(host, |runtime, at| {
+            // Under the lock: a change of the metadata is either in this, or finds the shard active.
+            coordinator.begin(host);
+            runtime.on_loaded(coordinator, uncommitted, at);
+        });
+        self.run_outbox(host);
+        ottla_sync::task::spawn(Arc::clone(self).run_timers(Arc::clone(host)));
+    }
+
+    /// Ends when everything below `end` is committed (`true`), or when the shard is closed.
+    pub(super) async fn await_high_watermark(&self, end: Offset) -> bool {
+        loop {
+            let waiter = Waiter::default();
+            // Wakes when the last record below `end` can be read, and when the shard is closed.
+            self.partition.waiters.register(end.plus(-1), &waiter);
+            let is_committed = self.partition.reader().high_watermark() >= end;
+            if is_committed || self.is_closed() {
+                self.partition.waiters.take_out(&waiter);
+                return is_committed;
+            }
+            waiter.notified().await;
+        }
+    }
 }
 
 /// Reads a partition up to the end of the log: what is there is going to be committed, unless this broker loses the lead,
 /// and decisions have to be made on it. While too few replicas are in sync that may take long: groups go on, and
 /// transactions wait for it. The error is for people. `None` if the shard was closed meanwhile.
-pub(super) async fn load<C: Served>(
+async fn load<C: Served>(
     host: &Arc<C::Host>,
     shard: &Shard<C>,
 ) -> Option<Result<Loaded<C>, String>> {
@@ -45,7 +93,7 @@ pub(super) async fn load<C: Served>(
     if C::AWAITS_COMMITTED_LOG && !shard.await_high_watermark(end).await {
         return None;
     }
-    let _turn = host.loading.acquire().await.ok()?;
+    let _turn = host.load_turn().await;
     let (reader, loading) = (shard.partition.reader().clone(), Arc::clone(host));
     let threads = shard.partition.home().threads.reads.clone();
     let coordinator = C::new(host, shard.leader_epoch());
@@ -53,7 +101,7 @@ pub(super) async fn load<C: Served>(
     Some(loaded.await.unwrap_or_else(|error| Err(error.to_string())))
 }
 
-fn read_log<C: Served>(
+pub(crate) fn read_log<C: Served>(
     host: &C::Host,
     reader: &LogReader,
     end: Offset,

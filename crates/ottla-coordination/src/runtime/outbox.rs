@@ -5,64 +5,14 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::{BATCH_HEADER_BYTES, OutboundBatch, PendingWrite, WriteId, WriteKind};
-use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
-use ottla_records::{BatchHeader, RecordBatch, RecordBatchBuilder};
+use ottla_coordinator::{OutboundBatch, WriteId, WriteKind};
 use ottla_replica::{AckOutcome, RequiredAcks};
-use ottla_types::Sequence;
-use tokio::sync::oneshot;
+use ottla_sync::oneshot;
 
-use super::Served;
-use super::shard::Shard;
+use super::batch;
+use super::shard::{Served, Shard};
+use crate::planted::{self, Bug};
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
-
-const _: () = assert!(BatchHeader::SIZE == BATCH_HEADER_BYTES);
-
-/// Whether the batch of a write is small enough for the log.
-pub(super) fn fits<C: Served>(
-    write: &PendingWrite,
-    max_message_bytes: usize,
-    host: &C::Host,
-) -> bool {
-    let fits = build::<C>(std::slice::from_ref(write), host).size_in_bytes() <= max_message_bytes;
-    if !fits {
-        tracing::error!(
-            "a record of {} does not fit into {max_message_bytes} bytes; raise max.message.bytes of {}",
-            C::WHAT,
-            C::TOPIC
-        );
-    }
-    fits
-}
-
-/// The batch of one write of a transaction, or of plain ones together.
-fn build<C: Served>(writes: &[PendingWrite], host: &C::Host) -> RecordBatch {
-    let now = host.surroundings.context.timestamp();
-    let mut builder = RecordBatchBuilder::new(C::compression(host));
-    for write in writes {
-        match write.kind {
-            WriteKind::Plain => {}
-            WriteKind::Transactional { producer, .. } => {
-                builder = RecordBatchBuilder::new(C::compression(host))
-                    .producer(producer.id, producer.epoch, Sequence::NONE)
-                    .transactional(true);
-            }
-            WriteKind::EndTransaction { producer, marker } => {
-                let kind = match marker.is_commit {
-                    true => ControlRecordType::Commit,
-                    false => ControlRecordType::Abort,
-                };
-                let coordinator_epoch = marker.coordinator_epoch;
-                let marker = EndTxnMarker { coordinator_epoch };
-                return end_txn_batch(producer.id, producer.epoch, kind, marker, now);
-            }
-        }
-        for (key, value) in &write.records {
-            builder.append(now, Some(key), value.as_deref(), &[]);
-        }
-    }
-    builder.build()
-}
 
 fn append_of<C: Served>(
     shard: &Shard<C>,
@@ -71,9 +21,13 @@ fn append_of<C: Served>(
     ack: Ack,
 ) -> PendingAppend {
     PendingAppend {
-        batch: build::<C>(outbound.writes(), host),
+        batch: batch::build(
+            outbound.writes(),
+            C::compression(host),
+            host.surroundings.context.timestamp(),
+        ),
         // Whether it is committed, the shard finds out by the high watermark.
-        required_acks: match C::REQUIRES_MIN_ISR {
+        required_acks: match C::REQUIRES_MIN_ISR && !planted::has(Bug::AppendUnderMinIsr) {
             true => RequiredAcks::LeaderWithMinIsr,
             false => RequiredAcks::Leader,
         },
@@ -105,7 +59,7 @@ impl<C: Served> Shard<C> {
                 Err(_) => {
                     self.watch_deadlines();
                     let (shard, host) = (Arc::clone(self), Arc::clone(host));
-                    tokio::spawn(async move {
+                    ottla_sync::task::spawn(async move {
                         // An append that is dropped was not written: the partition is gone.
                         let outcome = written.await.unwrap_or(AckOutcome::NotLeader);
                         shard.on_written(&host, first, outcome);
@@ -125,6 +79,19 @@ impl<C: Served> Shard<C> {
             refused => Err(refused.error_code()),
         };
         let high_watermark = self.partition.reader().high_watermark();
+        #[cfg(feature = "planted-bugs")]
+        if planted::has(match written {
+            Ok(_) => Bug::AnswerForAppendsInTwoSteps,
+            Err(_) => Bug::RefuseAppendsInTwoSteps,
+        }) {
+            let begun = self.step(host, |runtime, _| {
+                runtime.begin_on_written(first, written, high_watermark)
+            });
+            if let Some(complete) = begun {
+                self.step(host, complete);
+            }
+            return;
+        }
         self.step(host, |runtime, at| {
             runtime.on_written(first, written, high_watermark, at)
         });

@@ -4,22 +4,59 @@
 //! appended or awaited. Here are the log that it is read from, the thread that appends (`outbox`), and the task that waits
 //! for what is due: timers, the high watermark, and the patience of those who wait.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_coordinator::{CoordinatorRuntime, OutboundBatch, Outcome, ReplyTo, StepContext};
+use ottla_config::BrokerConfig;
+use ottla_coordinator::{
+    Coordinator, CoordinatorRuntime, OutboundBatch, Outcome, ReplyTo, StepContext,
+};
+use ottla_records::Compression;
+use ottla_sync::Mutex;
+use ottla_sync::{Notify, oneshot};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
-use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
 
-use super::Served;
-use super::load::{self, Loaded};
-use super::outbox;
+use super::batch;
+use super::host::CoordinatorHost;
 use ottla_partition::partition::{Partition, Waiter};
 
 /// How many timers that are due a request fires before it waits for its reply. A first rebalance without a delay needs two; what is
 /// due again and again is left to `run_timers`.
 const TURNS_FOR_TIMERS: usize = 8;
+
+/// What the shell has to know of a kind of coordinator besides its state machine.
+pub trait Served:
+    Coordinator<Record: Send, Response: Send + 'static, TimerKey: Send + Sync, Command: Send>
+    + Send
+    + Sized
+    + 'static
+{
+    /// What it belongs to: its coordinators, and what its commands need.
+    type Host: Deref<Target: Deref<Target = CoordinatorHost>> + Send + Sync + 'static;
+
+    /// The topic whose partitions hold the state.
+    const TOPIC: &'static str;
+    /// What cannot be coordinated when a partition cannot be read: for people.
+    const WHAT: &'static str;
+
+    /// How many partitions the topic has when it is created.
+    fn configured_partitions(config: &BrokerConfig) -> i32;
+
+    /// A coordinator that knows nothing yet.
+    fn new(host: &Self::Host, leader_epoch: LeaderEpoch) -> Self;
+
+    /// The log has been read, and requests are going to come in.
+    fn begin(&mut self, _host: &Self::Host) {}
+
+    fn compression(host: &Self::Host) -> Compression;
+
+    /// How long whoever waits for a record is kept waiting.
+    fn commit_timeout(host: &Self::Host) -> Duration;
+
+    /// Carries out what only this kind of shell can do.
+    fn execute(shard: &Arc<Shard<Self>>, host: &Arc<Self::Host>, command: Self::Command);
+}
 
 pub struct Shard<C: Served> {
     pub(super) partition: Arc<Partition>,
@@ -86,39 +123,6 @@ impl<C: Served> Shard<C> {
         self.leader_epoch
     }
 
-    /// Reads the log in a task of its own, and then begins to answer.
-    pub(super) fn load(self: &Arc<Self>, host: &Arc<C::Host>) {
-        let (shard, host) = (Arc::clone(self), Arc::clone(host));
-        tokio::spawn(async move {
-            if let Some(loaded) = load::load(&host, &shard).await {
-                shard.on_loaded(&host, loaded);
-            }
-        });
-    }
-
-    fn on_loaded(self: &Arc<Self>, host: &Arc<C::Host>, loaded: Result<Loaded<C>, String>) {
-        let Loaded {
-            mut coordinator,
-            uncommitted,
-        } = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                if self.state.lock().runtime.on_load_failed() {
-                    let partition = &self.partition.topic_partition;
-                    tracing::error!(%partition, "{} cannot be coordinated: {error}", C::WHAT);
-                }
-                return;
-            }
-        };
-        self.step(host, |runtime, at| {
-            // Under the lock: a change of the metadata is either in this, or finds the shard active.
-            coordinator.begin(host);
-            runtime.on_loaded(coordinator, uncommitted, at);
-        });
-        self.run_outbox(host);
-        tokio::spawn(Arc::clone(self).run_timers(Arc::clone(host)));
-    }
-
     /// Has the coordinator decide on a request, and waits for its reply.
     pub async fn request(
         self: &Arc<Self>,
@@ -142,7 +146,7 @@ impl<C: Served> Shard<C> {
             {
                 break;
             }
-            tokio::task::yield_now().await;
+            ottla_sync::task::yield_now().await;
             self.step(host, |runtime, at| runtime.fire_due_timer(at));
             self.run_outbox(host);
         }
@@ -218,12 +222,24 @@ impl<C: Served> Shard<C> {
     ) -> (T, bool) {
         let max_message_bytes = self.partition.settings().rules.max_message_bytes;
         let mut state = self.state.lock();
+        let now = host.surroundings.context.timestamp();
+        let fits = |write: &_| {
+            let fits = batch::fits(write, C::compression(host), now, max_message_bytes);
+            if !fits {
+                tracing::error!(
+                    "a record of {} does not fit into {max_message_bytes} bytes; raise max.message.bytes of {}",
+                    C::WHAT,
+                    C::TOPIC
+                );
+            }
+            fits
+        };
         let at = StepContext {
             now_ms: host.surroundings.context.now_ms(),
-            now: host.surroundings.context.timestamp(),
+            now,
             commit_timeout_ms: C::commit_timeout(host).as_millis() as u64,
             max_message_bytes,
-            fits: &|write| outbox::fits::<C>(write, max_message_bytes, host),
+            fits: &fits,
         };
         (take(&mut state.runtime, &at), state.is_watched())
     }
@@ -236,7 +252,7 @@ impl<C: Served> Shard<C> {
     }
 
     /// Does what is due, until the shard is closed.
-    async fn run_timers(self: Arc<Self>, host: Arc<C::Host>) {
+    pub(super) async fn run_timers(self: Arc<Self>, host: Arc<C::Host>) {
         let waiter = Waiter::default();
         loop {
             let due = {
@@ -260,11 +276,11 @@ impl<C: Served> Shard<C> {
                 });
                 let is_due = async {
                     match wait {
-                        Some(wait) => tokio::time::sleep(wait).await,
+                        Some(wait) => ottla_sync::time::sleep(wait).await,
                         None => std::future::pending().await,
                     }
                 };
-                tokio::select! {
+                ottla_sync::select! {
                     () = is_due => {}
                     () = self.due_changed.notified() => {}
                     () = waiter.notified() => {}
@@ -287,21 +303,6 @@ impl<C: Served> Shard<C> {
         while self.step(host, |runtime, at| {
             runtime.fire_due_timer(at) || runtime.tell_of_delay(at)
         }) {}
-    }
-
-    /// Ends when everything below `end` is committed (`true`), or when the shard is closed.
-    pub(super) async fn await_high_watermark(&self, end: Offset) -> bool {
-        loop {
-            let waiter = Waiter::default();
-            // Wakes when the last record below `end` can be read, and when the shard is closed.
-            self.partition.waiters.register(end.plus(-1), &waiter);
-            let is_committed = self.partition.reader().high_watermark() >= end;
-            if is_committed || self.is_closed() {
-                self.partition.waiters.take_out(&waiter);
-                return is_committed;
-            }
-            waiter.notified().await;
-        }
     }
 }
 

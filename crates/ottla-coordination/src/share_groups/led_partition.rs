@@ -12,9 +12,9 @@ use ottla_coordinator::share_partition::{
     StateWriteId, of_persister, request_of, restore,
 };
 use ottla_log::TimestampTarget;
+use ottla_sync::Mutex;
+use ottla_sync::{Notify, oneshot};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
-use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
 
 use super::settings::OffsetReset;
 use super::{GroupSettings, Persister, ShareGroups};
@@ -84,7 +84,7 @@ impl LedPartition {
             timers_changed: Notify::new(),
         });
         let (loading, share_groups) = (Arc::clone(&led), Arc::clone(share_groups));
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             match loading.load(&share_groups).await {
                 Ok(machine) => loading.activate(&share_groups, machine),
                 Err(failure) => {
@@ -162,7 +162,7 @@ impl LedPartition {
         if !self.machine.lock().on_loaded(machine) {
             return;
         }
-        tokio::spawn(Arc::clone(self).run_timers(Arc::clone(share_groups)));
+        ottla_sync::task::spawn(Arc::clone(self).run_timers(Arc::clone(share_groups)));
         self.waiters.wake_all();
     }
 
@@ -277,8 +277,8 @@ impl LedPartition {
                     let wait = Duration::from_millis(
                         deadline.saturating_sub(share_groups.surroundings.context.now_ms()),
                     );
-                    tokio::select! {
-                        () = tokio::time::sleep(wait) => {}
+                    ottla_sync::select! {
+                        () = ottla_sync::time::sleep(wait) => {}
                         () = changed => {}
                     }
                 }
@@ -303,7 +303,7 @@ impl LedPartition {
             return;
         };
         let (led, share_groups) = (Arc::clone(self), Arc::clone(share_groups));
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             loop {
                 let id = write.id;
                 let request = request_of(led.key.clone(), write);

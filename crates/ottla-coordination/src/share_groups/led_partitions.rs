@@ -3,18 +3,19 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use ottla_coordinator::persister::SharePartitionKey;
 use ottla_metadata::MetadataDelta;
+use ottla_sync::RwLock;
 use ottla_types::{ErrorCode, LeaderEpoch, TopicIdPartition};
-use parking_lot::RwLock;
+use std::collections::BTreeMap;
 
 use super::{LedPartition, ShareGroups};
+use crate::planted::{self, Bug};
 use ottla_partition::partition::Partition;
 
 #[derive(Debug, Default)]
 pub struct LedPartitions {
-    by_key: RwLock<HashMap<SharePartitionKey, Arc<LedPartition>>>,
+    by_key: RwLock<BTreeMap<SharePartitionKey, Arc<LedPartition>>>,
 }
 
 /// The key of a group's share partition.
@@ -59,13 +60,14 @@ impl LedPartitions {
         &self,
         share_groups: &Arc<ShareGroups>,
         key: SharePartitionKey,
-        led_here: impl FnOnce() -> Result<(Arc<Partition>, LeaderEpoch), ErrorCode>,
+        led_here: impl Fn() -> Result<(Arc<Partition>, LeaderEpoch), ErrorCode>,
     ) -> Result<Arc<LedPartition>, ErrorCode> {
+        let too_early = planted::has(Bug::LookBeforeTheLock).then(&led_here);
         let mut by_key = self.by_key.write();
         if let Some(led) = by_key.get(&key) {
             return Ok(Arc::clone(led));
         }
-        let (local, leader_epoch) = led_here()?;
+        let (local, leader_epoch) = too_early.unwrap_or_else(led_here)?;
         let led = LedPartition::open(share_groups, key.clone(), local, leader_epoch);
         by_key.insert(key, Arc::clone(&led));
         Ok(led)
@@ -149,7 +151,7 @@ fn led_here(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use ottla_sync::thread_channel;
     use std::time::Duration;
 
     use ottla_config::BrokerConfig;
@@ -170,7 +172,7 @@ mod tests {
             producer_ids: Arc::new(ProducerIdBlocks::new(Arc::clone(&host.node))),
             auto_topic_creation: Arc::new(AutoTopicCreation::new(Arc::clone(&host.node))),
             peers: BrokerPeers::default(),
-            authorizer: Authorizer,
+            authorizer: Arc::new(Authorizer::allow_all()),
         };
         let config = BrokerConfig::clone(&host.host.context.config());
         Arc::new(ShareGroups::new(Arc::new(surroundings), &config))
@@ -186,11 +188,12 @@ mod tests {
             partition: PartitionIndex(0),
         };
         let led = &share_groups.partitions;
-        let (closed, is_closed) = mpsc::channel();
+        let (closed, is_closed) = thread_channel::channel();
         let giving_up = Arc::clone(&share_groups);
         let opened = led.open(&share_groups, key_of("g", partition), || {
             let found = led_here(&share_groups, TOPIC, partition);
-            std::thread::spawn(move || {
+            let (giving_up, closed) = (Arc::clone(&giving_up), closed.clone());
+            ottla_sync::thread::spawn(move || {
                 giving_up.partitions.close_if(|_| true);
                 closed.send(()).expect("the test waits");
             });

@@ -316,7 +316,7 @@ async fn persevere<T>(
                     && !share_groups.surroundings.context.is_stopping() => {}
             asked => return asked,
         }
-        tokio::time::sleep(pause).await;
+        ottla_sync::time::sleep(pause).await;
         pause *= 2;
     }
     ask(place_of(share_groups, key)?).await
@@ -344,7 +344,7 @@ fn place_of(
         share_groups
             .surroundings
             .auto_topic_creation
-            .create_topics_in_background(vec![SHARE_STATE_TOPIC.into()]);
+            .create_topics_in_background(None, vec![SHARE_STATE_TOPIC.into()]);
         return Err(unavailable());
     };
     let registration = topic.partition(index.into()).ok_or_else(unavailable)?;

@@ -7,6 +7,7 @@
 //!
 //! Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use ottla_protocol::messages::WriteTxnMarkersRequest;
 use ottla_protocol::messages::write_txn_markers_request::{
     WritableTxnMarker, WritableTxnMarkerTopic,
 };
+use ottla_sync::Mutex;
 use ottla_types::{BrokerId, ErrorCode, TopicPartition};
-use parking_lot::Mutex;
 
 use super::Transactions;
 use super::{EndedTransaction, request_timeout, write_markers};
@@ -67,7 +68,7 @@ impl MarkerSender {
         markers: Markers,
     ) {
         let image = transactions.surroundings.context.metadata().clone();
-        let mut by_destination: HashMap<Destination, Vec<TopicPartition>> = HashMap::new();
+        let mut by_destination: BTreeMap<Destination, Vec<TopicPartition>> = BTreeMap::new();
         for partition in &markers.partitions {
             let destination = destination_of(transactions, &image, partition);
             let partitions = by_destination.entry(destination).or_default();
@@ -82,7 +83,9 @@ impl MarkerSender {
                 },
             };
             match destination {
-                Destination::Here => drop(tokio::spawn(batch.write_here(Arc::clone(transactions)))),
+                Destination::Here => drop(ottla_sync::task::spawn(
+                    batch.write_here(Arc::clone(transactions)),
+                )),
                 Destination::Broker(id) => self.send_to(transactions, id, batch),
                 Destination::Unknown => {
                     batch.answer_all(transactions, ErrorCode::NotLeaderOrFollower)
@@ -101,7 +104,7 @@ impl MarkerSender {
         waiting.insert(id, vec![batch]);
         drop(waiting);
         let transactions = Arc::clone(transactions);
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             while let Some(batches) = transactions.marker_sender.next(id) {
                 exchange(&transactions, id, batches).await;
             }
@@ -169,7 +172,7 @@ impl Batch {
         let answers = partitions.map(|it| (it.clone(), error)).collect();
         // Not on the stack of the coordinator that asks.
         let transactions = Arc::clone(transactions);
-        tokio::spawn(async move { self.answer(&transactions, answers) });
+        ottla_sync::task::spawn(async move { self.answer(&transactions, answers) });
     }
 
     fn answer(self, transactions: &Arc<Transactions>, answers: Vec<(TopicPartition, ErrorCode)>) {
@@ -186,8 +189,8 @@ impl Batch {
         let id = &self.markers.transactional_id;
         tracing::debug!(%partition, "a marker of transactional id {id} is not written yet: {error}");
         let transactions = Arc::clone(transactions);
-        tokio::spawn(async move {
-            tokio::time::sleep(RETRY).await;
+        ottla_sync::task::spawn(async move {
+            ottla_sync::time::sleep(RETRY).await;
             self.tell(&transactions, &failed);
         });
     }

@@ -8,7 +8,7 @@
 //! Kafka: `AddPartitionsToTxnManager`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytestring::ByteString;
 use hashbrown::HashMap;
@@ -17,8 +17,8 @@ use ottla_protocol::messages::AddPartitionsToTxnRequest;
 use ottla_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, PartitionIndex, TopicPartition};
-use parking_lot::Mutex;
 
 use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 
@@ -65,7 +65,7 @@ impl Verifier {
         questions.insert(id.clone(), vec![question]);
         drop(questions);
         let transactions = Arc::clone(transactions);
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             while let Some(together) = transactions.verifier.next(&id) {
                 answer_together(&transactions, together).await;
             }
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Verifier {
 }
 
 async fn answer_together(transactions: &Arc<Transactions>, mut questions: Vec<Question>) {
-    let began = Instant::now();
+    let began = ottla_sync::time::now();
     let config = transactions.surroundings.context.config().clone();
     let retry_for = Duration::from_millis(
         config
@@ -121,7 +121,8 @@ async fn answer_together(transactions: &Arc<Transactions>, mut questions: Vec<Qu
             index.map_or(ErrorCode::UnknownServerError, |index| errors[index])
         };
         // The end of the transaction before is being written: that takes less time than the client would let pass.
-        let may_retry = transaction.adds_partitions() && began.elapsed() < retry_for;
+        let may_retry =
+            transaction.adds_partitions() && ottla_sync::time::now() - began < retry_for;
         let (again, settled): (Vec<_>, Vec<_>) = questions.into_iter().partition(|question| {
             may_retry && error_of(&question.partition) == ErrorCode::ConcurrentTransactions
         });
@@ -131,7 +132,7 @@ async fn answer_together(transactions: &Arc<Transactions>, mut questions: Vec<Qu
         }
         questions = again;
         if !questions.is_empty() {
-            tokio::time::sleep(backoff).await;
+            ottla_sync::time::sleep(backoff).await;
             backoff = (2 * backoff).min(longest_backoff);
         }
     }

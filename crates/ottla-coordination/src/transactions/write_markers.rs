@@ -8,9 +8,9 @@ use ottla_coordinator::group::Response;
 use ottla_coordinator::{TransactionEnd, TransactionalProducer};
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_sync::oneshot;
+use ottla_sync::task::JoinSet;
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
 use super::Transactions;
 use super::request_timeout;

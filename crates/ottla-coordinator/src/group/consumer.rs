@@ -28,14 +28,12 @@ mod timers;
 mod topic_regex;
 mod validate;
 
-pub use group::ResolvedRegex;
 pub use heartbeat::HeartbeatContext;
 pub use migration_policy::MigrationPolicy;
-pub use regexes::{Requester, ResolveRegexes, resolve};
+pub use regexes::resolve;
+pub use topic_regex::ResolvedRegex;
 pub use validate::validate_heartbeat;
 
 pub(super) use group::ConsumerGroup;
 pub(super) use offsets::Committer;
-pub(super) use record::{CONSUMER_GROUP_VALUE_VERSION, group_tombstones};
-pub(super) use replay::{group_of, is_end_of_group};
-pub(super) use timers::TIMER_RETRY_MS;
+pub(super) use record::group_tombstones;

@@ -11,29 +11,32 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
-use super::consumer::{ConsumerGroup, TIMER_RETRY_MS, group_of};
-use super::join::StaticMemberReplaced;
+use super::consumer::ConsumerGroup;
 use super::modern::GroupsMetadata;
 use super::offsets::{
     OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
 };
-use super::outcome::{Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
+use super::outcome::{Command, Outcome, ReplyTo, Response, TimerKey, WriteId};
 use super::record::CoordinatorRecord;
-use super::share::{InitializeShareState, ShareGroup, share_group_of};
-use super::streams::{self, StreamsGroup, UnwrittenStates};
+use super::recorded_kind::recorded_group_of;
+use super::share::ShareGroup;
+use super::streams::{StreamsGroup, UnwrittenStates};
 use crate::planted::{self, Bug};
 use crate::runtime::{
     Coordinator, LogEntry, Timeline, TransactionalProducer, WriteKind, error_after_append,
 };
 
-pub(super) use super::effects::Effects;
+pub(super) use super::effects::{Context, Deferred, Effects};
+
+/// After how long something is tried again for a timer whose records could not be written.
+/// Source: `CoordinatorTimer.schedule`.
+const TIMER_RETRY_MS: i32 = 500;
 
 /// A group of a kind that is served.
 #[derive(Debug)]
@@ -82,33 +85,6 @@ pub(super) enum Change {
     PendingForgotten(Vec<(PendingOffset, OffsetAndMetadata)>),
     /// The transaction of a producer ended, and what waited for that waits no more.
     TransactionEnded(i64, PendingOffsets),
-}
-
-/// What waits for a write.
-pub(super) enum Deferred {
-    Reply(ReplyTo, Response),
-    /// The leader's assignment, to be handed to the members of `generation_id`.
-    Assignment {
-        group_id: ByteString,
-        generation_id: i32,
-        assignments: Vec<(ByteString, Bytes)>,
-    },
-    StaticMemberReplaced(StaticMemberReplaced),
-    /// Timers that are to run from the moment at which the reply is sent, and not at all if it is an error.
-    ReplyAndTimers(ReplyTo, Response, Vec<TimerChange>),
-    /// A reply, with which the share coordinator is asked for state that is now known to be missing.
-    ReplyAndInitialize(ReplyTo, Response, InitializeShareState),
-    /// What was done for a timer is tried again soon if it could not be written.
-    Timer(TimerKey),
-    /// Nothing: an empty group that could not be written is written again by its next change.
-    Nothing,
-}
-
-/// What a decision may look at besides the state.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub(super) config: &'a GroupCoordinatorConfig,
-    pub(super) now_ms: i64,
 }
 
 impl GroupCoordinator {
@@ -281,9 +257,10 @@ impl Coordinator for GroupCoordinator {
         }
         let first_failed = self.deferred.partition_point(|(id, _)| *id < write);
         for (id, deferred) in self.deferred.split_off(first_failed) {
-            let error = match id == write {
-                true => error,
-                false => error_of_successors(error),
+            let error = if id == write {
+                error
+            } else {
+                error_of_successors(error)
             };
             self.settle(deferred, Err(error), now, &mut effects);
         }
@@ -590,19 +567,11 @@ impl GroupCoordinator {
                         .push_back((write, Change::Group(key.group.clone())));
                 }
             }
-            (key, value) if share_group_of(key).is_some() => {
-                let group_id = share_group_of(key).cloned().unwrap_or_default();
-                self.apply_to_share_group(Some(write), &group_id, key, value.as_ref(), now);
-            }
             (key, value) => {
-                if let Some(group_id) = streams::group_of(key).cloned() {
-                    self.apply_to_streams_group(Some(write), &group_id, key, value.as_ref());
-                    return;
-                }
-                let Some(group_id) = group_of(key).cloned() else {
+                let Some(group) = recorded_group_of(key) else {
                     unreachable!("records of type {} are not applied here", key.record_type())
                 };
-                self.apply_to_consumer_group(Some(write), &group_id, key, value.as_ref());
+                self.apply_to_group(Some(write), group, key, value.as_ref(), now);
             }
         }
     }

@@ -8,7 +8,7 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::classic_group::ClassicGroupState;
 use super::consumer::group_tombstones;
 use super::coordinator::{Deferred, Group, GroupCoordinator};
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo, Response, TimerKey};
 use super::record::CoordinatorRecord;
 use super::share::share_group_tombstones;
 use super::streams;
@@ -37,7 +37,7 @@ impl GroupCoordinator {
                     records.extend(self.offset_tombstones(group_id));
                     records.extend(tombstones_of(group));
                     if let Group::Streams(_) = group {
-                        effects.cancel_timer(streams::initial_rebalance(group_id));
+                        effects.cancel_timer(TimerKey::initial_rebalance(group_id));
                     }
                     ErrorCode::None
                 }

@@ -1,15 +1,61 @@
 //! What comes of one event, while it is being found out.
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
 use ottla_types::ErrorCode;
 
-use super::coordinator::Deferred;
+use super::config::GroupCoordinatorConfig;
+use super::member::Protocol;
 use super::outcome::{
-    Command, Outcome, Reply, ReplyTo, Response, TimerChange, TimerKey, Write, WriteId,
+    Command, InitializeShareState, Outcome, Reply, ReplyTo, Response, TimerChange, TimerKey, Write,
+    WriteId,
 };
 use super::record::CoordinatorRecord;
 use crate::runtime::WriteKind;
+
+/// What waits for a write.
+pub(super) enum Deferred {
+    Reply(ReplyTo, Response),
+    /// The leader's assignment, to be handed to the members of `generation_id`.
+    Assignment {
+        group_id: ByteString,
+        generation_id: i32,
+        assignments: Vec<(ByteString, Bytes)>,
+    },
+    StaticMemberReplaced(StaticMemberReplaced),
+    /// Timers that are to run from the moment at which the reply is sent, and not at all if it is an error.
+    ReplyAndTimers(ReplyTo, Response, Vec<TimerChange>),
+    /// A reply, with which the share coordinator is asked for state that is now known to be missing.
+    ReplyAndInitialize(ReplyTo, Response, InitializeShareState),
+    /// What was done for a timer is tried again soon if it could not be written.
+    Timer(TimerKey),
+    /// Nothing: an empty group that could not be written is written again by its next change.
+    Nothing,
+}
+
+/// What a decision may look at besides the state.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) config: &'a GroupCoordinatorConfig,
+    pub(super) now_ms: i64,
+}
+
+/// A static member that was replaced while the group is stable: the new member id must be in the log
+/// before the member is told of it.
+#[derive(Debug)]
+pub(super) struct StaticMemberReplaced {
+    pub(super) group_id: ByteString,
+    pub(super) group_instance_id: ByteString,
+    pub(super) old_member_id: ByteString,
+    pub(super) new_member_id: ByteString,
+    pub(super) old_protocols: Vec<Protocol>,
+    pub(super) old_rebalance_timeout_ms: i32,
+    pub(super) old_session_timeout_ms: i32,
+    /// As it was before the replacement, which older clients are told.
+    pub(super) old_leader: ByteString,
+    pub(super) supports_skipping_assignment: bool,
+}
 
 /// The outcome of one event, while it is being made.
 pub(super) struct Effects {

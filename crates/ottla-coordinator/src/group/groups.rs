@@ -10,11 +10,13 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
-use super::consumer::{ConsumerGroup, is_end_of_group};
+use super::consumer::ConsumerGroup;
 use super::coordinator::{Change, Effects, Group, GroupCoordinator, refuse_parked};
+use super::modern::GroupError;
 use super::outcome::WriteId;
+use super::recorded_kind::{RecordedKind, is_end_of_group};
 use super::share::ShareGroup;
-use super::streams::{self, StreamsGroup};
+use super::streams::StreamsGroup;
 use crate::runtime::Timeline;
 
 impl GroupCoordinator {
@@ -76,6 +78,15 @@ impl GroupCoordinator {
         }
     }
 
+    /// Why nothing is done for a group: there is none of this id, or it is not of this kind.
+    pub(super) fn not_a_group(&self, group_id: &str, kind: &str) -> GroupError {
+        let message = match self.group(group_id) {
+            None => format!("Group {group_id} not found."),
+            Some(_) => format!("Group {group_id} is not a {kind} group."),
+        };
+        GroupError::new(ErrorCode::GroupIdNotFound, message)
+    }
+
     /// Puts a group, or none, in the place of what was there, as part of `write`.
     pub(super) fn put_group(
         &mut self,
@@ -91,15 +102,22 @@ impl GroupCoordinator {
 
     /// Sets or removes a group as the log says.
     pub(super) fn replay_group_as(&mut self, group_id: &ByteString, group: Option<Group>) {
-        if let Some(write) = self.replaying {
-            return self.put_group(write, group_id, group);
-        }
-        match group {
-            Some(group) => {
+        self.put_group_as(self.replaying, group_id, group);
+    }
+
+    fn put_group_as(
+        &mut self,
+        write: Option<WriteId>,
+        group_id: &ByteString,
+        group: Option<Group>,
+    ) {
+        match (write, group) {
+            (Some(write), group) => self.put_group(write, group_id, group),
+            (None, Some(group)) => {
                 let slot = Timeline::of_committed(group);
                 self.groups.insert(group_id.clone(), slot);
             }
-            None => drop(self.groups.remove(group_id)),
+            (None, None) => drop(self.groups.remove(group_id)),
         }
     }
 
@@ -115,129 +133,73 @@ impl GroupCoordinator {
         self.metadata.forget_group(group_id);
     }
 
-    /// Takes in a record of a consumer group, as part of `write` or as committed.
-    pub(super) fn apply_to_consumer_group(
+    /// Takes in a record of a consumer, share or streams group, as part of `write` or as committed.
+    pub(super) fn apply_to_group(
         &mut self,
         write: Option<WriteId>,
-        group_id: &ByteString,
-        key: &GroupRecordKey,
-        value: Option<&GroupRecordValue>,
-    ) {
-        if is_end_of_group(key, value) {
-            if self.consumer_group(group_id).is_some() {
-                match write {
-                    Some(write) => self.put_group(write, group_id, None),
-                    None => drop(self.groups.remove(group_id)),
-                }
-            }
-            return;
-        }
-        let may_begin = match self.group(group_id) {
-            None => true,
-            Some(Group::Consumer(_)) => false,
-            // One that only had offsets so far has become a consumer group.
-            Some(Group::Classic(group)) if group.protocol_type().is_none() => true,
-            Some(Group::Classic(_) | Group::Share(_) | Group::Streams(_)) => return,
-        };
-        if may_begin && value.is_none() {
-            return;
-        }
-        if let (None, Some(Group::Consumer(group))) = (write, self.group_mut(group_id)) {
-            // Nobody sees what is being loaded.
-            group.apply(key, value);
-            return;
-        }
-        let mut group = match self.group(group_id) {
-            Some(Group::Consumer(group)) => group.clone(),
-            _ => ConsumerGroup::new(group_id.clone()),
-        };
-        group.apply(key, value);
-        match write {
-            Some(write) => self.put_group(write, group_id, Some(Group::Consumer(group))),
-            None => {
-                let slot = Timeline::of_committed(Group::Consumer(group));
-                self.groups.insert(group_id.clone(), slot);
-            }
-        }
-    }
-
-    /// Takes in a record of a share group, as part of `write` or as committed.
-    pub(super) fn apply_to_share_group(
-        &mut self,
-        write: Option<WriteId>,
-        group_id: &ByteString,
+        (kind, group_id): (RecordedKind, &ByteString),
         key: &GroupRecordKey,
         value: Option<&GroupRecordValue>,
         now: Timestamp,
     ) {
-        let is_end = matches!(key, GroupRecordKey::ShareGroupMetadata(_)) && value.is_none();
-        let group = match self.group(group_id) {
-            Some(Group::Share(_)) if is_end => None,
-            Some(Group::Share(group)) => Some(group.clone()),
-            // One that only had offsets so far has become a share group.
-            Some(Group::Classic(group)) if group.protocol_type().is_none() && value.is_some() => {
-                Some(ShareGroup::new(group_id.clone()))
+        let group = match self.group_mut(group_id) {
+            Some(group) if group.kind() == Some(kind) => {
+                if is_end_of_group(key, value) {
+                    None
+                } else if write.is_none() {
+                    // Nobody sees what is being loaded.
+                    return group.apply(key, value, now);
+                } else {
+                    Some(group.cloned())
+                }
             }
-            None if value.is_some() => Some(ShareGroup::new(group_id.clone())),
+            // One that only had offsets so far becomes a group of this kind.
+            Some(Group::Classic(group)) if group.protocol_type().is_some() => return,
+            None | Some(Group::Classic(_)) if value.is_some() => Some(Group::begin(kind, group_id)),
             _ => return,
         };
         let group = group.map(|mut group| {
-            group.apply(key, value, now.value());
-            Group::Share(group)
+            group.apply(key, value, now);
+            group
         });
-        match (write, group) {
-            (Some(write), group) => self.put_group(write, group_id, group),
-            (None, Some(group)) => {
-                let slot = Timeline::of_committed(group);
-                self.groups.insert(group_id.clone(), slot);
-            }
-            (None, None) => drop(self.groups.remove(group_id)),
+        self.put_group_as(write, group_id, group);
+    }
+}
+
+impl Group {
+    fn begin(kind: RecordedKind, group_id: &ByteString) -> Group {
+        match kind {
+            RecordedKind::Consumer => Group::Consumer(ConsumerGroup::new(group_id.clone())),
+            RecordedKind::Share => Group::Share(ShareGroup::new(group_id.clone())),
+            RecordedKind::Streams => Group::Streams(StreamsGroup::new(group_id.clone())),
         }
     }
 
-    /// The same, for a record of a streams group.
-    pub(super) fn apply_to_streams_group(
-        &mut self,
-        write: Option<WriteId>,
-        group_id: &ByteString,
-        key: &GroupRecordKey,
-        value: Option<&GroupRecordValue>,
-    ) {
-        if streams::is_end_of_group(key, value) {
-            if self.streams_group(group_id).is_some() {
-                match write {
-                    Some(write) => self.put_group(write, group_id, None),
-                    None => drop(self.groups.remove(group_id)),
-                }
-            }
-            return;
+    /// `None` for a classic group.
+    fn kind(&self) -> Option<RecordedKind> {
+        match self {
+            Group::Classic(_) => None,
+            Group::Consumer(_) => Some(RecordedKind::Consumer),
+            Group::Share(_) => Some(RecordedKind::Share),
+            Group::Streams(_) => Some(RecordedKind::Streams),
         }
-        let may_begin = match self.group(group_id) {
-            None => true,
-            Some(Group::Streams(_)) => false,
-            // One that only had offsets so far has become a streams group.
-            Some(Group::Classic(group)) if group.protocol_type().is_none() => true,
-            Some(Group::Classic(_) | Group::Consumer(_) | Group::Share(_)) => return,
-        };
-        if may_begin && value.is_none() {
-            return;
+    }
+
+    fn cloned(&self) -> Group {
+        match self {
+            Group::Classic(_) => unreachable!("a classic group is changed in place"),
+            Group::Consumer(group) => Group::Consumer(group.clone()),
+            Group::Share(group) => Group::Share(group.clone()),
+            Group::Streams(group) => Group::Streams(group.clone()),
         }
-        if let (None, Some(Group::Streams(group))) = (write, self.group_mut(group_id)) {
-            // Nobody sees what is being loaded.
-            group.apply(key, value);
-            return;
-        }
-        let mut group = match self.group(group_id) {
-            Some(Group::Streams(group)) => group.clone(),
-            _ => StreamsGroup::new(group_id.clone()),
-        };
-        group.apply(key, value);
-        match write {
-            Some(write) => self.put_group(write, group_id, Some(Group::Streams(group))),
-            None => {
-                let slot = Timeline::of_committed(Group::Streams(group));
-                self.groups.insert(group_id.clone(), slot);
-            }
+    }
+
+    fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, now: Timestamp) {
+        match self {
+            Group::Classic(_) => unreachable!("records of classic groups are not applied here"),
+            Group::Consumer(group) => group.apply(key, value),
+            Group::Share(group) => group.apply(key, value, now),
+            Group::Streams(group) => group.apply(key, value),
         }
     }
 }

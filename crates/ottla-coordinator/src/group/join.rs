@@ -12,8 +12,9 @@ use ottla_types::{ErrorCode, Timestamp, Uuid};
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::consumer::group_tombstones;
 use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
-use super::member::{ClassicGroupMember, Protocol, owned, owned_protocols};
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::effects::StaticMemberReplaced;
+use super::member::{ClassicGroupMember, owned, owned_protocols};
+use super::outcome::{Outcome, ReplyTo, Requester, Response, TimerKey};
 use super::rebalance::max_size;
 use super::record::CoordinatorRecord;
 use super::streams;
@@ -30,22 +31,7 @@ pub struct JoinContext {
     pub supports_skipping_assignment: bool,
     /// 16 random bytes, for the id of a new member.
     pub random: [u8; 16],
-}
-
-/// A static member that was replaced while the group is stable: the new member id must be in the log
-/// before the member is told of it.
-#[derive(Debug)]
-pub(super) struct StaticMemberReplaced {
-    pub(super) group_id: ByteString,
-    group_instance_id: ByteString,
-    old_member_id: ByteString,
-    new_member_id: ByteString,
-    old_protocols: Vec<Protocol>,
-    old_rebalance_timeout_ms: i32,
-    old_session_timeout_ms: i32,
-    /// As it was before the replacement, which older clients are told.
-    old_leader: ByteString,
-    supports_skipping_assignment: bool,
+    pub requester: Requester,
 }
 
 impl JoinContext {
@@ -90,7 +76,7 @@ impl GroupCoordinator {
             if is_unknown_member {
                 self.put_group(effects.next_write(), &group.group_id, None);
                 effects.write(streams::group_tombstones(&group), Deferred::Nothing);
-                effects.cancel_timer(streams::initial_rebalance(&group.group_id));
+                effects.cancel_timer(TimerKey::initial_rebalance(&group.group_id));
             }
         }
         match self.consumer_group(&request.group_id).cloned() {

@@ -72,19 +72,26 @@ impl GroupCoordinator {
         request: &OffsetFetchRequestGroup,
         require_stable: bool,
     ) -> Result<(), ErrorCode> {
-        let group = match require_stable {
-            true => self.group(&request.group_id),
-            false => self.committed_group(&request.group_id),
+        let group = if require_stable {
+            self.group(&request.group_id)
+        } else {
+            self.committed_group(&request.group_id)
         };
-        match group {
-            Some(Group::Consumer(group)) => {
-                group.validate_fetch(request.member_id.as_ref(), request.member_epoch)
-            }
-            Some(Group::Streams(group)) => {
-                group.validate_fetch(request.member_id.as_ref(), request.member_epoch)
-            }
-            Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
-            Some(Group::Classic(_)) | None => Ok(()),
+        let fetch_epoch: &dyn Fn(&str) -> _ = match group {
+            Some(Group::Consumer(group)) => &|id| group.fetch_epoch(id),
+            Some(Group::Streams(group)) => &|id| group.fetch_epoch(id),
+            Some(Group::Share(_)) => return Err(ErrorCode::GroupIdNotFound),
+            Some(Group::Classic(_)) | None => return Ok(()),
+        };
+        let Some(member_id) = &request.member_id else {
+            // A tool names no member and no epoch.
+            let is_nobody = request.member_epoch < 0;
+            return is_nobody.then_some(()).ok_or(ErrorCode::UnknownMemberId);
+        };
+        match fetch_epoch(member_id) {
+            None => Err(ErrorCode::UnknownMemberId),
+            Some((epoch, _)) if epoch == request.member_epoch => Ok(()),
+            Some((_, error)) => Err(error),
         }
     }
 

@@ -1,5 +1,10 @@
 //! What the coordinator of groups asks of its shell: its records, its responses, its timers.
 
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
 use bytestring::ByteString;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
@@ -12,17 +17,15 @@ use ottla_protocol::messages::{
 };
 use ottla_types::ErrorCode;
 
-use super::consumer::ResolveRegexes;
-use super::coordinator::GroupCoordinator;
 use super::record::CoordinatorRecord;
-use super::share::{InitializeShareState, PartitionsOfTopics};
+use super::share::PartitionsOfTopics;
 use crate::persister::InitializeState;
 use crate::runtime;
 use crate::runtime::error_after_append;
 
 pub use crate::runtime::{ReplyTo, WriteId};
 
-pub type Outcome = runtime::Outcome<GroupCoordinator>;
+pub type Outcome = runtime::CoordinatorResult<CoordinatorRecord, Response, TimerKey, Command>;
 pub type Write = runtime::Write<CoordinatorRecord>;
 pub type Reply = runtime::Reply<Response>;
 pub type TimerChange = runtime::TimerChange<TimerKey>;
@@ -172,6 +175,50 @@ fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
     }
 }
 
+/// On whose behalf topics are looked up: what the shell has to know to say which topics it may see. The coordinator only
+/// hands it back.
+#[derive(Clone)]
+pub struct Requester(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Requester {
+    pub fn new(requester: impl Any + Send + Sync) -> Self {
+        Requester(Some(Arc::new(requester)))
+    }
+
+    /// Nobody in particular: where rights are asked for, nobody may see a topic.
+    pub fn nobody() -> Self {
+        Requester(None)
+    }
+
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Requester {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Requester")
+    }
+}
+
+/// Asked of the shell: `resolve` these, and hand in what came out.
+#[derive(Clone, Debug)]
+pub struct ResolveRegexes {
+    pub group_id: ByteString,
+    pub regexes: BTreeSet<ByteString>,
+    pub requester: Requester,
+}
+
+/// What the share coordinator is to be asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InitializeShareState {
+    pub group_id: ByteString,
+    /// The group's epoch, which says which of two requests is the later one.
+    pub state_epoch: i32,
+    /// Whose start offsets are not known: the leader of the partition finds them.
+    pub partitions: PartitionsOfTopics,
+}
+
 /// What is asked of the shell besides writes, replies and timers.
 #[derive(Clone, Debug)]
 pub enum Command {
@@ -212,6 +259,47 @@ pub enum TimerKey {
     Sync { group_id: ByteString },
     /// Expired offsets and groups are looked for.
     Expiration,
+}
+
+impl TimerKey {
+    pub(super) fn session(group_id: &ByteString, member_id: &ByteString) -> Self {
+        TimerKey::Session {
+            group_id: group_id.clone(),
+            member_id: member_id.clone(),
+        }
+    }
+
+    pub(super) fn revocation(
+        group_id: &ByteString,
+        member_id: &ByteString,
+        member_epoch: i32,
+    ) -> Self {
+        TimerKey::Revocation {
+            group_id: group_id.clone(),
+            member_id: member_id.clone(),
+            member_epoch,
+        }
+    }
+
+    pub(super) fn rejoin(group_id: &ByteString, member_id: &ByteString) -> Self {
+        TimerKey::Rejoin {
+            group_id: group_id.clone(),
+            member_id: member_id.clone(),
+        }
+    }
+
+    pub(super) fn member_sync(group_id: &ByteString, member_id: &ByteString) -> Self {
+        TimerKey::MemberSync {
+            group_id: group_id.clone(),
+            member_id: member_id.clone(),
+        }
+    }
+
+    pub(super) fn initial_rebalance(group_id: &ByteString) -> Self {
+        TimerKey::InitialRebalance {
+            group_id: group_id.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
 use ottla_types::ErrorCode;
 
 use super::classic_group::{ClassicGroup, ClassicGroupState, InitialDelay};
-use super::coordinator::{Context, Deferred, Effects};
+use super::effects::{Context, Deferred, Effects};
 use super::outcome::{Response, TimerKey};
 use super::record::CoordinatorRecord;
 
@@ -257,7 +257,7 @@ impl ClassicGroup {
                     }),
                 );
                 // A session that ran out while the request was parked was not counted.
-                let key = session_timer(&group_id, &member.member_id);
+                let key = TimerKey::session(&group_id, &member.member_id);
                 effects.set_timer(key, member.session_timeout_ms);
             }
         }
@@ -269,7 +269,7 @@ impl ClassicGroup {
     }
 
     pub(super) fn session_timer(&self, member_id: &ByteString) -> TimerKey {
-        session_timer(self.group_id(), member_id)
+        TimerKey::session(self.group_id(), member_id)
     }
 
     pub(super) fn join_timer(&self) -> TimerKey {
@@ -282,13 +282,6 @@ impl ClassicGroup {
         TimerKey::Sync {
             group_id: self.group_id().clone(),
         }
-    }
-}
-
-pub(super) fn session_timer(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
-    TimerKey::Session {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
     }
 }
 

@@ -12,10 +12,7 @@ use ottla_protocol::coordinator_records::{
 };
 
 use super::classic_group::ClassicGroup;
-use super::consumer::CONSUMER_GROUP_VALUE_VERSION;
 use super::offsets::OffsetAndMetadata;
-use super::share::SHARE_GROUP_VALUE_VERSION;
-use super::streams::STREAMS_GROUP_VALUE_VERSION;
 use crate::runtime::EncodeRecord;
 
 /// The version that 4.3.1 writes; 4 is known but held back, so that the way to older brokers stays open.
@@ -23,6 +20,18 @@ const GROUP_METADATA_VALUE_VERSION: i16 = 3;
 /// Version 1 is the only one that carries an expiry time of its own.
 const OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY: i16 = 1;
 const OFFSET_COMMIT_VALUE_VERSION: i16 = 4;
+/// Of all values of consumer, share and streams groups.
+const MODERN_GROUP_VALUE_VERSION: i16 = 0;
+
+/// The keys of a kind of group, from the ids in them.
+macro_rules! record_keys {
+    ($($name:ident: $key:ident { $($field:ident),+ };)+) => {$(
+        fn $name($($field: &ByteString),+) -> $key {
+            $key { $($field: $field.clone()),+ }
+        }
+    )+};
+}
+pub(super) use record_keys;
 
 /// One record for `__consumer_offsets`. Without a value it is a tombstone.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,6 +41,20 @@ pub struct CoordinatorRecord {
 }
 
 impl CoordinatorRecord {
+    pub(super) fn new(key: impl Into<GroupRecordKey>, value: impl Into<GroupRecordValue>) -> Self {
+        Self {
+            key: key.into(),
+            value: Some(value.into()),
+        }
+    }
+
+    pub(super) fn tombstone(key: impl Into<GroupRecordKey>) -> Self {
+        Self {
+            key: key.into(),
+            value: None,
+        }
+    }
+
     pub(crate) fn offset_commit(
         group_id: &ByteString,
         topic: &ByteString,
@@ -140,50 +163,8 @@ fn value_version(value: &GroupRecordValue) -> i16 {
         }
         GroupRecordValue::OffsetCommit(_) => OFFSET_COMMIT_VALUE_VERSION,
         GroupRecordValue::GroupMetadata(_) => GROUP_METADATA_VALUE_VERSION,
-        value if is_of_consumer_group(value) => CONSUMER_GROUP_VALUE_VERSION,
-        value if is_of_share_group(value) => SHARE_GROUP_VALUE_VERSION,
-        value if is_of_streams_group(value) => STREAMS_GROUP_VALUE_VERSION,
-        other => unreachable!("records of type {} are not written", other.record_type()),
+        _ => MODERN_GROUP_VALUE_VERSION,
     }
-}
-
-fn is_of_share_group(value: &GroupRecordValue) -> bool {
-    use GroupRecordValue as Value;
-    matches!(
-        value,
-        Value::ShareGroupMetadata(_)
-            | Value::ShareGroupMemberMetadata(_)
-            | Value::ShareGroupTargetAssignmentMetadata(_)
-            | Value::ShareGroupTargetAssignmentMember(_)
-            | Value::ShareGroupCurrentMemberAssignment(_)
-            | Value::ShareGroupStatePartitionMetadata(_)
-    )
-}
-
-fn is_of_consumer_group(value: &GroupRecordValue) -> bool {
-    use GroupRecordValue as Value;
-    matches!(
-        value,
-        Value::ConsumerGroupMetadata(_)
-            | Value::ConsumerGroupMemberMetadata(_)
-            | Value::ConsumerGroupTargetAssignmentMetadata(_)
-            | Value::ConsumerGroupTargetAssignmentMember(_)
-            | Value::ConsumerGroupCurrentMemberAssignment(_)
-            | Value::ConsumerGroupRegularExpression(_)
-    )
-}
-
-fn is_of_streams_group(value: &GroupRecordValue) -> bool {
-    use GroupRecordValue as Value;
-    matches!(
-        value,
-        Value::StreamsGroupMetadata(_)
-            | Value::StreamsGroupTopology(_)
-            | Value::StreamsGroupMemberMetadata(_)
-            | Value::StreamsGroupTargetAssignmentMetadata(_)
-            | Value::StreamsGroupTargetAssignmentMember(_)
-            | Value::StreamsGroupCurrentMemberAssignment(_)
-    )
 }
 
 fn offset_key(group_id: &ByteString, topic: &ByteString, partition: i32) -> GroupRecordKey {

@@ -15,12 +15,10 @@ use ottla_types::{Offset, ProducerId, Timestamp};
 use thiserror::Error;
 
 use super::classic_group::ClassicGroup;
-use super::consumer::group_of;
 use super::coordinator::{Group, GroupCoordinator};
 use super::member::owned;
 use super::offsets::{OffsetAndMetadata, PendingOffset};
-use super::share::share_group_of;
-use super::streams;
+use super::recorded_kind::recorded_group_of;
 
 /// A record of the log cannot be understood, so the groups in this partition cannot be served.
 #[derive(Debug, Error)]
@@ -64,30 +62,16 @@ impl GroupCoordinator {
                     }),
                     _ => None,
                 };
-                let partition = (owned(&key.topic), key.partition);
-                self.replay_offset(
-                    offset,
-                    producer_id,
-                    owned(&key.group),
-                    partition,
-                    value,
-                    now,
-                );
+                let (group, partition) = (owned(&key.group), (owned(&key.topic), key.partition));
+                self.replay_offset(offset, producer_id, group, partition, value, now);
             }
             GroupRecordKey::OffsetCommit(key) => {
                 let value = match value.map(decode).transpose()? {
                     Some(GroupRecordValue::OffsetCommit(value)) => Some(value),
                     _ => None,
                 };
-                let partition = (owned(&key.topic), key.partition);
-                self.replay_offset(
-                    offset,
-                    producer_id,
-                    owned(&key.group),
-                    partition,
-                    value,
-                    now,
-                );
+                let (group, partition) = (owned(&key.group), (owned(&key.topic), key.partition));
+                self.replay_offset(offset, producer_id, group, partition, value, now);
             }
             GroupRecordKey::GroupMetadata(key) => match value.map(decode).transpose()? {
                 Some(GroupRecordValue::GroupMetadata(value)) => {
@@ -95,23 +79,13 @@ impl GroupCoordinator {
                 }
                 _ => self.replay_group_as(&owned(&key.group), None),
             },
-            key if share_group_of(key).is_some() => {
-                if let Some(group_id) = share_group_of(key).map(owned) {
-                    let value = value.map(decode).transpose()?;
-                    let write = self.replaying;
-                    self.apply_to_share_group(write, &group_id, key, value.as_ref(), now);
-                }
-            }
             key => {
-                let write = self.replaying;
-                if let Some(group_id) = group_of(key).map(owned) {
-                    let value = value.map(decode).transpose()?;
-                    self.apply_to_consumer_group(write, &group_id, key, value.as_ref());
-                } else if let Some(group_id) = streams::group_of(key).map(owned) {
-                    let value = value.map(decode).transpose()?;
-                    self.apply_to_streams_group(write, &group_id, key, value.as_ref());
-                }
                 // Else it is of a type of a newer Kafka.
+                if let Some((kind, group_id)) = recorded_group_of(key) {
+                    let value = value.map(decode).transpose()?;
+                    let group = (kind, &owned(group_id));
+                    self.apply_to_group(self.replaying, group, key, value.as_ref(), now);
+                }
             }
         }
         Ok(())

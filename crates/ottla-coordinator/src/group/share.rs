@@ -21,10 +21,8 @@ mod state_partitions;
 mod validate;
 
 pub use heartbeat::ShareHeartbeatContext;
-pub use initialize::InitializeShareState;
 pub use state_partitions::PartitionsOfTopics;
 pub use validate::validate_share_heartbeat;
 
 pub(super) use group::ShareGroup;
-pub(super) use record::{SHARE_GROUP_VALUE_VERSION, share_group_tombstones};
-pub(super) use replay::share_group_of;
+pub(super) use record::share_group_tombstones;

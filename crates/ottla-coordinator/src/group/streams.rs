@@ -48,7 +48,5 @@ pub use validate::validate_streams_heartbeat;
 pub(super) use group::StreamsGroup;
 #[cfg(test)]
 pub(super) use member::MemberState;
-pub(super) use record::{STREAMS_GROUP_VALUE_VERSION, group_tombstones};
-pub(super) use replay::{group_of, is_end_of_group};
-pub(super) use timers::initial_rebalance;
+pub(super) use record::group_tombstones;
 pub(super) use unwritten::UnwrittenStates;

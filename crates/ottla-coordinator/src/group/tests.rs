@@ -41,7 +41,7 @@ use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId, Uuid};
 
 use super::coordinator::Group;
 use super::outcome::{Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
-use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext};
+use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext, Requester};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord, WriteKind};
 
@@ -156,6 +156,7 @@ impl Script {
             requires_known_member_id: joining.requires_known_member_id,
             supports_skipping_assignment: joining.supports_skipping_assignment,
             random: [self.next_random; 16],
+            requester: Requester::nobody(),
         };
         if joining.request.member_id.is_empty() {
             self.next_random += 1;

@@ -215,10 +215,26 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         at: &StepContext<'_>,
     ) {
         // One that was closed has answered everybody.
+        if let Some(batch) = self.end_append(first) {
+            self.complete_append(batch, written, high_watermark, at);
+        }
+    }
+
+    fn end_append(&mut self, first: WriteId) -> Option<BatchSpan> {
+        Some(self.active_mut()?.queue.end_append(first))
+    }
+
+    fn complete_append(
+        &mut self,
+        batch: BatchSpan,
+        written: Result<Offset, ErrorCode>,
+        high_watermark: Offset,
+        at: &StepContext<'_>,
+    ) {
         let Some(active) = self.active_mut() else {
             return;
         };
-        let batch = active.queue.end_append(first);
+        let first = batch.first;
         match written {
             Ok(base_offset) => {
                 let end = base_offset.plus(batch.records);
@@ -234,6 +250,20 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
                 });
             }
         }
+    }
+
+    /// The first step of an `on_written` that is two, and the second: the defect that it describes.
+    #[cfg(feature = "planted-bugs")]
+    pub fn begin_on_written(
+        &mut self,
+        first: WriteId,
+        written: Result<Offset, ErrorCode>,
+        high_watermark: Offset,
+    ) -> Option<Box<dyn FnOnce(&mut Self, &StepContext<'_>)>> {
+        let batch = self.end_append(first)?;
+        Some(Box::new(move |runtime, at| {
+            runtime.complete_append(batch, written, high_watermark, at);
+        }))
     }
 
     /// The log is committed up to here. Whether anything came of it.
@@ -343,9 +373,10 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
             let refused = writes.iter().find_map(|write| {
                 let pending = PendingWrite::encode(write).and_then(|pending| {
                     let is_small = pending.batch_bytes() <= at.max_message_bytes;
-                    match is_small || (at.fits)(&pending) {
-                        true => Ok(pending),
-                        false => Err(ErrorCode::RecordListTooLarge),
+                    if is_small || (at.fits)(&pending) {
+                        Ok(pending)
+                    } else {
+                        Err(ErrorCode::RecordListTooLarge)
                     }
                 });
                 pending

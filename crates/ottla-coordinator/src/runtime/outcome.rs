@@ -163,20 +163,21 @@ pub enum TimerChange<K> {
     },
 }
 
+/// What comes of one event. [`Outcome`] is that of a coordinator.
 #[derive(Debug)]
-pub struct Outcome<C: Coordinator> {
+pub struct CoordinatorResult<Record, Response, TimerKey, Command> {
     /// To be appended in this order, after all earlier ones.
-    pub writes: Vec<Write<C::Record>>,
+    pub writes: Vec<Write<Record>>,
     /// To be sent at once, whatever becomes of `writes`.
-    pub replies: Vec<Reply<C::Response>>,
+    pub replies: Vec<Reply<Response>>,
     /// To be applied in this order.
-    pub timers: Vec<TimerChange<C::TimerKey>>,
-    pub commands: Vec<C::Command>,
+    pub timers: Vec<TimerChange<TimerKey>>,
+    pub commands: Vec<Command>,
 }
 
-impl<C: Coordinator> Default for Outcome<C> {
+impl<R, S, K, C> Default for CoordinatorResult<R, S, K, C> {
     fn default() -> Self {
-        Outcome {
+        CoordinatorResult {
             writes: Vec::new(),
             replies: Vec::new(),
             timers: Vec::new(),
@@ -184,3 +185,10 @@ impl<C: Coordinator> Default for Outcome<C> {
         }
     }
 }
+
+pub type Outcome<C> = CoordinatorResult<
+    <C as Coordinator>::Record,
+    <C as Coordinator>::Response,
+    <C as Coordinator>::TimerKey,
+    <C as Coordinator>::Command,
+>;

@@ -165,9 +165,10 @@ impl SharePartition {
                 if !goes(state) {
                     continue;
                 }
-                let to = match last < start_offset {
-                    true => RecordState::Archived,
-                    false => RecordState::Available,
+                let to = if last < start_offset {
+                    RecordState::Archived
+                } else {
+                    RecordState::Available
                 };
                 if state.start_transition(to, limit, write).is_some() {
                     changes.record(first, last, state, start_offset);
@@ -238,7 +239,7 @@ struct Renewal {
     is_enabled: bool,
     deadline_ms: u64,
     delivery_count_limit: i32,
-    write: super::transitions::StateWriteId,
+    write: super::in_flight::StateWriteId,
 }
 
 impl Renewal {

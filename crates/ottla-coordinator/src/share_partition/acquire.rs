@@ -219,10 +219,11 @@ impl SharePartition {
     // What is not in flight yet
 
     fn acquire_new(&mut self, acquiring: &mut Acquiring<'_>, first: i64, last: i64) {
-        let first_offset = match self.in_flight.is_empty() {
+        let first_offset = if self.in_flight.is_empty() {
             // The batch of the log may begin before what was settled and forgotten.
-            true => first.max(self.end_offset),
-            false => first,
+            first.max(self.end_offset)
+        } else {
+            first
         };
         let limit = acquiring.remaining();
         let mut last_offset = last;
@@ -237,9 +238,10 @@ impl SharePartition {
                 last_offset = last_offset.min(last);
             }
         }
-        let acquired_up_to = match acquiring.has_strict_limit() {
-            true => last_offset.min(first_offset + limit - 1),
-            false => last_offset,
+        let acquired_up_to = if acquiring.has_strict_limit() {
+            last_offset.min(first_offset + limit - 1)
+        } else {
+            last_offset
         };
         if acquired_up_to < last_offset {
             self.insert_cut(acquiring, first_offset, acquired_up_to, last_offset);

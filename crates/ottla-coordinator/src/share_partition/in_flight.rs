@@ -9,8 +9,11 @@
 
 use std::sync::Arc;
 
-use super::transitions::StateWriteId;
 use crate::planted::{self, Bug};
+
+/// Names a write of one share partition, in the order in which they are made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct StateWriteId(pub u64);
 
 /// Who has acquired a record. Shared, because every record of a batch may carry it.
 pub type MemberId = Arc<str>;
@@ -193,9 +196,10 @@ impl InFlightState {
         }
         if self.lock.is_some_and(|lock| lock.is_expired) {
             self.lock = None;
-            self.state = match self.delivery_count >= transition.delivery_count_limit {
-                true => RecordState::Archived,
-                false => RecordState::Available,
+            self.state = if self.delivery_count >= transition.delivery_count_limit {
+                RecordState::Archived
+            } else {
+                RecordState::Available
             };
         } else {
             self.state = transition.previous;

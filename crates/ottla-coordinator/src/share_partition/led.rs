@@ -13,9 +13,10 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::acknowledge::AcknowledgementBatch;
 use super::acquire::{AcquireRequest, AcquiredRecords};
+use super::in_flight::StateWriteId;
 use super::partition::{PersistedBatch, PersistedState, PersistedStateError, SharePartition};
 use super::settings::SharePartitionSettings;
-use super::transitions::{StateWrite, StateWriteId};
+use super::transitions::StateWrite;
 use crate::persister::{SharePartitionKey, StateBatch, StateFailure, StateRead, WriteState};
 
 /// `W` is who waits for something to be persisted.

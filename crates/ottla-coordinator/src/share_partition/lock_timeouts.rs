@@ -39,9 +39,10 @@ impl SharePartition {
                 batch.split();
             }
             for (first, last, state) in batch.runs_mut() {
-                let to = match last < start_offset {
-                    true => RecordState::Archived,
-                    false => RecordState::Available,
+                let to = if last < start_offset {
+                    RecordState::Archived
+                } else {
+                    RecordState::Available
                 };
                 if let Some(state_now) = state.expire_lock(now_ms, to, limit) {
                     self.looks_for_available |= state_now == RecordState::Available;

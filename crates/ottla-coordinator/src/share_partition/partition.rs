@@ -11,9 +11,8 @@ use std::collections::BTreeMap;
 use ottla_types::{LeaderEpoch, Offset};
 use thiserror::Error;
 
-use super::in_flight::{InFlightBatch, InFlightState, RecordState};
+use super::in_flight::{InFlightBatch, InFlightState, RecordState, StateWriteId};
 use super::settings::SharePartitionSettings;
-use super::transitions::{PendingWrite, StateWriteId};
 use crate::planted::{self, Bug};
 
 /// A batch that is not settled gets a state for each of its records. More records than this are in no batch that
@@ -41,6 +40,13 @@ pub struct SharePartition {
     pub(super) next_deadline_ms: Option<u64>,
     pub(super) next_write: StateWriteId,
     pub(super) pending_writes: BTreeMap<StateWriteId, PendingWrite>,
+}
+
+/// What is to be done when a write is answered.
+#[derive(Debug)]
+pub(super) struct PendingWrite {
+    /// Ranges of records that are in transition. None where the change held at once, as when locks run out.
+    pub(super) transitions: Vec<(i64, i64)>,
 }
 
 /// The part of the persisted state in which there are gaps.
@@ -152,9 +158,10 @@ impl SharePartition {
 
     /// How many records lie between the first that is not settled and the last that was fetched.
     pub fn in_flight_records(&self) -> i64 {
-        match self.in_flight.is_empty() {
-            true => 0,
-            false => self.end_offset - self.start_offset + 1,
+        if self.in_flight.is_empty() {
+            0
+        } else {
+            self.end_offset - self.start_offset + 1
         }
     }
 

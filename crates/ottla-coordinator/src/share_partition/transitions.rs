@@ -5,12 +5,8 @@
 
 use ottla_types::{LeaderEpoch, Offset};
 
-use super::in_flight::{InFlightState, RecordState};
-use super::partition::{PersistedBatch, SharePartition};
-
-/// Names a write of one share partition, in the order in which they are made.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct StateWriteId(pub u64);
+use super::in_flight::{InFlightState, RecordState, StateWriteId};
+use super::partition::{PendingWrite, PersistedBatch, SharePartition};
 
 /// What the share coordinator is to persist; answered by [`SharePartition::on_state_written`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,13 +24,6 @@ pub struct StateWrite {
 pub struct WriteResult {
     /// Fetches that wait for this partition may find something now.
     pub may_fetch: bool,
-}
-
-/// What is to be done when a write is answered.
-#[derive(Debug)]
-pub(super) struct PendingWrite {
-    /// Ranges of records that are in transition. None where the change held at once, as when locks run out.
-    transitions: Vec<(i64, i64)>,
 }
 
 /// What one event has changed and is going to be written.

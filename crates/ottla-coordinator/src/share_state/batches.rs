@@ -249,9 +249,10 @@ mod tests {
                     let covering = ranges.iter().filter(|r| r.0 <= offset && offset <= r.1);
                     covering.map(|r| (r.3, r.2)).max()
                 };
-                let expected = match offset < start {
-                    true => None,
-                    false => covering(&current).max(covering(&new)),
+                let expected = if offset < start {
+                    None
+                } else {
+                    covering(&current).max(covering(&new))
                 };
                 assert_eq!(
                     covering(&result),

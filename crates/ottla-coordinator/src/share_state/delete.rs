@@ -17,9 +17,10 @@ impl ShareCoordinator {
         key: SharePartitionKey,
         partition_count: Option<i32>,
     ) -> Outcome {
-        let checked = match key.partition < 0 {
-            true => Err(StateError::NEGATIVE_PARTITION),
-            false => check_partition(key.partition, partition_count),
+        let checked = if key.partition < 0 {
+            Err(StateError::NEGATIVE_PARTITION)
+        } else {
+            check_partition(key.partition, partition_count)
         };
         let response = Response::Deleted(checked);
         if checked.is_err() || self.latest(&key).is_none() {

@@ -3,11 +3,11 @@
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Offset};
 
-use super::coordinator::ShareCoordinator;
+use super::record::ShareStateRecord;
 use crate::persister::{StateFailure, StateRead, StateSummary};
 use crate::runtime;
 
-pub type Outcome = runtime::Outcome<ShareCoordinator>;
+pub type Outcome = runtime::CoordinatorResult<ShareStateRecord, Response, TimerKey, Command>;
 
 /// What a handler is answered, for one share partition; how the wire says it is the shell's.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,6 @@ use ottla_protocol::coordinator_records::{share_snapshot_value, share_update_val
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::batches::combine;
-use super::outcome::StateError;
 use crate::persister::StateBatch;
 
 /// What the records say, and what only counts while they are read.
@@ -32,10 +31,10 @@ pub(super) struct ShareState {
 
 impl ShareState {
     /// Whether a leader of this epoch may still ask. Who names none is no leader.
-    pub(super) fn check_leader_epoch(&self, leader_epoch: LeaderEpoch) -> Result<(), StateError> {
+    pub(super) fn check_leader_epoch(&self, leader_epoch: LeaderEpoch) -> Result<(), ErrorCode> {
         let is_of_a_leader = leader_epoch != LeaderEpoch::UNKNOWN;
         if is_of_a_leader && self.highest_leader_epoch > leader_epoch {
-            return Err(StateError::from(ErrorCode::FencedLeaderEpoch));
+            return Err(ErrorCode::FencedLeaderEpoch);
         }
         Ok(())
     }
@@ -64,10 +63,7 @@ impl ShareState {
             highest_state_epoch: highest_state_epoch
                 .max(Some(snapshot.state_epoch))
                 .unwrap_or_default(),
-            updates: match updates >= limit {
-                true => 0,
-                false => updates,
-            },
+            updates: if updates >= limit { 0 } else { updates },
         }
     }
 

@@ -9,18 +9,10 @@ use ottla_types::{ErrorCode, Timestamp, TopicPartition};
 use super::coordinator::{Then, TransactionCoordinator};
 use super::metadata::{Transaction, TransactionMetadata};
 use super::outcome::{Outcome, Response};
+use super::requests::AddPartitions;
 use super::state::TransactionState;
 use crate::planted::{self, Bug};
 use crate::runtime::{ReplyTo, TransactionalProducer};
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AddPartitions {
-    pub transactional_id: ByteString,
-    pub producer: TransactionalProducer,
-    pub partitions: Vec<TopicPartition>,
-    /// The `transaction.version` that the client works by.
-    pub client_transaction_version: i16,
-}
 
 impl TransactionCoordinator {
     /// The partitions exist, or are those of `__consumer_offsets`.

@@ -15,11 +15,10 @@ use bytestring::ByteString;
 use ottla_types::{ErrorCode, ProducerId, Timestamp};
 
 use super::config::TransactionCoordinatorConfig;
-use super::end_txn::EndTransaction;
-use super::init_producer_id::InitProducerId;
 use super::metadata::{Transaction, TransactionMetadata};
 use super::outcome::{Command, Outcome, Response, TimerKey, error_after_append};
 use super::record::{FLEXIBLE_VALUES, TransactionLogRecord};
+use super::requests::{EndTransaction, InitProducerId};
 use crate::runtime::{
     Coordinator, LogEntry, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind,
 };

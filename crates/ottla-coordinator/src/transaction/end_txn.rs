@@ -18,17 +18,9 @@ use ottla_types::{ErrorCode, ProducerId, Timestamp};
 use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, TransactionCoordinator};
 use super::metadata::{EPOCH_RAISED_AT_END, TransactionMetadata};
 use super::outcome::{Outcome, Response};
+use super::requests::EndTransaction;
 use super::state::TransactionState as State;
-use crate::runtime::{ReplyTo, TransactionalProducer};
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct EndTransaction {
-    pub transactional_id: ByteString,
-    pub producer: TransactionalProducer,
-    pub is_commit: bool,
-    /// The `transaction.version` that the client works by.
-    pub client_transaction_version: i16,
-}
+use crate::runtime::ReplyTo;
 
 /// What comes of a request to end a transaction.
 enum Ending {
@@ -82,9 +74,10 @@ impl TransactionCoordinator {
             }
             Ok((Ending::Begins { has_no_partition }, _)) => has_no_partition,
         };
-        let state = match request.is_commit {
-            true => State::PrepareCommit,
-            false => State::PrepareAbort,
+        let state = if request.is_commit {
+            State::PrepareCommit
+        } else {
+            State::PrepareAbort
         };
         let again = || AwaitingProducerId::End(to, request);
         let Some(next_producer_id) = self.next_producer_id(&id, raises_epoch, again, effects)
@@ -176,9 +169,10 @@ impl TransactionCoordinator {
         effects: &mut Effects,
     ) -> Option<ProducerId> {
         let metadata = self.transactions.get(transactional_id)?;
-        match raises_epoch && metadata.transaction.is_epoch_exhausted() {
-            true => self.take_producer_id(again, effects),
-            false => Some(ProducerId::NONE),
+        if raises_epoch && metadata.transaction.is_epoch_exhausted() {
+            self.take_producer_id(again, effects)
+        } else {
+            Some(ProducerId::NONE)
         }
     }
 }

@@ -9,18 +9,9 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, TransactionCoordinator};
 use super::metadata::{Transaction, TransactionMetadata, is_epoch_exhausted};
 use super::outcome::{Outcome, Response};
+use super::requests::InitProducerId;
 use super::state::TransactionState;
 use crate::runtime::{ReplyTo, TransactionalProducer};
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InitProducerId {
-    pub transactional_id: ByteString,
-    pub transaction_timeout_ms: i32,
-    pub enable_two_phase_commit: bool,
-    pub keep_prepared_transaction: bool,
-    /// What a producer has that goes on after an error.
-    pub expected: Option<TransactionalProducer>,
-}
 
 impl TransactionCoordinator {
     pub fn handle_init_producer_id(
@@ -64,9 +55,10 @@ impl TransactionCoordinator {
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        let timeout_ms = match request.enable_two_phase_commit {
-            true => i32::MAX,
-            false => request.transaction_timeout_ms,
+        let timeout_ms = if request.enable_two_phase_commit {
+            i32::MAX
+        } else {
+            request.transaction_timeout_ms
         };
         let id = request.transactional_id.clone();
         let needs_producer_id = match self.transactions.get(&id) {

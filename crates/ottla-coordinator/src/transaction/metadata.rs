@@ -160,9 +160,10 @@ impl TransactionMetadata {
         let next = Transaction {
             producer_id,
             producer_epoch: ProducerEpoch(0),
-            last_producer_epoch: match keeps_last_epoch {
-                true => self.transaction.producer_epoch,
-                false => ProducerEpoch::NONE,
+            last_producer_epoch: if keeps_last_epoch {
+                self.transaction.producer_epoch
+            } else {
+                ProducerEpoch::NONE
             },
             ..self.without_transaction(timeout_ms, now_ms)
         };

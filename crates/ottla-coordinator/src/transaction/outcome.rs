@@ -3,11 +3,11 @@
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, TopicPartition};
 
-use super::coordinator::TransactionCoordinator;
+use super::record::TransactionLogRecord;
 use crate::runtime;
 use crate::runtime::{TransactionEnd, TransactionalProducer};
 
-pub type Outcome = runtime::Outcome<TransactionCoordinator>;
+pub type Outcome = runtime::CoordinatorResult<TransactionLogRecord, Response, TimerKey, Command>;
 
 /// What a handler is answered; how the wire says it is the shell's.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -33,9 +33,10 @@ impl EncodeRecord for TransactionLogRecord {
         let key = TransactionRecordKey::TransactionLog(TransactionLogKey {
             transactional_id: self.transactional_id.clone(),
         });
-        let version = match self.transaction_version >= FLEXIBLE_VALUES {
-            true => 1,
-            false => 0,
+        let version = if self.transaction_version >= FLEXIBLE_VALUES {
+            1
+        } else {
+            0
         };
         let value = match &self.transaction {
             None => None,

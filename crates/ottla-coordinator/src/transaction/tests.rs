@@ -263,9 +263,10 @@ impl Script {
                     }
                 }
                 Command::SendMarkers(markers) => {
-                    let result = match markers.end.is_commit {
-                        true => "commit",
-                        false => "abort",
+                    let result = if markers.end.is_commit {
+                        "commit"
+                    } else {
+                        "abort"
                     };
                     let producer = show_producer(markers.producer);
                     let version = markers.end.transaction_version;

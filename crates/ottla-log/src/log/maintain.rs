@@ -178,7 +178,7 @@ impl Log {
 
     /// The first sealed segment whose indexes no flush has written. The recovery point may be behind it
     /// already, if the last flush while it was active took all that is in it.
-    fn first_unflushed(&self, list: &SegmentList) -> Option<usize> {
+    pub(super) fn first_unflushed(&self, list: &SegmentList) -> Option<usize> {
         let sealed = &list.segments[..list.segments.len() - 1];
         let is_unflushed =
             |segment: &Arc<Segment>| !segment.are_indexes_flushed.load(Ordering::Acquire);

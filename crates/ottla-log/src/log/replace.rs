@@ -37,7 +37,8 @@ impl Log {
         truncations: u64,
     ) -> Option<Arc<Swap>> {
         self.jobs.swaps.retain(|swap| !swap.is_over());
-        if *self.shared.truncations.lock() != truncations {
+        let is_planted = ottla_sync::planted::has("a cleaning goes on over a truncation");
+        if *self.shared.truncations.lock() != truncations && !is_planted {
             return None;
         }
         find_sealed(&self.segments(), &old)?;

@@ -48,13 +48,14 @@ impl Log {
         shared.high_watermark.fetch_max(offset.0, Ordering::AcqRel);
         {
             // Only to where a segment starts: the one that holds the offset may have index entries that
-            // no flush has written, and recovery must see to them.
+            // no flush has written, and recovery must see to them. And not over a segment that no flush has
+            // written as it is: what a truncation has cut off it may come back with a loss of power.
             let list = shared.segments.load();
-            let base = list
-                .floor(offset)
-                .map(|index| list.segments[index].base_offset);
+            let base_of = |index: usize| list.segments[index].base_offset;
+            let base = list.floor(offset).map(base_of);
+            let unflushed = self.first_unflushed(&list).map(base_of);
             let _guard = shared.truncations.lock();
-            let recovery_point = base.unwrap_or(offset);
+            let recovery_point = base.unwrap_or(offset).min(unflushed.unwrap_or(offset));
             shared
                 .recovery_point
                 .fetch_max(recovery_point.0, Ordering::AcqRel);

@@ -3,14 +3,14 @@
 //!
 //! Kafka: `ExpiringErrorCache`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytestring::ByteString;
 
 const MAX_FAILURES: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Failures(HashMap<ByteString, Failure>);
+pub(super) struct Failures(BTreeMap<ByteString, Failure>);
 
 #[derive(Debug)]
 struct Failure {

@@ -19,18 +19,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 use hashbrown::HashMap;
 use ottla_config::BrokerConfig;
-use ottla_protocol::messages::{
-    DefaultPrincipalData, EnvelopeRequest, RequestHeader, ResponseHeader,
-};
+use ottla_protocol::messages::{EnvelopeRequest, RequestHeader, ResponseHeader};
 use ottla_protocol::{ApiKey, ApiRequest, EncodeError, Message, Reader};
+use ottla_sync::ArcSwapOption;
+use ottla_sync::Mutex;
+use ottla_sync::time::{sleep, timeout_at};
 use ottla_types::{BrokerId, ErrorCode};
-use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use std::time::Instant;
 
 use ottla_metrics::complaints::Complaints;
 use ottla_net::RequestContext;
@@ -49,8 +48,6 @@ const LOOK_WHO_LEADS: Duration = Duration::from_millis(100);
 const NOTEWORTHY: Duration = Duration::from_secs(1);
 /// The largest answer that is read. Lists of reassignments are the largest, and far below.
 const MAX_ANSWER_BYTES: usize = 100 * 1024 * 1024;
-/// In front of the principal, as `DefaultKafkaPrincipalBuilder` reads it.
-const PRINCIPAL_VERSION: i16 = 0;
 
 /// The node that leads the metadata quorum, and where it takes requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +91,7 @@ struct Line {
     /// How long a request may be tried; `None` for as long as its asker waits.
     retry_timeout: Option<Duration>,
     /// Whoever sends holds it until the answer is there.
-    connected: tokio::sync::Mutex<Option<Connected>>,
+    connected: ottla_sync::async_lock::Mutex<Option<Connected>>,
     /// What last kept a request from its answer; `None` since one was answered.
     trouble: Mutex<Option<String>>,
     complaints: Complaints,
@@ -203,7 +200,7 @@ impl Line {
                 receive_limit: MAX_ANSWER_BYTES,
             },
             retry_timeout,
-            connected: tokio::sync::Mutex::default(),
+            connected: ottla_sync::async_lock::Mutex::default(),
             trouble: Mutex::default(),
             complaints: Complaints::default(),
         }
@@ -215,14 +212,14 @@ impl Line {
         request: &R,
     ) -> Result<R::Response, ErrorCode> {
         let far_away = Duration::from_secs(60 * 60 * 24 * 365);
-        let begun = Instant::now();
+        let begun = ottla_sync::time::now();
         let deadline = begun + self.retry_timeout.unwrap_or(far_away);
         let Ok(mut connected) = timeout_at(deadline, self.connected.lock()).await else {
             return Err(ErrorCode::RequestTimedOut);
         };
         loop {
             let attempt = match who_leads() {
-                Ok(leader) => tokio::select! {
+                Ok(leader) => ottla_sync::select! {
                     attempt = attempt(self, &mut connected, &leader, request, deadline) => attempt,
                     () = another_leads(who_leads, leader.id) => {
                         *connected = None;
@@ -239,14 +236,14 @@ impl Line {
                 Attempt::Refused(code) => return Err(code),
                 Attempt::Failed(reason) => reason,
             };
-            if begun.elapsed() > NOTEWORTHY {
+            if ottla_sync::time::now() - begun > NOTEWORTHY {
                 let api = R::API_KEY;
                 self.complaints.say(|| {
                     tracing::warn!("cannot reach the controller yet ({api}): {reason}");
                 });
             }
             *self.trouble.lock() = Some(reason);
-            if Instant::now() + RETRY_BACKOFF >= deadline {
+            if ottla_sync::time::now() + RETRY_BACKOFF >= deadline {
                 return Err(ErrorCode::RequestTimedOut);
             }
             sleep(RETRY_BACKOFF).await;
@@ -361,29 +358,14 @@ fn envelope<R: ApiRequest>(
     let mut data = BytesMut::with_capacity(header.len() + body.len());
     data.extend_from_slice(&header);
     data.extend_from_slice(&body);
-    let address: Vec<u8> = match context.peer_addr().ip().to_canonical() {
+    let address: Vec<u8> = match context.identity.address().to_canonical() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
     };
     Ok(EnvelopeRequest {
         request_data: data.freeze(),
-        request_principal: Some(principal_bytes(context.principal())?),
+        request_principal: Some(context.principal().to_bytes()?),
         client_host_address: Bytes::from(address),
         ..Default::default()
     })
-}
-
-/// `User:alice` as Kafka writes it into an envelope: the version, then the message.
-fn principal_bytes(principal: &str) -> Result<Bytes, EncodeError> {
-    let (kind, name) = principal.split_once(':').unwrap_or(("User", principal));
-    let data = DefaultPrincipalData {
-        r#type: ByteString::from(kind),
-        name: ByteString::from(name),
-        token_authenticated: false,
-        ..Default::default()
-    };
-    let mut bytes = BytesMut::new();
-    bytes.put_i16(PRINCIPAL_VERSION);
-    bytes.extend_from_slice(&data.encode_to_bytes(PRINCIPAL_VERSION)?);
-    Ok(bytes.freeze())
 }

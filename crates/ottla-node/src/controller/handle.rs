@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_controller::{ControllerContext, Decision};
+use ottla_sync::time::{sleep, timeout};
+use ottla_sync::{Semaphore, oneshot};
 use ottla_types::{BrokerId, ErrorCode, Offset};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, sleep, timeout};
 
 use super::channel::ControllerChannel;
 use super::requests::{ControllerRequest, Facts};
@@ -99,7 +99,7 @@ impl ControllerHandle {
     where
         R::Response: Send + 'static,
     {
-        let begun = Instant::now();
+        let begun = ottla_sync::time::now();
         loop {
             let answer = match (self.channel_to_leader(), client) {
                 (Some(channel), Some(context)) => channel.forward(context, &*request).await,
@@ -110,7 +110,7 @@ impl ControllerHandle {
             if !is_led_elsewhere || self.channel.is_none() || self.quorum.has_ended() {
                 return answer;
             }
-            if begun.elapsed() >= LEAD_CHANGE {
+            if ottla_sync::time::now() - begun >= LEAD_CHANGE {
                 return answer;
             }
             sleep(LEAD_CHANGE_BACKOFF).await;

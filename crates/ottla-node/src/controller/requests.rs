@@ -9,8 +9,8 @@ use ottla_protocol::messages::{
     AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
     AssignReplicasToDirsRequest, BrokerHeartbeatRequest, BrokerRegistrationRequest,
-    ControllerRegistrationRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
+    ControllerRegistrationRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteAclsRequest, DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
     UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 use ottla_types::Offset;
@@ -69,6 +69,8 @@ decided_by! { IS_CLUSTER_ACTION = false:
     AlterClientQuotasRequest => alter_client_quotas,
     AlterUserScramCredentialsRequest => alter_user_scram_credentials,
     UnregisterBrokerRequest => unregister_broker,
+    CreateAclsRequest => create_acls,
+    DeleteAclsRequest => delete_acls,
 }
 
 decided_by! { IS_CLUSTER_ACTION = true:

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ottla_controller::ControllerContext;
-use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
+use ottla_metadata::{MetadataDelta, MetadataVersion, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{ControlRecord, Event, KRaftVersion, Quorum};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
@@ -15,36 +15,11 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 use ottla_context::time_of_day;
 
 use super::Controller;
+use super::decisions::{Decisions, Pending};
 use crate::controller::requests::Facts;
-use crate::quorum::work::{Decide, Decided, Reply};
+use crate::quorum::work::{Decide, Decided};
 use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
 use ottla_storage::metadata::record_batches::{ControlValue, control_batch, records_batch};
-
-/// What was decided in the epoch that this node leads.
-pub(super) struct Deciding {
-    /// Everything that is in the log, committed or not.
-    pub loader: MetadataLoader,
-    /// What is on disk, and where that ends in the log: what is gone back to.
-    flushed: (MetadataLoader, Offset),
-    /// What waits to be committed, and up to where the log has to be for it, in order.
-    pending: VecDeque<(Offset, Pending)>,
-    bytes_unflushed: u64,
-    is_unflushed: bool,
-    /// The state machine counts on what is not on disk: it cannot be taken back.
-    has_unflushed_control: bool,
-    /// Requests may be decided.
-    is_activated: bool,
-    /// The first of its records is committed, and nothing was decided yet.
-    pub is_activation_due: bool,
-}
-
-/// What waits to be committed.
-enum Pending {
-    Delta(Box<MetadataDelta>),
-    Reply(Reply),
-    /// All of a flush, and the bytes of it.
-    Flushed(Box<MetadataLoader>, u64),
-}
 
 impl Controller {
     /// This node leads from here on: what is in the log and not known as committed is decided on as well.
@@ -59,7 +34,7 @@ impl Controller {
             pending.extend(delta.map(|delta| (end, Pending::Delta(Box::new(delta)))));
             pending.push_back((end, Pending::Flushed(Box::new(loader.clone()), bytes)));
         }
-        self.deciding = Some(Deciding {
+        self.deciding = Some(Decisions {
             flushed: (loader.clone(), self.log.log_end_offset()),
             loader,
             pending,
@@ -151,7 +126,7 @@ impl Controller {
             config: &self.config,
             kraft_version: quorum.kraft_version().feature_level(),
             kraft_version_upgrade: &|level| check_upgrade(quorum, level),
-            random: &mut rand::random,
+            random: &mut || ottla_sync::random::random("controller decisions"),
         };
         let facts = Facts {
             cluster_id: &self.cluster_id,

@@ -5,9 +5,9 @@
 //! To the other nodes it is one that does not answer; a broker goes on with the metadata that it has, and catches up when
 //! there is space.
 
+use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Controller;
 use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
@@ -48,7 +48,7 @@ impl Controller {
             match outcome {
                 Err(error) if error.is_disk_full && self.may_wait() => {
                     if waiting_since.is_none() {
-                        waiting_since = Some(Instant::now());
+                        waiting_since = Some(ottla_sync::time::now());
                         tracing::error!(
                             "the disk is full: this node cannot follow the cluster's metadata log; \
                              it keeps the metadata that it has and catches up when there is space: \
@@ -64,7 +64,7 @@ impl Controller {
                     {
                         tracing::info!(
                             "there is space for the metadata log again, after {} s",
-                            since.elapsed().as_secs()
+                            (ottla_sync::time::now() - since).as_secs()
                         );
                         self.trouble.forget();
                         self.update_status();
@@ -72,9 +72,9 @@ impl Controller {
                     return outcome;
                 }
             }
-            let tried = Instant::now();
-            while tried.elapsed() < RETRY && !self.is_stop_requested() {
-                std::thread::sleep(LOOK_FOR_STOP);
+            let tried = ottla_sync::time::now();
+            while ottla_sync::time::now() - tried < RETRY && !self.is_stop_requested() {
+                ottla_sync::thread::sleep(LOOK_FOR_STOP);
             }
         }
     }

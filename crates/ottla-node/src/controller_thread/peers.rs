@@ -1,13 +1,9 @@
 //! What other nodes of the quorum answer and ask, and what is told to people of their silence.
 
-use std::collections::HashSet;
-use std::time::{Duration, Instant};
-
-use bytestring::ByteString;
 use ottla_raft::wire::Unusable;
 use ottla_raft::{Event, ReplicaState, Request, RequestId, Response};
+use ottla_sync::oneshot;
 use ottla_types::{ErrorCode, Offset};
-use tokio::sync::oneshot;
 
 use ottla_context::time_of_day;
 
@@ -19,40 +15,8 @@ use crate::quorum::work::{Answered, Failure};
 use ottla_storage::metadata::metadata_log::MetadataLogError;
 use ottla_storage::metadata::static_voters::bootstrap_servers;
 
-/// Trouble is told of once in this time.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
 /// Requests of other nodes that wait for an answer; each takes a connection, and they are bounded as well.
 const MAX_ASKED: usize = 10_000;
-
-/// Why the quorum is not followed, as far as is known.
-#[derive(Default)]
-pub(super) struct Trouble {
-    reason: Option<String>,
-    /// Those of the nodes that this one was given to ask that say they belong to another cluster.
-    foreign: HashSet<(ByteString, u16)>,
-    /// When something was told last.
-    told: Option<Instant>,
-}
-
-impl Trouble {
-    /// Says it, unless something of the kind was said a moment ago: while nobody leads, every node that is asked
-    /// has a reason of its own, many times a second.
-    pub fn report(&mut self, reason: &str) {
-        if self.told.is_none_or(|at| at.elapsed() >= TELL_AGAIN) {
-            tracing::warn!("the metadata quorum: {reason}");
-            self.told = Some(Instant::now());
-        }
-    }
-
-    /// Notes it, for those who ask why.
-    pub fn set(&mut self, reason: String) {
-        self.reason = Some(reason);
-    }
-
-    pub fn forget(&mut self) {
-        self.reason = None;
-    }
-}
 
 impl Controller {
     /// An answer came, or there will be none.

@@ -7,14 +7,14 @@
 //!
 //! In Kafka: the event queue of `MetadataLoader`, beside that of `KafkaRaftClient`.
 
+use ottla_sync::thread::{self, JoinHandle};
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use ottla_metadata::MetadataDelta;
+use ottla_sync::watch;
+use ottla_sync::{Condvar, Mutex};
 use ottla_types::Offset;
-use parking_lot::{Condvar, Mutex};
-use tokio::sync::watch;
 
 /// Puts a committed change in force. Called for one change after the other, on the publisher's thread.
 pub type Publish = Box<dyn FnMut(&MetadataDelta) + Send>;
@@ -56,7 +56,7 @@ impl Publisher {
     /// Starts the thread, within the runtime of its caller if that has one: what is put in force starts tasks.
     pub fn start(&mut self, publish: Publish) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        let runtime = tokio::runtime::Handle::try_current().ok();
+        let runtime = ottla_sync::task::Handle::try_current().ok();
         let thread = thread::Builder::new()
             .name("metadata".to_owned())
             .spawn(move || {

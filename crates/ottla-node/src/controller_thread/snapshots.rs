@@ -6,60 +6,14 @@
 //!
 //! In Kafka: the event queue of `SnapshotGenerator`, and `KafkaRaftClient.createSnapshot`.
 
-use std::sync::{Weak, mpsc};
-use std::thread::{self, JoinHandle};
-
 use ottla_raft::{Event, SnapshotId, SnapshotPolicy, SnapshotRetention, StoredSnapshot};
 
 use ottla_context::time_of_day;
 
 use super::Controller;
-use crate::quorum::work::{SnapshotWritten, Work};
+use crate::quorum::work::SnapshotWritten;
 use ottla_storage::metadata::metadata_log::MetadataLogError;
 use ottla_storage::metadata::snapshot_file::Snapshot;
-
-/// The writing of a snapshot, if one is under way.
-#[derive(Default)]
-pub(super) struct SnapshotWriter {
-    thread: Option<JoinHandle<()>>,
-    /// Where the end of it is told; the quorum's thread ends when nobody else can reach it.
-    work: Weak<mpsc::Sender<Work>>,
-}
-
-impl SnapshotWriter {
-    pub fn new(work: Weak<mpsc::Sender<Work>>) -> SnapshotWriter {
-        SnapshotWriter { thread: None, work }
-    }
-
-    pub fn is_writing(&self) -> bool {
-        self.thread.is_some()
-    }
-
-    fn start(&mut self, write: impl FnOnce() -> SnapshotWritten + Send + 'static) {
-        let work = Weak::clone(&self.work);
-        let spawned = thread::Builder::new()
-            .name("snapshot".to_owned())
-            .spawn(move || {
-                let written = write();
-                if let Some(work) = work.upgrade() {
-                    // The quorum's thread may have ended.
-                    let _ = work.send(Work::SnapshotWritten(written));
-                }
-            });
-        match spawned {
-            Ok(thread) => self.thread = Some(thread),
-            Err(error) => tracing::error!("no thread to write a snapshot: {error}"),
-        }
-    }
-
-    /// Waits until nothing is written to the directory any more.
-    pub fn finish(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // A panic has been reported where it happened.
-            let _ = thread.join();
-        }
-    }
-}
 
 impl Controller {
     fn snapshot_policy(&self) -> SnapshotPolicy {

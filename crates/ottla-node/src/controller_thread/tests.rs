@@ -3,15 +3,15 @@
 mod broken_cases;
 mod raised_kraft_version;
 
+use ottla_sync::atomic::Ordering;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use ottla_config::Properties;
 use ottla_protocol::metadata_records::TopicRecord;
 use ottla_raft::{LogEnd, ReplicaKey, Request};
+use ottla_sync::Mutex;
 use ottla_types::{LeaderEpoch, Uuid};
-use parking_lot::Mutex;
 
 use super::*;
 use crate::quorum::work::Decided;
@@ -89,8 +89,13 @@ impl Story {
 }
 
 /// A way to the controller, also for the threads that work for it.
-fn channel_to(controller: &mut Controller) -> (Arc<mpsc::Sender<Work>>, mpsc::Receiver<Work>) {
-    let (sender, receiver) = mpsc::channel();
+fn channel_to(
+    controller: &mut Controller,
+) -> (
+    Arc<thread_channel::Sender<Work>>,
+    thread_channel::Receiver<Work>,
+) {
+    let (sender, receiver) = thread_channel::channel();
     let sender = Arc::new(sender);
     controller.snapshot_writer = SnapshotWriter::new(Arc::downgrade(&sender));
     (sender, receiver)
@@ -167,12 +172,12 @@ fn another_error_stops_the_node() {
     ] {
         let mut story = Story::begin();
         story.controller.log.faults = (append, flush);
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = thread_channel::channel();
         let (stop, mut stopped) = oneshot::channel();
         sender.send(story.create("a")).expect("is received");
         let answers = Arc::clone(&story.answers);
         let mut failure = None;
-        let serving = std::thread::spawn(move || {
+        let serving = ottla_sync::thread::spawn(move || {
             let publish: Publish = Box::new(|_| panic!("nothing is committed"));
             story
                 .controller
@@ -180,7 +185,7 @@ fn another_error_stops_the_node() {
             failure
         });
         while answers.lock().is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
+            ottla_sync::thread::sleep(Duration::from_millis(1));
         }
         let stop = Work::Stop {
             timeout_ms: 0,
@@ -199,7 +204,7 @@ struct LetGo(Arc<AtomicBool>);
 
 impl Drop for LetGo {
     fn drop(&mut self) {
-        std::thread::sleep(Duration::from_millis(50));
+        ottla_sync::thread::sleep(Duration::from_millis(50));
         self.0.store(true, Ordering::Release);
     }
 }
@@ -209,12 +214,12 @@ fn whoever_waits_for_the_end_may_take_the_directories() {
     for fault in [None, Some(ErrorKind::Other)] {
         let mut story = Story::begin();
         story.controller.log.faults = (fault, None);
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = thread_channel::channel();
         let (stop, stopped) = oneshot::channel();
         sender.send(story.create("a")).expect("is received");
         let is_let_go = Arc::new(AtomicBool::new(false));
         let locks = LetGo(Arc::clone(&is_let_go));
-        let serving = std::thread::spawn(move || {
+        let serving = ottla_sync::thread::spawn(move || {
             let publish: Publish = Box::new(move |_| {
                 let _locks = &locks;
             });
@@ -258,9 +263,13 @@ fn requests_of_the_quorum() -> [Request; 2] {
 }
 
 /// Has the thread answer requests of the quorum and decide, within the time after which others would hold an election.
-fn assert_takes_part(sender: &mpsc::Sender<Work>, decide: Work, has_answered: impl Fn() -> bool) {
-    let begun = Instant::now();
-    let in_time = || begun.elapsed() < Duration::from_secs(2);
+fn assert_takes_part(
+    sender: &thread_channel::Sender<Work>,
+    decide: Work,
+    has_answered: impl Fn() -> bool,
+) {
+    let begun = ottla_sync::time::now();
+    let in_time = || ottla_sync::time::now() - begun < Duration::from_secs(2);
     sender.send(decide).expect("is received");
     for request in requests_of_the_quorum() {
         let (respond, mut answer) = oneshot::channel();
@@ -268,16 +277,16 @@ fn assert_takes_part(sender: &mpsc::Sender<Work>, decide: Work, has_answered: im
         sender.send(asked).expect("is received");
         while answer.try_recv().is_err() {
             assert!(in_time(), "a request of the quorum waits");
-            std::thread::sleep(Duration::from_millis(1));
+            ottla_sync::thread::sleep(Duration::from_millis(1));
         }
     }
     while !has_answered() {
         assert!(in_time(), "a request to the controller waits");
-        std::thread::sleep(Duration::from_millis(1));
+        ottla_sync::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn stop(sender: &mpsc::Sender<Work>) -> oneshot::Receiver<()> {
+fn stop(sender: &thread_channel::Sender<Work>) -> oneshot::Receiver<()> {
     let (stopped, is_stopped) = oneshot::channel();
     let stop = Work::Stop {
         timeout_ms: 0,
@@ -303,7 +312,7 @@ fn the_quorum_is_answered_while_metadata_is_put_in_force() {
             published.lock().push(topics(&delta.after));
         })
     };
-    let serving = std::thread::spawn(move || {
+    let serving = ottla_sync::thread::spawn(move || {
         story.controller.is_publishing = true;
         story.controller.run(&receiver, publish, |_| {});
     });
@@ -338,7 +347,7 @@ fn the_quorum_is_answered_while_a_snapshot_is_written() {
     let hanging = disk.lock();
     story.controller.log.snapshot_gate = Some(Arc::clone(&disk));
     let controller = story.controller;
-    let serving = std::thread::spawn(move || {
+    let serving = ottla_sync::thread::spawn(move || {
         let publish: Publish = Box::new(|_| {});
         controller.run(&receiver, publish, |_| {});
     });
@@ -347,10 +356,10 @@ fn the_quorum_is_answered_while_a_snapshot_is_written() {
     }
     assert_eq!(snapshots(), before);
     drop(hanging);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = ottla_sync::time::now() + Duration::from_secs(10);
     while snapshots() == before {
-        assert!(Instant::now() < deadline, "a snapshot is written");
-        std::thread::sleep(Duration::from_millis(1));
+        assert!(ottla_sync::time::now() < deadline, "a snapshot is written");
+        ottla_sync::thread::sleep(Duration::from_millis(1));
     }
     stop(&sender).blocking_recv().expect("is told");
     serving.join().expect("joins");
@@ -393,7 +402,7 @@ fn the_metadata_log_is_kept_for_as_long_and_as_large_as_the_settings_say() {
         ]);
         for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
             assert_eq!(story.serve(&[name]), [(name, Ok(()))]);
-            std::thread::sleep(Duration::from_millis(3));
+            ottla_sync::thread::sleep(Duration::from_millis(3));
         }
         let dir = story.data.path().join("__cluster_metadata-0");
         let first_segment = dir.join(format!("{:020}.log", 0));

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use ottla_sync::atomic::{AtomicUsize, Ordering};
 
 use ottla_metadata::Provenance;
 use ottla_protocol::messages::assign_replicas_to_dirs_response as response;

@@ -3,28 +3,24 @@
 //!
 //! Kafka: `ControllerServer`, `ControllerRegistrationManager`.
 
+use ottla_sync::atomic::AtomicI64;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
-use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataDelta;
-use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset};
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use ottla_sync::Mutex;
+use ottla_sync::oneshot;
+use ottla_types::{BrokerEpoch, BrokerId, Offset};
 
-use super::{Membership, controller_registration, find_controllers, stop_node};
+use super::Membership;
+use super::quorum_member::{self, find_controllers};
+use super::registration::register_controller;
 use crate::controller::handle::ControllerHandle;
 use crate::controller_thread::Publish;
-use crate::open::open;
-use crate::quorum_handle;
 use ottla_context::NodeContext;
 use ottla_storage::format::NodeIdentity;
 use ottla_storage::log_dirs::LogDirs;
-
-/// Between two attempts to register.
-const REGISTRATION_BACKOFF: Duration = Duration::from_secs(1);
 
 impl Membership {
     /// Takes part in the quorum. When it returns the others may ask this node, which may not know who leads
@@ -36,7 +32,6 @@ impl Membership {
         log_dirs: &Arc<LogDirs>,
         mut publish: Publish,
     ) -> Result<Membership, String> {
-        let member = open(file_config, identity)?;
         let publish: Publish = {
             let locked = Arc::clone(log_dirs);
             Box::new(move |delta: &MetadataDelta| {
@@ -44,17 +39,17 @@ impl Membership {
                 publish(delta);
             })
         };
-        let quorum = quorum_handle::start(member, publish, stop_node(context))?;
+        let quorum = quorum_member::start(context, file_config, identity, publish)?;
         let (context, config) = (Arc::clone(context), file_config.clone());
         let own_id = BrokerId(config.node_id);
         let controllers = find_controllers(&config, &quorum);
         let (asked_once, _) = oneshot::channel();
-        tokio::spawn(async move {
+        ottla_sync::task::spawn(async move {
             // There is nothing that would have to be ready before it.
             if controllers.quorum().caught_up().await.is_some() {
                 controllers.quorum().begin_publishing(Offset(-1)).await;
             }
-            register(&context, &controllers, &config, asked_once).await;
+            register_controller(&context, &controllers, &config, asked_once).await;
         });
         Ok(Membership {
             // Who asks an inactive controller is told so, and asks the active one.
@@ -64,42 +59,5 @@ impl Membership {
             heartbeats: None,
             controller_registration: Mutex::default(),
         })
-    }
-}
-
-/// Shows this node to the cluster as one of its controllers. Tells `asked_once` when the first answer is there, whatever it
-/// is: a cluster of an older level knows no registrations of controllers, and works without.
-pub(super) async fn register(
-    context: &Arc<NodeContext>,
-    controller: &ControllerHandle,
-    config: &BrokerConfig,
-    asked_once: oneshot::Sender<()>,
-) {
-    let registered = async {
-        if controller.quorum().caught_up().await.is_none() {
-            return;
-        }
-        let request = controller_registration(config);
-        let mut asked_once = Some(asked_once);
-        loop {
-            let answer = controller.submit(request.clone()).await;
-            if let Some(asked_once) = asked_once.take() {
-                // Nobody may wait for it.
-                let _ = asked_once.send(());
-            }
-            match answer {
-                Ok(response) if response.error_code == ErrorCode::None.code() => return,
-                Ok(response) => {
-                    let code = ErrorCode::from_code(response.error_code);
-                    tracing::warn!("this controller is not registered: {code}");
-                }
-                Err(code) => tracing::debug!("this controller is not registered yet: {code}"),
-            }
-            tokio::time::sleep(REGISTRATION_BACKOFF).await;
-        }
-    };
-    tokio::select! {
-        () = registered => {}
-        () = context.stopping() => {}
     }
 }

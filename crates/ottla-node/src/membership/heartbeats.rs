@@ -6,10 +6,10 @@
 //!
 //! Kafka: the event queue of `BrokerLifecycleManager`.
 
+use ottla_sync::atomic::{AtomicI64, Ordering};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
@@ -18,9 +18,9 @@ use ottla_controller::{
     LifecycleEvent as Event, LifecycleFailure, LifecycleSettings,
 };
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerRegistrationRequest};
+use ottla_sync::task::AbortHandle;
+use ottla_sync::{mpsc, watch};
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode};
-use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
 
 use ottla_context::NodeContext;
 
@@ -72,7 +72,7 @@ impl Heartbeats {
             phase,
             complaints: Complaints::default(),
         };
-        let task = tokio::spawn(member.live(queue));
+        let task = ottla_sync::task::spawn(member.live(queue));
         Heartbeats {
             events,
             phase: watched,
@@ -120,7 +120,7 @@ impl Heartbeats {
     pub async fn leave(&self) {
         self.tell(Event::ShutdownRequested);
         let is_over = |phase: &Phase| matches!(phase, Phase::LetGo | Phase::Failed(_));
-        let left = tokio::time::timeout(MAX_SHUTDOWN, self.wait_for(is_over));
+        let left = ottla_sync::time::timeout(MAX_SHUTDOWN, self.wait_for(is_over));
         if left.await.is_err() {
             tracing::error!(
                 "the controllers did not complete the controlled shutdown of this broker within {} s; it stops anyway",
@@ -213,7 +213,7 @@ impl Member {
                 match next_ms {
                     Some(at_ms) => {
                         let wait_ms = at_ms.saturating_sub(self.context.now_ms());
-                        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                        ottla_sync::time::sleep(Duration::from_millis(wait_ms)).await;
                     }
                     None => std::future::pending().await,
                 }
@@ -224,7 +224,7 @@ impl Member {
                     None => std::future::pending().await,
                 }
             };
-            event = tokio::select! {
+            event = ottla_sync::select! {
                 event = events.recv() => match event {
                     Some(event) => event,
                     // Nobody is there any more who could want anything.

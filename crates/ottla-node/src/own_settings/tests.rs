@@ -9,8 +9,8 @@ use ottla_protocol::messages::incremental_alter_configs_request::{
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::{EnvelopeRequest, EnvelopeResponse};
 use ottla_protocol::{ApiKey, Message, Reader, decode_request_header};
+use ottla_sync::Mutex;
 use ottla_types::BrokerId;
-use parking_lot::Mutex;
 
 use super::*;
 use crate::controller::channel::{ActiveController, ControllerChannel};

@@ -9,16 +9,17 @@
 //!
 //! In Kafka: `KafkaNetworkChannel`, `InterBrokerSendThread`, `NetworkClient`'s reconnect back-off.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak, mpsc};
+use ottla_sync::thread_channel;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_raft::wire::{WireRequest, WireResponse};
 use ottla_raft::{Node, Request};
+use ottla_sync::async_lock::Mutex;
 use ottla_types::ErrorCode;
-use tokio::sync::Mutex;
 
 use super::work::{Answered, Failure, Work};
 use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSettings};
@@ -33,11 +34,11 @@ const MAX_PEERS: usize = 64;
 
 pub struct QuorumNetwork {
     /// Back to the thread, as long as anybody else can reach it.
-    work: Weak<mpsc::Sender<Work>>,
-    runtime: tokio::runtime::Handle,
+    work: Weak<thread_channel::Sender<Work>>,
+    runtime: ottla_sync::task::Handle,
     settings: PeerSettings,
     cluster_id: ByteString,
-    peers: HashMap<(ByteString, u16), Arc<Peer>>,
+    peers: BTreeMap<(ByteString, u16), Arc<Peer>>,
 }
 
 /// One address.
@@ -60,12 +61,12 @@ impl QuorumNetwork {
     pub fn new(
         config: &BrokerConfig,
         cluster_id: &str,
-        work: &Arc<mpsc::Sender<Work>>,
+        work: &Arc<thread_channel::Sender<Work>>,
     ) -> QuorumNetwork {
         let request_timeout = positive_ms(config.controller_quorum_request_timeout_ms);
         QuorumNetwork {
             work: Arc::downgrade(work),
-            runtime: tokio::runtime::Handle::current(),
+            runtime: ottla_sync::task::Handle::current(),
             settings: PeerSettings {
                 client_id: ByteString::from(format!("raft-client-{}", config.node_id)),
                 request_timeout,
@@ -74,7 +75,7 @@ impl QuorumNetwork {
                 receive_limit: RECEIVE_LIMIT,
             },
             cluster_id: ByteString::from(cluster_id),
-            peers: HashMap::new(),
+            peers: BTreeMap::new(),
         }
     }
 
@@ -149,7 +150,7 @@ impl Peer {
         }
         link.connection = None;
         if let Some((reason, retry_at, _)) = &link.failed
-            && Instant::now() < *retry_at
+            && ottla_sync::time::now() < *retry_at
         {
             return Err(Failure {
                 error: ErrorCode::BrokerNotAvailable,
@@ -170,7 +171,11 @@ impl Peer {
                     Some((_, _, before)) => (*before * 2).min(RECONNECT_BACKOFF_MAX),
                     None => RECONNECT_BACKOFF,
                 };
-                link.failed = Some((error.to_string(), Instant::now() + backoff, backoff));
+                link.failed = Some((
+                    error.to_string(),
+                    ottla_sync::time::now() + backoff,
+                    backoff,
+                ));
                 Err(Failure::from(&error))
             }
         }

@@ -7,8 +7,8 @@ use ottla_metadata::MetadataImage;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::wire::WireResponse;
 use ottla_raft::{Node, Request, Response, SnapshotId};
+use ottla_sync::oneshot;
 use ottla_types::{ErrorCode, Offset, Timestamp};
-use tokio::sync::oneshot;
 
 use super::served::{QuorumDescription, ServedData};
 use crate::controller::requests::Facts;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_log::{CleaningStopped, IoPace};
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use ottla_context::NodeContext;
 use ottla_storage::log_dirs::{DiskSpace, Taken};
@@ -28,7 +28,7 @@ struct Period {
 impl Default for Throttle {
     fn default() -> Self {
         Throttle(Mutex::new(Period {
-            started: Instant::now(),
+            started: ottla_sync::time::now(),
             bytes: 0,
         }))
     }
@@ -66,7 +66,9 @@ pub(super) struct Pace<'a> {
 impl IoPace for Pace<'_> {
     fn on_io(&self, bytes: u64) -> Result<(), CleaningStopped> {
         let bytes_per_second = self.context.config().log_cleaner_io_max_bytes_per_second;
-        let mut wait = self.throttle.on_io(bytes, Instant::now(), bytes_per_second);
+        let mut wait = self
+            .throttle
+            .on_io(bytes, ottla_sync::time::now(), bytes_per_second);
         loop {
             if self.taken.is_to_stop() {
                 return Err(CleaningStopped);
@@ -75,7 +77,7 @@ impl IoPace for Pace<'_> {
                 return Ok(());
             }
             let sleep = wait.min(LONGEST_SLEEP);
-            std::thread::sleep(sleep);
+            ottla_sync::thread::sleep(sleep);
             wait -= sleep;
         }
     }
@@ -90,7 +92,7 @@ impl IoPace for Pace<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use ottla_config::{BrokerConfig, single_node_properties};
     use ottla_context::NodeContext;
@@ -114,8 +116,8 @@ mod tests {
                 taken: &taken,
                 space: Default::default(),
             };
-            std::thread::sleep(super::CHECK_INTERVAL + Duration::from_millis(10));
-            let started = Instant::now();
+            ottla_sync::thread::sleep(super::CHECK_INTERVAL + Duration::from_millis(10));
+            let started = ottla_sync::time::now();
             // What is due after 0.6 seconds at 10,000 bytes a second, of which at least 0.3 have passed.
             pace.on_io(6_000).unwrap();
             let waited = started.elapsed();
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn what_was_too_fast_is_waited_for_at_the_end_of_the_interval() {
         let throttle = Throttle::default();
-        let start = Instant::now();
+        let start = ottla_sync::time::now();
         let at = |ms| start + Duration::from_millis(ms);
         throttle.on_io(0, at(10_000), 1000.0);
         assert_eq!(throttle.on_io(400, at(10_200), 1000.0), Duration::ZERO);

@@ -7,13 +7,12 @@
 //!
 //! A thread that was kept from its processor by others has not waited for the disk, and other threads would fare no
 //! better. The two are told apart by the thread's voluntary context switches. Asking for those is a call to the kernel,
-//! so it is done for a while after an append that took long, and that one itself is let pass. The call is nix's, since
-//! rustix has no `getrusage`, and `/proc` costs some fifty times as much.
+//! so it is done for a while after an append that took long, and that one itself is let pass.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{UsageWho, getrusage};
+use ottla_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use ottla_sync::thread;
 
 /// From here on an append has taken long.
 const STALL: Duration = Duration::from_millis(10);
@@ -57,17 +56,17 @@ impl AppendPace {
         let suspect_until_ms = self.suspect_until_ms.load(Ordering::Relaxed);
         let is_suspect = suspect_until_ms > 0 && now_ms() < suspect_until_ms;
         TimedAppend {
-            started: Instant::now(),
-            waits: is_suspect.then(waits_of_this_thread).flatten(),
+            started: ottla_sync::time::now(),
+            waits: is_suspect.then(thread::waits).flatten(),
         }
     }
 
     /// The append is over. What stalled is worth telling somebody.
     pub fn end(&self, append: &TimedAppend, now_ms: u64) -> AppendTime {
-        let took = append.started.elapsed();
+        let took = ottla_sync::time::now() - append.started;
         let time = match append.waits {
             _ if took < STALL => AppendTime::Quick,
-            Some(before) if waits_of_this_thread().is_some_and(|waits| waits > before) => {
+            Some(before) if thread::waits().is_some_and(|waits| waits > before) => {
                 AppendTime::Stalled(took)
             }
             _ => AppendTime::Long,
@@ -112,12 +111,6 @@ impl AppendPace {
     }
 }
 
-/// How often this thread has given its processor away to wait for something; `None` where the kernel does not say.
-fn waits_of_this_thread() -> Option<i64> {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
-    Some(usage.voluntary_context_switches())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,11 +142,11 @@ mod tests {
     }
 
     fn wait() {
-        std::thread::sleep(STALL);
+        ottla_sync::thread::sleep(STALL);
     }
 
     fn compute() {
-        let started = Instant::now();
+        let started = ottla_sync::time::now();
         while started.elapsed() < STALL {
             std::hint::spin_loop();
         }

@@ -443,8 +443,8 @@ impl Stepped {
                 tracing::warn!(partition = %partition.topic_partition, "flush put off: {error}");
                 self.flush = FlushState::Running(wanted.max(Some(up_to)));
                 let (partition, host) = (Arc::clone(partition), Arc::clone(host));
-                tokio::spawn(async move {
-                    tokio::time::sleep(FLUSH_RETRY).await;
+                ottla_sync::task::spawn(async move {
+                    ottla_sync::time::sleep(FLUSH_RETRY).await;
                     partition.put(&host, PartitionEvent::FlushDue);
                 });
             }
@@ -523,12 +523,12 @@ fn start_job(partition: &Arc<Partition>, host: &Arc<PartitionHost>, job: Job) {
     let is_spare = matches!(job, Job::PrepareSpare(_));
     let log = partition.reader().clone();
     let threads = partition.home.load().threads.jobs.clone();
-    tokio::spawn(async move {
+    ottla_sync::task::spawn(async move {
         let Ok(mut result) = threads.run(move || job.run()).await else {
             return;
         };
         if let Ok(JobOutcome::Unlink(unlink)) = result {
-            tokio::time::sleep(Duration::from_millis(unlink.delay_ms().max(0) as u64)).await;
+            ottla_sync::time::sleep(Duration::from_millis(unlink.delay_ms().max(0) as u64)).await;
             let unlinked = threads.run(move || unlink.run()).await;
             result = unlinked.unwrap_or(Ok(())).map(|()| JobOutcome::Done);
         }

@@ -8,12 +8,12 @@
 //! are parked without this partition are woken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ottla_replica::{FetchRefusal, FollowerFetch};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
+use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{Partition, PartitionEvent};
 use crate::partition::host::PartitionHost;
@@ -109,7 +109,7 @@ impl FollowerFetches {
                 }
             };
             // What is undecided then is left out.
-            let _ = tokio::time::timeout(WAIT, wait).await;
+            let _ = ottla_sync::time::timeout(WAIT, wait).await;
         }
         all.verdicts.lock().take().unwrap_or_default()
     }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use ottla_sync::oneshot;
 
 use super::{Partition, PartitionEvent};
 use crate::partition::host::PartitionHost;
@@ -79,12 +79,12 @@ impl AppendHold {
         AppendHold {
             host: Arc::clone(host),
             partition: Arc::clone(partition),
-            since: Instant::now(),
+            since: ottla_sync::time::now(),
         }
     }
 
     pub(crate) fn lasts(&self) -> Duration {
-        self.since.elapsed()
+        ottla_sync::time::now() - self.since
     }
 }
 

@@ -11,8 +11,8 @@ use hashbrown::HashMap;
 use ottla_context::NodeContext;
 use ottla_replica::{AlterPartition, FetchPosition};
 use ottla_storage::log_dirs::LogDirs;
+use ottla_sync::Mutex;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, TopicPartition};
-use parking_lot::Mutex;
 
 use super::Partition;
 use super::append_pace::AppendPace;

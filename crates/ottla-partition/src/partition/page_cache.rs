@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use ottla_log::WrittenPages;
+use ottla_sync::Mutex;
 use ottla_types::Offset;
-use parking_lot::Mutex;
 
 use super::Partition;
 

@@ -1,14 +1,14 @@
 //! The primitives of the inbox. The tests put loom's in their place.
 
-pub use std::sync::atomic::{AtomicUsize, Ordering};
+pub use ottla_sync::atomic::{AtomicUsize, Ordering};
 
 /// A lock that is held for the length of one closure.
 #[derive(Debug)]
-pub struct Lock<T>(parking_lot::Mutex<T>);
+pub struct Lock<T>(ottla_sync::Mutex<T>);
 
 impl<T> Lock<T> {
     pub fn new(value: T) -> Self {
-        Lock(parking_lot::Mutex::new(value))
+        Lock(ottla_sync::Mutex::new(value))
     }
 
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {

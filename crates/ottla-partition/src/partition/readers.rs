@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, Weak};
 
+use ottla_sync::Mutex;
 use ottla_types::Offset;
-use parking_lot::Mutex;
 
 use ottla_net::Connection;
 

@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 use super::Partition;
 

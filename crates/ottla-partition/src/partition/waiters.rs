@@ -6,11 +6,11 @@
 //! came between its first look and the registration is not missed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
+use ottla_sync::atomic::{AtomicI64, Ordering};
 use ottla_types::Offset;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 /// Woken when something that it waits for may have come.
 pub type Waiter = Arc<Notify>;
@@ -50,7 +50,7 @@ impl Waiters {
 
     /// Wakes those that wait for something before `end`.
     pub fn on_end_moved(&self, end: Offset) {
-        std::sync::atomic::fence(Ordering::SeqCst);
+        ottla_sync::atomic::fence(Ordering::SeqCst);
         if self.lowest.load(Ordering::SeqCst) >= end.0 {
             return;
         }

@@ -13,12 +13,12 @@ use std::time::Duration;
 use ottla_protocol::messages::alter_partition_request::{BrokerState, PartitionData, TopicData};
 use ottla_protocol::messages::{AlterPartitionRequest, AlterPartitionResponse};
 use ottla_replica::{AlterPartition, AlteredPartition, Event};
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
 use ottla_types::{
     BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicIdPartition,
 };
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use std::time::Instant;
 
 use super::Replication;
 use crate::partition::Partition;
@@ -61,7 +61,7 @@ impl AlterPartitions {
         is_again: bool,
     ) {
         let of_broker = &replication.alter_partitions;
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let proposal = Proposal {
             partition: Arc::clone(partition),
             proposal,
@@ -78,8 +78,8 @@ impl AlterPartitions {
             return;
         }
         let replication = Arc::clone(replication);
-        tokio::spawn(async move {
-            tokio::select! {
+        ottla_sync::task::spawn(async move {
+            ottla_sync::select! {
                 () = send_all(&replication) => {}
                 () = replication.ended() => {}
             }
@@ -92,12 +92,12 @@ async fn send_all(replication: &Arc<Replication>) {
     let of_broker = &replication.alter_partitions;
     let mut has_complained = false;
     loop {
-        let next = of_broker.queue.lock().next(Instant::now());
+        let next = of_broker.queue.lock().next(ottla_sync::time::now());
         let sent = match next {
             Next::Nothing => return,
             Next::Wait(until) => {
-                tokio::select! {
-                    () = tokio::time::sleep_until(until) => {}
+                ottla_sync::select! {
+                    () = ottla_sync::time::sleep_until(until) => {}
                     () = of_broker.submitted.notified() => {}
                 }
                 continue;
@@ -124,7 +124,7 @@ async fn send_all(replication: &Arc<Replication>) {
                 "the controller did not take a change of in-sync replicas, which is tried again: {error}"
             );
         }
-        tokio::time::sleep(RETRY).await;
+        ottla_sync::time::sleep(RETRY).await;
     }
 }
 

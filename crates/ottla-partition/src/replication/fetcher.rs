@@ -11,7 +11,6 @@
 //! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`, `BrokerBlockingSender`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +23,7 @@ use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_records::BatchError;
 use ottla_records::legacy::AnyBatch;
 use ottla_replica::{EpochEnd, FetchPosition};
+use ottla_sync::atomic::{AtomicU64, Ordering};
 use ottla_types::{
     BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicIdPartition, TopicPartition,
 };
@@ -93,8 +93,8 @@ impl Fetcher {
             bytes: AtomicU64::new(0),
         });
         let (running, replication) = (Arc::clone(&fetcher), Arc::clone(replication));
-        tokio::spawn(async move {
-            tokio::select! {
+        ottla_sync::task::spawn(async move {
+            ottla_sync::select! {
                 () = running.fetch_on_order(&replication) => {}
                 () = replication.ended() => {}
             }
@@ -121,7 +121,7 @@ impl Fetcher {
         loop {
             if self.orders.is_empty() && self.questions.is_empty() {
                 let ordered = self.orders.ordered();
-                if tokio::time::timeout(IDLE, ordered).await.is_err() {
+                if ottla_sync::time::timeout(IDLE, ordered).await.is_err() {
                     connection = None;
                     session = FetchSession::default();
                     if replication.fetchers.forget_unused(self) {
@@ -249,7 +249,7 @@ impl Fetcher {
                 }
                 if bytes >= YIELD_BYTES {
                     bytes = 0;
-                    tokio::task::yield_now().await;
+                    ottla_sync::task::yield_now().await;
                 }
             }
         }
@@ -329,7 +329,7 @@ impl Fetcher {
             }
         };
         // One that takes longer is left out of the next request.
-        let _ = tokio::time::timeout(REORDER_WAIT, wait).await;
+        let _ = ottla_sync::time::timeout(REORDER_WAIT, wait).await;
     }
 
     async fn back_off(&self, replication: &Replication) {
@@ -339,7 +339,7 @@ impl Fetcher {
             .config()
             .replica_fetch_backoff_ms
             .max(1) as u64;
-        tokio::time::sleep(Duration::from_millis(backoff_ms)).await;
+        ottla_sync::time::sleep(Duration::from_millis(backoff_ms)).await;
     }
 }
 

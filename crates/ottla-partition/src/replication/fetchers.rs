@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use ottla_context::NodeContext;
+use ottla_sync::Mutex;
 use ottla_types::{BrokerId, TopicPartition};
-use parking_lot::Mutex;
 
 use super::Replication;
 use super::fetcher::Fetcher;

@@ -8,8 +8,8 @@ use hashbrown::HashMap;
 use ottla_protocol::messages::ListOffsetsRequest;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use ottla_replica::{Event, LeaderOffsets};
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
-use parking_lot::Mutex;
 
 use super::Replication;
 use crate::partition::Partition;

@@ -12,8 +12,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::Instant;
+use std::time::Instant;
+
+use ottla_sync::watch;
 
 /// The shortest wait, and what each partition of the fetch adds: all are looked at with each fetch, and that must not be
 /// what a broker does when thousands of partitions have moved.
@@ -28,12 +29,12 @@ pub struct NewLeaderships {
 
 impl NewLeaderships {
     pub fn note(&self) {
-        self.last.send_replace(Some(Instant::now()));
+        self.last.send_replace(Some(ottla_sync::time::now()));
     }
 
     /// Waits until a follower, which asked for so many partitions and is waiting from now on, is to ask again.
     pub async fn until_asked_again(&self, partitions: usize) {
-        let parked = Instant::now();
+        let parked = ottla_sync::time::now();
         let mut last = self.last.subscribe();
         loop {
             let began = *last.borrow_and_update();
@@ -45,9 +46,9 @@ impl NewLeaderships {
                 }
                 Some(began) => {
                     let wait = longest_wait(parked.saturating_duration_since(began), partitions);
-                    tokio::select! {
+                    ottla_sync::select! {
                         _ = &mut changed => {}
-                        () = tokio::time::sleep_until(parked + wait) => return,
+                        () = ottla_sync::time::sleep_until(parked + wait) => return,
                     }
                 }
             }
@@ -93,10 +94,10 @@ mod tests {
         let asked_again = leaderships.until_asked_again(1);
         let mut asked_again = pin!(asked_again);
         let little = Duration::from_millis(50);
-        let waited = tokio::time::timeout(little, &mut asked_again).await;
+        let waited = ottla_sync::time::timeout(little, &mut asked_again).await;
         assert!(waited.is_err(), "nothing has begun");
         leaderships.note();
-        let waited = tokio::time::timeout(Duration::from_secs(10), asked_again).await;
+        let waited = ottla_sync::time::timeout(Duration::from_secs(10), asked_again).await;
         assert!(waited.is_ok());
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use ottla_replica::FetchPosition;
+use ottla_sync::Mutex;
+use ottla_sync::Notify;
 use ottla_types::TopicIdPartition;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::partition::Partition;
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use ottla_config::BrokerConfig;
 use ottla_replica::is_replication_throttled;
-use parking_lot::Mutex;
+use ottla_sync::Mutex;
 
 /// The traffic in one direction: to followers, or from leaders.
 #[derive(Debug, Default)]

@@ -186,10 +186,7 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
             || answer.diverging_epoch.end_offset >= 0;
         cached.log_start_offset = answer.log_start_offset;
         // No high watermark is -1: the client is told when the error is over.
-        cached.high_watermark = match has_error {
-            true => -1,
-            false => answer.high_watermark,
-        };
+        cached.high_watermark = if has_error { -1 } else { answer.high_watermark };
         if has_records {
             self.order.remove(&cached.order);
             cached.order = self.next_order;

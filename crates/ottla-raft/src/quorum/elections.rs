@@ -19,9 +19,10 @@ impl Quorum {
     pub(super) fn handle_vote_request(&mut self, request: VoteRequest) -> VoteResponse {
         let (epoch, candidate, log_end) = (request.epoch, request.candidate, request.log_end);
         // A candidate has raised its epoch above any that it has records of; who asks beforehand has not.
-        let is_illegal_epoch = match request.pre_vote {
-            true => log_end.epoch > epoch,
-            false => log_end.epoch >= epoch,
+        let is_illegal_epoch = if request.pre_vote {
+            log_end.epoch > epoch
+        } else {
+            log_end.epoch >= epoch
         };
         if log_end.offset < Offset::ZERO || log_end.epoch < LeaderEpoch(0) || is_illegal_epoch {
             return self.vote_response(ErrorCode::InvalidRequest, false);
@@ -88,9 +89,10 @@ impl Quorum {
         if let Err(error) = self.follow_announced(announced, request.endpoints) {
             return self.epoch_response(error);
         }
-        match self.is_meant_for_this_node(request.voter) {
-            true => self.epoch_response(ErrorCode::None),
-            false => self.epoch_response(ErrorCode::InvalidVoterKey),
+        if self.is_meant_for_this_node(request.voter) {
+            self.epoch_response(ErrorCode::None)
+        } else {
+            self.epoch_response(ErrorCode::InvalidVoterKey)
         }
     }
 

@@ -220,9 +220,10 @@ impl Quorum {
         let wait_ms = if state.update_voter_set_deadline_ms <= self.now_ms {
             // With static voters nobody else tells the leader of directories and endpoints, and every leader has
             // to be told anew: an upgrade of kraft.version needs them.
-            let is_update_due = match self.kraft_version().is_reconfig_supported() {
-                true => self.voters().needs_update(&self.local),
-                false => !has_updated_leader,
+            let is_update_due = if self.kraft_version().is_reconfig_supported() {
+                self.voters().needs_update(&self.local)
+            } else {
+                !has_updated_leader
             };
             if is_update_due {
                 let request = Request::UpdateVoter(UpdateVoterRequest {
@@ -437,9 +438,10 @@ impl Quorum {
                 .backoff_before_available_bootstrap_server_ms(now_ms)
         };
         // An observer has no election to hold: it looks again when the next request is due.
-        match self.is_voter() {
-            true => wait_ms.min(self.remaining_ms(fetch_deadline_ms)),
-            false => wait_ms,
+        if self.is_voter() {
+            wait_ms.min(self.remaining_ms(fetch_deadline_ms))
+        } else {
+            wait_ms
         }
     }
 

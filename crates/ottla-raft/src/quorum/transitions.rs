@@ -180,9 +180,10 @@ impl Quorum {
                 _ => self.now_ms + self.random_election_timeout_ms(),
             }
         };
-        let voted = match epoch == self.epoch {
-            true => self.state.voted(self.local.key),
-            false => None,
+        let voted = if epoch == self.epoch {
+            self.state.voted(self.local.key)
+        } else {
+            None
         };
         let state = EpochState::Unattached(UnattachedState {
             leader,
@@ -213,9 +214,10 @@ impl Quorum {
             self.report(from, "names a leader that cannot be followed");
             return;
         }
-        let voted = match epoch == self.epoch {
-            true => self.state.voted(self.local.key),
-            false => None,
+        let voted = if epoch == self.epoch {
+            self.state.voted(self.local.key)
+        } else {
+            None
         };
         let state = self.following(leader, endpoints, voted);
         self.enter(epoch, state);

@@ -55,11 +55,12 @@ impl Checkers {
         candidate: ReplicaKey,
     ) -> Checked {
         let known = *self.votes.entry((voter, epoch)).or_insert(candidate);
-        match known == candidate {
-            true => Ok(()),
-            false => Err(format!(
+        if known == candidate {
+            Ok(())
+        } else {
+            Err(format!(
                 "{voter:?} votes for {known:?} and for {candidate:?} in epoch {epoch}"
-            )),
+            ))
         }
     }
 

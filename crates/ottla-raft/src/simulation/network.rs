@@ -58,9 +58,12 @@ impl Network {
         }
         let copies = if random(1000) < self.doubled { 2 } else { 1 };
         (0..copies)
-            .map(|_| match random(1000) < self.late {
-                true => 100 + random(4000),
-                false => 2 + random(15),
+            .map(|_| {
+                if random(1000) < self.late {
+                    100 + random(4000)
+                } else {
+                    2 + random(15)
+                }
             })
             .collect()
     }

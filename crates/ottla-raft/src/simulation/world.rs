@@ -152,9 +152,10 @@ pub(super) fn run(setup: Setup) -> Result<Outcome, String> {
 
 impl World {
     fn new(setup: Setup) -> World {
-        let (election_timeout_ms, fetch_timeout_ms) = match setup.is_hasty {
-            true => (150, 700),
-            false => (1_000, 2_000),
+        let (election_timeout_ms, fetch_timeout_ms) = if setup.is_hasty {
+            (150, 700)
+        } else {
+            (1_000, 2_000)
         };
         let config = QuorumConfig {
             auto_join: setup.auto_join,
@@ -169,15 +170,16 @@ impl World {
             .iter()
             .map(|&id| plain(id, VoterSet::empty()).voter())
             .collect();
-        let static_voters = match setup.dynamic {
-            true => VoterSet::empty(),
-            false => VoterSet::new(voters.iter().map(|voter| {
+        let static_voters = if setup.dynamic {
+            VoterSet::empty()
+        } else {
+            VoterSet::new(voters.iter().map(|voter| {
                 let mut voter = voter.clone();
                 voter.key.directory_id = None;
                 voter.supported_kraft_versions = (0, 0);
                 voter
             }))
-            .expect("voters"),
+            .expect("voters")
         };
         let mut nodes = BTreeMap::new();
         let spares = 11..11 + setup.spares;
@@ -285,9 +287,10 @@ impl World {
             // Only the last that was asked for counts.
             Happening::Tick { node, life } => {
                 let is_due = self.nodes[&node].tick_at_ms == Some(self.now_ms);
-                match is_due && self.is_alive(node, life) {
-                    true => self.step(node, Event::Ticked),
-                    false => Ok(()),
+                if is_due && self.is_alive(node, life) {
+                    self.step(node, Event::Ticked)
+                } else {
+                    Ok(())
                 }
             }
             Happening::Flushed {
@@ -358,9 +361,10 @@ impl World {
                     .join(", ")
             );
             self.note(line);
-            let crash_after = match !self.is_healing && self.below(odds) == 0 {
-                true => Some(self.below(effects.len() as u64 + 1) as usize),
-                false => None,
+            let crash_after = if !self.is_healing && self.below(odds) == 0 {
+                Some(self.below(effects.len() as u64 + 1) as usize)
+            } else {
+                None
             };
             let count = effects.len();
             for (index, effect) in effects.into_iter().enumerate() {
@@ -421,11 +425,12 @@ impl World {
         let log = quorum.log();
         let found = (log.start_offset().value(), log.end_offset().value());
         let wanted = (node.disk.start_offset, node.disk.end());
-        match found == wanted {
-            true => Ok(()),
-            false => Err(format!(
+        if found == wanted {
+            Ok(())
+        } else {
+            Err(format!(
                 "{id} takes its log for {found:?}, and it is {wanted:?}"
-            )),
+            ))
         }
     }
 

@@ -2,16 +2,13 @@
 
 use bytestring::ByteString;
 use ottla_protocol::messages::begin_quorum_epoch_request::{self, LeaderEndpoint};
-use ottla_protocol::messages::begin_quorum_epoch_response::{
-    NodeEndpoint, PartitionData, TopicData,
-};
 use ottla_protocol::messages::{BeginQuorumEpochRequest, BeginQuorumEpochResponse};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
 use super::envelope::{
-    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, NamedLeader, QuorumApi, Unusable,
-    check_cluster_id, check_response, current_leader, directory, node_endpoints, only_partition,
-    voter_endpoints, wire_endpoints,
+    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, QuorumApi, Unusable, check_cluster_id,
+    check_response, current_leader, directory, only_partition, partition_response, voter_endpoints,
+    wire_endpoints,
 };
 use crate::message::{self, QuorumEpochResponse, Request, Response};
 use crate::voter_set::ReplicaKey;
@@ -69,23 +66,12 @@ impl QuorumApi for BeginQuorumEpochRequest {
         let Response::BeginQuorumEpoch(begin) = response else {
             return None;
         };
-        let leader = NamedLeader::at(parts.listener_name, &begin.current_leader);
-        Some(BeginQuorumEpochResponse {
-            error_code: ErrorCode::None.code(),
-            topics: vec![TopicData {
-                topic_name: ByteString::from_static(METADATA_TOPIC),
-                partitions: vec![PartitionData {
-                    partition_index: METADATA_PARTITION,
-                    error_code: begin.error.code(),
-                    leader_id: leader.id,
-                    leader_epoch: leader.epoch,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            node_endpoints: node_endpoints!(leader, NodeEndpoint, parts.has_endpoints),
-            ..Default::default()
-        })
+        Some(partition_response!(
+            BeginQuorumEpochResponse,
+            begin_quorum_epoch_response,
+            begin,
+            parts
+        ))
     }
 }
 
@@ -99,11 +85,6 @@ pub(super) fn read_response(
         .ok_or(Unusable::OtherPartition)?;
     Ok(QuorumEpochResponse {
         error: ErrorCode::from_code(partition.error_code),
-        current_leader: current_leader!(
-            partition.leader_id,
-            partition.leader_epoch,
-            nodes,
-            listener_name
-        ),
+        current_leader: current_leader!(partition, nodes, listener_name),
     })
 }

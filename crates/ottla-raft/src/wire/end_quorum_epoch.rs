@@ -2,14 +2,13 @@
 
 use bytestring::ByteString;
 use ottla_protocol::messages::end_quorum_epoch_request::{self, LeaderEndpoint, ReplicaInfo};
-use ottla_protocol::messages::end_quorum_epoch_response::{NodeEndpoint, PartitionData, TopicData};
 use ottla_protocol::messages::{EndQuorumEpochRequest, EndQuorumEpochResponse};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
 use super::envelope::{
-    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, NamedLeader, QuorumApi, Unusable,
-    check_cluster_id, check_response, current_leader, directory, node_endpoints, only_partition,
-    voter_endpoints, wire_endpoints,
+    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, QuorumApi, Unusable, check_cluster_id,
+    check_response, current_leader, directory, only_partition, partition_response, voter_endpoints,
+    wire_endpoints,
 };
 use crate::message::{self, QuorumEpochResponse, Request, Response};
 use crate::voter_set::ReplicaKey;
@@ -57,11 +56,12 @@ impl QuorumApi for EndQuorumEpochRequest {
             directory_id: None,
         });
         let candidates = partition.preferred_candidates.iter();
-        let preferred_successors = match partition.preferred_candidates.is_empty() {
-            true => by_id.collect(),
-            false => candidates
+        let preferred_successors = if partition.preferred_candidates.is_empty() {
+            by_id.collect()
+        } else {
+            candidates
                 .map(|it| ReplicaKey::new(BrokerId(it.candidate_id), it.candidate_directory_id))
-                .collect(),
+                .collect()
         };
         Ok(Request::EndQuorumEpoch(message::EndQuorumEpochRequest {
             leader: BrokerId(partition.leader_id),
@@ -82,23 +82,12 @@ impl QuorumApi for EndQuorumEpochRequest {
         let Response::EndQuorumEpoch(end) = response else {
             return None;
         };
-        let leader = NamedLeader::at(parts.listener_name, &end.current_leader);
-        Some(EndQuorumEpochResponse {
-            error_code: ErrorCode::None.code(),
-            topics: vec![TopicData {
-                topic_name: ByteString::from_static(METADATA_TOPIC),
-                partitions: vec![PartitionData {
-                    partition_index: METADATA_PARTITION,
-                    error_code: end.error.code(),
-                    leader_id: leader.id,
-                    leader_epoch: leader.epoch,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            node_endpoints: node_endpoints!(leader, NodeEndpoint, parts.has_endpoints),
-            ..Default::default()
-        })
+        Some(partition_response!(
+            EndQuorumEpochResponse,
+            end_quorum_epoch_response,
+            end,
+            parts
+        ))
     }
 }
 
@@ -112,11 +101,6 @@ pub(super) fn read_response(
         .ok_or(Unusable::OtherPartition)?;
     Ok(QuorumEpochResponse {
         error: ErrorCode::from_code(partition.error_code),
-        current_leader: current_leader!(
-            partition.leader_id,
-            partition.leader_epoch,
-            nodes,
-            listener_name
-        ),
+        current_leader: current_leader!(partition, nodes, listener_name),
     })
 }

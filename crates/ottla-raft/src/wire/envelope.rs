@@ -127,10 +127,11 @@ macro_rules! only_partition {
     };
 }
 
-/// The leader that a response names. It gives the leader's address at the listener that was asked.
+/// The leader that a response names in `leader_id` and `leader_epoch`. It gives the leader's address at the listener that was asked.
 macro_rules! current_leader {
-    ($leader_id:expr, $epoch:expr, $nodes:expr, $listener:expr) => {{
-        let leader = ($leader_id >= 0).then_some(ottla_types::BrokerId($leader_id));
+    ($named:expr, $nodes:expr, $listener:expr) => {{
+        let id = $named.leader_id;
+        let leader = (id >= 0).then_some(ottla_types::BrokerId(id));
         let endpoints = $nodes
             .iter()
             .filter(|node| leader == Some(ottla_types::BrokerId(node.node_id)))
@@ -145,7 +146,7 @@ macro_rules! current_leader {
             .collect();
         $crate::message::CurrentLeader {
             leader,
-            epoch: ottla_types::LeaderEpoch($epoch),
+            epoch: ottla_types::LeaderEpoch($named.leader_epoch),
             endpoints,
         }
     }};
@@ -167,6 +168,39 @@ macro_rules! node_endpoints {
             .into_iter()
             .collect()
     };
+}
+
+/// The response that says of the metadata log's partition what `$response` does. For the APIs whose responses differ in
+/// nothing but their types and `$field`s.
+macro_rules! partition_response {
+    ($type:ident, $module:ident, $response:ident, $parts:ident $(, $field:ident: $value:expr)*) => {{
+        use ottla_protocol::messages::$module::{NodeEndpoint, PartitionData, TopicData};
+        let leader = $crate::wire::envelope::NamedLeader::at(
+            $parts.listener_name,
+            &$response.current_leader,
+        );
+        $type {
+            error_code: ErrorCode::None.code(),
+            topics: vec![TopicData {
+                topic_name: ByteString::from_static(METADATA_TOPIC),
+                partitions: vec![PartitionData {
+                    partition_index: METADATA_PARTITION,
+                    error_code: $response.error.code(),
+                    leader_id: leader.id,
+                    leader_epoch: leader.epoch,
+                    $($field: $value,)*
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            node_endpoints: $crate::wire::envelope::node_endpoints!(
+                leader,
+                NodeEndpoint,
+                $parts.has_endpoints
+            ),
+            ..Default::default()
+        }
+    }};
 }
 
 /// The endpoints of a voter from one of the generated types.
@@ -198,4 +232,7 @@ macro_rules! wire_endpoints {
     };
 }
 
-pub(super) use {current_leader, node_endpoints, only_partition, voter_endpoints, wire_endpoints};
+pub(super) use {
+    current_leader, node_endpoints, only_partition, partition_response, voter_endpoints,
+    wire_endpoints,
+};

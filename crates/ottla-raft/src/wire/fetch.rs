@@ -164,20 +164,16 @@ pub(super) fn read_response(
         })
     } else {
         let batches = read_batches(bytes_of(partition.records))?;
-        match batches.is_empty() {
-            true => FetchData::Empty,
-            false => FetchData::Batches(batches),
+        if batches.is_empty() {
+            FetchData::Empty
+        } else {
+            FetchData::Batches(batches)
         }
     };
     let leader = &partition.current_leader;
     Ok(message::FetchResponse {
         error: ErrorCode::from_code(partition.error_code),
-        current_leader: current_leader!(
-            leader.leader_id,
-            leader.leader_epoch,
-            nodes,
-            listener_name
-        ),
+        current_leader: current_leader!(leader, nodes, listener_name),
         log_start_offset: Offset(partition.log_start_offset),
         high_watermark: (partition.high_watermark >= 0).then_some(Offset(partition.high_watermark)),
         data,

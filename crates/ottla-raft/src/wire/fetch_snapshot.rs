@@ -121,12 +121,7 @@ pub(super) fn read_response(
     let bytes = bytes_of(partition.unaligned_records);
     let response = message::FetchSnapshotResponse {
         error: ErrorCode::from_code(partition.error_code),
-        current_leader: current_leader!(
-            leader.leader_id,
-            leader.leader_epoch,
-            nodes,
-            listener_name
-        ),
+        current_leader: current_leader!(leader, nodes, listener_name),
         snapshot: (snapshot.end_offset >= 0 && snapshot.epoch >= 0).then_some(SnapshotId {
             end_offset: Offset(snapshot.end_offset),
             epoch: LeaderEpoch(snapshot.epoch),

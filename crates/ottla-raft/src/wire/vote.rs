@@ -2,13 +2,12 @@
 
 use bytestring::ByteString;
 use ottla_protocol::messages::vote_request;
-use ottla_protocol::messages::vote_response::{NodeEndpoint, PartitionData, TopicData};
 use ottla_protocol::messages::{VoteRequest, VoteResponse};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use super::envelope::{
-    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, NamedLeader, QuorumApi, Unusable,
-    check_cluster_id, check_response, current_leader, directory, node_endpoints, only_partition,
+    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, QuorumApi, Unusable, check_cluster_id,
+    check_response, current_leader, directory, only_partition, partition_response,
 };
 use crate::log_state::LogEnd;
 use crate::message::{self, Request, Response};
@@ -71,24 +70,9 @@ impl QuorumApi for VoteRequest {
         let Response::Vote(vote) = response else {
             return None;
         };
-        let leader = NamedLeader::at(parts.listener_name, &vote.current_leader);
-        Some(VoteResponse {
-            error_code: ErrorCode::None.code(),
-            topics: vec![TopicData {
-                topic_name: ByteString::from_static(METADATA_TOPIC),
-                partitions: vec![PartitionData {
-                    partition_index: METADATA_PARTITION,
-                    error_code: vote.error.code(),
-                    leader_id: leader.id,
-                    leader_epoch: leader.epoch,
-                    vote_granted: vote.is_granted,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            node_endpoints: node_endpoints!(leader, NodeEndpoint, parts.has_endpoints),
-            ..Default::default()
-        })
+        Some(
+            partition_response!(VoteResponse, vote_response, vote, parts, vote_granted: vote.is_granted),
+        )
     }
 }
 
@@ -102,12 +86,7 @@ pub(super) fn read_response(
         .ok_or(Unusable::OtherPartition)?;
     Ok(message::VoteResponse {
         error: ErrorCode::from_code(partition.error_code),
-        current_leader: current_leader!(
-            partition.leader_id,
-            partition.leader_epoch,
-            nodes,
-            listener_name
-        ),
+        current_leader: current_leader!(partition, nodes, listener_name),
         is_granted: partition.vote_granted,
     })
 }

@@ -174,7 +174,7 @@ fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn only_an_empty_directory_is_formatted_unasked() {
     let in_use: [(&str, fn(&Path)); 3] = [
         ("__cluster_metadata-0", |dir| {
-            fs::write(
+            std::fs::write(
                 dir.join("__cluster_metadata-0/00000000000000000000.log"),
                 b"x",
             )
@@ -184,7 +184,7 @@ fn only_an_empty_directory_is_formatted_unasked() {
             fs::create_dir(dir.join("orders-0")).unwrap()
         }),
         ("notes.txt", |dir| {
-            fs::write(dir.join("notes.txt"), b"x").unwrap()
+            std::fs::write(dir.join("notes.txt"), b"x").unwrap()
         }),
     ];
     for (named, fill) in in_use {
@@ -207,7 +207,7 @@ fn a_formatting_that_was_interrupted_is_done_again() {
     let config = config(dir.path(), &[]);
     format_standalone(&config).unwrap();
     fs::remove_file(dir.path().join("meta.properties")).unwrap();
-    fs::write(dir.path().join("meta.properties.tmp"), b"version").unwrap();
+    std::fs::write(dir.path().join("meta.properties.tmp"), b"version").unwrap();
     fs::create_dir(dir.path().join("lost+found")).unwrap();
     format_standalone(&config).unwrap();
     assert!(read_identity(&config).unwrap().is_some());

@@ -3,12 +3,12 @@
 //! `meta.properties` may have been lost, and everything else be there: a new one would begin a new cluster over the data
 //! of the old, whose logs would become strays.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use ottla_config::BrokerConfig;
 use ottla_log::checkpoint::META_PROPERTIES;
+use ottla_sync::fs;
 
 use super::{FormatError, directories};
 use crate::metadata::metadata_log::METADATA_DIR;

@@ -12,10 +12,10 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use ottla_sync::atomic::{AtomicBool, Ordering};
+use ottla_sync::{Condvar, Mutex};
 use ottla_types::TopicPartition;
-use parking_lot::{Condvar, Mutex};
 
 use super::LogDirs;
 

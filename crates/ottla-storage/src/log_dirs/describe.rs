@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ottla_sync::fs::Space;
 use ottla_types::{DirectoryId, TopicPartition};
-use rustix::fs::StatVfs;
 
 use super::LogDirs;
 use super::log_dir::LogDir;
@@ -40,16 +40,14 @@ impl LogDirs {
     /// All directories; an offline one has no partitions.
     pub fn describe(&self) -> Vec<LogDirDescription> {
         // Asked before anything is locked: a disk may hang.
-        let space = |dir: &Arc<LogDir>| rustix::fs::statvfs(&dir.path).ok();
+        let space = |dir: &Arc<LogDir>| ottla_sync::fs::space(&dir.path).ok();
         let spaces: Vec<_> = self.dirs.iter().map(space).collect();
         let hosted = self.hosted.read();
         let futures = self.futures.read();
-        let describe = |(dir, space): (&Arc<LogDir>, Option<StatVfs>)| {
+        let describe = |(dir, space): (&Arc<LogDir>, Option<Space>)| {
             let is_online = dir.is_online();
             let space = space.filter(|_| is_online);
-            let bytes = |blocks: u64, size: u64| {
-                i64::try_from(blocks.saturating_mul(size)).unwrap_or(i64::MAX)
-            };
+            let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
             let logs = hosted
                 .iter()
                 .filter(|(_, log)| is_online && Arc::ptr_eq(&log.dir, dir));
@@ -89,8 +87,8 @@ impl LogDirs {
                 directory_id: dir.directory_id,
                 is_online,
                 is_cordoned: dir.is_cordoned(),
-                total_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_blocks, s.f_frsize)),
-                usable_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_bavail, s.f_frsize)),
+                total_bytes: space.map_or(-1, |space| bytes(space.total_bytes)),
+                usable_bytes: space.map_or(-1, |space| bytes(space.available_bytes)),
                 uncleanable_partitions: uncleanable,
                 partitions,
             }

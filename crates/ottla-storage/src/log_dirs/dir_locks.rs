@@ -33,7 +33,7 @@ impl DirLocks {
         for (configured, is_log_dir) in log_dirs.chain([(&config.metadata_log_dir, false)]) {
             let configured = PathBuf::from(configured);
             let path = prepare(&configured)?;
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let real = ottla_sync::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             match locked.iter_mut().find(|other| other.real == real) {
                 Some(_) if is_log_dir => {
                     return Err(format!(
@@ -76,7 +76,7 @@ fn prepare(path: &Path) -> Result<PathBuf, String> {
             path.display()
         )
     };
-    std::fs::create_dir_all(path).map_err(refused)?;
-    std::fs::read_dir(path).map_err(refused)?;
+    ottla_sync::fs::create_dir_all(path).map_err(refused)?;
+    ottla_sync::fs::read_dir(path).map_err(refused)?;
     std::path::absolute(path).map_err(refused)
 }

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinError;
+use ottla_sync::task::JoinError;
+use ottla_sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A disk gains nothing from more flushes side by side.
 const JOBS: usize = 8;
@@ -67,17 +67,17 @@ impl Share {
     ) -> Result<R, JoinError> {
         let place = Arc::clone(&self.0).acquire_owned().await;
         let place = place.expect("the semaphore is never closed");
-        tokio::task::spawn_blocking(in_place(place, work)).await
+        ottla_sync::task::spawn_blocking(in_place(place, work)).await
     }
 
     /// The same for whoever does not wait for its end: at once where the directory has a thread left.
     pub fn start(&self, work: impl FnOnce() + Send + 'static) {
         match Arc::clone(&self.0).try_acquire_owned() {
-            Ok(place) => drop(tokio::task::spawn_blocking(in_place(place, work))),
+            Ok(place) => drop(ottla_sync::task::spawn_blocking(in_place(place, work))),
             Err(_) => {
                 let threads = self.clone();
                 // A panic has been reported where it happened.
-                tokio::spawn(async move { drop(threads.run(work).await) });
+                ottla_sync::task::spawn(async move { drop(threads.run(work).await) });
             }
         }
     }
@@ -113,7 +113,7 @@ mod tests {
         let runtime = runtime(2);
         let (hung, well) = (DirThreads::default(), DirThreads::default());
         let (release, released) = mpsc::channel::<()>();
-        let released = std::sync::Arc::new(parking_lot::Mutex::new(released));
+        let released = std::sync::Arc::new(ottla_sync::Mutex::new(released));
         runtime.block_on(async {
             let mut last = Vec::new();
             for job in 0..3 * THREADS_PER_DIRECTORY {
@@ -124,12 +124,14 @@ mod tests {
                 };
                 match job % 2 {
                     0 => share.start(wait),
-                    _ => last.push(tokio::spawn(async move { share.run(wait).await.is_ok() })),
+                    _ => last.push(ottla_sync::task::spawn(async move {
+                        share.run(wait).await.is_ok()
+                    })),
                 }
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            ottla_sync::time::sleep(Duration::from_millis(100)).await;
             for share in [&well.jobs, &well.reads, &well.appends] {
-                let ran = tokio::time::timeout(Duration::from_secs(10), share.run(|| 7)).await;
+                let ran = ottla_sync::time::timeout(Duration::from_secs(10), share.run(|| 7)).await;
                 assert_eq!(ran.expect("there is a thread").expect("no panic"), 7);
             }
             // What waited for a thread runs when the disk is back.

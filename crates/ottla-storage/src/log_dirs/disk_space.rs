@@ -6,7 +6,7 @@
 //! checkpoints, snapshots, indexes, is not asked here and may use the reserve: a node on a full disk can
 //! delete, answer its administrators, stop and start. See `docs/decisions/0010-disk-reserve.md`.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use ottla_sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// The reserve is at most this part of a file system, or little would be left of a small one.
 const MAX_SHARE: i64 = 8;

@@ -106,7 +106,11 @@ impl LogDirs {
         }
         let dir = self.dirs.iter().find(|dir| dir.directory_id == directory);
         let dir = dir.ok_or(OpenLogError::NoDirectory)?;
-        let name = dir_names::suffixed(topic_partition, rand::random(), FUTURE_DIR_SUFFIX);
+        let name = dir_names::suffixed(
+            topic_partition,
+            ottla_sync::random::random("directory names"),
+            FUTURE_DIR_SUFFIX,
+        );
         let path = dir.path.join(name);
         let opened = self
             .forget_predecessor(dir, topic_partition)
@@ -333,7 +337,7 @@ impl LogDirs {
         let hosted = self.hosted.read();
         let mut futures = self.futures.write();
         let strays: Vec<_> = futures
-            .extract_if(|topic_partition, future| {
+            .extract_if(.., |topic_partition, future| {
                 future.waiting.is_some() && !hosted.contains_key(topic_partition)
             })
             .collect();
@@ -382,7 +386,11 @@ pub enum PromoteError {
 
 /// Gives the directory of a log a name of its own with such an ending.
 fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, StorageError> {
-    let name = dir_names::suffixed(log.topic_partition(), rand::random(), suffix);
+    let name = dir_names::suffixed(
+        log.topic_partition(),
+        ottla_sync::random::random("directory names"),
+        suffix,
+    );
     let to = dir.path.join(name);
     log.rename_dir_job(to.clone()).run()?;
     Ok(to)
@@ -419,7 +427,7 @@ fn load_future(
         clean_shutdown: dir.was_clean(),
         now: settings.now,
         producer_id_expiration_ms: settings.producer_id_expiration_ms,
-        random_seed: rand::random(),
+        random_seed: ottla_sync::random::random("log"),
     })?;
     log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT));
     Ok(Some(Future {

@@ -5,10 +5,9 @@
 //!
 //! Kafka: `LogManager.loadLogs`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ottla_config::TopicConfig;
 use ottla_log::checkpoint::{
@@ -17,8 +16,9 @@ use ottla_log::checkpoint::{
 };
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Log, LogError, OpenParams, RecoveryProgress, StorageError};
+use ottla_sync::Mutex;
+use ottla_sync::atomic::{AtomicUsize, Ordering};
 use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
-use parking_lot::Mutex;
 
 use super::dir_names::{self, DirKind};
 use super::log_dir::LogDir;
@@ -92,7 +92,7 @@ impl LogDirs {
         let progress = loads.iter().map(|load| Arc::clone(&load.progress));
         settings.loading.store(Arc::new(progress.collect()));
         let teller = Teller::default();
-        std::thread::scope(|scope| {
+        ottla_sync::thread::scope(|scope| {
             let dirs = loads.iter().map(|load| &*load.progress);
             scope.spawn(|| teller.run(dirs, || loads.iter().for_each(DirLoad::measure)));
             let mut threads = Vec::new();
@@ -229,7 +229,7 @@ impl DirLoad {
             clean_shutdown: self.clean_shutdown,
             now: settings.now,
             producer_id_expiration_ms: settings.producer_id_expiration_ms,
-            random_seed: rand::random(),
+            random_seed: ottla_sync::random::random("log"),
         };
         let (mut log, report) = Log::open_with_progress(params, progress)?;
         if report.bytes_truncated > 0 || report.segments_deleted > 0 {
@@ -254,7 +254,7 @@ impl DirLoad {
 fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> {
     let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
     let mut partitions = Vec::new();
-    for entry in std::fs::read_dir(&dir.path).map_err(failed)? {
+    for entry in ottla_sync::fs::read_dir(&dir.path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !entry.file_type().map_err(failed)?.is_dir() {
             continue;
@@ -298,7 +298,7 @@ fn superseded(
     listed: &[(&Arc<LogDir>, Vec<(TopicPartition, PathBuf)>)],
     settings: &LoadSettings<'_>,
 ) -> Result<Vec<(usize, usize)>, String> {
-    let mut seen: HashMap<&TopicPartition, (usize, usize)> = HashMap::new();
+    let mut seen: BTreeMap<&TopicPartition, (usize, usize)> = BTreeMap::new();
     let mut superseded = Vec::new();
     for (number, (_, partitions)) in listed.iter().enumerate() {
         for (index, (partition, path)) in partitions.iter().enumerate() {
@@ -338,8 +338,12 @@ fn set_superseded_aside(
     topic_partition: &TopicPartition,
     path: &Path,
 ) -> Result<(), StorageError> {
-    let name = dir_names::suffixed(topic_partition, rand::random(), STRAY_DIR_SUFFIX);
-    std::fs::rename(path, dir.path.join(&name))
+    let name = dir_names::suffixed(
+        topic_partition,
+        ottla_sync::random::random("directory names"),
+        STRAY_DIR_SUFFIX,
+    );
+    ottla_sync::fs::rename(path, dir.path.join(&name))
         .map_err(|error| StorageError::new("rename", path, error))?;
     tracing::warn!(
         %topic_partition, dir = %dir.path.display(), renamed_to = name,

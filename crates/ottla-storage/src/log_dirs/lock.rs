@@ -5,10 +5,10 @@
 //! handle of the same file is closed, and excludes a second broker in the same process.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
+
+use ottla_sync::fs::{self, File};
 
 const LOCK_FILE: &str = ".lock";
 
@@ -27,13 +27,8 @@ impl DirLock {
             .create(true)
             .truncate(false)
             .open(dir.join(LOCK_FILE))?;
-        match lock_whole_file(&file) {
-            Ok(()) => Ok(Some(DirLock { _file: file })),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::EACCES) => Ok(None),
-                _ => Err(error),
-            },
-        }
+        let is_taken = fs::try_lock(&file)?;
+        Ok(is_taken.then_some(DirLock { _file: file }))
     }
 }
 
@@ -41,7 +36,7 @@ impl DirLock {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holder {
     /// Of a process that locks as Java does; a lock like ours names nobody.
-    process_id: Option<libc::pid_t>,
+    process_id: Option<i32>,
 }
 
 impl Holder {
@@ -51,7 +46,7 @@ impl Holder {
         let Some(process_id) = self.process_id else {
             return false;
         };
-        let command = std::fs::read(format!("/proc/{process_id}/cmdline")).unwrap_or_default();
+        let command = fs::read(format!("/proc/{process_id}/cmdline")).unwrap_or_default();
         command
             .split(|byte| *byte == 0)
             .any(|argument| argument == b"kafka.Kafka")
@@ -80,37 +75,10 @@ pub fn holder_of(dir: &Path) -> io::Result<Option<Holder>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut lock = whole_file();
-    // SAFETY: the descriptor is open, and `lock` outlives the call, which writes into it.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if i32::from(lock.l_type) == libc::F_UNLCK {
-        return Ok(None);
-    }
-    Ok(Some(Holder {
-        process_id: (lock.l_pid > 0).then_some(lock.l_pid),
+    let holder = fs::lock_holder(&file)?;
+    Ok(holder.map(|holder| Holder {
+        process_id: holder.process_id,
     }))
-}
-
-fn lock_whole_file(file: &File) -> io::Result<()> {
-    let lock = whole_file();
-    // SAFETY: the descriptor is open, and `lock` outlives the call.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// A lock for writing from the first byte to whatever will be the last.
-fn whole_file() -> libc::flock {
-    // SAFETY: all bytes zero is a valid `flock`, of which only integers are read.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock
 }
 
 #[cfg(test)]

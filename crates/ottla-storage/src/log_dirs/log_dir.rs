@@ -1,13 +1,13 @@
 //! One log directory.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ottla_log::StorageError;
 use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
+use ottla_sync::Mutex;
+use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
-use parking_lot::Mutex;
 
 use super::dir_threads::DirThreads;
 use super::disk_space::DiskSpace;

@@ -4,14 +4,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use ottla_log::RecoveryProgress;
 use ottla_log::file_names::{LOG_SUFFIX, offset_from_file_name};
+use ottla_sync::ArcSwap;
+use ottla_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use ottla_sync::{Condvar, Mutex};
 use ottla_types::Offset;
-use parking_lot::{Condvar, Mutex};
 
 /// How often it is told.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -65,7 +65,10 @@ impl DirProgress {
 
     fn tell(&self, since: Instant) {
         let dir = self.path.display();
-        let (logs, elapsed) = (self.remaining_logs(), since.elapsed().as_secs());
+        let (logs, elapsed) = (
+            self.remaining_logs(),
+            (ottla_sync::time::now() - since).as_secs(),
+        );
         if logs == 0 {
             return;
         }
@@ -96,7 +99,7 @@ impl Teller {
         dirs: impl Iterator<Item = &'a DirProgress> + Clone,
         measure: impl FnOnce(),
     ) {
-        let since = Instant::now();
+        let since = ottla_sync::time::now();
         let mut measure = Some(measure);
         let mut guard = self.mutex.lock();
         while !self.is_done.load(Ordering::Acquire) {
@@ -120,7 +123,7 @@ impl Teller {
 /// Bytes in the segments from the one that holds the recovery point on; what cannot be read is told of
 /// when it is recovered.
 pub(super) fn bytes_to_recover(partition_dir: &Path, recovery_point: Offset) -> u64 {
-    let Ok(entries) = std::fs::read_dir(partition_dir) else {
+    let Ok(entries) = ottla_sync::fs::read_dir(partition_dir) else {
         return 0;
     };
     let mut segments: Vec<(Offset, u64)> = Vec::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ottla_context::NodeContext;
 use ottla_log::LogReader;
-use tokio::task::JoinSet;
+use ottla_sync::task::JoinSet;
 
 use super::LogDirs;
 use super::disk_space::DiskSpace;
@@ -40,8 +40,8 @@ impl LogDirs {
 
 async fn watch(dir: Arc<LogDir>, context: Arc<NodeContext>) {
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+        ottla_sync::select! {
+            () = ottla_sync::time::sleep(LOOK) => {}
             () = context.stopping() => return,
         }
         if !dir.is_online() {
@@ -57,16 +57,15 @@ async fn watch(dir: Arc<LogDir>, context: Arc<NodeContext>) {
 
 fn look_at(dir: &LogDir, reserve_bytes: i64) {
     // A directory that cannot be asked fails where it is written to.
-    let Ok(found) = rustix::fs::statvfs(&dir.path) else {
+    let Ok(found) = ottla_sync::fs::space(&dir.path) else {
         return;
     };
-    let bytes =
-        |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
-    let usable = bytes(found.f_bavail);
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let usable = bytes(found.available_bytes);
     let path = dir.path.display();
     match dir
         .space
-        .on_look(usable, bytes(found.f_blocks), reserve_bytes)
+        .on_look(usable, bytes(found.total_bytes), reserve_bytes)
     {
         Some(true) => tracing::error!(
             dir = %path, usable, reserve_bytes,

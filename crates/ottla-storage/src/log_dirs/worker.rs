@@ -9,10 +9,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use ottla_sync::thread::JoinHandle;
+use ottla_sync::{Condvar, Mutex};
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -79,7 +79,7 @@ impl Worker {
     pub(super) fn start(name: &str) -> Worker {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
-        let thread = std::thread::Builder::new()
+        let thread = ottla_sync::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || theirs.run())
             .expect("the system gives a thread");
@@ -98,7 +98,7 @@ impl Worker {
         let number = queue.next_number;
         queue.next_number += 1;
         queue.tasks.push(Reverse(Entry {
-            due: Instant::now() + delay,
+            due: ottla_sync::time::now() + delay,
             number,
             is_delayed: !delay.is_zero(),
             task: Box::new(task),
@@ -140,7 +140,7 @@ impl Shared {
             }
             match queue.tasks.peek().map(|Reverse(entry)| entry.due) {
                 None => self.changed.wait(&mut queue),
-                Some(due) if due <= Instant::now() => {
+                Some(due) if due <= ottla_sync::time::now() => {
                     return queue.tasks.pop().map(|Reverse(entry)| entry.task);
                 }
                 Some(due) => {

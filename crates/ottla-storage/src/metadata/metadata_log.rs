@@ -7,7 +7,6 @@
 //! In Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +25,7 @@ use ottla_raft::{
     SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
 };
 use ottla_records::RecordBatch;
+use ottla_sync::fs::{self, Dir, File};
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 
 use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
@@ -63,7 +63,7 @@ pub struct MetadataLog {
     pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
     /// Held by a test while the disk hangs when a snapshot is written.
     #[cfg(any(test, feature = "fault-injection"))]
-    pub snapshot_gate: Option<Arc<parking_lot::Mutex<()>>>,
+    pub snapshot_gate: Option<Arc<ottla_sync::Mutex<()>>>,
 }
 
 /// What log and snapshots say.
@@ -105,7 +105,7 @@ impl MetadataLog {
             clean_shutdown: false,
             now,
             producer_id_expiration_ms: i64::from(i32::MAX),
-            random_seed: rand::random(),
+            random_seed: ottla_sync::random::random("log"),
         })
         .map_err(|error| fail(error.to_string()))?;
         let mut metadata_log = MetadataLog {
@@ -367,7 +367,7 @@ impl MetadataLog {
             file.write_all(election.to_json(kraft_version).as_bytes())?;
             file.sync_all()?;
             fs::rename(&partial, &path)?;
-            File::open(&self.dir)?.sync_all()
+            Dir::open(&self.dir)?.sync()
         };
         write().map_err(|error| self.io_error("write", &path, error))
     }

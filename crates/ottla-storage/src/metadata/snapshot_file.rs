@@ -6,7 +6,6 @@
 //!
 //! In Kafka: `RecordsSnapshotWriter`, `RecordsSnapshotReader`, `FileRawSnapshotWriter`, `BatchFileWriter`.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -18,6 +17,7 @@ use ottla_protocol::raft_records::{
 };
 use ottla_raft::{KRaftVersion, SnapshotId, VoterSet};
 use ottla_records::RecordBatch;
+use ottla_sync::fs::{self, Dir, File};
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::record_batches::{
@@ -93,10 +93,10 @@ impl Snapshot {
     pub fn write(&self, dir: &Path, id: SnapshotId, now: Timestamp) -> io::Result<u64> {
         let partial = dir.join(format!(
             "{id}-{:016x}.checkpoint.part",
-            rand::random::<u64>()
+            ottla_sync::random::random::<u64>("snapshot file names")
         ));
         let size = self.write_file(&partial, &dir.join(id.file_name()), id.epoch, now)?;
-        File::open(dir)?.sync_all()?;
+        Dir::open(dir)?.sync()?;
         Ok(size)
     }
 
@@ -302,7 +302,7 @@ mod tests {
         let bytes = fs::read(&path).unwrap();
         // The footer's batch is the last 61 + some bytes; cut it off whole, then in the middle.
         for cut in [bytes.len() - 100, bytes.len() - 10, 0] {
-            fs::write(&path, &bytes[..cut]).unwrap();
+            std::fs::write(&path, &bytes[..cut]).unwrap();
             assert!(read_snapshot(&path).is_err(), "cut at {cut}");
         }
     }

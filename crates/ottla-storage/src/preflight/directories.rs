@@ -1,6 +1,5 @@
 //! The directories of a node: whose they are, whether they are in use, and whether they can be used.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ottla_config::BrokerConfig;
@@ -8,9 +7,8 @@ use ottla_log::checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, CleanShutdown, LOG_START_OFFSET_CHECKPOINT, MetaProperties,
     OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
+use ottla_sync::fs;
 use ottla_types::TopicPartition;
-use rustix::fs::{Access, StatVfsMountFlags};
-use rustix::io::Errno;
 
 use super::recovery::{self, DirSize};
 use super::{Look, Unformatted, metadata, some_of};
@@ -78,7 +76,10 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
 /// Whether a directory can be read and written.
 fn usable(dir: &Path, look: &mut Look) {
     let place = dir.display().to_string();
-    let nearest = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+    let nearest = dir
+        .ancestors()
+        .find(|dir| fs::metadata(dir).is_ok())
+        .unwrap_or(dir);
     if nearest != dir {
         look.note(
             "directories",
@@ -87,19 +88,15 @@ fn usable(dir: &Path, look: &mut Look) {
             "",
         );
     }
-    let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
-    if let Err(error) = rustix::fs::access(nearest, access) {
-        let what = format!(
-            "cannot be read and written: {}",
-            std::io::Error::from(error)
-        );
+    if let Err(error) = fs::check_dir_access(nearest) {
+        let what = format!("cannot be read and written: {error}");
         let change = "run as the user that Kafka ran as, or give the directory to the one that Ottla runs as";
         return look.refuse("directories", &place, what, change);
     }
-    let Ok(space) = rustix::fs::statvfs(nearest) else {
+    let Ok(space) = fs::space(nearest) else {
         return;
     };
-    if space.f_flag.contains(StatVfsMountFlags::RDONLY) {
+    if space.is_read_only {
         return look.refuse(
             "directories",
             &place,
@@ -107,7 +104,7 @@ fn usable(dir: &Path, look: &mut Look) {
             "mount it for writing",
         );
     }
-    let free = space.f_bavail * space.f_frsize;
+    let free = space.available_bytes;
     if free < LITTLE_SPACE {
         let what = format!("has only {} free", size_text(free));
         look.warn(
@@ -224,13 +221,13 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
 /// What of a partition the user that runs this cannot write: its directory, or a file in it, such as one that was
 /// made when a broker ran as another user for once.
 fn closed_in(dir: &Path, name: &str) -> Option<String> {
-    if rustix::fs::access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
+    if fs::check_dir_access(dir).is_err() {
         return Some(name.to_owned());
     }
     let is_closed = |file: &fs::DirEntry| {
-        let refused = rustix::fs::access(file.path(), Access::READ_OK | Access::WRITE_OK).err();
+        let refused = fs::check_file_access(file.path()).err();
         // While a broker runs, files go that were there a moment ago.
-        refused.is_some_and(|errno| errno != Errno::NOENT)
+        refused.is_some_and(|error| error.kind() != std::io::ErrorKind::NotFound)
     };
     let closed = fs::read_dir(dir).ok()?.flatten().find(is_closed)?;
     Some(format!("{name}/{}", closed.file_name().display()))

@@ -26,7 +26,6 @@ impl Severity {
 /// What Kafka enforced or served and Ottla does not yet, and what `ottla.accept.unserved` can let pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unserved {
-    Acls,
     Scram,
     Tokens,
     Quotas,
@@ -37,7 +36,6 @@ impl Unserved {
     /// As the setting names it.
     pub const fn name(self) -> &'static str {
         match self {
-            Unserved::Acls => "acls",
             Unserved::Scram => "scram",
             Unserved::Tokens => "tokens",
             Unserved::Quotas => "quotas",
@@ -47,7 +45,6 @@ impl Unserved {
 
     pub(super) const fn subject(self) -> &'static str {
         match self {
-            Unserved::Acls => "ACLs",
             Unserved::Scram => "SCRAM credentials",
             Unserved::Tokens => "delegation tokens",
             Unserved::Quotas => "client quotas",

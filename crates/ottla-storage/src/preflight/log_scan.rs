@@ -1,6 +1,5 @@
 //! Reads the batches of a log that belongs to somebody else: no lock, no recovery, nothing written.
 
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use ottla_log::WholeSegment;
 use ottla_log::file_names::{LOG_SUFFIX, SWAP_SUFFIX, offset_from_file_name};
 use ottla_records::{BatchError, RecordBatch};
+use ottla_sync::fs::{self, File};
 use ottla_types::Offset;
 
 const CHUNK_BYTES: usize = 1024 * 1024;
@@ -188,9 +188,9 @@ mod tests {
         }
         let whole = bytes.len() as u64;
         bytes.extend(&batch(5, 5_000)[..4_000]);
-        fs::write(dir.path().join("00000000000000000000.log"), &bytes).unwrap();
-        fs::write(dir.path().join("00000000000000000006.log"), batch(6, 10)).unwrap();
-        fs::write(
+        std::fs::write(dir.path().join("00000000000000000000.log"), &bytes).unwrap();
+        std::fs::write(dir.path().join("00000000000000000006.log"), batch(6, 10)).unwrap();
+        std::fs::write(
             dir.path().join("00000000000000000006.log.deleted"),
             batch(6, 10),
         )
@@ -204,7 +204,7 @@ mod tests {
     fn bytes_that_are_no_batches_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         for bytes in [vec![], vec![0; 500_000], vec![255; 500_000], vec![1; 7]] {
-            fs::write(dir.path().join("00000000000000000000.log"), &bytes).unwrap();
+            std::fs::write(dir.path().join("00000000000000000000.log"), &bytes).unwrap();
             assert_eq!(offsets(dir.path()), (Vec::new(), 0));
         }
     }

@@ -1,7 +1,6 @@
 //! What the cluster is, by its metadata log: the newest snapshot and what was written after it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ottla_config::{BrokerConfig, Support, UpdateMode, broker_config, topic_config};
@@ -13,6 +12,7 @@ use ottla_metadata::{
 };
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{ElectionState, SnapshotId};
+use ottla_sync::fs;
 use ottla_types::{BrokerId, Offset};
 
 use super::{Look, Unserved, count, log_scan, some_of};
@@ -94,7 +94,7 @@ fn refuse_level(place: &str, level: i16, look: &mut Look) {
 fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadable> {
     let mut loaded = LoadedMetadata::new(election_state(dir)?);
     let mut next_offset = Offset::ZERO;
-    if dir.is_dir() {
+    if fs::metadata(dir).is_ok_and(|found| found.is_dir()) {
         let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
         if let Some((id, path)) = newest_snapshot(dir).map_err(unreadable)? {
             let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
@@ -159,7 +159,7 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
 /// What a node begins with that was formatted and never started.
 fn read_bootstrap(metadata_log_dir: &Path, loaded: &mut LoadedMetadata) -> Result<(), Unreadable> {
     let path = metadata_log_dir.join(BOOTSTRAP_FILE);
-    if !path.exists() {
+    if fs::metadata(&path).is_err() {
         return Ok(());
     }
     let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
@@ -302,14 +302,16 @@ fn brokers(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut
 
 /// What guards the cluster in Kafka and would not here.
 fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut Look) {
-    let acls = image.kept.acls.iter().count();
-    if acls > 0 {
+    let acls = image.kept.acls.len();
+    if acls > 0 && !config.has_authorizer() {
         let what = format!(
-            "{} not enforced yet: every client that can connect may do everything",
+            "{} not enforced without an authorizer, as with Apache Kafka: every client that can connect may \
+             do everything",
             count(acls, "ACL is", "ACLs are")
         );
-        let change = "remove them with kafka-acls if that is intended";
-        look.unserved(config, Unserved::Acls, place, what, change);
+        let change =
+            "set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+        look.note("ACLs", place, what, change);
     }
     let users: BTreeSet<&str> = image.kept.scram.iter().map(|it| &*it.name).collect();
     if !users.is_empty() {

@@ -268,11 +268,18 @@ fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
 }
 
 #[test]
-fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
+fn acls_without_an_authorizer_are_pointed_out() {
     let acl = MetadataRecord::AccessControlEntry(AccessControlEntryRecord {
         id: Uuid::from_u128(9),
         ..Default::default()
     });
+    let node = Node::new().records([acl]);
+    let sentence = "1 ACL is not enforced without an authorizer";
+    node.finds(Severity::Notes, sentence);
+}
+
+#[test]
+fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
     let scram = MetadataRecord::UserScramCredential(UserScramCredentialRecord {
         name: "bob".into(),
         mechanism: 1,
@@ -293,7 +300,6 @@ fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
         ..Default::default()
     });
     for (record, accept, sentence) in [
-        (acl, "acls", "1 ACL is not enforced yet"),
         (scram, "scram", "because SASL is not supported yet: bob"),
         (token, "tokens", "1 delegation token is stored"),
         (

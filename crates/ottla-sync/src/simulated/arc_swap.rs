@@ -3,6 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use arc_swap::Guard;
+
 use crate::simulation::trace::Op;
 use crate::simulation::world;
 
@@ -17,7 +19,7 @@ macro_rules! swap {
             }
 
             #[track_caller]
-            pub fn load(&self) -> arc_swap::Guard<$value> {
+            pub fn load(&self) -> Guard<$value> {
                 world::switch_point(Op::Swap);
                 self.0.load()
             }

@@ -16,7 +16,7 @@ pub use disk::{Disk, Faults};
 pub use power_loss::PowerLoss;
 
 use crate::kernel;
-pub use crate::kernel::Writeback;
+pub use crate::kernel::{LockHolder, Space, Writeback};
 use crate::simulation::world;
 use disk::Handle;
 
@@ -343,6 +343,11 @@ impl DirEntry {
     pub fn file_type(&self) -> io::Result<FileType> {
         Ok(self.file_type)
     }
+
+    #[track_caller]
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        metadata(&self.path)
+    }
 }
 
 #[derive(Debug)]
@@ -395,6 +400,22 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 }
 
 #[track_caller]
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// On a simulated disk there are no links.
+#[track_caller]
+pub fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    match simulated() {
+        Some(disk) => disk.metadata(path.as_ref()).map(|_| path.as_ref().into()),
+        None => std::fs::canonicalize(path),
+    }
+}
+
+#[track_caller]
 pub fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
     match simulated() {
         Some(disk) => disk.create_dir(path.as_ref()),
@@ -435,6 +456,65 @@ pub fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
 }
 
 #[track_caller]
+pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    let Some(disk) = simulated() else {
+        return std::fs::remove_dir_all(path);
+    };
+    for entry in disk.list(path.as_ref())? {
+        match entry.file_type {
+            FileType::Dir => remove_dir_all(entry.path)?,
+            file_type => disk.remove(&entry.path, file_type)?,
+        }
+    }
+    disk.remove(path.as_ref(), FileType::Dir)
+}
+
+#[track_caller]
+pub fn space(path: impl AsRef<Path>) -> io::Result<Space> {
+    match simulated() {
+        Some(disk) => disk.space(path.as_ref()),
+        None => kernel::space(path),
+    }
+}
+
+/// Whether this process may list a directory and change its entries.
+#[track_caller]
+pub fn check_dir_access(path: impl AsRef<Path>) -> io::Result<()> {
+    match simulated() {
+        Some(disk) => disk.metadata(path.as_ref()).map(drop),
+        None => kernel::check_dir_access(path),
+    }
+}
+
+/// Whether this process may read and write a file.
+#[track_caller]
+pub fn check_file_access(path: impl AsRef<Path>) -> io::Result<()> {
+    match simulated() {
+        Some(disk) => disk.metadata(path.as_ref()).map(drop),
+        None => kernel::check_file_access(path),
+    }
+}
+
+/// Takes a lock on the whole file, or returns `false` if another handle has one. It is given back with the file, or
+/// when its host is killed.
+#[track_caller]
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    match &file.0 {
+        Kind::Kernel(file) => kernel::try_lock(file),
+        Kind::Simulated(handle) => handle.try_lock(),
+    }
+}
+
+/// Who has locked a file that this handle has not locked.
+#[track_caller]
+pub fn lock_holder(file: &File) -> io::Result<Option<LockHolder>> {
+    match &file.0 {
+        Kind::Kernel(file) => kernel::lock_holder(file),
+        Kind::Simulated(handle) => handle.lock_holder(),
+    }
+}
+
+#[track_caller]
 pub fn write_vectored_at(file: &File, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
     match &file.0 {
         Kind::Kernel(file) => kernel::write_vectored_at(file, slices, position),
@@ -447,6 +527,15 @@ pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
     match &file.0 {
         Kind::Kernel(file) => kernel::read_cached_at(file, buffer, position),
         Kind::Simulated(handle) => handle.read_cached_at(buffer, position),
+    }
+}
+
+/// Whether a byte of a file can be read without waiting for the disk.
+#[track_caller]
+pub fn is_cached_at(file: &(impl AsFd + FileExt + ?Sized), position: u64) -> bool {
+    match simulated() {
+        Some(disk) => !disk.is_uncached(),
+        None => kernel::is_cached_at(file, position),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `tokio::sync::mpsc` with switch points where something is sent or taken.
 
+use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
 use std::task::{Context, Poll};
@@ -21,7 +22,6 @@ pub fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
     (UnboundedSender(sender), UnboundedReceiver(receiver))
 }
 
-#[derive(Debug)]
 pub struct Sender<T>(mpsc::Sender<T>);
 
 impl<T> Clone for Sender<T> {
@@ -51,6 +51,12 @@ impl<T> Sender<T> {
     }
 }
 
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// What needs no switch point: `closed`, `is_closed`, `capacity`, `reserve`, `downgrade`.
 impl<T> Deref for Sender<T> {
     type Target = mpsc::Sender<T>;
@@ -60,7 +66,6 @@ impl<T> Deref for Sender<T> {
     }
 }
 
-#[derive(Debug)]
 pub struct UnboundedSender<T>(mpsc::UnboundedSender<T>);
 
 impl<T> Clone for UnboundedSender<T> {
@@ -74,6 +79,12 @@ impl<T> UnboundedSender<T> {
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         world::switch_point(Op::Send);
         self.0.send(value)
+    }
+}
+
+impl<T> fmt::Debug for UnboundedSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

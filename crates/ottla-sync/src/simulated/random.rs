@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 
+use rand::RngExt;
+use rand::distr::uniform::{SampleRange, SampleUniform};
 use rand::distr::{Distribution, StandardUniform};
 
 use crate::simulation::world;
@@ -14,6 +16,14 @@ where
     match world::is_simulated() {
         true => StandardUniform.sample(&mut Stream(consumer)),
         false => rand::random(),
+    }
+}
+
+/// Instead of `rand::random_range`.
+pub fn random_range<T: SampleUniform>(consumer: &'static str, range: impl SampleRange<T>) -> T {
+    match world::is_simulated() {
+        true => Stream(consumer).random_range(range),
+        false => rand::random_range(range),
     }
 }
 

@@ -41,6 +41,23 @@ impl Semaphore {
         self.0.clone().acquire_owned().await
     }
 
+    pub async fn acquire_many_owned(
+        self: Arc<Self>,
+        count: u32,
+    ) -> Result<OwnedSemaphorePermit, AcquireError> {
+        world::switch_point(Op::Lock);
+        self.0.clone().acquire_many_owned(count).await
+    }
+
+    #[track_caller]
+    pub fn try_acquire_many_owned(
+        self: Arc<Self>,
+        count: u32,
+    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        world::switch_point(Op::Lock);
+        self.0.clone().try_acquire_many_owned(count)
+    }
+
     #[track_caller]
     pub fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         world::switch_point(Op::Lock);

@@ -8,6 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+pub use tokio::runtime::TryCurrentError;
+
 use super::thread;
 use crate::simulation::executor::{self, TaskId};
 use crate::simulation::join::JoinState;
@@ -183,6 +185,22 @@ impl Handle {
         }
     }
 
+    /// A thread that belongs to no runtime has none; a simulated thread always has its host's.
+    pub fn try_current() -> Result<Handle, TryCurrentError> {
+        match world::is_simulated() {
+            true => Ok(Handle(None)),
+            false => Ok(Handle(Some(tokio::runtime::Handle::try_current()?))),
+        }
+    }
+
+    /// Until the guard is dropped, what this thread spawns belongs to the runtime. A simulated thread belongs to its host
+    /// anyway.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        EnterGuard {
+            _guard: self.0.as_ref().map(tokio::runtime::Handle::enter),
+        }
+    }
+
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -212,6 +230,26 @@ impl Handle {
             None => executor::block_on(future, Location::caller()),
         }
     }
+}
+
+/// How many threads poll the tasks of the caller's runtime, and how long all of them together have been busy. A
+/// simulated host does not know.
+pub fn worker_busy_time() -> Option<(usize, std::time::Duration)> {
+    if world::is_simulated() {
+        return None;
+    }
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let workers = 0..metrics.num_workers();
+    let busy = workers
+        .clone()
+        .map(|n| metrics.worker_total_busy_duration(n));
+    Some((workers.len(), busy.sum()))
+}
+
+/// See [`Handle::enter`].
+#[derive(Debug)]
+pub struct EnterGuard<'a> {
+    _guard: Option<tokio::runtime::EnterGuard<'a>>,
 }
 
 /// Tasks whose results are taken as they end. Dropped, it aborts those that have not.

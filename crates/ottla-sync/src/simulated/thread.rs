@@ -142,6 +142,15 @@ pub fn yield_now() {
     }
 }
 
+/// Grows whenever this thread gives its processor away to wait for something; `None` where nobody counts. Simulated time
+/// passes for a thread only while it waits.
+pub fn waits() -> Option<i64> {
+    match world::is_simulated() {
+        true => Some(world::world().now() as i64),
+        false => crate::kernel::thread_waits(),
+    }
+}
+
 /// Threads that may borrow from the stack of the one that starts them: all have ended when `scope` returns.
 pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
     if !world::is_simulated() {

@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
+pub use tokio::time::MissedTickBehavior;
+
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Timer};
 
@@ -19,6 +21,12 @@ pub fn now() -> Instant {
         }
         false => Instant::now(),
     }
+}
+
+/// Instead of `Instant::elapsed`.
+#[track_caller]
+pub fn elapsed(since: Instant) -> Duration {
+    now().saturating_duration_since(since)
 }
 
 /// Instead of `SystemTime::now`.
@@ -100,6 +108,51 @@ impl Future for Sleep {
                 alarm.timer = Some(world.add_timer(alarm.deadline, timer));
                 Poll::Pending
             }
+        }
+    }
+}
+
+/// Ticks at once and then every `period`.
+pub fn interval(period: Duration) -> Interval {
+    Interval(match world::is_simulated() {
+        true => Ticks::Simulated {
+            period,
+            next: world::world().monotonic(),
+        },
+        false => Ticks::Tokio(tokio::time::interval(period)),
+    })
+}
+
+/// Ticks that a simulated host has missed are skipped.
+#[derive(Debug)]
+pub struct Interval(Ticks);
+
+#[derive(Debug)]
+enum Ticks {
+    Tokio(tokio::time::Interval),
+    Simulated { period: Duration, next: Instant },
+}
+
+impl Interval {
+    pub async fn tick(&mut self) -> Instant {
+        match &mut self.0 {
+            Ticks::Tokio(interval) => interval.tick().await.into_std(),
+            Ticks::Simulated { period, next } => {
+                sleep_until(*next).await;
+                let ticked = *next;
+                let now = world::world().monotonic();
+                while *next <= now {
+                    *next += *period;
+                }
+                ticked
+            }
+        }
+    }
+
+    pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
+        match &mut self.0 {
+            Ticks::Tokio(interval) => interval.set_missed_tick_behavior(behavior),
+            Ticks::Simulated { .. } => {}
         }
     }
 }

@@ -1,7 +1,12 @@
 //! `tokio::sync::watch` with switch points where the value is changed or looked at.
+//!
+//! tokio wakes those who wait in an order of its own random numbers. Simulated ones wait for a `Notify` instead, which
+//! wakes them in the order in which they came.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio::sync::watch::{self, error::*};
 pub use tokio::sync::watch::{Ref, error};
 
@@ -9,34 +14,49 @@ use crate::simulation::trace::Op;
 use crate::simulation::world;
 
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
-    let (sender, receiver) = watch::channel(value);
-    (Sender(sender), Receiver(receiver))
+    let sender = Sender::new(value);
+    let receiver = sender.subscribe();
+    (sender, receiver)
 }
 
 #[derive(Default, Debug)]
-pub struct Sender<T>(watch::Sender<T>);
+pub struct Sender<T>(watch::Sender<T>, Changed);
+
+/// Tells simulated receivers to look again, also when a sender is gone: it is dropped after it.
+#[derive(Clone, Default, Debug)]
+struct Changed(Arc<Notify>);
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
+}
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Sender(self.0.clone())
+        Sender(self.0.clone(), self.1.clone())
     }
 }
 
 impl<T> Sender<T> {
     pub fn new(value: T) -> Sender<T> {
-        Sender(watch::Sender::new(value))
+        Sender(watch::Sender::new(value), Changed::default())
     }
 
     #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         world::switch_point(Op::Send);
-        self.0.send(value)
+        self.0.send(value)?;
+        self.1.0.notify_waiters();
+        Ok(())
     }
 
     #[track_caller]
     pub fn send_replace(&self, value: T) -> T {
         world::switch_point(Op::Send);
-        self.0.send_replace(value)
+        let before = self.0.send_replace(value);
+        self.1.0.notify_waiters();
+        before
     }
 
     /// `modify` runs under the channel's own lock, and so without a switch.
@@ -44,16 +64,19 @@ impl<T> Sender<T> {
     pub fn send_modify(&self, modify: impl FnOnce(&mut T)) {
         world::switch_point(Op::Send);
         world::undivided(|| self.0.send_modify(modify));
+        self.1.0.notify_waiters();
     }
 
     #[track_caller]
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
         world::switch_point(Op::Send);
-        world::undivided(|| self.0.send_if_modified(modify))
+        let is_modified = world::undivided(|| self.0.send_if_modified(modify));
+        self.1.0.notify_waiters();
+        is_modified
     }
 
     pub fn subscribe(&self) -> Receiver<T> {
-        Receiver(self.0.subscribe())
+        Receiver(self.0.subscribe(), self.1.0.clone())
     }
 }
 
@@ -67,11 +90,11 @@ impl<T> Deref for Sender<T> {
 }
 
 #[derive(Debug)]
-pub struct Receiver<T>(watch::Receiver<T>);
+pub struct Receiver<T>(watch::Receiver<T>, Arc<Notify>);
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
-        Receiver(self.0.clone())
+        Receiver(self.0.clone(), self.1.clone())
     }
 }
 
@@ -103,14 +126,24 @@ impl<T> Receiver<T> {
 
     pub async fn changed(&mut self) -> Result<(), RecvError> {
         world::switch_point(Op::Receive);
+        while world::is_simulated() && matches!(self.0.has_changed(), Ok(false)) {
+            // Nothing happens between the look and the wait.
+            self.1.notified().await;
+        }
         self.0.changed().await
     }
 
     pub async fn wait_for(
         &mut self,
-        condition: impl FnMut(&T) -> bool,
+        mut condition: impl FnMut(&T) -> bool,
     ) -> Result<Ref<'_, T>, RecvError> {
         world::switch_point(Op::Receive);
+        while world::is_simulated()
+            && self.0.has_changed().is_ok()
+            && !world::undivided(|| condition(&self.0.borrow()))
+        {
+            self.1.notified().await;
+        }
         self.0.wait_for(condition).await
     }
 }

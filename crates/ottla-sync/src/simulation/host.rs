@@ -1,12 +1,14 @@
 //! Simulated hosts: the processes that are started and killed, each with its clock.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::executor::Executor;
 use super::join::JoinState;
+use super::network;
 use super::random::Random;
 use super::world::{self, World};
 use crate::simulated::fs::Disk;
@@ -53,19 +55,25 @@ pub(crate) struct HostState {
     pub(super) clock: HostClock,
     pub(super) executor: Executor,
     pub(super) disk: Option<Disk>,
+    /// All processes of one name run on one machine.
+    pub(super) machine: u32,
+    /// A machine without power does not close its connections.
+    pub(super) loses_power: bool,
     streams: BTreeMap<&'static str, Random>,
     /// Which host of this name it is, since one that was killed may be started again.
     incarnation: u64,
 }
 
 impl HostState {
-    pub(super) fn new(name: &str, incarnation: u64) -> HostState {
+    pub(super) fn new(name: &str, machine: u32, incarnation: u64) -> HostState {
         HostState {
             name: name.to_owned(),
             is_alive: true,
             clock: HostClock::default(),
             executor: Executor::new(2),
             disk: None,
+            machine,
+            loses_power: false,
             streams: BTreeMap::new(),
             incarnation,
         }
@@ -134,8 +142,15 @@ impl Host {
         let world = world::world();
         let index = world.with(|state| {
             let same_name = state.hosts.iter().filter(|host| host.name == name);
-            let host = HostState::new(name, same_name.count() as u64);
-            state.hosts.push(host);
+            let (count, first) = (
+                same_name.clone().count(),
+                same_name.map(|host| host.machine).next(),
+            );
+            let machines = state.hosts.iter().map(|host| host.machine + 1).max();
+            let machine = first.or(machines).unwrap_or_default();
+            state
+                .hosts
+                .push(HostState::new(name, machine, count as u64));
             state.hosts.len() as u32 - 1
         });
         Host {
@@ -184,6 +199,11 @@ impl Host {
         crate::thread::JoinHandle::simulated(state)
     }
 
+    /// Its address in the simulated network: that of all hosts of this name.
+    pub fn address(&self) -> IpAddr {
+        self.state(|host| network::address_of(host.machine))
+    }
+
     pub fn is_alive(&self) -> bool {
         self.state(|host| host.is_alive)
     }
@@ -194,6 +214,13 @@ impl Host {
         if self.is_alive() {
             world::world().kill_now(self.index);
         }
+    }
+
+    /// As [`Host::kill`], but the machine does not close its connections either, and answers nobody until another
+    /// host of its name is there. What its disk loses is [`Disk::lose_power`]'s.
+    pub fn lose_power(&self) {
+        self.state(|host| host.loses_power = true);
+        self.kill();
     }
 
     /// Kills it at the switch point that comes `steps` after this one, whoever is there.
@@ -219,6 +246,11 @@ pub fn now() -> Duration {
 /// A stream of random numbers for the test itself.
 pub fn stream(name: &str) -> Random {
     Random::named(world::world().seed, name)
+}
+
+/// Whether the process is there that a host's number stands for.
+pub(crate) fn is_alive(host: u32) -> bool {
+    world::world().with(|state| state.hosts[host as usize].is_alive)
 }
 
 pub(crate) fn is_dying() -> bool {

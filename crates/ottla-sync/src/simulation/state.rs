@@ -8,6 +8,7 @@ use corosensei::Yielder;
 
 use super::failure::{Failure, Waiting};
 use super::host::HostState;
+use super::network::NetworkState;
 use super::policy::{Candidates, Chooser};
 use super::trace::Entry;
 use super::world::{HOT, Hot, STEP_NANOS};
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(super) is_over: bool,
     pub(super) switches: u64,
     pub(super) trace: Vec<Entry>,
+    pub(super) network: NetworkState,
     /// Who waits for an object, by the number of the object.
     pub(super) waiters: HashMap<u64, Vec<Token>>,
 }

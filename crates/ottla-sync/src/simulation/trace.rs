@@ -18,6 +18,7 @@ pub(crate) enum Op {
     Yield,
     Clock,
     Disk,
+    Net,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::failure::Failure;
+use super::network::NetworkState;
 use super::policy::Chooser;
 pub(crate) use super::state::{Holder, Timer, Token, Wait};
 use super::state::{State, Thread};
@@ -228,6 +229,7 @@ impl World {
                 is_over: false,
                 switches: 0,
                 trace: Vec::new(),
+                network: NetworkState::new(seed),
                 waiters: HashMap::new(),
             }),
             coroutines: RefCell::new(Vec::new()),
@@ -437,6 +439,7 @@ impl World {
         let futures = self.with(|state| state.hosts[host as usize].executor.clear());
         drop(futures);
         HOT.with(|hot| hot.current.set(before));
+        self.disconnect(host);
     }
 
     /// Unwinds a thread that does not run.

@@ -211,7 +211,7 @@ impl BrokerShell {
         for shell in self.coordinators.groups.values_mut() {
             shell.tell(&at, |groups| {
                 groups.on_metadata_changed(delta.after.clone().into(), delta);
-                Outcome::default()
+                Outcome::<GroupCoordinator>::default()
             });
         }
         Ok(())

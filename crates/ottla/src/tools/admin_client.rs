@@ -11,6 +11,29 @@ use super::load_properties;
 /// How long a cluster that does not answer may be starting. Kafka's tools take a minute to give up.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The brokers at which a tool finds the cluster.
+#[derive(Args, Debug)]
+pub(super) struct Brokers {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    pub(super) bootstrap_server: String,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    pub(super) command_config: Option<String>,
+}
+
+impl Brokers {
+    /// Connects, with a limit on the time of each operation if one is given.
+    pub(super) async fn connect(
+        &self,
+        client_id: &str,
+        limit: Option<Duration>,
+    ) -> anyhow::Result<Admin> {
+        let config = self.command_config.as_deref();
+        connect_within(&self.bootstrap_server, config, client_id, limit).await
+    }
+}
+
 /// Where a tool finds the cluster: at its brokers, or at its controllers (KIP-919).
 #[derive(Args, Debug)]
 #[group(id = "bootstrap", required = true, multiple = false)]

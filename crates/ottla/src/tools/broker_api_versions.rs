@@ -8,17 +8,14 @@ use ottla_client::BrokerNode;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsResponse};
 
-use super::{admin_client, block_on, report_on_stderr};
+use super::admin_client::Brokers;
+use super::{block_on, report_on_stderr};
 
 /// Print the API versions that each broker supports.
 #[derive(Args, Debug)]
 pub struct BrokerApiVersionsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    brokers: Brokers,
 }
 
 pub fn run(args: BrokerApiVersionsArgs) -> ExitCode {
@@ -26,12 +23,10 @@ pub fn run(args: BrokerApiVersionsArgs) -> ExitCode {
 }
 
 async fn print(args: &BrokerApiVersionsArgs) -> anyhow::Result<()> {
-    let admin = admin_client::connect(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "ottla-broker-api-versions",
-    )
-    .await?;
+    let admin = args
+        .brokers
+        .connect("ottla-broker-api-versions", None)
+        .await?;
     for broker in admin.client().metadata().brokers.values() {
         match admin.api_versions(Some(broker.id)).await {
             Ok(response) => println!("{} -> {}", node(broker), table(&response)),
@@ -71,18 +66,20 @@ fn table(response: &ApiVersionsResponse) -> String {
 
 fn line(served: &ApiVersion) -> String {
     let (low, high) = (served.min_version, served.max_version);
-    let range = match low == high {
-        true => low.to_string(),
-        false => format!("{low} to {high}"),
+    let range = if low == high {
+        low.to_string()
+    } else {
+        format!("{low} to {high}")
     };
     let Some(key) = ApiKey::from_code(served.api_key) else {
         return format!("UNKNOWN({}): {range}", served.api_key);
     };
     let spoken = key.stable_versions();
     let newest = high.min(*spoken.end());
-    let usable = match newest >= low.max(*spoken.start()) {
-        true => format!("usable: {newest}"),
-        false => "unusable: node too new".to_owned(),
+    let usable = if newest >= low.max(*spoken.start()) {
+        format!("usable: {newest}")
+    } else {
+        "unusable: node too new".to_owned()
     };
     format!("{}({}): {range} [{usable}]", key.name(), key.code())
 }

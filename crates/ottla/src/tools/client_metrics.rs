@@ -9,18 +9,15 @@ use ottla_client::Admin;
 use ottla_client::admin::{ConfigOperation, ConfigResourceType};
 use ottla_types::Uuid;
 
-use super::{admin_client, block_on, report_on_stdout};
+use super::admin_client::Brokers;
+use super::{block_on, report_on_stdout};
 
 /// Show and change which metrics brokers request from clients (KIP-714).
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 pub struct ClientMetricsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    brokers: Brokers,
     /// Make a subscription, or change one.
     #[arg(long, group = "action")]
     alter: bool,
@@ -80,12 +77,7 @@ fn check(args: &ClientMetricsArgs) -> anyhow::Result<()> {
 const KIND: ConfigResourceType = ConfigResourceType::ClientMetrics;
 
 async fn act(args: &ClientMetricsArgs) -> anyhow::Result<()> {
-    let admin = admin_client::connect(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "ottla-client-metrics",
-    )
-    .await?;
+    let admin = args.brokers.connect("ottla-client-metrics", None).await?;
     if args.alter {
         alter(args, &admin).await
     } else if args.delete {

@@ -129,9 +129,10 @@ async fn act(command: &KafkasCommand) -> anyhow::Result<()> {
 }
 
 fn endpoint_type(bootstrap: &Bootstrap) -> EndpointType {
-    match bootstrap.is_controller() {
-        true => EndpointType::Controller,
-        false => EndpointType::Broker,
+    if bootstrap.is_controller() {
+        EndpointType::Controller
+    } else {
+        EndpointType::Broker
     }
 }
 

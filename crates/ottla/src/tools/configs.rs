@@ -148,9 +148,10 @@ async fn act(args: &ConfigsArgs) -> anyhow::Result<()> {
         BTreeMap::new()
     };
     let (kind, entity) = subjects.first().cloned().expect("one at least is given");
-    let quota_change = match kind.has_quotas() && args.alter {
-        true => Some(quotas::Change::new(&subjects, &operations)?),
-        false => None,
+    let quota_change = if kind.has_quotas() && args.alter {
+        Some(quotas::Change::new(&subjects, &operations)?)
+    } else {
+        None
     };
     let admin = admin_client::connect_to_either(
         args.bootstrap_server.as_deref(),
@@ -160,9 +161,10 @@ async fn act(args: &ConfigsArgs) -> anyhow::Result<()> {
     )
     .await?;
     if !args.alter {
-        return match kind.has_quotas() {
-            true => quotas::describe(&admin, &subjects).await,
-            false => describe(&admin, kind, entity, args.all).await,
+        return if kind.has_quotas() {
+            quotas::describe(&admin, &subjects).await
+        } else {
+            describe(&admin, kind, entity, args.all).await
         };
     }
     let entity = entity.unwrap_or_default();

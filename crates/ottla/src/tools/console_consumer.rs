@@ -3,6 +3,7 @@
 pub(super) mod arguments;
 mod coordinator_formatter;
 pub(super) mod formatter;
+pub(super) mod polling;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,11 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use clap::{ArgGroup, Args};
 use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::topic_filter::TopicFilter;
-use super::{block_on, connection_warnings};
+use super::{block_on, connection_warnings, report_plainly};
 use arguments::{PrintingArgs, SettingsArgs};
+use polling::Polling;
 
 /// Print the records of a topic.
 ///
@@ -94,15 +95,7 @@ impl ConsoleConsumerArgs {
 pub fn run(args: ConsoleConsumerArgs) -> ExitCode {
     args.given.warn_of_deprecated(args.old_file());
     args.printing.warn_of_deprecated();
-    block_on(async {
-        match consume(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
-    })
+    block_on(async { report_plainly(consume(&args).await) })
 }
 
 async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
@@ -119,46 +112,22 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
     warnings.abort();
     let mut consumer = start(args, &client, config).await?;
 
-    let timeout = timeout_of(args);
     let max_messages = args
         .max_messages
         .filter(|max| *max >= 0)
         .map(|max| max as u64);
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut polling = Polling::new(timeout_of(args))?;
     let mut output = std::io::BufWriter::new(std::io::stdout());
     let mut count = 0;
-    let mut last_record = Instant::now();
     let mut result = Ok(());
     'reading: while max_messages.is_none_or(|max| count < max) {
-        let pause = timeout.map_or(Duration::from_secs(1), |timeout| {
-            timeout
-                .saturating_sub(last_record.elapsed())
-                .min(Duration::from_secs(1))
-        });
-        let records = tokio::select! {
-            records = consumer.poll(pause) => match records {
-                Ok(records) => records,
-                Err(error) => {
-                    // As Kafka's tool does: what went wrong is said, the end is an ordinary one.
-                    eprintln!("Error processing message, terminating consumer process: {error}");
-                    break;
-                }
-            },
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
+        let pause = polling.pause();
+        let Some(records) = polling.next(consumer.poll(pause)).await else {
+            break;
         };
         if records.is_empty() {
-            if timeout.is_some_and(|timeout| last_record.elapsed() > timeout) {
-                eprintln!(
-                    "Error processing message, terminating consumer process: no record came for {} ms",
-                    timeout.unwrap_or_default().as_millis()
-                );
-                break;
-            }
             continue;
         }
-        last_record = Instant::now();
         let mut records = records.into_iter();
         while let Some(record) = records.next() {
             if max_messages.is_some_and(|max| count >= max) {

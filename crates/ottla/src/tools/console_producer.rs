@@ -12,7 +12,7 @@ use ottla_client::{Client, ClientConfig, Delivery, Producer, ProducerConfig};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{block_on, connection_warnings, key_values, load_properties};
+use super::{block_on, connection_warnings, key_values, load_properties, report_plainly};
 use line_reader::LineReader;
 
 /// Send each line of standard input as a record.
@@ -111,15 +111,7 @@ pub struct ConsoleProducerArgs {
 
 pub fn run(args: ConsoleProducerArgs) -> ExitCode {
     warn_about_deprecated_flags(&args);
-    block_on(async {
-        match produce(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
-    })
+    block_on(async { report_plainly(produce(&args).await) })
 }
 
 fn warn_about_deprecated_flags(args: &ConsoleProducerArgs) {

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use ottla_client::{AcknowledgeType, Client, ClientConfig, ShareConsumer, ShareConsumerConfig};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::console_consumer::arguments::{PrintingArgs, SettingsArgs};
 use super::console_consumer::formatter::{Formatter, WriteError};
-use super::{block_on, connection_warnings};
+use super::console_consumer::polling::Polling;
+use super::{block_on, connection_warnings, report_plainly};
 
 /// Print the records of a topic as a member of a share group.
 ///
@@ -68,15 +68,7 @@ impl ConsoleShareConsumerArgs {
 pub fn run(args: ConsoleShareConsumerArgs) -> ExitCode {
     args.given.warn_of_deprecated(args.old_file());
     args.printing.warn_of_deprecated();
-    block_on(async {
-        match consume(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
-    })
+    block_on(async { report_plainly(consume(&args).await) })
 }
 
 async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
@@ -121,39 +113,17 @@ async fn print_records(
         (false, true) => AcknowledgeType::Release,
         (false, false) => AcknowledgeType::Accept,
     };
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut polling = Polling::new(timeout)?;
     let mut output = std::io::BufWriter::new(std::io::stdout());
     let mut count = 0;
-    let mut last_record = Instant::now();
     while max_messages.is_none_or(|max| count < max) {
-        let second = Duration::from_secs(1);
-        let pause = timeout.map_or(second, |timeout| {
-            timeout.saturating_sub(last_record.elapsed()).min(second)
-        });
-        let records = tokio::select! {
-            records = consumer.poll(pause) => match records {
-                Ok(records) => records,
-                Err(error) => {
-                    // As Kafka's tool does: what went wrong is said, the end is an ordinary one.
-                    eprintln!("Error processing message, terminating consumer process: {error}");
-                    break;
-                }
-            },
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
+        let pause = polling.pause();
+        let Some(records) = polling.next(consumer.poll(pause)).await else {
+            break;
         };
         if records.is_empty() {
-            if let Some(timeout) = timeout.filter(|timeout| last_record.elapsed() > *timeout) {
-                eprintln!(
-                    "Error processing message, terminating consumer process: no record came for {} ms",
-                    timeout.as_millis()
-                );
-                break;
-            }
             continue;
         }
-        last_record = Instant::now();
         for record in records {
             if max_messages.is_some_and(|max| count >= max) {
                 break;

@@ -41,12 +41,12 @@ pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
             eprintln!("{usage}");
             return ExitCode::FAILURE;
         }
-        ended(act(&args).await, "consumer")
+        ended(act(&args).await, "consumer", ExitCode::SUCCESS)
     })
 }
 
-/// As Kafka's tools of these groups end: a failure is told, and the exit status stays 0 unless the flags were wrong.
-pub(super) fn ended(acted: anyhow::Result<()>, kind: &str) -> ExitCode {
+/// As Kafka's tools of these groups end: a failure is told, and the exit status is `failed` unless the flags were wrong.
+pub(super) fn ended(acted: anyhow::Result<()>, kind: &str, failed: ExitCode) -> ExitCode {
     match acted {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.downcast_ref::<UsageError>().is_some() => {
@@ -59,7 +59,7 @@ pub(super) fn ended(acted: anyhow::Result<()>, kind: &str) -> ExitCode {
                 None => format!("{error:#}"),
             };
             println!("\nError: Executing {kind} group command failed due to {message}");
-            ExitCode::SUCCESS
+            failed
         }
     }
 }
@@ -112,7 +112,7 @@ async fn act(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
 async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let states = choices(
         args.state.as_deref(),
-        "state",
+        ("state", "state"),
         &[
             "PreparingRebalance",
             "CompletingRebalance",
@@ -123,7 +123,11 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
             "Reconciling",
         ],
     )?;
-    let types = choices(args.kind.as_deref(), "types", &["Classic", "Consumer"])?;
+    let types = choices(
+        args.kind.as_deref(),
+        ("types", "types"),
+        &["Classic", "Consumer"],
+    )?;
     let groups = consumer_groups(admin, &states, &types).await?;
     if args.state.is_none() && args.kind.is_none() {
         for group in groups {
@@ -163,7 +167,7 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
 /// Some of the valid values, separated by commas, whatever their capitals.
 pub(super) fn choices(
     text: Option<&str>,
-    what: &str,
+    (what, plural): (&str, &str),
     valid: &[&str],
 ) -> anyhow::Result<Vec<String>> {
     let simplified = |text: &str| text.trim().replace(['_', '-'], "").to_ascii_lowercase();
@@ -179,7 +183,7 @@ pub(super) fn choices(
             Some(valid) => chosen.push((*valid).to_owned()),
             None => {
                 let message = format!(
-                    "Invalid {what} list '{text}'. Valid {what} are: {}",
+                    "Invalid {what} list '{text}'. Valid {plural} are: {}",
                     valid.join(", ")
                 );
                 return Err(UsageError(message).into());
@@ -259,9 +263,11 @@ mod tests {
     #[test]
     fn choices_are_checked() {
         let valid = ["Stable", "PreparingRebalance"];
-        let chosen = choices(Some("stable,preparing_rebalance"), "state", &valid).unwrap();
+        let choices = |text| choices(text, ("state", "states"), &valid);
+        let chosen = choices(Some("stable, preparing_rebalance")).unwrap();
         assert_eq!(chosen, valid);
-        assert!(choices(Some("gone"), "state", &valid).is_err());
-        assert!(choices(None, "state", &valid).unwrap().is_empty());
+        assert!(choices(Some("gone")).is_err());
+        assert!(choices(Some("")).unwrap().is_empty());
+        assert!(choices(None).unwrap().is_empty());
     }
 }

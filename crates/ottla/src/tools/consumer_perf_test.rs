@@ -12,7 +12,7 @@ use clap::Args;
 use ottla_client::{Client, ClientConfig, ClientError, Consumer, ConsumerConfig};
 use regex::Regex;
 
-use super::{block_on_while_receiving, connection_warnings};
+use super::{block_on_while_receiving, connection_warnings, report_plainly};
 use arguments::{MeasuringArgs, Wanted, number};
 use progress::Progress;
 
@@ -64,15 +64,7 @@ pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
     if !args.measuring.hide_header {
         println!("{}", progress::header(args.measuring.show_detailed_stats));
     }
-    block_on_while_receiving(async {
-        match measure(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
-    })
+    block_on_while_receiving(async { report_plainly(measure(&args).await) })
 }
 
 /// What Kafka's tool refuses before it prints anything, in its words.
@@ -93,9 +85,10 @@ fn settings(args: &ConsumerPerfTestArgs) -> anyhow::Result<BTreeMap<String, Stri
     let group = args.group.clone();
     let group =
         group.unwrap_or_else(|| format!("perf-consumer-{}", rand::random_range(0..100_000)));
-    let reset = match args.from_latest {
-        true => "latest",
-        false => "earliest",
+    let reset = if args.from_latest {
+        "latest"
+    } else {
+        "earliest"
     };
     let own = [
         ("group.id", group),
@@ -162,15 +155,14 @@ async fn consume(
             if !is_subscribed {
                 is_subscribed = subscribe(args, client, consumer).await?;
             }
-            match is_subscribed {
-                true => consumer
+            if is_subscribed {
+                consumer
                     .poll_batches(POLL)
                     .await
-                    .map_err(anyhow::Error::from),
-                false => {
-                    tokio::time::sleep(POLL).await;
-                    Ok(Vec::new())
-                }
+                    .map_err(anyhow::Error::from)
+            } else {
+                tokio::time::sleep(POLL).await;
+                Ok(Vec::new())
             }
         });
         let batches = match polled.await {

@@ -17,14 +17,10 @@ pub use arguments::DumpLogArgs;
 use decoder::Decoder;
 use segment::SegmentOptions;
 
+use super::report_plainly;
+
 pub fn run(args: DumpLogArgs) -> ExitCode {
-    match dump(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report_plainly(dump(&args))
 }
 
 fn dump(args: &DumpLogArgs) -> anyhow::Result<()> {

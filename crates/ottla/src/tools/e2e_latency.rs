@@ -19,7 +19,7 @@ use ottla_records::RecordHeader;
 
 use super::java_numbers::{double_to_string, fixed};
 use super::performance::{show_latency, write_histogram};
-use super::{block_on, connection_warnings, load_properties};
+use super::{block_on, connection_warnings, load_properties, report_plainly};
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 const POSITIONAL_IS_DEPRECATED: &str = "WARNING: Positional argument usage is deprecated and will be removed in \
@@ -91,17 +91,10 @@ struct Plan {
 
 pub fn run(args: E2eLatencyArgs) -> ExitCode {
     block_on(async {
-        let result = match plan(&args) {
+        report_plainly(match plan(&args) {
             Ok(plan) => measure(&plan, args.histogram_out.as_deref()).await,
             Err(error) => Err(error),
-        };
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
+        })
     })
 }
 

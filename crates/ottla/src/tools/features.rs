@@ -93,9 +93,12 @@ async fn act(args: &FeaturesArgs) -> anyhow::Result<()> {
         let config = args.command_config.as_deref();
         args.bootstrap.connect(config, "ottla-features").await
     };
-    let downgrade = |is_unsafe: bool| match is_unsafe {
-        true => FeatureUpdateType::UnsafeDowngrade,
-        false => FeatureUpdateType::SafeDowngrade,
+    let downgrade = |is_unsafe: bool| {
+        if is_unsafe {
+            FeatureUpdateType::UnsafeDowngrade
+        } else {
+            FeatureUpdateType::SafeDowngrade
+        }
     };
     match &args.command {
         FeatureCommand::VersionMapping { release_version } => {

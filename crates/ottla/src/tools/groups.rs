@@ -6,18 +6,15 @@ use anyhow::bail;
 use clap::Args;
 use ottla_client::admin::GroupListing;
 
+use super::admin_client::Brokers;
 use super::consumer_groups::table::Table;
-use super::{admin_client, block_on, report_on_stdout};
+use super::{block_on, report_on_stdout};
 
 /// List the groups of all types.
 #[derive(Args, Debug)]
 pub struct GroupsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    brokers: Brokers,
     /// List the groups.
     #[arg(long, required = true)]
     list: bool,
@@ -73,12 +70,7 @@ async fn list(args: &GroupsArgs, wanted_type: Option<&str>) -> anyhow::Result<()
     if !args.list {
         bail!("Command must include exactly one action: --list.");
     }
-    let admin = admin_client::connect(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "ottla-groups",
-    )
-    .await?;
+    let admin = args.brokers.connect("ottla-groups", None).await?;
     let mut groups = admin.list_groups(&[], &[]).await?;
     groups.retain(|group| is_wanted(args, wanted_type, group));
     let widest = groups

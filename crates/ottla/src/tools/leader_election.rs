@@ -58,9 +58,10 @@ pub fn run(args: LeaderElectionArgs) -> ExitCode {
 }
 
 async fn elect(args: &LeaderElectionArgs) -> anyhow::Result<()> {
-    let (how, name) = match args.election_type.eq_ignore_ascii_case("unclean") {
-        true => (ElectionType::Unclean, "UNCLEAN"),
-        false => (ElectionType::Preferred, "PREFERRED"),
+    let (how, name) = if args.election_type.eq_ignore_ascii_case("unclean") {
+        (ElectionType::Unclean, "UNCLEAN")
+    } else {
+        (ElectionType::Preferred, "PREFERRED")
     };
     let partitions = wanted(args)?;
     let config = args

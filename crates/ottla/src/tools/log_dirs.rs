@@ -9,17 +9,14 @@ use ottla_client::ClientError;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use serde_json::{Value, json};
 
-use super::{admin_client, block_on, java_exceptions, report_on_stderr};
+use super::admin_client::Brokers;
+use super::{block_on, java_exceptions, report_on_stderr};
 
 /// Print the log directories of brokers and their contents, as JSON.
 #[derive(Args, Debug)]
 pub struct LogDirsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    brokers: Brokers,
     /// Describe the log directories.
     #[arg(long, required = true)]
     describe: bool,
@@ -58,12 +55,7 @@ async fn describe(args: &LogDirsArgs) -> anyhow::Result<()> {
                 .with_context(|| format!("--broker-list: {id} is not a broker ID; write 0,1,2"))
         })
         .collect::<anyhow::Result<BTreeSet<i32>>>()?;
-    let admin = admin_client::connect(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "log-dirs-tool",
-    )
-    .await?;
+    let admin = args.brokers.connect("log-dirs-tool", None).await?;
     let existing: BTreeSet<i32> = admin.client().metadata().brokers.keys().copied().collect();
     let missing: BTreeSet<i32> = wanted.difference(&existing).copied().collect();
     if !missing.is_empty() {

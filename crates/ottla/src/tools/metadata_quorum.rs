@@ -93,9 +93,10 @@ async fn act(args: &MetadataQuorumArgs) -> anyhow::Result<()> {
                 bail!("The option --human-readable is only supported along with --replication")
             }
             (true, false) => {
-                let nodes = match args.bootstrap.is_controller() {
-                    true => EndpointType::Controller,
-                    false => EndpointType::Broker,
+                let nodes = if args.bootstrap.is_controller() {
+                    EndpointType::Controller
+                } else {
+                    EndpointType::Broker
                 };
                 print_status(&connect().await?, nodes).await
             }
@@ -230,9 +231,10 @@ fn shown(replicas: &[ReplicaState], nodes: &[Node]) -> String {
 }
 
 fn endpoint(listener: &str, host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("{listener}://[{host}]:{port}"),
-        false => format!("{listener}://{host}:{port}"),
+    if host.contains(':') {
+        format!("{listener}://[{host}]:{port}")
+    } else {
+        format!("{listener}://{host}:{port}")
     }
 }
 

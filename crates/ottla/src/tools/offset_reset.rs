@@ -301,9 +301,10 @@ async fn from_file(
 pub(super) fn print_csv(results: &BTreeMap<String, BTreeMap<Partition, i64>>, is_single: bool) {
     for (group, offsets) in results {
         for ((topic, partition), offset) in offsets {
-            match is_single {
-                true => println!("{topic},{partition},{offset}"),
-                false => println!("{group},{topic},{partition},{offset}"),
+            if is_single {
+                println!("{topic},{partition},{offset}")
+            } else {
+                println!("{group},{topic},{partition},{offset}")
             }
         }
     }

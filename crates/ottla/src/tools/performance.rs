@@ -58,13 +58,14 @@ pub(super) fn settings_of_file(path: Option<&str>) -> Result<BTreeMap<String, St
 
 /// Asks for `bootstrap.servers`, without which Kafka's clients are not made.
 pub(super) fn require_servers(settings: &BTreeMap<String, String>) -> Result<(), Trouble> {
-    match settings.contains_key("bootstrap.servers") {
-        true => Ok(()),
-        false => Err(Trouble::Uncaught(
+    if settings.contains_key("bootstrap.servers") {
+        Ok(())
+    } else {
+        Err(Trouble::Uncaught(
             CONFIG_EXCEPTION,
             "Missing required configuration \"bootstrap.servers\" which has no default value."
                 .into(),
-        )),
+        ))
     }
 }
 

@@ -358,13 +358,14 @@ fn fail_if_any(
             Some(format!("{}: {}", shown(&partition), error.broker_message()))
         })
         .collect();
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(Terse(format!(
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Terse(format!(
             "{}:\n{}",
             title(errors.len()),
             errors.join("\n")
-        ))),
+        )))
     }
 }
 
@@ -389,13 +390,14 @@ async fn verify(
             Err(error) if is_unknown(&error) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
-        match current == *target {
-            true => println!("Reassignment of partition {name} is completed."),
-            false => println!(
+        if current == *target {
+            println!("Reassignment of partition {name} is completed.")
+        } else {
+            println!(
                 "There is no active reassignment of partition {name}, but replica set is {} rather than {}.",
                 ids(&current),
                 ids(target)
-            ),
+            )
         }
     }
     let moves = log_dir_moves::states(admin, &assignment.log_dirs).await?;
@@ -450,15 +452,17 @@ async fn cancel(
             back.insert(replica, current);
         }
     }
-    match back.is_empty() {
+    if back.is_empty() {
         // Without an end of line, as Kafka's tool has it.
-        true => print!("None of the specified partition moves are active."),
-        false => log_dir_moves::start(admin, &back, Duration::from_millis(args.timeout)).await?,
+        print!("None of the specified partition moves are active.");
+    } else {
+        log_dir_moves::start(admin, &back, Duration::from_millis(args.timeout)).await?;
     }
     if !args.preserve_throttles {
-        let nodes = match args.bootstrap.is_controller() {
-            true => EndpointType::Controller,
-            false => EndpointType::Broker,
+        let nodes = if args.bootstrap.is_controller() {
+            EndpointType::Controller
+        } else {
+            EndpointType::Broker
         };
         throttles::clear(admin, nodes, &assignment.partitions).await?;
     }
@@ -473,9 +477,12 @@ async fn list(admin: &Admin) -> anyhow::Result<()> {
     }
     println!("Current partition reassignments:");
     for (partition, it) in &ongoing {
-        let part = |word: &str, brokers: &[i32]| match brokers.is_empty() {
-            true => String::new(),
-            false => format!(" {word}: {}.", ids(brokers)),
+        let part = |word: &str, brokers: &[i32]| {
+            if brokers.is_empty() {
+                String::new()
+            } else {
+                format!(" {word}: {}.", ids(brokers))
+            }
         };
         println!(
             "{}: replicas: {}.{}{}",

@@ -230,9 +230,10 @@ async fn fetch(
         };
         let mut fetched = Vec::new();
         for topic in response.responses {
-            let name = match topic.topic.is_empty() {
-                true => named(topic.topic_id),
-                false => Some(topic.topic.to_string()),
+            let name = if topic.topic.is_empty() {
+                named(topic.topic_id)
+            } else {
+                Some(topic.topic.to_string())
             };
             let Some(name) = name else { continue };
             fetched.extend(topic.partitions.into_iter().map(|data| {

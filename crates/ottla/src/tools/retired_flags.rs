@@ -8,12 +8,9 @@ struct RetiredFlag {
     advice: &'static str,
 }
 
+#[rustfmt::skip]
 const RETIRED: &[RetiredFlag] = &[
-    RetiredFlag {
-        flag: "--zookeeper",
-        tools: &[],
-        advice: "Kafka 4 has no ZooKeeper; write --bootstrap-server host:9092, the address of a broker",
-    },
+    RetiredFlag { flag: "--zookeeper", tools: &[], advice: "Kafka 4 has no ZooKeeper; write --bootstrap-server host:9092, the address of a broker" },
     RetiredFlag {
         flag: "--broker-list",
         tools: &[
@@ -28,71 +25,19 @@ const RETIRED: &[RetiredFlag] = &[
         ],
         advice: "write --bootstrap-server host:9092",
     },
-    RetiredFlag {
-        flag: "--new-consumer",
-        tools: &[],
-        advice: "there is only the new consumer; leave the flag out",
-    },
-    RetiredFlag {
-        flag: "--old-consumer",
-        tools: &[],
-        advice: "there is only the new consumer; leave the flag out",
-    },
-    RetiredFlag {
-        flag: "--force",
-        tools: &["topics"],
-        advice: "topics change without it; leave the flag out",
-    },
-    RetiredFlag {
-        flag: "--disable-rack-aware",
-        tools: &["topics"],
-        advice: "replicas are placed by the controller, which knows the racks; leave the flag out",
-    },
-    RetiredFlag {
-        flag: "--offsets",
-        tools: &["get-offsets"],
-        advice: "only one offset is given for each partition; leave the flag out",
-    },
-    RetiredFlag {
-        flag: "--max-wait-ms",
-        tools: &["get-offsets"],
-        advice: "write request.timeout.ms into the file of --command-config",
-    },
-    RetiredFlag {
-        flag: "--blacklist",
-        tools: &["console-consumer"],
-        advice: "write --include with a regular expression",
-    },
-    RetiredFlag {
-        flag: "--whitelist",
-        tools: &["console-consumer"],
-        advice: "write --include",
-    },
-    RetiredFlag {
-        flag: "--sync",
-        tools: &["console-consumer"],
-        advice: "it belongs to console-producer",
-    },
-    RetiredFlag {
-        flag: "--queue-size",
-        tools: &["console-producer"],
-        advice: "write --max-memory-bytes",
-    },
-    RetiredFlag {
-        flag: "--queue-enqueuetimeout-ms",
-        tools: &["console-producer"],
-        advice: "write --max-block-ms",
-    },
-    RetiredFlag {
-        flag: "--key-serializer",
-        tools: &["console-producer"],
-        advice: "keys are sent as they are read; leave the flag out",
-    },
-    RetiredFlag {
-        flag: "--value-serializer",
-        tools: &["console-producer"],
-        advice: "values are sent as they are read; leave the flag out",
-    },
+    RetiredFlag { flag: "--new-consumer", tools: &[], advice: "there is only the new consumer; leave the flag out" },
+    RetiredFlag { flag: "--old-consumer", tools: &[], advice: "there is only the new consumer; leave the flag out" },
+    RetiredFlag { flag: "--force", tools: &["topics"], advice: "topics change without it; leave the flag out" },
+    RetiredFlag { flag: "--disable-rack-aware", tools: &["topics"], advice: "replicas are placed by the controller, which knows the racks; leave the flag out" },
+    RetiredFlag { flag: "--offsets", tools: &["get-offsets"], advice: "only one offset is given for each partition; leave the flag out" },
+    RetiredFlag { flag: "--max-wait-ms", tools: &["get-offsets"], advice: "write request.timeout.ms into the file of --command-config" },
+    RetiredFlag { flag: "--blacklist", tools: &["console-consumer"], advice: "write --include with a regular expression" },
+    RetiredFlag { flag: "--whitelist", tools: &["console-consumer"], advice: "write --include" },
+    RetiredFlag { flag: "--sync", tools: &["console-consumer"], advice: "it belongs to console-producer" },
+    RetiredFlag { flag: "--queue-size", tools: &["console-producer"], advice: "write --max-memory-bytes" },
+    RetiredFlag { flag: "--queue-enqueuetimeout-ms", tools: &["console-producer"], advice: "write --max-block-ms" },
+    RetiredFlag { flag: "--key-serializer", tools: &["console-producer"], advice: "keys are sent as they are read; leave the flag out" },
+    RetiredFlag { flag: "--value-serializer", tools: &["console-producer"], advice: "values are sent as they are read; leave the flag out" },
 ];
 
 /// What to say about the first retired flag among the arguments of a tool.

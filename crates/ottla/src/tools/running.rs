@@ -44,7 +44,18 @@ pub(super) fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> Exit
     }
 }
 
-/// Ends a tool of those that print their errors to standard error.
+/// Ends a tool that prints its errors to standard error as they are.
+pub(super) fn report_plainly(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends a tool of those that print their errors to standard error, with Java's names for those of brokers.
 pub(super) fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use ottla_client::{Client, ClientConfig, ClientError, ShareConsumer, ShareConsum
 use tokio::task::JoinSet;
 
 use super::consumer_perf_test::arguments::{MeasuringArgs, Wanted, number};
-use super::{block_on_while_receiving, connection_warnings};
+use super::{block_on_while_receiving, connection_warnings, report_plainly};
 use progress::{Consumed, MemberProgress, Span};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -51,15 +51,7 @@ pub fn run(args: ShareConsumerPerfTestArgs) -> ExitCode {
     if !args.measuring.hide_header {
         println!("{}", progress::HEADER);
     }
-    block_on_while_receiving(async {
-        match measure(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
-    })
+    block_on_while_receiving(async { report_plainly(measure(&args).await) })
 }
 
 /// What Kafka's tool refuses before it prints anything, in its words.

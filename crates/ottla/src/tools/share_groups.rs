@@ -17,7 +17,7 @@ use ottla_client::Admin;
 use ottla_types::ErrorCode;
 
 use super::consumer_groups::{choices, ended, table::Table};
-use super::{admin_client, block_on, java_exceptions, java_maps};
+use super::{block_on, java_exceptions, java_maps};
 
 pub fn run(args: ShareGroupsArgs) -> ExitCode {
     block_on(async {
@@ -25,7 +25,7 @@ pub fn run(args: ShareGroupsArgs) -> ExitCode {
             eprintln!("{usage}");
             return ExitCode::FAILURE;
         }
-        ended(act(&args).await, "share")
+        ended(act(&args).await, "share", ExitCode::SUCCESS)
     })
 }
 
@@ -57,13 +57,8 @@ fn check(args: &ShareGroupsArgs) -> anyhow::Result<()> {
 }
 
 async fn act(args: &ShareGroupsArgs) -> anyhow::Result<()> {
-    let connected = admin_client::connect_within(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "ottla-share-groups",
-        Some(Duration::from_millis(args.timeout)),
-    );
-    let admin = connected.await?;
+    let limit = Some(Duration::from_millis(args.timeout));
+    let admin = args.brokers.connect("ottla-share-groups", limit).await?;
     if args.list {
         list(args, &admin).await
     } else if args.describe {
@@ -78,7 +73,11 @@ async fn act(args: &ShareGroupsArgs) -> anyhow::Result<()> {
 }
 
 async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
-    let states = choices(args.state.as_deref(), "state", &["Stable", "Dead", "Empty"])?;
+    let states = choices(
+        args.state.as_deref(),
+        ("state", "state"),
+        &["Stable", "Dead", "Empty"],
+    )?;
     let groups = share_groups(admin, &states).await?;
     if args.state.is_none() {
         for group in groups {

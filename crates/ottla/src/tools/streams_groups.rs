@@ -15,11 +15,11 @@ use listing::{STREAMS, chosen_groups, print_error, streams_groups, wrapped};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::bail;
-use ottla_client::{Admin, ClientError};
+use ottla_client::Admin;
 
+use super::block_on;
+use super::consumer_groups::{choices, ended};
 use super::offset_reset::UsageError;
-use super::{admin_client, block_on, java_exceptions};
 
 const STATES: [&str; 6] = [
     "Empty",
@@ -36,23 +36,7 @@ pub fn run(args: StreamsGroupsArgs) -> ExitCode {
             Ok(()) => act(&args).await,
             Err(usage) => Err(usage),
         };
-        match acted {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) if error.is::<UsageError>() => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-            Err(error) => {
-                let message = match error.downcast_ref::<ClientError>() {
-                    Some(error) => java_exceptions::shown(error),
-                    None => format!("{error:#}"),
-                };
-                print_error(&format!(
-                    "Executing streams group command failed due to {message}"
-                ));
-                ExitCode::FAILURE
-            }
-        }
+        ended(acted, "streams", ExitCode::FAILURE)
     })
 }
 
@@ -93,13 +77,8 @@ fn check(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
 }
 
 async fn act(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
-    let connected = admin_client::connect_within(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "ottla-streams-groups",
-        Some(Duration::from_millis(args.timeout)),
-    );
-    let admin = connected.await?;
+    let limit = Some(Duration::from_millis(args.timeout));
+    let admin = args.brokers.connect("ottla-streams-groups", limit).await?;
     if args.list {
         list(args, &admin).await
     } else if args.describe {
@@ -120,7 +99,8 @@ async fn list(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         }
         return Ok(());
     };
-    let groups = streams_groups(admin, &chosen_states(states)?).await?;
+    let groups =
+        streams_groups(admin, &choices(Some(states), ("state", "states"), &STATES)?).await?;
     let width = groups.iter().map(|group| group.group_id.len());
     let width = width.max().unwrap_or(0).max(15);
     println!("{:<width$} STATE", "GROUP");
@@ -128,36 +108,4 @@ async fn list(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         println!("{:<width$} {}", group.group_id, group.state);
     }
     Ok(())
-}
-
-/// States separated by commas, whatever their capitals.
-fn chosen_states(text: &str) -> anyhow::Result<Vec<String>> {
-    let simplified = |text: &str| text.trim().replace(['_', '-'], "").to_ascii_lowercase();
-    let mut states = Vec::new();
-    for choice in text.split(',').filter(|_| !text.is_empty()) {
-        let mut valid = STATES.iter();
-        match valid.find(|state| simplified(state) == simplified(choice)) {
-            Some(state) => states.push((*state).to_owned()),
-            None => bail!(UsageError(format!(
-                "Invalid state list '{text}'. Valid states are: {}",
-                STATES.join(", ")
-            ))),
-        }
-    }
-    Ok(states)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_are_checked() {
-        assert_eq!(chosen_states("").unwrap(), [""; 0]);
-        assert_eq!(
-            chosen_states("not_ready, stable").unwrap(),
-            ["NotReady", "Stable"]
-        );
-        assert!(chosen_states("Dead,PreparingRebalance").is_err());
-    }
 }

@@ -13,8 +13,9 @@ use ottla_config::{ConfigSource, InvalidTopicConfig, TopicConfig};
 use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
 use ottla_types::{ErrorCode, Uuid};
 
+use super::admin_client::Brokers;
 use super::topic_filter::TopicFilter;
-use super::{admin_client, block_on, is_internal_topic, java_maps, report_on_stdout};
+use super::{block_on, is_internal_topic, java_maps, report_on_stdout};
 
 /// Create, list, describe, alter and delete topics.
 ///
@@ -23,12 +24,8 @@ use super::{admin_client, block_on, is_internal_topic, java_maps, report_on_stdo
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 pub struct TopicsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    brokers: Brokers,
     /// List the topics.
     #[arg(long, group = "action")]
     list: bool,
@@ -113,16 +110,12 @@ pub fn run(args: TopicsArgs) -> ExitCode {
 }
 
 async fn act(args: &TopicsArgs) -> anyhow::Result<()> {
-    let new_topic = match args.create {
-        true => Some(new_topic(args)?),
-        false => None,
+    let new_topic = if args.create {
+        Some(new_topic(args)?)
+    } else {
+        None
     };
-    let admin = admin_client::connect(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "ottla-topics",
-    )
-    .await?;
+    let admin = args.brokers.connect("ottla-topics", None).await?;
     if let Some(topic) = new_topic {
         create(args, &admin, topic).await
     } else if args.alter {
@@ -401,9 +394,10 @@ fn print_topic(
         let reassignment = reassignments.get(&(topic.name.clone(), partition.partition));
         replication_factor(partition, reassignment)
     });
-    let id = match topic.topic_id.is_zero() {
-        true => String::new(),
-        false => format!("\tTopicId: {}", topic.topic_id),
+    let id = if topic.topic_id.is_zero() {
+        String::new()
+    } else {
+        format!("\tTopicId: {}", topic.topic_id)
     };
     println!(
         "Topic: {}{id}\tPartitionCount: {}\tReplicationFactor: {factor}\tConfigs: {}",

@@ -361,9 +361,10 @@ async fn find_hanging(admin: &Admin, args: &FindHangingArgs) -> Result<(), Failu
             producer,
         }));
     }
-    let hanging = match candidates.is_empty() {
-        true => candidates,
-        false => without_known(admin, candidates).await?,
+    let hanging = if candidates.is_empty() {
+        candidates
+    } else {
+        without_known(admin, candidates).await?
     };
     print_hanging(&hanging);
     Ok(())

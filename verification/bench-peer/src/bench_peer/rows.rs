@@ -115,24 +115,11 @@ impl Bench<'_> {
         let before = ProcessReading::of(self.node.pid())?;
         let bootstrap = format!("bootstrap.servers={}", self.node.bootstrap());
         let records = self.records.to_string();
-        let printed = self.kafka_tool(
-            "ProducerPerformance",
-            &[
-                "--topic",
-                "perf",
-                "--num-records",
-                &records,
-                "--record-size",
-                "100",
-                "--throughput",
-                "-1",
-                "--producer-props",
-                "acks=1",
-                &bootstrap,
-                "buffer.memory=67108864",
-                "batch.size=8196",
-            ],
-        )?;
+        let arguments = format!(
+            "--topic perf --num-records {records} --record-size 100 --throughput -1 \
+             --producer-props acks=1 {bootstrap} buffer.memory=67108864 batch.size=8196"
+        );
+        let printed = self.kafka_tool("ProducerPerformance", &arguments)?;
         let used = ProcessReading::of(self.node.pid())?.since(&before);
         let summary = producer_summary(&printed)?;
         let payload_gb = (self.records * RECORD_BYTES) as f64 / 1e9;
@@ -153,19 +140,10 @@ impl Bench<'_> {
         let before = ProcessReading::of(self.node.pid())?;
         let bootstrap = self.node.bootstrap();
         let records = self.records.to_string();
-        let printed = self.kafka_tool(
-            "ConsumerPerformance",
-            &[
-                "--bootstrap-server",
-                &bootstrap,
-                "--topic",
-                "perf",
-                "--num-records",
-                &records,
-                "--timeout",
-                "60000",
-            ],
-        )?;
+        let arguments = format!(
+            "--bootstrap-server {bootstrap} --topic perf --num-records {records} --timeout 60000"
+        );
+        let printed = self.kafka_tool("ConsumerPerformance", &arguments)?;
         let used = ProcessReading::of(self.node.pid())?.since(&before);
         let summary = consumer_summary(&printed)?;
         if summary.records < self.records {
@@ -187,65 +165,39 @@ impl Bench<'_> {
 
     fn large_batches(&mut self) -> Result<()> {
         let bytes = format!("{:.0}", self.gigabytes * 1e9);
-        let report = self.load(&[
-            "produce",
-            "--topic",
-            "large",
-            "--batch-bytes",
-            "65536",
-            "--bytes",
-            &bytes,
-            "--warmup-bytes",
-            "500000000",
-        ])?;
+        let report = self.load(&format!(
+            "produce --topic large --batch-bytes 65536 --bytes {bytes} --warmup-bytes 500000000"
+        ))?;
         self.add_load("64 KiB batches", &report)
     }
 
     fn small_batches(&mut self) -> Result<()> {
         let bytes = format!("{:.0}", self.gigabytes * 1e9 / 4.0);
-        let report = self.load(&[
-            "produce",
-            "--topic",
-            "small",
-            "--batch-bytes",
-            "8192",
-            "--bytes",
-            &bytes,
-            "--warmup-bytes",
-            "200000000",
-            "--delete-topic",
-        ])?;
+        let report = self.load(&format!(
+            "produce --topic small --batch-bytes 8192 --bytes {bytes} --warmup-bytes 200000000 \
+             --delete-topic"
+        ))?;
         disk::wait_until_deleted(&self.node.data_dir(), "small")?;
         self.add_load("8 KiB batches", &report)
     }
 
     fn fetch(&mut self) -> Result<()> {
-        let report = self.load(&["fetch", "--topic", "large", "--fetch-bytes", "1048576"])?;
+        let report = self.load("fetch --topic large --fetch-bytes 1048576")?;
         self.add_load("fetch 1 MiB", &report)
     }
 
     fn end_to_end(&mut self) -> Result<()> {
-        let report = self.load(&["end-to-end", "--topic", "end-to-end", "--records", "20000"])?;
+        let report = self.load("end-to-end --topic end-to-end --records 20000")?;
         self.add_latencies("end to end", &report["latency"])
     }
 
     fn kafka_end_to_end(&mut self) -> Result<()> {
         let bootstrap = self.node.bootstrap();
-        let printed = self.kafka_tool(
-            "EndToEndLatency",
-            &[
-                "--bootstrap-server",
-                &bootstrap,
-                "--topic",
-                "kafka-end-to-end",
-                "--num-records",
-                "5000",
-                "--producer-acks",
-                "1",
-                "--record-size",
-                "100",
-            ],
-        )?;
+        let arguments = format!(
+            "--bootstrap-server {bootstrap} --topic kafka-end-to-end --num-records 5000 \
+             --producer-acks 1 --record-size 100"
+        );
+        let printed = self.kafka_tool("EndToEndLatency", &arguments)?;
         let line = printed
             .lines()
             .find(|line| line.contains("Percentiles"))
@@ -262,13 +214,7 @@ impl Bench<'_> {
     }
 
     fn fixed_rate(&mut self) -> Result<()> {
-        let report = self.load(&[
-            "produce-latency",
-            "--topic",
-            "fixed-rate",
-            "--rate",
-            "10000",
-        ])?;
+        let report = self.load("produce-latency --topic fixed-rate --rate 10000")?;
         self.add_latencies("produce at 10,000 records/s", &report["latency"])
     }
 
@@ -293,22 +239,15 @@ impl Bench<'_> {
         let mut rates = Vec::new();
         // Alternately, since a broker's first seconds are not like its later ones.
         for transactional in [false, true, false, true] {
-            let mut arguments = vec![
-                "--topic",
-                "once",
-                "--num-records",
-                &records,
-                "--record-size",
-                "100",
-                "--throughput",
-                "-1",
-            ];
-            if transactional {
-                arguments.extend(["--transactional-id", "once"]);
-                arguments.extend(["--transaction-duration-ms", "100"]);
-            }
-            arguments.extend(["--producer-props", "acks=all", &bootstrap]);
-            arguments.extend(["buffer.memory=67108864", "batch.size=65536"]);
+            let transaction = if transactional {
+                "--transactional-id once --transaction-duration-ms 100"
+            } else {
+                ""
+            };
+            let arguments = format!(
+                "--topic once --num-records {records} --record-size 100 --throughput -1 {transaction} \
+                 --producer-props acks=all {bootstrap} buffer.memory=67108864 batch.size=65536"
+            );
             let printed = self.kafka_tool("ProducerPerformance", &arguments)?;
             rates.push(producer_summary(&printed)?.records_per_second);
         }
@@ -325,17 +264,10 @@ impl Bench<'_> {
 
     fn groups(&mut self) -> Result<()> {
         // The first groups have the topic of the offsets made.
-        let topic = ["--topic", "groups-before", "--partitions", "10"];
-        self.load(
-            &[
-                &["groups", "--groups", "10", "--members", "100"],
-                &topic[..],
-            ]
-            .concat(),
-        )?;
+        self.load("groups --groups 10 --members 100 --topic groups-before --partitions 10")?;
         for protocol in ["consumer", "classic"] {
             let before = ProcessReading::of(self.node.pid())?;
-            let report = self.load(&["groups", "--topic", "groups", "--protocol", protocol])?;
+            let report = self.load(&format!("groups --topic groups --protocol {protocol}"))?;
             let used = ProcessReading::of(self.node.pid())?.since(&before);
             let name = format!("1,000 {protocol} members of 100 groups");
             let settled = number_at(&report, "/seconds")? * 1e3;
@@ -357,12 +289,12 @@ impl Bench<'_> {
     }
 
     fn offsets(&mut self) -> Result<()> {
-        self.load(&["commit-offsets", "--topic", "offsets"])?;
+        self.load("commit-offsets --topic offsets")?;
         broker::stop(&mut self.node)?;
         let began = Instant::now();
         self.node = (self.start_again)()?;
         let answering = began.elapsed();
-        self.load(&["fetch-offsets", "--topic", "offsets"])?;
+        self.load("fetch-offsets --topic offsets")?;
         let served = began.elapsed();
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         self.add("100,000 offsets: exec to all served, ms", ms(served));
@@ -392,17 +324,19 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn kafka_tool(&self, tool: &str, arguments: &[&str]) -> Result<String> {
-        process::output_of(kafka_tool(self.kafka, tool)?.args(arguments))
+    fn kafka_tool(&self, tool: &str, line: &str) -> Result<String> {
+        process::output_of(kafka_tool(self.kafka, tool)?.args(line.split_whitespace()))
     }
 
-    fn load(&self, arguments: &[&str]) -> Result<Value> {
+    /// `line` is a command of the load generator and its arguments.
+    fn load(&self, line: &str) -> Result<Value> {
+        let mut words = line.split_whitespace();
         let pid = self.node.pid().to_string();
         let mut command = Command::new(self.load_generator);
         command
-            .arg(arguments[0])
+            .args(words.next())
             .args(["--bootstrap", &self.node.bootstrap(), "--json"]);
-        command.args(["--broker-pid", &pid]).args(&arguments[1..]);
+        command.args(["--broker-pid", &pid]).args(words);
         let printed = process::output_of(&mut command)?;
         serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))
     }

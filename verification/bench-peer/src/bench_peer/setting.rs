@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use super::machine;
 use super::rows::Row;
 use super::table::Results;
-use ottla_peers::{InstalledPeer, parse_override};
+use ottla_peers::{InstalledPeer, Peer, parse_override};
 
 /// Measures that share a set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,12 +79,22 @@ pub struct Options {
     /// The peer that Ottla is compared with: the name of a file in peers/.
     #[arg(long, default_value = "kafka")]
     pub(super) peer: String,
+    /// Compares Ottla with another build of itself instead: the path of that build's binary.
+    #[arg(long, value_name = "PATH", conflicts_with = "peer")]
+    pub(super) other_build: Option<PathBuf>,
     /// Writes the tables to this file as Markdown, too.
     #[arg(long)]
     pub(super) out: Option<PathBuf>,
 }
 
 impl Options {
+    pub(super) fn load_peer(&self) -> Result<Peer> {
+        match &self.other_build {
+            Some(binary) => Peer::other_build(binary),
+            None => Peer::load(&self.peer),
+        }
+    }
+
     pub(super) fn gigabytes_or(&self, default: f64) -> f64 {
         self.gigabytes.unwrap_or(default)
     }

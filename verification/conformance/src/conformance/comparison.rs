@@ -184,9 +184,10 @@ pub fn compare(client: &str, left: &[Line], right: &[Line], known: &KnownDiffere
 }
 
 fn at(place: &str) -> String {
-    match place.is_empty() {
-        true => String::new(),
-        false => format!(" at {place}"),
+    if place.is_empty() {
+        String::new()
+    } else {
+        format!(" at {place}")
     }
 }
 

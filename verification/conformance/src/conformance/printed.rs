@@ -46,9 +46,10 @@ fn normalised(printed: &str, subject: &str) -> Vec<String> {
             let line = VARYING
                 .iter()
                 .fold(line.to_owned(), |line, before| masked(&line, before));
-            match VARYING_LINES.iter().any(|part| line.contains(part)) {
-                true => "VARIES".to_owned(),
-                false => line,
+            if VARYING_LINES.iter().any(|part| line.contains(part)) {
+                "VARIES".to_owned()
+            } else {
+                line
             }
         })
         // The two subjects' names are not of one length, and columns are as wide as they are.

@@ -25,10 +25,7 @@ pub struct Found {
 impl Found {
     /// How the line about one run begins, which is no verdict yet where something differed.
     pub fn verdict(&self) -> &'static str {
-        match self.has_differed() {
-            false => "ok  ",
-            true => "?   ",
-        }
+        if self.has_differed() { "?   " } else { "ok  " }
     }
 
     pub fn has_differed(&self) -> bool {
@@ -53,9 +50,10 @@ pub fn judged(first: Vec<Found>, second: Vec<Found>) -> (Tally, Vec<String>) {
             },
             (Ok(first), Some(Err(error))) => {
                 let mut judgement = Judgement::of(&first, &first);
-                match judgement.lasting.is_empty() {
-                    true => judgement.by_chance.push(format!("{error:#}")),
-                    false => judgement.lasting.push(format!("{error:#}")),
+                if judgement.lasting.is_empty() {
+                    judgement.by_chance.push(format!("{error:#}"))
+                } else {
+                    judgement.lasting.push(format!("{error:#}"))
                 }
                 judgement
             }

@@ -8,23 +8,12 @@ use super::tools::{
 };
 
 /// Times are compared by their shape.
+#[rustfmt::skip]
 pub const STEPS: &[Step] = &[
-    step(
-        TOPICS,
-        "BROKER --create --topic shared-SUBJECT --partitions 1",
-    ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic shared-SUBJECT --num-records 12 --payload-monotonic --throughput -1 --reporting-interval 600000",
-    ),
-    step(
-        CONFIGS,
-        "BROKER --alter --entity-type groups --entity-name shared-SUBJECT --add-config share.auto.offset.reset=earliest",
-    ),
-    step(
-        CONFIGS,
-        "BROKER --describe --entity-type groups --entity-name shared-SUBJECT",
-    ),
+    step(TOPICS, "BROKER --create --topic shared-SUBJECT --partitions 1"),
+    measuring(PRODUCER_TEST, "BROKER --topic shared-SUBJECT --num-records 12 --payload-monotonic --throughput -1 --reporting-interval 600000"),
+    step(CONFIGS, "BROKER --alter --entity-type groups --entity-name shared-SUBJECT --add-config share.auto.offset.reset=earliest"),
+    step(CONFIGS, "BROKER --describe --entity-type groups --entity-name shared-SUBJECT"),
     step(
         SHARE_CONSUMER,
         "BROKER --topic shared-SUBJECT --group shared-SUBJECT --max-messages 5 --timeout-ms 15000 --release \
@@ -35,95 +24,41 @@ pub const STEPS: &[Step] = &[
         "BROKER --topic shared-SUBJECT --group shared-SUBJECT --max-messages 12 --timeout-ms 15000 \
          --formatter-property print.delivery=true --formatter-property print.partition=true",
     ),
-    step(
-        SHARE_CONSUMER,
-        "BROKER --topic shared-SUBJECT --group shared-SUBJECT --timeout-ms 1000",
-    ),
-    step(
-        SHARE_CONSUMER,
-        "BROKER --topic shared-SUBJECT --group one --command-property group.id=other",
-    ),
-    step(
-        SHARE_CONSUMER,
-        "BROKER --topic shared-SUBJECT --reject --release",
-    ),
+    step(SHARE_CONSUMER, "BROKER --topic shared-SUBJECT --group shared-SUBJECT --timeout-ms 1000"),
+    step(SHARE_CONSUMER, "BROKER --topic shared-SUBJECT --group one --command-property group.id=other"),
+    step(SHARE_CONSUMER, "BROKER --topic shared-SUBJECT --reject --release"),
     step(SHARE_CONSUMER, "BROKER"),
     step(SHARE_GROUPS, "BROKER --list"),
     step(SHARE_GROUPS, "BROKER --list --state empty"),
     step(SHARE_GROUPS, "BROKER --list --state gone"),
     step(GROUPS, "BROKER --list --share"),
     step(SHARE_GROUPS, "BROKER --describe --group shared-SUBJECT"),
-    step(
-        SHARE_GROUPS,
-        "BROKER --describe --group shared-SUBJECT --offsets --verbose",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --describe --group shared-SUBJECT --state",
-    ),
-    measuring(
-        SHARE_GROUPS,
-        "BROKER --describe --group shared-SUBJECT --state --verbose",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --describe --group shared-SUBJECT --members",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --describe --group shared-SUBJECT --members --state",
-    ),
+    step(SHARE_GROUPS, "BROKER --describe --group shared-SUBJECT --offsets --verbose"),
+    step(SHARE_GROUPS, "BROKER --describe --group shared-SUBJECT --state"),
+    measuring(SHARE_GROUPS, "BROKER --describe --group shared-SUBJECT --state --verbose"),
+    step(SHARE_GROUPS, "BROKER --describe --group shared-SUBJECT --members"),
+    step(SHARE_GROUPS, "BROKER --describe --group shared-SUBJECT --members --state"),
     step(SHARE_GROUPS, "BROKER --describe --group shared-nothing"),
     step(SHARE_GROUPS, "BROKER --describe"),
-    step(
-        SHARE_GROUPS,
-        "BROKER --reset-offsets --group shared-SUBJECT --topic shared-SUBJECT --to-earliest --dry-run",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --reset-offsets --group shared-SUBJECT --all-topics --to-earliest --execute",
-    ),
+    step(SHARE_GROUPS, "BROKER --reset-offsets --group shared-SUBJECT --topic shared-SUBJECT --to-earliest --dry-run"),
+    step(SHARE_GROUPS, "BROKER --reset-offsets --group shared-SUBJECT --all-topics --to-earliest --execute"),
     step(SHARE_GROUPS, "BROKER --describe --group shared-SUBJECT"),
     step(
         SHARE_GROUPS,
         "BROKER --reset-offsets --group shared-SUBJECT --topic shared-SUBJECT:0 --to-datetime 2023-01-01T00:00:00.000 \
          --execute",
     ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --reset-offsets --group shared-SUBJECT --topic shared-SUBJECT:7 --to-latest --execute",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --reset-offsets --group shared-SUBJECT --topic shared-SUBJECT --to-latest",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --reset-offsets --group made-SUBJECT --topic shared-SUBJECT --to-latest --execute",
-    ),
+    step(SHARE_GROUPS, "BROKER --reset-offsets --group shared-SUBJECT --topic shared-SUBJECT:7 --to-latest --execute"),
+    step(SHARE_GROUPS, "BROKER --reset-offsets --group shared-SUBJECT --topic shared-SUBJECT --to-latest"),
+    step(SHARE_GROUPS, "BROKER --reset-offsets --group made-SUBJECT --topic shared-SUBJECT --to-latest --execute"),
     step(SHARE_GROUPS, "BROKER --describe --group made-SUBJECT"),
-    step(
-        SHARE_GROUPS,
-        "BROKER --delete-offsets --group made-SUBJECT --topic shared-SUBJECT",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --delete-offsets --group made-SUBJECT --topic shared-SUBJECT",
-    ),
-    step(
-        SHARE_GROUPS,
-        "BROKER --delete-offsets --group shared-nothing --topic shared-SUBJECT",
-    ),
+    step(SHARE_GROUPS, "BROKER --delete-offsets --group made-SUBJECT --topic shared-SUBJECT"),
+    step(SHARE_GROUPS, "BROKER --delete-offsets --group made-SUBJECT --topic shared-SUBJECT"),
+    step(SHARE_GROUPS, "BROKER --delete-offsets --group shared-nothing --topic shared-SUBJECT"),
     step(SHARE_GROUPS, "BROKER --describe --group made-SUBJECT"),
-    measuring(
-        SHARE_TEST,
-        "BROKER --topic shared-SUBJECT --group shared-SUBJECT --num-records 12 --timeout 15000 --show-consumer-stats",
-    ),
+    measuring(SHARE_TEST, "BROKER --topic shared-SUBJECT --group shared-SUBJECT --num-records 12 --timeout 15000 --show-consumer-stats"),
     // With records to end at: Kafka's tool gives its threads 100 ms to end after a timeout, of which a poll may take all.
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic shared-SUBJECT --num-records 12 --payload-monotonic --throughput -1 --reporting-interval 600000",
-    ),
+    measuring(PRODUCER_TEST, "BROKER --topic shared-SUBJECT --num-records 12 --payload-monotonic --throughput -1 --reporting-interval 600000"),
     measuring(
         SHARE_TEST,
         "BROKER --topic shared-SUBJECT --group shared-SUBJECT --num-records 12 --timeout 15000 --hide-header --threads 2 \
@@ -137,10 +72,7 @@ pub const STEPS: &[Step] = &[
          --offset-reset-strategy earliest --verbose",
     ),
     step(SHARE_GROUPS, "BROKER --delete --group shared-SUBJECT"),
-    step(
-        SHARE_GROUPS,
-        "BROKER --delete --group shared-nothing --group made-SUBJECT",
-    ),
+    step(SHARE_GROUPS, "BROKER --delete --group shared-nothing --group made-SUBJECT"),
     step(SHARE_GROUPS, "BROKER --delete --group shared-SUBJECT"),
     step(SHARE_GROUPS, "BROKER --list"),
     step(TOPICS, "BROKER --delete --topic shared-SUBJECT"),

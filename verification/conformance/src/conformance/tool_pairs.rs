@@ -54,25 +54,14 @@ pub(super) const fn step(tool: Tool, arguments: &'static str) -> Step {
 }
 
 /// In an order in which each finds what the ones before it have left.
+#[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
     step(TOPICS, "--version"),
-    step(
-        TOPICS,
-        "BROKER --create --topic pairs-SUBJECT --partitions 2 --config retention.ms=100000",
-    ),
+    step(TOPICS, "BROKER --create --topic pairs-SUBJECT --partitions 2 --config retention.ms=100000"),
     step(TOPICS, "BROKER --create --topic pairs-SUBJECT"),
-    step(
-        TOPICS,
-        "BROKER --create --if-not-exists --topic pairs-SUBJECT",
-    ),
-    step(
-        TOPICS,
-        "BROKER --alter --topic pairs-SUBJECT --partitions 3",
-    ),
-    step(
-        TOPICS,
-        "BROKER --alter --topic pairs-SUBJECT --partitions 1",
-    ),
+    step(TOPICS, "BROKER --create --if-not-exists --topic pairs-SUBJECT"),
+    step(TOPICS, "BROKER --alter --topic pairs-SUBJECT --partitions 3"),
+    step(TOPICS, "BROKER --alter --topic pairs-SUBJECT --partitions 1"),
     step(TOPICS, "BROKER --describe --topic pairs-SUBJECT"),
     step(TOPICS, "BROKER --describe --topic pairs-nothing"),
     step(TOPICS, "BROKER --describe --under-replicated-partitions"),
@@ -84,12 +73,7 @@ pub(super) const STEPS: &[Step] = &[
         input: "a:1\na:2\na:3\nb:4\n",
         compared: Compared::Lines,
     },
-    Step {
-        tool: PRODUCER,
-        arguments: "BROKER --topic pairs-SUBJECT --sync --reader-property parse.key=true",
-        input: "no separator\n",
-        compared: Compared::Lines,
-    },
+    Step { tool: PRODUCER, arguments: "BROKER --topic pairs-SUBJECT --sync --reader-property parse.key=true", input: "no separator\n", compared: Compared::Lines },
     step(OFFSETS, "BROKER --topic pairs-SUBJECT"),
     step(OFFSETS, "BROKER --topic pairs-SUBJECT --time earliest"),
     step(OFFSETS, "BROKER --topic-partitions pairs-SUBJECT:0-2"),
@@ -100,114 +84,48 @@ pub(super) const STEPS: &[Step] = &[
         "BROKER --topic pairs-SUBJECT --group pairs-SUBJECT --from-beginning --max-messages 4 \
          --formatter-property print.key=true --formatter-property print.partition=true",
     ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --describe --group pairs-SUBJECT --offsets",
-    ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --describe --group pairs-SUBJECT --state",
-    ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --reset-offsets --group pairs-SUBJECT --topic pairs-SUBJECT --to-earliest --execute",
-    ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --describe --group pairs-SUBJECT --offsets",
-    ),
+    step(CONSUMER_GROUPS, "BROKER --describe --group pairs-SUBJECT --offsets"),
+    step(CONSUMER_GROUPS, "BROKER --describe --group pairs-SUBJECT --state"),
+    step(CONSUMER_GROUPS, "BROKER --reset-offsets --group pairs-SUBJECT --topic pairs-SUBJECT --to-earliest --execute"),
+    step(CONSUMER_GROUPS, "BROKER --describe --group pairs-SUBJECT --offsets"),
     step(CONSUMER_GROUPS, "BROKER --describe --group pairs-nothing"),
     step(
         CONSUMER,
         "BROKER --topic pairs-SUBJECT --group pairs-SUBJECT-848 --from-beginning --max-messages 4 \
          --command-property group.protocol=consumer",
     ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --describe --group pairs-SUBJECT-848 --offsets --verbose",
-    ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --describe --group pairs-SUBJECT-848 --state",
-    ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --describe --group pairs-SUBJECT-848 --members",
-    ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --reset-offsets --group pairs-SUBJECT-848 --topic pairs-SUBJECT --to-earliest --execute",
-    ),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --delete-offsets --group pairs-SUBJECT-848 --topic pairs-SUBJECT",
-    ),
+    step(CONSUMER_GROUPS, "BROKER --describe --group pairs-SUBJECT-848 --offsets --verbose"),
+    step(CONSUMER_GROUPS, "BROKER --describe --group pairs-SUBJECT-848 --state"),
+    step(CONSUMER_GROUPS, "BROKER --describe --group pairs-SUBJECT-848 --members"),
+    step(CONSUMER_GROUPS, "BROKER --reset-offsets --group pairs-SUBJECT-848 --topic pairs-SUBJECT --to-earliest --execute"),
+    step(CONSUMER_GROUPS, "BROKER --delete-offsets --group pairs-SUBJECT-848 --topic pairs-SUBJECT"),
     step(GROUPS, "BROKER --list --consumer"),
     step(DELETE_RECORDS, "BROKER --offset-json-file FILE"),
-    step(
-        ELECTION,
-        "BROKER --election-type preferred --topic pairs-SUBJECT --partition 0",
-    ),
-    step(
-        ELECTION,
-        "BROKER --election-type preferred --topic pairs-nothing --partition 0",
-    ),
-    step(
-        REASSIGN,
-        "BROKER --generate --topics-to-move-json-file TOPICS --broker-list 1",
-    ),
-    step(
-        REASSIGN,
-        "BROKER --execute --reassignment-json-file FILE --throttle 4096 --replica-alter-log-dirs-throttle 8192",
-    ),
+    step(ELECTION, "BROKER --election-type preferred --topic pairs-SUBJECT --partition 0"),
+    step(ELECTION, "BROKER --election-type preferred --topic pairs-nothing --partition 0"),
+    step(REASSIGN, "BROKER --generate --topics-to-move-json-file TOPICS --broker-list 1"),
+    step(REASSIGN, "BROKER --execute --reassignment-json-file FILE --throttle 4096 --replica-alter-log-dirs-throttle 8192"),
     step(CONFIGS, "BROKER --describe --broker 1"),
     step(REASSIGN, "BROKER --verify --reassignment-json-file FILE"),
     step(CONFIGS, "BROKER --describe --broker 1"),
-    step(
-        REASSIGN,
-        "BROKER --cancel --reassignment-json-file FILE --preserve-throttles",
-    ),
+    step(REASSIGN, "BROKER --cancel --reassignment-json-file FILE --preserve-throttles"),
     step(REASSIGN, "BROKER --list"),
     step(REPLICAS, "--broker-list localhost"),
     step(LOG_DIRS, "BROKER --describe --topic-list pairs-SUBJECT"),
     step(LOG_DIRS, "BROKER --describe --broker-list 77"),
-    step(
-        CONFIGS,
-        "BROKER --alter --topic pairs-SUBJECT --add-config retention.ms=1000,cleanup.policy=[compact,delete]",
-    ),
+    step(CONFIGS, "BROKER --alter --topic pairs-SUBJECT --add-config retention.ms=1000,cleanup.policy=[compact,delete]"),
     step(CONFIGS, "BROKER --describe --topic pairs-SUBJECT"),
     step(CONFIGS, "BROKER --describe --topic pairs-SUBJECT --all"),
     step(CONFIGS, "BROKER --describe --topic pairs-nothing"),
-    step(
-        CONFIGS,
-        "BROKER --alter --topic pairs-SUBJECT --add-config retention.ms=soon",
-    ),
-    step(
-        CONFIGS,
-        "BROKER --alter --user pairs-SUBJECT --add-config producer_byte_rate=10485760,request_percentage=12.5",
-    ),
-    step(
-        CONFIGS,
-        "BROKER --alter --user pairs-SUBJECT --add-config SCRAM-SHA-256=[iterations=8192,password=secret]",
-    ),
+    step(CONFIGS, "BROKER --alter --topic pairs-SUBJECT --add-config retention.ms=soon"),
+    step(CONFIGS, "BROKER --alter --user pairs-SUBJECT --add-config producer_byte_rate=10485760,request_percentage=12.5"),
+    step(CONFIGS, "BROKER --alter --user pairs-SUBJECT --add-config SCRAM-SHA-256=[iterations=8192,password=secret]"),
     step(CONFIGS, "BROKER --describe --user pairs-SUBJECT"),
-    step(
-        CONFIGS,
-        "BROKER --alter --user pairs-SUBJECT --delete-config producer_byte_rate,request_percentage",
-    ),
-    step(
-        CONFIGS,
-        "BROKER --alter --user pairs-SUBJECT --delete-config SCRAM-SHA-256",
-    ),
+    step(CONFIGS, "BROKER --alter --user pairs-SUBJECT --delete-config producer_byte_rate,request_percentage"),
+    step(CONFIGS, "BROKER --alter --user pairs-SUBJECT --delete-config SCRAM-SHA-256"),
     step(CONFIGS, "BROKER --describe --user pairs-SUBJECT"),
-    step(
-        CONFIGS,
-        "BROKER --alter --user pairs-SUBJECT --add-config colour=red",
-    ),
-    step(
-        METRICS,
-        "BROKER --alter --name pairs-SUBJECT --metrics a.,b. --interval 10000 --match client_id=x",
-    ),
+    step(CONFIGS, "BROKER --alter --user pairs-SUBJECT --add-config colour=red"),
+    step(METRICS, "BROKER --alter --name pairs-SUBJECT --metrics a.,b. --interval 10000 --match client_id=x"),
     step(METRICS, "BROKER --describe --name pairs-SUBJECT"),
     step(METRICS, "BROKER --delete --name pairs-SUBJECT"),
     step(METRICS, "BROKER --describe --name pairs-SUBJECT"),
@@ -218,97 +136,49 @@ pub(super) const STEPS: &[Step] = &[
     step(QUORUM, "BROKER describe --replication"),
     step(QUORUM, "BROKER describe"),
     step(FEATURES, "BROKER describe"),
-    step(
-        FEATURES,
-        "BROKER downgrade --feature group.version=0 --dry-run",
-    ),
-    step(
-        FEATURES,
-        "BROKER upgrade --feature metadata.version=99 --dry-run",
-    ),
+    step(FEATURES, "BROKER downgrade --feature group.version=0 --dry-run"),
+    step(FEATURES, "BROKER upgrade --feature metadata.version=99 --dry-run"),
     step(FEATURES, "BROKER upgrade --feature group.version=0"),
     step(FEATURES, "version-mapping --release-version 4.0"),
     step(API_VERSIONS, "BROKER"),
     step(STORAGE, "version-mapping --release-version 3.9"),
-    step(
-        STORAGE,
-        "feature-dependencies --feature share.version=1 --feature metadata.version=25",
-    ),
+    step(STORAGE, "feature-dependencies --feature share.version=1 --feature metadata.version=25"),
     // The subject's own topic is compacted by now, and takes no records without a key.
-    step(
-        TOPICS,
-        "BROKER --create --topic pairs-SUBJECT-load --partitions 2",
-    ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 5000 --record-size 100 --throughput -1 --reporting-interval 600000",
-    ),
+    step(TOPICS, "BROKER --create --topic pairs-SUBJECT-load --partitions 2"),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 5000 --record-size 100 --throughput -1 --reporting-interval 600000"),
     measuring(
         PRODUCER_TEST,
         "BROKER --topic pairs-SUBJECT-load --num-records 4000 --record-size 10 --throughput 1500 --warmup-records 1000 \
          --reporting-interval 300 --producer-props acks=1 linger.ms=0",
     ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 10 --payload-monotonic --throughput -1 --reporting-interval 600000",
-    ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 10 --payload-file FILE --payload-delimiter , --throughput -1 --reporting-interval 600000",
-    ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 2 --record-size 2000000 --throughput -1 --reporting-interval 600000",
-    ),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 10 --payload-monotonic --throughput -1 --reporting-interval 600000"),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 10 --payload-file FILE --payload-delimiter , --throughput -1 --reporting-interval 600000"),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 2 --record-size 2000000 --throughput -1 --reporting-interval 600000"),
     measuring(
         PRODUCER_TEST,
         "BROKER --topic pairs-SUBJECT-load --num-records 300 --record-size 10 --throughput 500 --transaction-duration-ms 100 \
          --reporting-interval 600000",
     ),
     measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load"),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 0 --record-size 10 --throughput -1",
-    ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 1 --record-size 10 --throughput -1 --producer-props a=b=c",
-    ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 1 --record-size 10 --throughput -1 --producer-props acks=7",
-    ),
-    measuring(
-        CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 5000 --timeout 20000",
-    ),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 0 --record-size 10 --throughput -1"),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 1 --record-size 10 --throughput -1 --producer-props a=b=c"),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 1 --record-size 10 --throughput -1 --producer-props acks=7"),
+    measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 5000 --timeout 20000"),
     measuring(
         CONSUMER_TEST,
         "BROKER --include pairs-SUBJECT-load --messages 5000 --timeout 20000 --show-detailed-stats \
          --reporting-interval 1",
     ),
-    measuring(
-        CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 5 --timeout 1500 --from-latest --hide-header",
-    ),
+    measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 5 --timeout 1500 --from-latest --hide-header"),
     measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT-load"),
-    measuring(
-        CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 5 --reporting-interval 0",
-    ),
-    measuring(
-        CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT-load --num-records 5 --date-format b",
-    ),
+    measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 5 --reporting-interval 0"),
+    measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 5 --date-format b"),
     measuring(
         LATENCY_TEST,
         "BROKER --topic pairs-SUBJECT-latency --num-records 20 --producer-acks 1 --record-size 10 --num-headers 1 \
          --record-key-size 3",
     ),
-    measuring(
-        LATENCY_TEST,
-        "BROKER --topic pairs-SUBJECT-latency --num-records 1 --producer-acks 0 --record-size 10",
-    ),
+    measuring(LATENCY_TEST, "BROKER --topic pairs-SUBJECT-latency --num-records 1 --producer-acks 0 --record-size 10"),
     measuring(LATENCY_TEST, "ADDRESS pairs-SUBJECT-latency 20 all 10"),
     measuring(LATENCY_TEST, "ADDRESS pairs-SUBJECT-latency 20"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-load"),

@@ -21,82 +21,41 @@ impl Tool {
     }
 }
 
-const fn tool(command: &'static str, class: &'static str) -> Tool {
-    Tool { command, class }
+macro_rules! tools {
+    ($($name:ident = $command:literal, $class:literal;)+) => {$(
+        pub const $name: Tool = Tool {
+            command: $command,
+            class: $class,
+        };
+    )+};
 }
 
-pub const TOPICS: Tool = tool("topics", "org.apache.kafka.tools.TopicCommand");
-pub const CONFIGS: Tool = tool("configs", "kafka.admin.ConfigCommand");
-pub const PRODUCER: Tool = tool("console-producer", "org.apache.kafka.tools.ConsoleProducer");
-pub const CONSUMER: Tool = tool(
-    "console-consumer",
-    "org.apache.kafka.tools.consumer.ConsoleConsumer",
-);
-pub const OFFSETS: Tool = tool("get-offsets", "org.apache.kafka.tools.GetOffsetShell");
-pub const CONSUMER_GROUPS: Tool = tool(
-    "consumer-groups",
-    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-);
-pub const SHARE_GROUPS: Tool = tool(
-    "share-groups",
-    "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
-);
-pub const SHARE_CONSUMER: Tool = tool(
-    "console-share-consumer",
-    "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
-);
-pub const SHARE_TEST: Tool = tool(
-    "share-consumer-perf-test",
-    "org.apache.kafka.tools.ShareConsumerPerformance",
-);
-pub const SHARE_VERIFIABLE: Tool = tool(
-    "verifiable-share-consumer",
-    "org.apache.kafka.tools.VerifiableShareConsumer",
-);
-pub const STREAMS_GROUPS: Tool = tool(
-    "streams-groups",
-    "org.apache.kafka.tools.streams.StreamsGroupCommand",
-);
-pub const GROUPS: Tool = tool("groups", "org.apache.kafka.tools.GroupsCommand");
-pub const DELETE_RECORDS: Tool = tool(
-    "delete-records",
-    "org.apache.kafka.tools.DeleteRecordsCommand",
-);
-pub const ELECTION: Tool = tool(
-    "leader-election",
-    "org.apache.kafka.tools.LeaderElectionCommand",
-);
-pub const LOG_DIRS: Tool = tool("log-dirs", "org.apache.kafka.tools.LogDirsCommand");
-pub const CLUSTER: Tool = tool("cluster", "org.apache.kafka.tools.ClusterTool");
-pub const QUORUM: Tool = tool(
-    "metadata-quorum",
-    "org.apache.kafka.tools.MetadataQuorumCommand",
-);
-pub const FEATURES: Tool = tool("features", "org.apache.kafka.tools.FeatureCommand");
-pub const API_VERSIONS: Tool = tool(
-    "broker-api-versions",
-    "org.apache.kafka.tools.BrokerApiVersionsCommand",
-);
-pub const METRICS: Tool = tool(
-    "client-metrics",
-    "org.apache.kafka.tools.ClientMetricsCommand",
-);
-pub const REASSIGN: Tool = tool(
-    "reassign-partitions",
-    "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-);
-pub const REPLICAS: Tool = tool(
-    "replica-verification",
-    "org.apache.kafka.tools.ReplicaVerificationTool",
-);
-pub const PRODUCER_TEST: Tool = tool(
-    "producer-perf-test",
-    "org.apache.kafka.tools.ProducerPerformance",
-);
-pub const CONSUMER_TEST: Tool = tool(
-    "consumer-perf-test",
-    "org.apache.kafka.tools.ConsumerPerformance",
-);
-pub const LATENCY_TEST: Tool = tool("e2e-latency", "org.apache.kafka.tools.EndToEndLatency");
-pub const STORAGE: Tool = tool("storage", "kafka.tools.StorageTool");
-pub const TRANSACTIONS: Tool = tool("transactions", "org.apache.kafka.tools.TransactionsCommand");
+tools! {
+    TOPICS = "topics", "org.apache.kafka.tools.TopicCommand";
+    CONFIGS = "configs", "kafka.admin.ConfigCommand";
+    PRODUCER = "console-producer", "org.apache.kafka.tools.ConsoleProducer";
+    CONSUMER = "console-consumer", "org.apache.kafka.tools.consumer.ConsoleConsumer";
+    OFFSETS = "get-offsets", "org.apache.kafka.tools.GetOffsetShell";
+    CONSUMER_GROUPS = "consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
+    SHARE_GROUPS = "share-groups", "org.apache.kafka.tools.consumer.group.ShareGroupCommand";
+    SHARE_CONSUMER = "console-share-consumer", "org.apache.kafka.tools.consumer.ConsoleShareConsumer";
+    SHARE_TEST = "share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance";
+    SHARE_VERIFIABLE = "verifiable-share-consumer", "org.apache.kafka.tools.VerifiableShareConsumer";
+    STREAMS_GROUPS = "streams-groups", "org.apache.kafka.tools.streams.StreamsGroupCommand";
+    GROUPS = "groups", "org.apache.kafka.tools.GroupsCommand";
+    DELETE_RECORDS = "delete-records", "org.apache.kafka.tools.DeleteRecordsCommand";
+    ELECTION = "leader-election", "org.apache.kafka.tools.LeaderElectionCommand";
+    LOG_DIRS = "log-dirs", "org.apache.kafka.tools.LogDirsCommand";
+    CLUSTER = "cluster", "org.apache.kafka.tools.ClusterTool";
+    QUORUM = "metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand";
+    FEATURES = "features", "org.apache.kafka.tools.FeatureCommand";
+    API_VERSIONS = "broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand";
+    METRICS = "client-metrics", "org.apache.kafka.tools.ClientMetricsCommand";
+    REASSIGN = "reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand";
+    REPLICAS = "replica-verification", "org.apache.kafka.tools.ReplicaVerificationTool";
+    PRODUCER_TEST = "producer-perf-test", "org.apache.kafka.tools.ProducerPerformance";
+    CONSUMER_TEST = "consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance";
+    LATENCY_TEST = "e2e-latency", "org.apache.kafka.tools.EndToEndLatency";
+    STORAGE = "storage", "kafka.tools.StorageTool";
+    TRANSACTIONS = "transactions", "org.apache.kafka.tools.TransactionsCommand";
+}

@@ -37,9 +37,12 @@ impl Links {
             .collect();
         let brokers = cluster.brokers.iter_mut();
         brokers
-            .map(|broker| match controllers.is_empty() {
-                true => Links::None,
-                false => Links::proxies(broker, &controllers),
+            .map(|broker| {
+                if controllers.is_empty() {
+                    Links::None
+                } else {
+                    Links::proxies(broker, &controllers)
+                }
             })
             .collect()
     }

@@ -13,46 +13,17 @@ use super::workload::{Refusal, Workload};
 use crate::seeded::Seeded;
 
 /// A topic that is there from the beginning: kind, partitions, settings.
+#[rustfmt::skip]
 const TOPICS: [(&str, Kind, usize, &[(&str, &str)]); 10] = [
     ("codec-none", Kind::Plain, 3, &[("segment.ms", "1500")]),
     ("codec-gzip", Kind::Plain, 2, &[]),
-    (
-        "codec-snappy",
-        Kind::Plain,
-        2,
-        &[("segment.bytes", "1048576")],
-    ),
+    ("codec-snappy", Kind::Plain, 2, &[("segment.bytes", "1048576")]),
     ("codec-lz4", Kind::Plain, 2, &[("flush.messages", "1")]),
-    (
-        "codec-zstd",
-        Kind::Plain,
-        2,
-        &[("index.interval.bytes", "200")],
-    ),
-    (
-        "recompressed",
-        Kind::Plain,
-        1,
-        &[("compression.type", "zstd")],
-    ),
-    (
-        "append-time",
-        Kind::Plain,
-        1,
-        &[("message.timestamp.type", "LogAppendTime")],
-    ),
+    ("codec-zstd", Kind::Plain, 2, &[("index.interval.bytes", "200")]),
+    ("recompressed", Kind::Plain, 1, &[("compression.type", "zstd")]),
+    ("append-time", Kind::Plain, 1, &[("message.timestamp.type", "LogAppendTime")]),
     ("not-idempotent", Kind::Repeating, 2, &[]),
-    (
-        "compacted",
-        Kind::Compacted,
-        3,
-        &[
-            ("cleanup.policy", "compact"),
-            ("min.cleanable.dirty.ratio", "0.01"),
-            ("segment.ms", "400"),
-            ("delete.retention.ms", "500"),
-        ],
-    ),
+    ("compacted", Kind::Compacted, 3, &[("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01"), ("segment.ms", "400"), ("delete.retention.ms", "500")]),
     (
         "compacted-and-deleted",
         Kind::Compacted,
@@ -67,64 +38,16 @@ const TOPICS: [(&str, Kind, usize, &[(&str, &str)]); 10] = [
 ];
 
 /// Name, the beginning of the names of its topics, producer settings, distinct keys (0 is any), largest value, per second.
+#[rustfmt::skip]
 const WRITERS: [(&str, &[&str], &[(&str, &str)], u64, u64, u64); 8] = [
-    (
-        "w-none",
-        &["codec-none", "append-time"],
-        &[ONE_IN_FLIGHT],
-        0,
-        900,
-        250,
-    ),
-    (
-        "w-gzip",
-        &["codec-gzip", "recompressed"],
-        &[("compression.type", "gzip")],
-        0,
-        400,
-        120,
-    ),
-    (
-        "w-snappy",
-        &["codec-snappy"],
-        &[("compression.type", "snappy")],
-        0,
-        9000,
-        150,
-    ),
-    (
-        "w-lz4",
-        &["codec-lz4"],
-        &[("compression.type", "lz4")],
-        0,
-        300,
-        60,
-    ),
-    (
-        "w-zstd",
-        &["codec-zstd"],
-        &[("compression.type", "zstd"), ONE_IN_FLIGHT],
-        0,
-        500,
-        150,
-    ),
-    (
-        "w-plain",
-        &["not-idempotent"],
-        &[("enable.idempotence", "false"), ("acks", "1")],
-        0,
-        300,
-        150,
-    ),
+    ("w-none", &["codec-none", "append-time"], &[ONE_IN_FLIGHT], 0, 900, 250),
+    ("w-gzip", &["codec-gzip", "recompressed"], &[("compression.type", "gzip")], 0, 400, 120),
+    ("w-snappy", &["codec-snappy"], &[("compression.type", "snappy")], 0, 9000, 150),
+    ("w-lz4", &["codec-lz4"], &[("compression.type", "lz4")], 0, 300, 60),
+    ("w-zstd", &["codec-zstd"], &[("compression.type", "zstd"), ONE_IN_FLIGHT], 0, 500, 150),
+    ("w-plain", &["not-idempotent"], &[("enable.idempotence", "false"), ("acks", "1")], 0, 300, 150),
     ("w-keys", &["compacted"], &[ONE_IN_FLIGHT], 150, 300, 300),
-    (
-        "w-keys-lz4",
-        &["compacted-and-deleted", "compacted"],
-        &[("compression.type", "lz4")],
-        40,
-        300,
-        200,
-    ),
+    ("w-keys-lz4", &["compacted-and-deleted", "compacted"], &[("compression.type", "lz4")], 40, 300, 200),
 ];
 
 /// A group with a member that lives through the whole run, and the topic that it reads.
@@ -402,9 +325,10 @@ impl Story {
 
     fn configure_broker(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let (key, values) = random.pick(&BROKER_SETTINGS);
-        let (name, source) = match random.one_in(2) {
-            true => ("1", "DYNAMIC_BROKER_CONFIG"),
-            false => ("", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        let (name, source) = if random.one_in(2) {
+            ("1", "DYNAMIC_BROKER_CONFIG")
+        } else {
+            ("", "DYNAMIC_DEFAULT_BROKER_CONFIG")
         };
         let fact = format!("setting BROKER {name} {key} {source}");
         self.configure(workload, random, "BROKER", name, (key, values), fact)
@@ -419,12 +343,11 @@ impl Story {
         (key, values): (&str, &[&str]),
         fact: String,
     ) -> Result<()> {
-        let (set, delete, value) = match random.one_in(3) {
-            true => (json!({}), json!([key]), None),
-            false => {
-                let value = *random.pick(values);
-                (json!({key: value}), json!([]), Some(value.to_owned()))
-            }
+        let (set, delete, value) = if random.one_in(3) {
+            (json!({}), json!([key]), None)
+        } else {
+            let value = *random.pick(values);
+            (json!({key: value}), json!([]), Some(value.to_owned()))
         };
         workload.perform(
             "configure",

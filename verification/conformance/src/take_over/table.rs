@@ -54,9 +54,10 @@ impl Turn {
     }
 
     pub fn print(&self) {
-        let ending = match self.at_the_moment {
-            true => self.ending.name().to_owned(),
-            false => format!("{} (none came)", self.ending.name()),
+        let ending = if self.at_the_moment {
+            self.ending.name().to_owned()
+        } else {
+            format!("{} (none came)", self.ending.name())
         };
         println!(
             "{:>4} {:<20} {:>6.2} s {:>6.2} s {:>8} {:>8} {:>7} {:>6.1} s  {ending:<27} {}",

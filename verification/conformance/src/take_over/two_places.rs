@@ -28,12 +28,11 @@ pub fn remove_older(log_dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
             let Some(other) = newest.insert(entry.file_name(), found.clone()) else {
                 continue;
             };
-            let older = match named_at(&other)? < named_at(&found)? {
-                true => other,
-                false => {
-                    newest.insert(entry.file_name(), other);
-                    found
-                }
+            let older = if named_at(&other)? < named_at(&found)? {
+                other
+            } else {
+                newest.insert(entry.file_name(), other);
+                found
             };
             std::fs::remove_dir_all(&older)?;
             removed.push(older);

@@ -12,12 +12,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
         "crates/ottla-coordination",
         &[
             &[
-                "src/runtime.rs",
-                "src/runtime/load.rs",
-                "src/runtime/outbox.rs",
-                "src/runtime/shard.rs",
-            ],
-            &[
                 "src/share_groups.rs",
                 "src/share_groups/led_partition.rs",
                 "src/share_groups/led_partitions.rs",
@@ -34,53 +28,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "crates/ottla-coordinator",
-        &[
-            &[
-                "src/group/consumer/group.rs",
-                "src/group/consumer/member.rs",
-            ],
-            &[
-                "src/group/consumer/record.rs",
-                "src/group/record.rs",
-                "src/group/share/record.rs",
-                "src/group/streams/record.rs",
-            ],
-            &[
-                "src/group/consumer/regexes.rs",
-                "src/group/consumer/timers.rs",
-                "src/group/coordinator.rs",
-                "src/group/effects.rs",
-                "src/group/join.rs",
-                "src/group/outcome.rs",
-                "src/group/rebalance.rs",
-                "src/group/share/initialize.rs",
-                "src/group/streams/timers.rs",
-            ],
-            &[
-                "src/group/streams/process_state.rs",
-                "src/group/streams/sticky_assignor.rs",
-            ],
-            &[
-                "src/share_partition/in_flight.rs",
-                "src/share_partition/partition.rs",
-                "src/share_partition/transitions.rs",
-            ],
-            &[
-                "src/share_state/coordinator.rs",
-                "src/share_state/outcome.rs",
-                "src/share_state/record.rs",
-                "src/share_state/state.rs",
-            ],
-            &[
-                "src/transaction/coordinator.rs",
-                "src/transaction/end_txn.rs",
-                "src/transaction/init_producer_id.rs",
-                "src/transaction/outcome.rs",
-            ],
-        ],
-    ),
-    (
         "crates/ottla-log",
         &[
             &["src/log.rs", "src/log/maintain.rs"],
@@ -89,18 +36,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
                 "src/producer_state/check.rs",
                 "src/producer_state/snapshot.rs",
             ],
-        ],
-    ),
-    (
-        "crates/ottla-node",
-        &[
-            &[
-                "src/controller_thread.rs",
-                "src/controller_thread/deciding.rs",
-                "src/controller_thread/peers.rs",
-                "src/controller_thread/snapshots.rs",
-            ],
-            &["src/membership.rs", "src/membership/controller_node.rs"],
         ],
     ),
     (
@@ -159,9 +94,11 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
             "src/simulated/fs.rs",
             "src/simulated/fs/disk.rs",
             "src/simulated/lock.rs",
+            "src/simulation/connection.rs",
             "src/simulation/executor.rs",
             "src/simulation/failure.rs",
             "src/simulation/host.rs",
+            "src/simulation/network.rs",
             "src/simulation/state.rs",
             "src/simulation/world.rs",
         ]],

@@ -7,7 +7,6 @@
 //!
 //! Kafka does the same in `ReplicaManager.readFromLog` and `Partition.readRecords`.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ottla_log::{LogReader, ReadError, ReadResult};
@@ -16,7 +15,6 @@ use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response::{AbortedTransaction, EpochEndOffset, PartitionData};
 use ottla_protocol::{FileRegion, Records};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
-use rustix::io::ReadWriteFlags;
 
 use ottla_metrics::stalls;
 use ottla_partition::partition::{LateTurns, Partition};
@@ -347,30 +345,13 @@ fn is_cached(region: &FileRegion) -> bool {
     let end = region.position + region.len;
     let mut position = region.position;
     loop {
-        if !is_byte_cached(region, position) {
+        if !ottla_sync::fs::is_cached_at(&*region.file, position) {
             return false;
         }
         if position + 1 >= end {
             return true;
         }
         position = (position + PROBE_STRIDE_BYTES).min(end - 1);
-    }
-}
-
-fn is_byte_cached(region: &FileRegion, position: u64) -> bool {
-    let mut byte = [0];
-    let mut buffers = [std::io::IoSliceMut::new(&mut byte)];
-    let read = rustix::io::preadv2(
-        region.file.as_fd(),
-        &mut buffers,
-        position,
-        ReadWriteFlags::NOWAIT,
-    );
-    match read {
-        Ok(_) => true,
-        Err(rustix::io::Errno::AGAIN) => false,
-        // A file system that cannot tell is taken at its word: sending finds out.
-        Err(_) => true,
     }
 }
 

@@ -6,16 +6,16 @@
 //!
 //! Kafka does the same in `FetchSessionCacheShard`, `FetchManager` and `FetchContext`.
 
+use ottla_sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use ottla_protocol::fetch_session::NO_SESSION;
 use ottla_protocol::fetch_session::server::{FetchSession, RequestedSession, find_evictable};
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response::PartitionData;
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, TopicName, Uuid};
-use parking_lot::Mutex;
 
 /// A partition as sessions know it: by topic id where the client uses those, else by name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -173,7 +173,9 @@ impl FetchContext {
         match self {
             FetchContext::Sessionless => Ok((NO_SESSION, answers)),
             FetchContext::Full { uses_topic_ids } => {
-                let id = sessions.create(uses_topic_ids, requested, &answers, now_ms, rand::random);
+                let id = sessions.create(uses_topic_ids, requested, &answers, now_ms, || {
+                    ottla_sync::random::random("fetch session ids")
+                });
                 Ok((id, answers))
             }
             FetchContext::Incremental(context) => {

@@ -103,7 +103,7 @@ impl Fetching<'_> {
     }
 
     async fn run(self) -> Vec<(TopicIdPartition, PartitionData)> {
-        let mut deadline = std::pin::pin!(tokio::time::sleep(self.limits.max_wait));
+        let mut deadline = std::pin::pin!(ottla_sync::time::sleep(self.limits.max_wait));
         let mut is_last_try = self.limits.max_wait.is_zero();
         loop {
             // First, so that what comes from here on is not missed.
@@ -118,7 +118,7 @@ impl Fetching<'_> {
             if is_last_try || self.broker.context.is_stopping() {
                 return errors;
             }
-            tokio::select! {
+            ottla_sync::select! {
                 biased;
                 () = self.waiter.notified() => {}
                 () = &mut deadline => is_last_try = true,

@@ -2,7 +2,7 @@
 //! classic protocol, and `kafka.server:type=group-coordinator-metrics`, which counts those of each.
 //! Source: `GroupCoordinatorMetrics`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::Broker;
 use ottla_metrics::family::Family;
@@ -38,7 +38,7 @@ const TYPES: [(&str, &[&str]); 4] = [
 ];
 
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
-    let mut counts: HashMap<(String, String), usize> = HashMap::new();
+    let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
     for shard in broker.groups.all_shards() {
         // What is still being read, or has gone elsewhere, has no groups to count.
         for group in shard

@@ -1,7 +1,5 @@
 //! What becomes of a batch after an attempt: written, sent again, split, or refused.
 
-use std::time::Instant;
-
 use ottla_records::RecordBatch;
 use ottla_types::ErrorCode;
 
@@ -20,7 +18,7 @@ impl Sender {
         mut batch: ProducerBatch,
         result: Result<Written, ClientError>,
     ) {
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         queue.state.lock().on_wire -= 1;
         let error = match result {
             Ok(written) => return self.succeed(queue, batch, written),
@@ -78,7 +76,8 @@ impl Sender {
         let config = self.shared.client.config();
         let grown = config.retry_backoff * 2u32.saturating_pow((batch.attempts - 1).min(16));
         let pause = grown.min(config.retry_backoff_max);
-        batch.waits_until = now + pause.mul_f64(rand::random_range(0.8..1.2));
+        batch.waits_until =
+            now + pause.mul_f64(ottla_sync::random::random_range("backoff", 0.8..1.2));
         batch.last_error = Some(error);
         self.shared.accumulator.put_back(queue, batch);
     }

@@ -109,7 +109,7 @@ impl Sender {
         let Some(request) = self.in_flight.remove(&id) else {
             return;
         };
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let throttle = match &answer {
             Ok(Some(response)) => u64::try_from(response.throttle_time_ms).ok(),
             _ => None,

@@ -88,9 +88,10 @@ impl BrokerConfig {
         if base == CLEANER_THREADS && self.log_cleaner_enable {
             return check_cleaner_threads(old, new);
         }
-        match THREAD_COUNTS.contains(&base) {
-            true => check_thread_count(base, old, new),
-            false => Ok(()),
+        if THREAD_COUNTS.contains(&base) {
+            check_thread_count(base, old, new)
+        } else {
+            Ok(())
         }
     }
 }

@@ -24,14 +24,13 @@ use super::heartbeat::{
 };
 use super::member::{ClassicMemberMetadata, ConsumerGroupMember, partitions};
 use super::migration_policy::MigrationPolicy;
-use super::regexes::{RegexChange, Requester};
-use super::timers;
+use super::regexes::RegexChange;
 use crate::group::classic_group::CONSUMER_PROTOCOL_TYPE;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::join::JoinContext;
 use crate::group::member::{owned, owned_protocols};
 use crate::group::modern::{Assignment, GroupError, MemberState};
-use crate::group::outcome::{ReplyTo, Response, TimerChange};
+use crate::group::outcome::{ReplyTo, Response, TimerChange, TimerKey};
 
 impl GroupCoordinator {
     /// `group` has members.
@@ -62,9 +61,10 @@ impl GroupCoordinator {
             return Err(ErrorCode::InconsistentGroupProtocol.into());
         }
         let is_unknown_member = request.member_id.is_empty();
-        let member_id = match is_unknown_member {
-            true => context.kafka_uuid(),
-            false => owned(&request.member_id),
+        let member_id = if is_unknown_member {
+            context.kafka_uuid()
+        } else {
+            owned(&request.member_id)
         };
         self.check_room(&group, &member_id)?;
         let names = request.protocols.iter().map(|protocol| &protocol.name);
@@ -102,8 +102,8 @@ impl GroupCoordinator {
             decision.write_member(&updated);
         }
         regex_change.write_tombstone(&mut decision);
-        let requester = Requester::nobody();
-        self.refresh_regexes(&decision.group, &regex_change, &requester, now, effects);
+        let requester = &context.requester;
+        self.refresh_regexes(&decision.group, &regex_change, requester, now, effects);
         let bumps_epoch = has_new_names || regex_change.is_change();
         self.update_metadata(&mut decision, bumps_epoch, now);
 
@@ -111,16 +111,12 @@ impl GroupCoordinator {
         if !downgrades {
             self.update_target(&mut decision, now)?;
         }
-        let updated = match downgrades && rebalances {
+        let updated = if downgrades && rebalances {
             // The members are going to be assigned anew in any case.
-            true => updated,
-            false => self.reconcile(
-                &mut decision,
-                updated,
-                bumps_epoch,
-                Some(&owned_partitions),
-                effects,
-            )?,
+            updated
+        } else {
+            let owned = Some(&owned_partitions[..]);
+            self.reconcile(&mut decision, updated, bumps_epoch, owned, effects)?
         };
         let response = JoinGroupResponse {
             generation_id: updated.member_epoch,
@@ -132,7 +128,7 @@ impl GroupCoordinator {
         let reply = Response::JoinGroup(response);
         let group_id = decision.group_id();
         let cancel_rejoin = TimerChange::Cancel {
-            key: timers::rejoin(&group_id, &updated.member_id),
+            key: TimerKey::rejoin(&group_id, &updated.member_id),
         };
         if downgrades {
             let Decision { group, records } = decision;
@@ -154,8 +150,8 @@ impl GroupCoordinator {
             key,
             after_ms: u64::try_from(after_ms).unwrap_or(0),
         };
-        let session = timers::session(&group_id, &updated.member_id);
-        let sync = timers::member_sync(&group_id, &updated.member_id);
+        let session = TimerKey::session(&group_id, &updated.member_id);
+        let sync = TimerKey::member_sync(&group_id, &updated.member_id);
         let timers = vec![
             cancel_rejoin,
             set(session, request.session_timeout_ms),
@@ -213,7 +209,7 @@ impl GroupCoordinator {
         if group.target.epoch > member.member_epoch
             && member.state != MemberState::UnrevokedPartitions
         {
-            let timer = timers::rejoin(&group.group_id, &member.member_id);
+            let timer = TimerKey::rejoin(&group.group_id, &member.member_id);
             effects.set_timer_if_absent(timer, member.rebalance_timeout_ms);
             return Err(ErrorCode::RebalanceInProgress.into());
         }
@@ -234,10 +230,10 @@ impl GroupCoordinator {
         };
         let timers = vec![
             TimerChange::Cancel {
-                key: timers::member_sync(&group.group_id, &member.member_id),
+                key: TimerKey::member_sync(&group.group_id, &member.member_id),
             },
             TimerChange::Set {
-                key: timers::session(&group.group_id, &member.member_id),
+                key: TimerKey::session(&group.group_id, &member.member_id),
                 after_ms: u64::try_from(classic.session_timeout_ms).unwrap_or(0),
             },
         ];
@@ -260,9 +256,10 @@ impl GroupCoordinator {
             error_code: error.code(),
             ..Default::default()
         });
-        match is_answer {
-            true => self.reply_when_committed(to, response, effects),
-            false => effects.reply(to, response),
+        if is_answer {
+            self.reply_when_committed(to, response, effects)
+        } else {
+            effects.reply(to, response)
         }
     }
 
@@ -314,7 +311,7 @@ fn classic_heartbeat(
     if request.generation_id != member.member_epoch {
         return Err(ErrorCode::IllegalGeneration.into());
     }
-    let session = timers::session(&group.group_id, &member.member_id);
+    let session = TimerKey::session(&group.group_id, &member.member_id);
     effects.set_timer(session, classic.session_timeout_ms);
     let has_something_new = member.member_epoch < group.target.epoch
         || match member.state {
@@ -323,7 +320,7 @@ fn classic_heartbeat(
             MemberState::Stable | MemberState::Unknown => false,
         };
     if has_something_new {
-        let timer = timers::rejoin(&group.group_id, &member.member_id);
+        let timer = TimerKey::rejoin(&group.group_id, &member.member_id);
         effects.set_timer_if_absent(timer, member.rebalance_timeout_ms);
         return Err(ErrorCode::RebalanceInProgress.into());
     }

@@ -70,9 +70,10 @@ fn described_member(
     image: &MetadataImage,
 ) -> Member {
     let target = group.target.of(&member.member_id);
-    let member_type = match member.uses_classic_protocol() {
-        true => CLASSIC_MEMBER,
-        false => CONSUMER_MEMBER,
+    let member_type = if member.uses_classic_protocol() {
+        CLASSIC_MEMBER
+    } else {
+        CONSUMER_MEMBER
     };
     Member {
         member_id: member.member_id.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
-use ottla_types::{ErrorCode, Timestamp};
+use ottla_types::Timestamp;
 
 use super::conversion::Downgrade;
 use super::decision::Decision;
@@ -14,7 +14,7 @@ use super::group::ConsumerGroup;
 use super::heartbeat::{refuse_fenced_instance, unknown_instance, unknown_member};
 use super::member::{ConsumerGroupMember, LEAVE_GROUP_STATIC_EPOCH, PartitionsWithEpochs};
 use super::{record, timers};
-use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
 use crate::group::outcome::{ReplyTo, Response};
 
@@ -27,17 +27,8 @@ impl GroupCoordinator {
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let group_id = &request.group_id;
-        let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        let group = match self.group(group_id) {
-            Some(Group::Consumer(group)) => group.clone(),
-            None => {
-                return Err(not_found(format!("Group {group_id} not found.")));
-            }
-            _ => {
-                let message = format!("Group {group_id} is not a consumer group.");
-                return Err(not_found(message));
-            }
-        };
+        let group = self.consumer_group(group_id).cloned();
+        let group = group.ok_or_else(|| self.not_a_group(group_id, "consumer"))?;
         let member = match &request.instance_id {
             None => group
                 .member(&request.member_id)

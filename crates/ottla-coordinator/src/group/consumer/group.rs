@@ -6,7 +6,6 @@
 //! member; of a regular expression without members there is no resolution.
 //! Source: `ConsumerGroup`.
 
-use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use rpds::RedBlackTreeMapSync;
 
 use super::counts::Counts;
 use super::member::ConsumerGroupMember;
+use super::topic_regex::ResolvedRegex;
 use crate::group::modern::{ModernGroup, SubscriptionType};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,15 +38,6 @@ impl ConsumerGroupState {
             ConsumerGroupState::Stable => "Stable",
         }
     }
-}
-
-/// The topics that match a regular expression.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ResolvedRegex {
-    pub topics: BTreeSet<ByteString>,
-    /// Of the metadata that it was matched with.
-    pub version: i64,
-    pub timestamp_ms: i64,
 }
 
 #[derive(Clone, Debug)]

@@ -16,12 +16,12 @@ use super::member::{
     ConsumerGroupMember, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, PartitionsWithEpochs,
 };
 use super::reconcile::Reconciliation;
-use super::regexes::{RegexChange, Requester};
-use super::{record, timers};
+use super::record;
+use super::regexes::RegexChange;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::modern::{GroupError, GroupSpec, MemberSpec, MemberState, may_assign_now};
-use crate::group::outcome::{Outcome, ReplyTo, Response};
+use crate::group::outcome::{Outcome, ReplyTo, Requester, Response, TimerKey};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -78,9 +78,10 @@ impl GroupCoordinator {
             GroupToJoin::Made(decision) => decision,
         };
         self.check_room(&decision.group, &request.member_id)?;
-        let member_id = match request.member_id.is_empty() {
-            true => context.new_member_id.clone(),
-            false => owned(&request.member_id),
+        let member_id = if request.member_id.is_empty() {
+            context.new_member_id.clone()
+        } else {
+            owned(&request.member_id)
         };
         let owned_partitions: Option<Vec<(TopicId, Vec<i32>)>> =
             request.topic_partitions.as_deref().map(owned_by_topic);
@@ -124,7 +125,7 @@ impl GroupCoordinator {
         )?;
         let group_id = decision.group_id();
         effects.set_timer(
-            timers::session(&group_id, &updated.member_id),
+            TimerKey::session(&group_id, &updated.member_id),
             self.consumer_session_timeout_ms(&group_id),
         );
 
@@ -293,7 +294,7 @@ impl GroupCoordinator {
         // Members of the classic protocol have time limits of their own.
         if !next.uses_classic_protocol() {
             let group_id = decision.group_id();
-            let timer = |epoch: i32| timers::revocation(&group_id, &next.member_id, epoch);
+            let timer = |epoch: i32| TimerKey::revocation(&group_id, &next.member_id, epoch);
             if next.state == MemberState::UnrevokedPartitions {
                 effects.set_timer(timer(next.member_epoch), next.rebalance_timeout_ms);
             } else if member.state == MemberState::UnrevokedPartitions {

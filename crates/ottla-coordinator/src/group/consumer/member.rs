@@ -15,7 +15,7 @@ use ottla_types::TopicId;
 use crate::group::member::{Protocol, owned};
 use crate::group::modern::{Assignment, MemberState, ModernMember, Subscription};
 
-use super::group::ResolvedRegex;
+use super::topic_regex::ResolvedRegex;
 
 /// The member epoch with which a member leaves.
 pub(super) const LEAVE_GROUP_EPOCH: i32 = -1;

@@ -56,34 +56,24 @@ impl ConsumerGroup {
                 .and_then(|topic_id| member.assignment_epoch(topic_id, partition))
                 .is_some_and(|assignment_epoch| epoch >= assignment_epoch)
         };
-        match epoch < member.member_epoch && partitions.all(may_commit) {
-            true => Ok(()),
-            false => Err(stale(member)),
+        if epoch < member.member_epoch && partitions.all(may_commit) {
+            Ok(())
+        } else {
+            Err(stale(member))
         }
     }
 
-    pub(in crate::group) fn validate_fetch(
-        &self,
-        member_id: Option<&ByteString>,
-        member_epoch: i32,
-    ) -> Result<(), ErrorCode> {
-        let Some(member_id) = member_id else {
-            return match member_epoch < 0 {
-                true => Ok(()),
-                false => Err(ErrorCode::UnknownMemberId),
-            };
-        };
-        let member = self.member(member_id).ok_or(ErrorCode::UnknownMemberId)?;
-        match member_epoch == member.member_epoch {
-            true => Ok(()),
-            false => Err(stale(member)),
-        }
+    /// The epoch that a member fetches offsets in, and the error for another.
+    pub(in crate::group) fn fetch_epoch(&self, member_id: &str) -> Option<(i32, ErrorCode)> {
+        let member = self.member(member_id)?;
+        Some((member.member_epoch, stale(member)))
     }
 }
 
 fn stale(member: &ConsumerGroupMember) -> ErrorCode {
-    match member.uses_classic_protocol() {
-        true => ErrorCode::IllegalGeneration,
-        false => ErrorCode::StaleMemberEpoch,
+    if member.uses_classic_protocol() {
+        ErrorCode::IllegalGeneration
+    } else {
+        ErrorCode::StaleMemberEpoch
     }
 }

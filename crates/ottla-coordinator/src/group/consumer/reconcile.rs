@@ -46,9 +46,10 @@ impl Reconciliation<'_> {
             MemberState::Stable if self.has_subscription_changed => self.drop_unwanted(member),
             MemberState::Stable => member.clone(),
             MemberState::UnrevokedPartitions if self.owns_any_of(&member.pending_revocation) => {
-                match self.has_subscription_changed {
-                    true => self.drop_unwanted(member),
-                    false => member.clone(),
+                if self.has_subscription_changed {
+                    self.drop_unwanted(member)
+                } else {
+                    member.clone()
                 }
             }
             MemberState::UnrevokedPartitions | MemberState::UnreleasedPartitions => {
@@ -147,9 +148,10 @@ impl Reconciliation<'_> {
             let current = member.assigned.get(&topic_id).unwrap_or(&no_epochs);
             let target = target_of(topic_id);
             for (partition, epoch) in current {
-                let into = match target.contains(partition) {
-                    true => &mut assigned,
-                    false => &mut to_revoke,
+                let into = if target.contains(partition) {
+                    &mut assigned
+                } else {
+                    &mut to_revoke
                 };
                 into.entry(topic_id).or_default().insert(*partition, *epoch);
             }
@@ -191,9 +193,10 @@ impl Reconciliation<'_> {
             assigned.entry(topic_id).or_default().extend(epochs);
         }
         ConsumerGroupMember {
-            state: match waits_for_others {
-                true => MemberState::UnreleasedPartitions,
-                false => MemberState::Stable,
+            state: if waits_for_others {
+                MemberState::UnreleasedPartitions
+            } else {
+                MemberState::Stable
             },
             assigned,
             pending_revocation: PartitionsWithEpochs::new(),

@@ -13,68 +13,21 @@ use ottla_protocol::coordinator_records::{
     ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue,
-    GroupRecordKey, GroupRecordValue,
 };
 
-use super::group::{ConsumerGroup, ResolvedRegex};
+use super::group::ConsumerGroup;
 use super::member::{ConsumerGroupMember, to_record};
-use crate::group::CoordinatorRecord;
+use super::topic_regex::ResolvedRegex;
 use crate::group::modern::Assignment;
+use crate::group::record::{CoordinatorRecord, record_keys};
 
-/// All values of consumer groups are written in this version.
-pub(in crate::group) const CONSUMER_GROUP_VALUE_VERSION: i16 = 0;
-
-fn record(key: GroupRecordKey, value: GroupRecordValue) -> CoordinatorRecord {
-    CoordinatorRecord {
-        key,
-        value: Some(value),
-    }
-}
-
-fn tombstone(key: GroupRecordKey) -> CoordinatorRecord {
-    CoordinatorRecord { key, value: None }
-}
-
-fn member_metadata_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::ConsumerGroupMemberMetadata(ConsumerGroupMemberMetadataKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    })
-}
-
-fn target_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::ConsumerGroupTargetAssignmentMember(ConsumerGroupTargetAssignmentMemberKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    })
-}
-
-fn target_metadata_key(group_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(
-        ConsumerGroupTargetAssignmentMetadataKey {
-            group_id: group_id.clone(),
-        },
-    )
-}
-
-fn current_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::ConsumerGroupCurrentMemberAssignment(ConsumerGroupCurrentMemberAssignmentKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    })
-}
-
-fn group_key(group_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::ConsumerGroupMetadata(ConsumerGroupMetadataKey {
-        group_id: group_id.clone(),
-    })
-}
-
-fn regex_key(group_id: &ByteString, regex: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::ConsumerGroupRegularExpression(ConsumerGroupRegularExpressionKey {
-        group_id: group_id.clone(),
-        regular_expression: regex.clone(),
-    })
+record_keys! {
+    member_metadata_key: ConsumerGroupMemberMetadataKey { group_id, member_id };
+    target_key: ConsumerGroupTargetAssignmentMemberKey { group_id, member_id };
+    target_metadata_key: ConsumerGroupTargetAssignmentMetadataKey { group_id };
+    current_key: ConsumerGroupCurrentMemberAssignmentKey { group_id, member_id };
+    group_key: ConsumerGroupMetadataKey { group_id };
+    regex_key: ConsumerGroupRegularExpressionKey { group_id, regular_expression };
 }
 
 /// What the member says of itself.
@@ -97,9 +50,9 @@ pub(super) fn member_metadata(
             ..Default::default()
         }
     });
-    record(
+    CoordinatorRecord::new(
         member_metadata_key(group_id, &member.member_id),
-        GroupRecordValue::ConsumerGroupMemberMetadata(ConsumerGroupMemberMetadataValue {
+        ConsumerGroupMemberMetadataValue {
             instance_id: member.instance_id.clone(),
             rack_id: member.rack_id.clone(),
             client_id: member.client_id.clone(),
@@ -110,7 +63,7 @@ pub(super) fn member_metadata(
             server_assignor: member.server_assignor.clone(),
             classic_member_metadata: classic,
             ..Default::default()
-        }),
+        },
     )
 }
 
@@ -119,13 +72,13 @@ pub(super) fn group_epoch(
     epoch: i32,
     metadata_hash: i64,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         group_key(group_id),
-        GroupRecordValue::ConsumerGroupMetadata(ConsumerGroupMetadataValue {
+        ConsumerGroupMetadataValue {
             epoch,
             metadata_hash,
             ..Default::default()
-        }),
+        },
     )
 }
 
@@ -141,14 +94,12 @@ pub(super) fn target_assignment(
             partitions: partitions.iter().copied().collect(),
             ..Default::default()
         });
-    record(
+    CoordinatorRecord::new(
         target_key(group_id, member_id),
-        GroupRecordValue::ConsumerGroupTargetAssignmentMember(
-            ConsumerGroupTargetAssignmentMemberValue {
-                topic_partitions: topics.collect(),
-                ..Default::default()
-            },
-        ),
+        ConsumerGroupTargetAssignmentMemberValue {
+            topic_partitions: topics.collect(),
+            ..Default::default()
+        },
     )
 }
 
@@ -157,15 +108,13 @@ pub(super) fn target_metadata(
     epoch: i32,
     timestamp_ms: i64,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         target_metadata_key(group_id),
-        GroupRecordValue::ConsumerGroupTargetAssignmentMetadata(
-            ConsumerGroupTargetAssignmentMetadataValue {
-                assignment_epoch: epoch,
-                assignment_timestamp: timestamp_ms,
-                ..Default::default()
-            },
-        ),
+        ConsumerGroupTargetAssignmentMetadataValue {
+            assignment_epoch: epoch,
+            assignment_timestamp: timestamp_ms,
+            ..Default::default()
+        },
     )
 }
 
@@ -173,18 +122,16 @@ pub(super) fn current_assignment(
     group_id: &ByteString,
     member: &ConsumerGroupMember,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         current_key(group_id, &member.member_id),
-        GroupRecordValue::ConsumerGroupCurrentMemberAssignment(
-            ConsumerGroupCurrentMemberAssignmentValue {
-                member_epoch: member.member_epoch,
-                previous_member_epoch: member.previous_member_epoch,
-                state: member.state.code(),
-                assigned_partitions: to_record(&member.assigned),
-                partitions_pending_revocation: to_record(&member.pending_revocation),
-                ..Default::default()
-            },
-        ),
+        ConsumerGroupCurrentMemberAssignmentValue {
+            member_epoch: member.member_epoch,
+            previous_member_epoch: member.previous_member_epoch,
+            state: member.state.code(),
+            assigned_partitions: to_record(&member.assigned),
+            partitions_pending_revocation: to_record(&member.pending_revocation),
+            ..Default::default()
+        },
     )
 }
 
@@ -193,27 +140,25 @@ pub(super) fn resolved_regex(
     regex: &ByteString,
     resolved: &ResolvedRegex,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         regex_key(group_id, regex),
-        GroupRecordValue::ConsumerGroupRegularExpression(ConsumerGroupRegularExpressionValue {
+        ConsumerGroupRegularExpressionValue {
             topics: resolved.topics.iter().cloned().collect(),
             version: resolved.version,
             timestamp: resolved.timestamp_ms,
             ..Default::default()
-        }),
+        },
     )
 }
 
 pub(super) fn regex_tombstone(group_id: &ByteString, regex: &ByteString) -> CoordinatorRecord {
-    tombstone(regex_key(group_id, regex))
+    CoordinatorRecord::tombstone(regex_key(group_id, regex))
 }
 
 pub(super) fn subscription_metadata_tombstone(group_id: &ByteString) -> CoordinatorRecord {
-    tombstone(GroupRecordKey::ConsumerGroupPartitionMetadata(
-        ConsumerGroupPartitionMetadataKey {
-            group_id: group_id.clone(),
-        },
-    ))
+    CoordinatorRecord::tombstone(ConsumerGroupPartitionMetadataKey {
+        group_id: group_id.clone(),
+    })
 }
 
 /// A member goes: first what it has, then what it was to have, then itself.
@@ -222,9 +167,9 @@ pub(super) fn member_tombstones(
     member_id: &ByteString,
 ) -> [CoordinatorRecord; 3] {
     [
-        tombstone(current_key(group_id, member_id)),
-        tombstone(target_key(group_id, member_id)),
-        tombstone(member_metadata_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(current_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(target_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(member_metadata_key(group_id, member_id)),
     ]
 }
 
@@ -233,16 +178,24 @@ pub(in crate::group) fn group_tombstones(group: &ConsumerGroup) -> Vec<Coordinat
     let group_id = &group.group_id;
     let members = || group.members().map(|member| &member.member_id);
     let mut records = Vec::new();
-    records.extend(members().map(|member_id| tombstone(current_key(group_id, member_id))));
-    records.extend(members().map(|member_id| tombstone(target_key(group_id, member_id))));
-    records.push(tombstone(target_metadata_key(group_id)));
-    records.extend(members().map(|member_id| tombstone(member_metadata_key(group_id, member_id))));
+    records.extend(
+        members().map(|member_id| CoordinatorRecord::tombstone(current_key(group_id, member_id))),
+    );
+    records.extend(
+        members().map(|member_id| CoordinatorRecord::tombstone(target_key(group_id, member_id))),
+    );
+    records.push(CoordinatorRecord::tombstone(target_metadata_key(group_id)));
+    records.extend(
+        members().map(|member_id| {
+            CoordinatorRecord::tombstone(member_metadata_key(group_id, member_id))
+        }),
+    );
     records.extend(
         group
             .resolved_regexes()
             .map(|(regex, _)| regex_tombstone(group_id, regex)),
     );
     records.push(subscription_metadata_tombstone(group_id));
-    records.push(tombstone(group_key(group_id)));
+    records.push(CoordinatorRecord::tombstone(group_key(group_id)));
     records
 }

@@ -4,59 +4,22 @@
 //! All expressions of a group are matched together, at most every ten seconds, and not before the last answer has come.
 //! Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `handleRegularExpressionsResult`, `TopicRegexResolver`.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_metadata::MetadataImage;
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::decision::Decision;
-use super::group::{ConsumerGroup, ResolvedRegex};
+use super::group::ConsumerGroup;
 use super::member::ConsumerGroupMember;
 use super::record;
-use super::topic_regex::TopicRegex;
+use super::topic_regex::{ResolvedRegex, TopicRegex};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
-use crate::group::outcome::{Command, Outcome};
+use crate::group::outcome::{Command, Outcome, Requester, ResolveRegexes};
 
 const MIN_REFRESH_INTERVAL_MS: i64 = 10_000;
-
-/// On whose behalf topics are looked up: what the shell has to know to say which topics it may see. The coordinator only
-/// hands it back.
-#[derive(Clone)]
-pub struct Requester(Option<Arc<dyn Any + Send + Sync>>);
-
-impl Requester {
-    pub fn new(requester: impl Any + Send + Sync) -> Self {
-        Requester(Some(Arc::new(requester)))
-    }
-
-    /// Somebody who may see every topic.
-    pub fn nobody() -> Self {
-        Requester(None)
-    }
-
-    pub fn get<T: Any>(&self) -> Option<&T> {
-        self.0.as_ref()?.downcast_ref()
-    }
-}
-
-impl fmt::Debug for Requester {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Requester")
-    }
-}
-
-/// Asked of the shell: `resolve` these, and hand in what came out.
-#[derive(Clone, Debug)]
-pub struct ResolveRegexes {
-    pub group_id: ByteString,
-    pub regexes: BTreeSet<ByteString>,
-    pub requester: Requester,
-}
 
 /// The topics of `image` that each of `regexes` matches and `is_visible` lets through. May take long.
 pub fn resolve(

@@ -10,33 +10,11 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
 
-use super::group::{ConsumerGroup, ResolvedRegex};
+use super::group::ConsumerGroup;
 use super::member::ConsumerGroupMember;
+use super::topic_regex::ResolvedRegex;
 use crate::group::member::owned;
 use crate::group::modern::Assignment;
-
-/// The group that a record is about, if it is one of a consumer group.
-pub(in crate::group) fn group_of(key: &GroupRecordKey) -> Option<&ByteString> {
-    use GroupRecordKey as Key;
-    match key {
-        Key::ConsumerGroupMetadata(key) => Some(&key.group_id),
-        Key::ConsumerGroupPartitionMetadata(key) => Some(&key.group_id),
-        Key::ConsumerGroupMemberMetadata(key) => Some(&key.group_id),
-        Key::ConsumerGroupTargetAssignmentMetadata(key) => Some(&key.group_id),
-        Key::ConsumerGroupTargetAssignmentMember(key) => Some(&key.group_id),
-        Key::ConsumerGroupCurrentMemberAssignment(key) => Some(&key.group_id),
-        Key::ConsumerGroupRegularExpression(key) => Some(&key.group_id),
-        _ => None,
-    }
-}
-
-/// Whether a record is the end of its consumer group.
-pub(in crate::group) fn is_end_of_group(
-    key: &GroupRecordKey,
-    value: Option<&GroupRecordValue>,
-) -> bool {
-    matches!(key, GroupRecordKey::ConsumerGroupMetadata(_)) && value.is_none()
-}
 
 impl ConsumerGroup {
     /// Takes in a record of this group that is not its end.

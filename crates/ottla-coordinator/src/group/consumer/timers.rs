@@ -10,46 +10,6 @@ use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::MemberState;
 use crate::group::outcome::TimerKey;
 
-/// After how long a member is put out that could not be because its records could not be written.
-/// Source: `CoordinatorTimer.schedule`.
-pub(in crate::group) const TIMER_RETRY_MS: i32 = 500;
-
-pub(super) fn session(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
-    TimerKey::Session {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
-/// A member of the classic protocol is to rejoin.
-pub(super) fn rejoin(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
-    TimerKey::Rejoin {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
-/// A member of the classic protocol is to ask for its assignment.
-pub(super) fn member_sync(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
-    TimerKey::MemberSync {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
-/// A member is to give up partitions and leave `member_epoch`.
-pub(super) fn revocation(
-    group_id: &ByteString,
-    member_id: &ByteString,
-    member_epoch: i32,
-) -> TimerKey {
-    TimerKey::Revocation {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-        member_epoch,
-    }
-}
-
 impl GroupCoordinator {
     /// A timer of a member of a consumer group is due.
     pub(in crate::group) fn on_member_timer(
@@ -103,12 +63,12 @@ impl GroupCoordinator {
         let session_timeout_ms = self.consumer_session_timeout_ms(&group.group_id);
         for member in group.members() {
             effects.set_timer(
-                session(&group.group_id, &member.member_id),
+                TimerKey::session(&group.group_id, &member.member_id),
                 session_timeout_ms,
             );
             if member.state == MemberState::UnrevokedPartitions {
                 effects.set_timer(
-                    revocation(&group.group_id, &member.member_id, member.member_epoch),
+                    TimerKey::revocation(&group.group_id, &member.member_id, member.member_epoch),
                     member.rebalance_timeout_ms,
                 );
             }
@@ -122,8 +82,12 @@ pub(super) fn cancel_all(
     effects: &mut Effects,
 ) {
     let member_id = &member.member_id;
-    effects.cancel_timer(session(group_id, member_id));
-    effects.cancel_timer(revocation(group_id, member_id, member.member_epoch));
-    effects.cancel_timer(rejoin(group_id, member_id));
-    effects.cancel_timer(member_sync(group_id, member_id));
+    effects.cancel_timer(TimerKey::session(group_id, member_id));
+    effects.cancel_timer(TimerKey::revocation(
+        group_id,
+        member_id,
+        member.member_epoch,
+    ));
+    effects.cancel_timer(TimerKey::rejoin(group_id, member_id));
+    effects.cancel_timer(TimerKey::member_sync(group_id, member_id));
 }

@@ -9,6 +9,9 @@
 mod ascii_set;
 mod parser;
 
+use std::collections::BTreeSet;
+
+use bytestring::ByteString;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// How deep groups may be nested. RE2/J has no limit but its thread's stack.
@@ -33,6 +36,15 @@ impl TopicRegex {
     pub(super) fn matches(&self, topic: &str) -> bool {
         self.0.is_match(topic.as_bytes())
     }
+}
+
+/// The topics that match a regular expression.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResolvedRegex {
+    pub topics: BTreeSet<ByteString>,
+    /// Of the metadata that it was matched with.
+    pub version: i64,
+    pub timestamp_ms: i64,
 }
 
 #[cfg(test)]

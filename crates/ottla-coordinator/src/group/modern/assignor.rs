@@ -105,12 +105,13 @@ fn existing(assignment: &Arc<Assignment>, image: &MetadataImage) -> Arc<Assignme
             (_, None) => false,
         }
     };
-    match assignment
+    if assignment
         .iter()
         .all(|(topic_id, index)| exists(topic_id, index))
     {
-        true => Arc::clone(assignment),
-        false => Arc::new(assignment.filtered(exists)),
+        Arc::clone(assignment)
+    } else {
+        Arc::new(assignment.filtered(exists))
     }
 }
 

@@ -87,9 +87,10 @@ impl SubscribedTopics {
     /// Of a group whose members name their topics.
     pub fn subscription_type(&self, num_members: usize) -> SubscriptionType {
         let is_of_all = |count: &SubscriptionCount| count.by_name as usize == num_members;
-        match self.counts.values().all(is_of_all) {
-            true => SubscriptionType::Homogeneous,
-            false => SubscriptionType::Heterogeneous,
+        if self.counts.values().all(is_of_all) {
+            SubscriptionType::Homogeneous
+        } else {
+            SubscriptionType::Heterogeneous
         }
     }
 

@@ -26,8 +26,8 @@ impl Decision {
     }
 
     pub(super) fn write(&mut self, record: CoordinatorRecord) {
-        let now_ms = self.now.value();
-        self.group.apply(&record.key, record.value.as_ref(), now_ms);
+        self.group
+            .apply(&record.key, record.value.as_ref(), self.now);
         self.records.push(record);
     }
 

@@ -43,10 +43,7 @@ impl ShareGroup {
 
     /// Kafka's name, as clients see it. Members of a share group need not wait for each other.
     pub(in crate::group) fn state_name(&self) -> &'static str {
-        match self.is_empty() {
-            true => "Empty",
-            false => "Stable",
-        }
+        if self.is_empty() { "Empty" } else { "Stable" }
     }
 
     pub(super) fn subscription_type(&self) -> SubscriptionType {

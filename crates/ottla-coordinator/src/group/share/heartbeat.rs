@@ -92,7 +92,7 @@ impl GroupCoordinator {
             decision.write(record::current_assignment(&group_id, &next));
         }
         effects.set_timer(
-            session(&group_id, &next.member_id),
+            TimerKey::session(&group_id, &next.member_id),
             self.share_session_timeout_ms(&group_id),
         );
 
@@ -235,13 +235,6 @@ impl GroupCoordinator {
     }
 }
 
-pub(super) fn session(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
-    TimerKey::Session {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
 pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
     GroupError::new(
         ErrorCode::UnknownMemberId,
@@ -255,13 +248,15 @@ fn check_member_epoch(member: &ShareGroupMember, received: i32) -> Result<(), Gr
     if received == 0 || received == known || (received < known && received == previous) {
         return Ok(());
     }
-    let relation = match received > known {
-        true => "greater",
-        false => "smaller",
+    let relation = if received > known {
+        "greater"
+    } else {
+        "smaller"
     };
-    let besides = match received > known {
-        true => String::new(),
-        false => format!(", and it does not match the previous member epoch ({previous})"),
+    let besides = if received > known {
+        String::new()
+    } else {
+        format!(", and it does not match the previous member epoch ({previous})")
     };
     Err(GroupError::new(
         ErrorCode::FencedMemberEpoch,
@@ -313,9 +308,10 @@ fn reconciled(
         .unwrap_or_default();
     let is_wanted = |(topic_id, _): (TopicId, &BTreeSet<i32>)| wanted.contains(topic_id, image);
     let is_all_wanted = target.topics().all(is_wanted);
-    let assigned = match is_all_wanted {
-        true => target,
-        false => Arc::new(target.filtered(|topic_id, _| wanted.contains(topic_id, image))),
+    let assigned = if is_all_wanted {
+        target
+    } else {
+        Arc::new(target.filtered(|topic_id, _| wanted.contains(topic_id, image)))
     };
     let mut next = ShareGroupMember {
         assigned,

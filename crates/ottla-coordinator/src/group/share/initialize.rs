@@ -16,18 +16,8 @@ use super::group::ShareGroup;
 use super::record;
 use super::state_partitions::{PartitionsOfTopics, StatePartitions};
 use crate::group::coordinator::{Deferred, Group, GroupCoordinator};
-use crate::group::outcome::Outcome;
+use crate::group::outcome::{InitializeShareState, Outcome};
 use crate::runtime::Timeline;
-
-/// What the share coordinator is to be asked.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InitializeShareState {
-    pub group_id: ByteString,
-    /// The group's epoch, which says which of two requests is the later one.
-    pub state_epoch: i32,
-    /// Whose start offsets are not known: the leader of the partition finds them.
-    pub partitions: PartitionsOfTopics,
-}
 
 impl GroupCoordinator {
     /// Writes which partitions are to be initialized, if any are.

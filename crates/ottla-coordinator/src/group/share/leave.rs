@@ -3,13 +3,13 @@
 
 use bytestring::ByteString;
 use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
-use ottla_types::{ErrorCode, Timestamp};
+use ottla_types::Timestamp;
 
 use super::decision::Decision;
 use super::group::ShareGroup;
-use super::heartbeat::{session, unknown_member};
+use super::heartbeat::unknown_member;
 use super::record;
-use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
 use crate::group::outcome::{ReplyTo, Response, TimerKey};
 
@@ -41,12 +41,8 @@ impl GroupCoordinator {
         &self,
         group_id: &ByteString,
     ) -> Result<&ShareGroup, GroupError> {
-        let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        match self.group(group_id) {
-            Some(Group::Share(group)) => Ok(group),
-            None => Err(not_found(format!("Group {group_id} not found."))),
-            _ => Err(not_found(format!("Group {group_id} is not a share group."))),
-        }
+        self.share_group(group_id)
+            .ok_or_else(|| self.not_a_group(group_id, "share"))
     }
 
     fn fence_share_member(
@@ -65,7 +61,7 @@ impl GroupCoordinator {
         let topics = decision.group.subscribed_topics();
         let hash = self.metadata.look(&group_id, topics);
         decision.bump_group_epoch(hash);
-        effects.cancel_timer(session(&group_id, member_id));
+        effects.cancel_timer(TimerKey::session(&group_id, member_id));
         self.conclude_share(decision, deferred, now, effects);
     }
 
@@ -93,7 +89,10 @@ impl GroupCoordinator {
     ) {
         let timeout_ms = self.share_session_timeout_ms(&group.group_id);
         for member in group.members() {
-            effects.set_timer(session(&group.group_id, &member.member_id), timeout_ms);
+            effects.set_timer(
+                TimerKey::session(&group.group_id, &member.member_id),
+                timeout_ms,
+            );
         }
     }
 }

@@ -295,9 +295,10 @@ impl GroupCoordinator {
 }
 
 fn check_empty(group: &ShareGroup) -> Result<(), GroupError> {
-    match group.is_empty() {
-        true => Ok(()),
-        false => Err(ErrorCode::NonEmptyGroup.into()),
+    if group.is_empty() {
+        Ok(())
+    } else {
+        Err(ErrorCode::NonEmptyGroup.into())
     }
 }
 

@@ -6,83 +6,26 @@ use ottla_metadata::MetadataImage;
 use ottla_protocol::coordinator_records::share_group_current_member_assignment_value::TopicPartitions;
 use ottla_protocol::coordinator_records::share_group_target_assignment_member_value::TopicPartition;
 use ottla_protocol::coordinator_records::{
-    GroupRecordKey, GroupRecordValue, ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupCurrentMemberAssignmentValue, ShareGroupMemberMetadataKey,
-    ShareGroupMemberMetadataValue, ShareGroupMetadataKey, ShareGroupMetadataValue,
-    ShareGroupStatePartitionMetadataKey, ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMemberValue, ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupTargetAssignmentMetadataValue,
+    ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, ShareGroupMetadataKey,
+    ShareGroupMetadataValue, ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue,
 };
 
 use super::group::ShareGroup;
 use super::member::ShareGroupMember;
 use super::state_partitions::StatePartitions;
-use crate::group::CoordinatorRecord;
 use crate::group::modern::Assignment;
+use crate::group::record::{CoordinatorRecord, record_keys};
 
-/// All values of share groups are written in this version.
-pub(in crate::group) const SHARE_GROUP_VALUE_VERSION: i16 = 0;
-
-fn record(key: impl Into<GroupRecordKey>, value: impl Into<GroupRecordValue>) -> CoordinatorRecord {
-    CoordinatorRecord {
-        key: key.into(),
-        value: Some(value.into()),
-    }
-}
-
-fn tombstone(key: impl Into<GroupRecordKey>) -> CoordinatorRecord {
-    CoordinatorRecord {
-        key: key.into(),
-        value: None,
-    }
-}
-
-fn member_metadata_key(
-    group_id: &ByteString,
-    member_id: &ByteString,
-) -> ShareGroupMemberMetadataKey {
-    ShareGroupMemberMetadataKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
-fn target_key(
-    group_id: &ByteString,
-    member_id: &ByteString,
-) -> ShareGroupTargetAssignmentMemberKey {
-    ShareGroupTargetAssignmentMemberKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
-fn target_metadata_key(group_id: &ByteString) -> ShareGroupTargetAssignmentMetadataKey {
-    ShareGroupTargetAssignmentMetadataKey {
-        group_id: group_id.clone(),
-    }
-}
-
-fn current_key(
-    group_id: &ByteString,
-    member_id: &ByteString,
-) -> ShareGroupCurrentMemberAssignmentKey {
-    ShareGroupCurrentMemberAssignmentKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
-fn group_key(group_id: &ByteString) -> ShareGroupMetadataKey {
-    ShareGroupMetadataKey {
-        group_id: group_id.clone(),
-    }
-}
-
-fn state_partitions_key(group_id: &ByteString) -> ShareGroupStatePartitionMetadataKey {
-    ShareGroupStatePartitionMetadataKey {
-        group_id: group_id.clone(),
-    }
+record_keys! {
+    member_metadata_key: ShareGroupMemberMetadataKey { group_id, member_id };
+    target_key: ShareGroupTargetAssignmentMemberKey { group_id, member_id };
+    target_metadata_key: ShareGroupTargetAssignmentMetadataKey { group_id };
+    current_key: ShareGroupCurrentMemberAssignmentKey { group_id, member_id };
+    group_key: ShareGroupMetadataKey { group_id };
+    state_partitions_key: ShareGroupStatePartitionMetadataKey { group_id };
 }
 
 /// What the member says of itself.
@@ -90,7 +33,7 @@ pub(super) fn member_metadata(
     group_id: &ByteString,
     member: &ShareGroupMember,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         member_metadata_key(group_id, &member.member_id),
         ShareGroupMemberMetadataValue {
             rack_id: member.rack_id.clone(),
@@ -107,7 +50,7 @@ pub(super) fn group_epoch(
     epoch: i32,
     metadata_hash: i64,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         group_key(group_id),
         ShareGroupMetadataValue {
             epoch,
@@ -128,7 +71,7 @@ pub(super) fn target_assignment(
         partitions: partitions.iter().copied().collect(),
         ..Default::default()
     });
-    record(
+    CoordinatorRecord::new(
         target_key(group_id, member_id),
         ShareGroupTargetAssignmentMemberValue {
             topic_partitions: topics.collect(),
@@ -142,7 +85,7 @@ pub(super) fn target_metadata(
     epoch: i32,
     timestamp_ms: i64,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         target_metadata_key(group_id),
         ShareGroupTargetAssignmentMetadataValue {
             assignment_epoch: epoch,
@@ -162,7 +105,7 @@ pub(super) fn current_assignment(
         partitions: partitions.iter().copied().collect(),
         ..Default::default()
     });
-    record(
+    CoordinatorRecord::new(
         current_key(group_id, &member.member_id),
         ShareGroupCurrentMemberAssignmentValue {
             member_epoch: member.member_epoch,
@@ -179,7 +122,7 @@ pub(super) fn state_partitions(
     partitions: &StatePartitions,
     image: &MetadataImage,
 ) -> CoordinatorRecord {
-    record(state_partitions_key(group_id), partitions.to_record(image))
+    CoordinatorRecord::new(state_partitions_key(group_id), partitions.to_record(image))
 }
 
 /// The end of a member, in Kafka's order.
@@ -188,9 +131,9 @@ pub(super) fn member_tombstones(
     member_id: &ByteString,
 ) -> [CoordinatorRecord; 3] {
     [
-        tombstone(current_key(group_id, member_id)),
-        tombstone(target_key(group_id, member_id)),
-        tombstone(member_metadata_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(current_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(target_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(member_metadata_key(group_id, member_id)),
     ]
 }
 
@@ -199,16 +142,25 @@ pub(in crate::group) fn share_group_tombstones(group: &ShareGroup) -> Vec<Coordi
     let id = &group.group_id;
     let mut tombstones = Vec::new();
     for member in group.members() {
-        tombstones.push(tombstone(current_key(id, &member.member_id)));
+        tombstones.push(CoordinatorRecord::tombstone(current_key(
+            id,
+            &member.member_id,
+        )));
     }
     for member in group.members() {
-        tombstones.push(tombstone(target_key(id, &member.member_id)));
+        tombstones.push(CoordinatorRecord::tombstone(target_key(
+            id,
+            &member.member_id,
+        )));
     }
-    tombstones.push(tombstone(target_metadata_key(id)));
+    tombstones.push(CoordinatorRecord::tombstone(target_metadata_key(id)));
     for member in group.members() {
-        tombstones.push(tombstone(member_metadata_key(id, &member.member_id)));
+        tombstones.push(CoordinatorRecord::tombstone(member_metadata_key(
+            id,
+            &member.member_id,
+        )));
     }
-    tombstones.push(tombstone(state_partitions_key(id)));
-    tombstones.push(tombstone(group_key(id)));
+    tombstones.push(CoordinatorRecord::tombstone(state_partitions_key(id)));
+    tombstones.push(CoordinatorRecord::tombstone(group_key(id)));
     tombstones
 }

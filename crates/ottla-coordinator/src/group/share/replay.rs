@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+use ottla_types::Timestamp;
 
 use super::group::ShareGroup;
 use super::member::ShareGroupMember;
@@ -15,27 +16,13 @@ use super::state_partitions::StatePartitions;
 use crate::group::member::owned;
 use crate::group::modern::Assignment;
 
-/// The group that a record is about, if it is one of a share group.
-pub(in crate::group) fn share_group_of(key: &GroupRecordKey) -> Option<&ByteString> {
-    use GroupRecordKey as Key;
-    match key {
-        Key::ShareGroupMetadata(key) => Some(&key.group_id),
-        Key::ShareGroupMemberMetadata(key) => Some(&key.group_id),
-        Key::ShareGroupTargetAssignmentMetadata(key) => Some(&key.group_id),
-        Key::ShareGroupTargetAssignmentMember(key) => Some(&key.group_id),
-        Key::ShareGroupCurrentMemberAssignment(key) => Some(&key.group_id),
-        Key::ShareGroupStatePartitionMetadata(key) => Some(&key.group_id),
-        _ => None,
-    }
-}
-
 impl ShareGroup {
     /// Takes in a record of this group that is not its end.
     pub(in crate::group) fn apply(
         &mut self,
         key: &GroupRecordKey,
         value: Option<&GroupRecordValue>,
-        now_ms: i64,
+        now: Timestamp,
     ) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;
@@ -88,7 +75,10 @@ impl ShareGroup {
             (
                 Key::ShareGroupStatePartitionMetadata(_),
                 Some(Value::ShareGroupStatePartitionMetadata(value)),
-            ) => self.recorded_state = Some(Arc::new(StatePartitions::from_record(value, now_ms))),
+            ) => {
+                self.recorded_state =
+                    Some(Arc::new(StatePartitions::from_record(value, now.value())))
+            }
             (Key::ShareGroupStatePartitionMetadata(_), None) => {
                 self.recorded_state = None;
             }

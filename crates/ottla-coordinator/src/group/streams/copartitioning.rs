@@ -83,9 +83,10 @@ impl<'a> RepartitionTopicNames<'a> {
         let mut others: BTreeMap<&ByteString, i32> = BTreeMap::new();
         for topic in group {
             let count = counts.of(topic).ok_or_else(TopologyError::unknown)?;
-            let kind = match self.contains(topic) {
-                true => &mut repartitioned,
-                false => &mut others,
+            let kind = if self.contains(topic) {
+                &mut repartitioned
+            } else {
+                &mut others
             };
             kind.insert(topic, count);
         }

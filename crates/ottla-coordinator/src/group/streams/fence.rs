@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
-use ottla_types::{ErrorCode, Timestamp};
+use ottla_types::Timestamp;
 
 use super::decision::Decision;
 use super::group::StreamsGroup;
 use super::heartbeat::{heartbeat_response, unknown_member};
 use super::member::StreamsGroupMember;
 use super::{record, timers};
-use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
 use crate::group::outcome::ReplyTo;
 
@@ -24,17 +24,8 @@ impl GroupCoordinator {
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let group_id = &request.group_id;
-        let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        let group = match self.group(group_id) {
-            Some(Group::Streams(group)) => group.clone(),
-            None => {
-                return Err(not_found(format!("Group {group_id} not found.")));
-            }
-            _ => {
-                let message = format!("Group {group_id} is not a streams group.");
-                return Err(not_found(message));
-            }
-        };
+        let group = self.streams_group(group_id).cloned();
+        let group = group.ok_or_else(|| self.not_a_group(group_id, "streams"))?;
         if request.shutdown_application {
             // Kafka takes anybody's word for it, also of who is no member.
             self.unwritten

@@ -23,18 +23,18 @@ use super::member::{
     Endpoint, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, MemberState, StreamsGroupMember,
 };
 use super::reconcile::Reconciliation;
+use super::record;
 use super::target::Target;
 use super::tasks::{self, Tasks, TasksTuple};
 use super::topology::{StreamsTopology, to_record};
 use super::topology_error::StreamsStatus;
 use super::unwritten::Unwritten;
-use super::{record, timers};
 use crate::group::CoordinatorRecord;
 use crate::group::classic_group::ClassicGroupState;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::modern::GroupError;
-use crate::group::outcome::{Outcome, ReplyTo, Response};
+use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -170,7 +170,7 @@ impl GroupCoordinator {
         // 3. The target assignment. A group that begins waits for more members first.
         let delay_ms = self.streams_initial_rebalance_delay_ms(&group_id);
         if was_empty && delay_ms > 0 {
-            effects.set_timer_if_absent(timers::initial_rebalance(&group_id), delay_ms);
+            effects.set_timer_if_absent(TimerKey::initial_rebalance(&group_id), delay_ms);
             unwritten.delays_assignment = true;
         }
         let target = if unwritten.delays_assignment {
@@ -190,7 +190,7 @@ impl GroupCoordinator {
         let updated =
             self.streams_reconcile(&mut decision, updated, &target, &owned_tasks, effects)?;
         effects.set_timer(
-            timers::session(&group_id, &updated.member_id),
+            TimerKey::session(&group_id, &updated.member_id),
             self.streams_session_timeout_ms(&group_id),
         );
         if request.shutdown_application {
@@ -292,12 +292,13 @@ impl GroupCoordinator {
 
     fn unwritten_of(&self, group_id: &str, is_made: bool) -> Unwritten {
         let known = self.unwritten.get(group_id);
-        match is_made {
-            false => known.cloned().unwrap_or_default(),
-            true => Unwritten {
+        if is_made {
+            Unwritten {
                 delays_assignment: known.is_some_and(|it| it.delays_assignment),
                 ..Default::default()
-            },
+            }
+        } else {
+            known.cloned().unwrap_or_default()
         }
     }
 
@@ -326,7 +327,7 @@ impl GroupCoordinator {
         }
         decision.write_current_assignment(&next);
         let group_id = decision.group_id();
-        let timer = |epoch: i32| timers::revocation(&group_id, &next.member_id, epoch);
+        let timer = |epoch: i32| TimerKey::revocation(&group_id, &next.member_id, epoch);
         if next.state == MemberState::UnrevokedTasks {
             effects.set_timer(timer(next.member_epoch), next.rebalance_timeout_ms);
         } else if member.state == MemberState::UnrevokedTasks {

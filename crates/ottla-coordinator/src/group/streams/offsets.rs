@@ -41,27 +41,16 @@ impl StreamsGroup {
                 .and_then(|id| member.assignment_epoch(id, partition))
                 .is_some_and(|assignment_epoch| epoch >= assignment_epoch)
         };
-        match epoch < member.member_epoch && partitions.all(may_commit) {
-            true => Ok(()),
-            false => Err(ErrorCode::StaleMemberEpoch),
+        if epoch < member.member_epoch && partitions.all(may_commit) {
+            Ok(())
+        } else {
+            Err(ErrorCode::StaleMemberEpoch)
         }
     }
 
-    pub(in crate::group) fn validate_fetch(
-        &self,
-        member_id: Option<&ByteString>,
-        member_epoch: i32,
-    ) -> Result<(), ErrorCode> {
-        let Some(member_id) = member_id else {
-            return match member_epoch < 0 {
-                true => Ok(()),
-                false => Err(ErrorCode::UnknownMemberId),
-            };
-        };
-        let member = self.member(member_id).ok_or(ErrorCode::UnknownMemberId)?;
-        match member_epoch == member.member_epoch {
-            true => Ok(()),
-            false => Err(ErrorCode::StaleMemberEpoch),
-        }
+    /// The epoch that a member fetches offsets in, and the error for another.
+    pub(in crate::group) fn fetch_epoch(&self, member_id: &str) -> Option<(i32, ErrorCode)> {
+        let member = self.member(member_id)?;
+        Some((member.member_epoch, ErrorCode::StaleMemberEpoch))
     }
 }

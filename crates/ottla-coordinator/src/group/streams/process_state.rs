@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::sticky_assignor::TaskId;
+use super::tasks::TaskId;
 use crate::java_collections::PriorityQueue;
 
 /// The member of this place in the list of all has `count` tasks.

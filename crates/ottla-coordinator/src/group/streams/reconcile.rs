@@ -93,9 +93,10 @@ impl Reconciliation<'_> {
         }
         kept.merge(to_assign);
         StreamsGroupMember {
-            state: match has_unreleased {
-                true => MemberState::UnreleasedTasks,
-                false => MemberState::Stable,
+            state: if has_unreleased {
+                MemberState::UnreleasedTasks
+            } else {
+                MemberState::Stable
             },
             assigned: kept,
             pending_revocation: TasksTupleWithEpochs::default(),
@@ -145,9 +146,10 @@ impl Difference {
         };
         for (id, epochs) in current {
             for (index, epoch) in epochs {
-                let part = match tasks::contains(target, (id, *index)) {
-                    true => &mut self.kept.active,
-                    false => &mut self.to_revoke.active,
+                let part = if tasks::contains(target, (id, *index)) {
+                    &mut self.kept.active
+                } else {
+                    &mut self.to_revoke.active
                 };
                 put(part, (id, *index), *epoch);
             }
@@ -159,9 +161,10 @@ impl Difference {
             if has_it {
                 continue;
             }
-            match is_free(task) {
-                true => put(&mut self.to_assign.active, task, target_epoch),
-                false => self.has_unreleased = true,
+            if is_free(task) {
+                put(&mut self.to_assign.active, task, target_epoch)
+            } else {
+                self.has_unreleased = true
             }
         }
     }
@@ -175,16 +178,18 @@ impl Difference {
     ) -> (Tasks, Tasks, Tasks) {
         let (mut kept, mut to_revoke, mut to_assign) = (Tasks::new(), Tasks::new(), Tasks::new());
         for task in tasks::each(current) {
-            let part = match tasks::contains(target, task) {
-                true => &mut kept,
-                false => &mut to_revoke,
+            let part = if tasks::contains(target, task) {
+                &mut kept
+            } else {
+                &mut to_revoke
             };
             tasks::insert(part, task.0, task.1);
         }
         for task in tasks::each(target).filter(|task| !tasks::contains(current, *task)) {
-            match is_free(task) {
-                true => tasks::insert(&mut to_assign, task.0, task.1),
-                false => self.has_unreleased = true,
+            if is_free(task) {
+                tasks::insert(&mut to_assign, task.0, task.1)
+            } else {
+                self.has_unreleased = true
             }
         }
         (kept, to_revoke, to_assign)

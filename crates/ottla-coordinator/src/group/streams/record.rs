@@ -11,70 +11,25 @@ use ottla_protocol::coordinator_records::streams_group_member_metadata_value::{
 use ottla_protocol::coordinator_records::streams_group_metadata_value::LastAssignmentConfig;
 use ottla_protocol::coordinator_records::streams_group_target_assignment_member_value as target;
 use ottla_protocol::coordinator_records::{
-    GroupRecordKey, GroupRecordValue, StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupCurrentMemberAssignmentValue, StreamsGroupMemberMetadataKey,
-    StreamsGroupMemberMetadataValue, StreamsGroupMetadataKey, StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue,
-    StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue,
-    StreamsGroupTopologyKey, StreamsGroupTopologyValue,
+    StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue, StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue, StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue, StreamsGroupTopologyKey, StreamsGroupTopologyValue,
 };
 
 use super::group::StreamsGroup;
 use super::member::StreamsGroupMember;
 use super::tasks::{Tasks, TasksTuple, TasksWithEpochs};
-use crate::group::CoordinatorRecord;
+use crate::group::record::{CoordinatorRecord, record_keys};
 
-/// All values of streams groups are written in this version.
-pub(in crate::group) const STREAMS_GROUP_VALUE_VERSION: i16 = 0;
-
-fn record(key: GroupRecordKey, value: GroupRecordValue) -> CoordinatorRecord {
-    CoordinatorRecord {
-        key,
-        value: Some(value),
-    }
-}
-
-fn tombstone(key: GroupRecordKey) -> CoordinatorRecord {
-    CoordinatorRecord { key, value: None }
-}
-
-fn group_key(group_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::StreamsGroupMetadata(StreamsGroupMetadataKey {
-        group_id: group_id.clone(),
-    })
-}
-
-fn topology_key(group_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::StreamsGroupTopology(StreamsGroupTopologyKey {
-        group_id: group_id.clone(),
-    })
-}
-
-fn member_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::StreamsGroupMemberMetadata(StreamsGroupMemberMetadataKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    })
-}
-
-fn target_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::StreamsGroupTargetAssignmentMember(StreamsGroupTargetAssignmentMemberKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    })
-}
-
-fn target_metadata_key(group_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::StreamsGroupTargetAssignmentMetadata(StreamsGroupTargetAssignmentMetadataKey {
-        group_id: group_id.clone(),
-    })
-}
-
-fn current_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
-    GroupRecordKey::StreamsGroupCurrentMemberAssignment(StreamsGroupCurrentMemberAssignmentKey {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    })
+record_keys! {
+    group_key: StreamsGroupMetadataKey { group_id };
+    topology_key: StreamsGroupTopologyKey { group_id };
+    member_key: StreamsGroupMemberMetadataKey { group_id, member_id };
+    target_key: StreamsGroupTargetAssignmentMemberKey { group_id, member_id };
+    target_metadata_key: StreamsGroupTargetAssignmentMetadataKey { group_id };
+    current_key: StreamsGroupCurrentMemberAssignmentKey { group_id, member_id };
 }
 
 /// What the member says of itself.
@@ -83,9 +38,9 @@ pub(super) fn member_metadata(
     member: &StreamsGroupMember,
 ) -> CoordinatorRecord {
     let tags = member.client_tags.iter();
-    record(
+    CoordinatorRecord::new(
         member_key(group_id, &member.member_id),
-        GroupRecordValue::StreamsGroupMemberMetadata(StreamsGroupMemberMetadataValue {
+        StreamsGroupMemberMetadataValue {
             instance_id: member.instance_id.clone(),
             rack_id: member.rack_id.clone(),
             client_id: member.client_id.clone(),
@@ -106,7 +61,7 @@ pub(super) fn member_metadata(
                 })
                 .collect(),
             ..Default::default()
-        }),
+        },
     )
 }
 
@@ -114,10 +69,7 @@ pub(super) fn topology(
     group_id: &ByteString,
     value: StreamsGroupTopologyValue,
 ) -> CoordinatorRecord {
-    record(
-        topology_key(group_id),
-        GroupRecordValue::StreamsGroupTopology(value),
-    )
+    CoordinatorRecord::new(topology_key(group_id), value)
 }
 
 pub(super) fn group_metadata(
@@ -128,9 +80,9 @@ pub(super) fn group_metadata(
     assignment_configs: &BTreeMap<ByteString, ByteString>,
 ) -> CoordinatorRecord {
     let configs = assignment_configs.iter();
-    record(
+    CoordinatorRecord::new(
         group_key(group_id),
-        GroupRecordValue::StreamsGroupMetadata(StreamsGroupMetadataValue {
+        StreamsGroupMetadataValue {
             epoch,
             metadata_hash,
             validated_topology_epoch,
@@ -144,7 +96,7 @@ pub(super) fn group_metadata(
                     .collect(),
             ),
             ..Default::default()
-        }),
+        },
     )
 }
 
@@ -163,16 +115,14 @@ pub(super) fn target_assignment(
             })
             .collect()
     };
-    record(
+    CoordinatorRecord::new(
         target_key(group_id, member_id),
-        GroupRecordValue::StreamsGroupTargetAssignmentMember(
-            StreamsGroupTargetAssignmentMemberValue {
-                active_tasks: task_ids(&tasks.active),
-                standby_tasks: task_ids(&tasks.standby),
-                warmup_tasks: task_ids(&tasks.warmup),
-                ..Default::default()
-            },
-        ),
+        StreamsGroupTargetAssignmentMemberValue {
+            active_tasks: task_ids(&tasks.active),
+            standby_tasks: task_ids(&tasks.standby),
+            warmup_tasks: task_ids(&tasks.warmup),
+            ..Default::default()
+        },
     )
 }
 
@@ -181,15 +131,13 @@ pub(super) fn target_metadata(
     epoch: i32,
     timestamp_ms: i64,
 ) -> CoordinatorRecord {
-    record(
+    CoordinatorRecord::new(
         target_metadata_key(group_id),
-        GroupRecordValue::StreamsGroupTargetAssignmentMetadata(
-            StreamsGroupTargetAssignmentMetadataValue {
-                assignment_epoch: epoch,
-                assignment_timestamp: timestamp_ms,
-                ..Default::default()
-            },
-        ),
+        StreamsGroupTargetAssignmentMetadataValue {
+            assignment_epoch: epoch,
+            assignment_timestamp: timestamp_ms,
+            ..Default::default()
+        },
     )
 }
 
@@ -198,22 +146,20 @@ pub(super) fn current_assignment(
     member: &StreamsGroupMember,
 ) -> CoordinatorRecord {
     let (assigned, revoked) = (&member.assigned, &member.pending_revocation);
-    record(
+    CoordinatorRecord::new(
         current_key(group_id, &member.member_id),
-        GroupRecordValue::StreamsGroupCurrentMemberAssignment(
-            StreamsGroupCurrentMemberAssignmentValue {
-                member_epoch: member.member_epoch,
-                previous_member_epoch: member.previous_member_epoch,
-                state: member.state.code(),
-                active_tasks: with_epochs(&assigned.active),
-                standby_tasks: without_epochs(&assigned.standby),
-                warmup_tasks: without_epochs(&assigned.warmup),
-                active_tasks_pending_revocation: with_epochs(&revoked.active),
-                standby_tasks_pending_revocation: without_epochs(&revoked.standby),
-                warmup_tasks_pending_revocation: without_epochs(&revoked.warmup),
-                ..Default::default()
-            },
-        ),
+        StreamsGroupCurrentMemberAssignmentValue {
+            member_epoch: member.member_epoch,
+            previous_member_epoch: member.previous_member_epoch,
+            state: member.state.code(),
+            active_tasks: with_epochs(&assigned.active),
+            standby_tasks: without_epochs(&assigned.standby),
+            warmup_tasks: without_epochs(&assigned.warmup),
+            active_tasks_pending_revocation: with_epochs(&revoked.active),
+            standby_tasks_pending_revocation: without_epochs(&revoked.standby),
+            warmup_tasks_pending_revocation: without_epochs(&revoked.warmup),
+            ..Default::default()
+        },
     )
 }
 
@@ -246,9 +192,9 @@ pub(super) fn member_tombstones(
     member_id: &ByteString,
 ) -> [CoordinatorRecord; 3] {
     [
-        tombstone(current_key(group_id, member_id)),
-        tombstone(target_key(group_id, member_id)),
-        tombstone(member_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(current_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(target_key(group_id, member_id)),
+        CoordinatorRecord::tombstone(member_key(group_id, member_id)),
     ]
 }
 
@@ -257,11 +203,17 @@ pub(in crate::group) fn group_tombstones(group: &StreamsGroup) -> Vec<Coordinato
     let group_id = &group.group_id;
     let members = || group.members().map(|member| &member.member_id);
     let mut records = Vec::new();
-    records.extend(members().map(|member_id| tombstone(current_key(group_id, member_id))));
-    records.extend(members().map(|member_id| tombstone(target_key(group_id, member_id))));
-    records.push(tombstone(target_metadata_key(group_id)));
-    records.extend(members().map(|member_id| tombstone(member_key(group_id, member_id))));
-    records.push(tombstone(group_key(group_id)));
-    records.push(tombstone(topology_key(group_id)));
+    records.extend(
+        members().map(|member_id| CoordinatorRecord::tombstone(current_key(group_id, member_id))),
+    );
+    records.extend(
+        members().map(|member_id| CoordinatorRecord::tombstone(target_key(group_id, member_id))),
+    );
+    records.push(CoordinatorRecord::tombstone(target_metadata_key(group_id)));
+    records.extend(
+        members().map(|member_id| CoordinatorRecord::tombstone(member_key(group_id, member_id))),
+    );
+    records.push(CoordinatorRecord::tombstone(group_key(group_id)));
+    records.push(CoordinatorRecord::tombstone(topology_key(group_id)));
     records
 }

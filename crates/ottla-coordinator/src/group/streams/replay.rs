@@ -16,28 +16,6 @@ use super::tasks::{self, Tasks, TasksTuple};
 use super::topology::StreamsTopology;
 use crate::group::member::owned;
 
-/// The group that a record is about, if it is one of a streams group.
-pub(in crate::group) fn group_of(key: &GroupRecordKey) -> Option<&ByteString> {
-    use GroupRecordKey as Key;
-    match key {
-        Key::StreamsGroupMetadata(key) => Some(&key.group_id),
-        Key::StreamsGroupTopology(key) => Some(&key.group_id),
-        Key::StreamsGroupMemberMetadata(key) => Some(&key.group_id),
-        Key::StreamsGroupTargetAssignmentMetadata(key) => Some(&key.group_id),
-        Key::StreamsGroupTargetAssignmentMember(key) => Some(&key.group_id),
-        Key::StreamsGroupCurrentMemberAssignment(key) => Some(&key.group_id),
-        _ => None,
-    }
-}
-
-/// Whether a record is the end of its streams group.
-pub(in crate::group) fn is_end_of_group(
-    key: &GroupRecordKey,
-    value: Option<&GroupRecordValue>,
-) -> bool {
-    matches!(key, GroupRecordKey::StreamsGroupMetadata(_)) && value.is_none()
-}
-
 impl StreamsGroup {
     /// Takes in a record of this group that is not its end.
     pub(in crate::group) fn apply(

@@ -13,15 +13,11 @@ use std::collections::{BTreeMap, HashMap};
 use bytestring::ByteString;
 
 use super::process_state::ProcessState;
-use super::tasks::{self, TasksTuple};
+use super::tasks::{self, TaskId, TasksTuple};
 use crate::group::modern::AssignorError;
 use crate::java_collections::{
     PriorityQueue, default_hash_map_order, hash_map_order, string_hash_code,
 };
-
-/// A task: partition `1` of subtopology `0`. In the order of subtopologies.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct TaskId<'a>(pub(super) &'a ByteString, pub(super) i32);
 
 /// What there is to give out.
 #[derive(Clone, Copy, Debug)]

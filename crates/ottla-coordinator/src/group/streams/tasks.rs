@@ -8,6 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
 
+/// A task: partition `1` of subtopology `0`. In the order of subtopologies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct TaskId<'a>(pub(super) &'a ByteString, pub(super) i32);
+
 /// By subtopology. Invariant: no subtopology is without tasks, so that equal sets are equal.
 pub(super) type Tasks = BTreeMap<ByteString, BTreeSet<i32>>;
 

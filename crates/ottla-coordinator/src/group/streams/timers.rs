@@ -9,33 +9,6 @@ use super::member::{MemberState, StreamsGroupMember};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::outcome::TimerKey;
 
-pub(super) fn session(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
-    TimerKey::Session {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-    }
-}
-
-/// A member is to give up tasks and leave `member_epoch`.
-pub(super) fn revocation(
-    group_id: &ByteString,
-    member_id: &ByteString,
-    member_epoch: i32,
-) -> TimerKey {
-    TimerKey::Revocation {
-        group_id: group_id.clone(),
-        member_id: member_id.clone(),
-        member_epoch,
-    }
-}
-
-/// A new group is to be assigned for the first time.
-pub(in crate::group) fn initial_rebalance(group_id: &ByteString) -> TimerKey {
-    TimerKey::InitialRebalance {
-        group_id: group_id.clone(),
-    }
-}
-
 impl GroupCoordinator {
     /// A timer of a member of a streams group is due.
     pub(in crate::group) fn on_streams_member_timer(
@@ -80,10 +53,13 @@ impl GroupCoordinator {
         let group_id = &group.group_id;
         let session_timeout_ms = self.streams_session_timeout_ms(group_id);
         for member in group.members() {
-            effects.set_timer(session(group_id, &member.member_id), session_timeout_ms);
+            effects.set_timer(
+                TimerKey::session(group_id, &member.member_id),
+                session_timeout_ms,
+            );
             if member.state == MemberState::UnrevokedTasks {
                 effects.set_timer(
-                    revocation(group_id, &member.member_id, member.member_epoch),
+                    TimerKey::revocation(group_id, &member.member_id, member.member_epoch),
                     member.rebalance_timeout_ms,
                 );
             }
@@ -96,6 +72,10 @@ pub(super) fn cancel_all(
     member: &StreamsGroupMember,
     effects: &mut Effects,
 ) {
-    effects.cancel_timer(session(group_id, &member.member_id));
-    effects.cancel_timer(revocation(group_id, &member.member_id, member.member_epoch));
+    effects.cancel_timer(TimerKey::session(group_id, &member.member_id));
+    effects.cancel_timer(TimerKey::revocation(
+        group_id,
+        &member.member_id,
+        member.member_epoch,
+    ));
 }

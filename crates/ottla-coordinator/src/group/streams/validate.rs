@@ -117,9 +117,10 @@ fn invalid(message: &str) -> GroupError {
 }
 
 fn refuse(is_wrong: bool, message: &str) -> Result<(), GroupError> {
-    match is_wrong {
-        true => Err(invalid(message)),
-        false => Ok(()),
+    if is_wrong {
+        Err(invalid(message))
+    } else {
+        Ok(())
     }
 }
 

@@ -16,7 +16,8 @@ use ottla_protocol::messages::ConsumerGroupHeartbeatRequest;
 use ottla_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 
 use super::{Script, check};
-use crate::group::consumer::{HeartbeatContext, Requester};
+use crate::group::Requester;
+use crate::group::consumer::HeartbeatContext;
 use crate::group::modern::test_image::{TestImage, topic_id};
 use crate::group::outcome::Command;
 

@@ -20,9 +20,10 @@ pub(super) fn partitions<'a>(topics: impl Iterator<Item = (TopicId, &'a [i32])>)
             format!("{}:{}", name_of(id), indexes.join(","))
         })
         .collect();
-    match topics.is_empty() {
-        true => "-".to_owned(),
-        false => topics.join(" "),
+    if topics.is_empty() {
+        "-".to_owned()
+    } else {
+        topics.join(" ")
     }
 }
 
@@ -58,9 +59,10 @@ fn with_epochs(topics: &[TopicPartitions]) -> String {
             with_epochs.map(move |(partition, epoch)| format!("{name}:{partition}@{epoch}"))
         })
         .collect();
-    match partitions.is_empty() {
-        true => "-".to_owned(),
-        false => partitions.join(" "),
+    if partitions.is_empty() {
+        "-".to_owned()
+    } else {
+        partitions.join(" ")
     }
 }
 

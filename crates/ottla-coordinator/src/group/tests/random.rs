@@ -18,7 +18,7 @@ use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use super::{Joining, committing, joining};
 use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
-use crate::group::{GroupCoordinator, GroupCoordinatorConfig, JoinContext};
+use crate::group::{GroupCoordinator, GroupCoordinatorConfig, JoinContext, Requester};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord, TransactionEnd, TransactionalProducer, WriteKind};
 
@@ -248,6 +248,7 @@ impl World {
             requires_known_member_id: self.below(3) > 0,
             supports_skipping_assignment: self.below(2) == 0,
             random: [0; 16].map(|_: u8| self.below(256) as u8),
+            requester: Requester::nobody(),
         };
         let to = self.ask();
         let now = Timestamp(self.now_ms);

@@ -8,8 +8,8 @@ use ottla_protocol::messages::{
 use ottla_types::{ErrorCode, TopicId};
 
 use super::consumer_text::partitions;
-use crate::group::DeletedShareGroups;
-use crate::group::share::{InitializeShareState, PartitionsOfTopics};
+use crate::group::share::PartitionsOfTopics;
+use crate::group::{DeletedShareGroups, InitializeShareState};
 use crate::persister::InitializeState;
 
 pub(super) fn heartbeat(response: &ShareGroupHeartbeatResponse) -> String {

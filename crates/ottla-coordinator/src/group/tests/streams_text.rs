@@ -9,9 +9,10 @@ use ottla_types::ErrorCode;
 use crate::group::streams::MemberState;
 
 fn joined(parts: Vec<String>) -> String {
-    match parts.is_empty() {
-        true => "-".to_owned(),
-        false => parts.join(" "),
+    if parts.is_empty() {
+        "-".to_owned()
+    } else {
+        parts.join(" ")
     }
 }
 

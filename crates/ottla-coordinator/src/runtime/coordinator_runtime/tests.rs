@@ -8,8 +8,8 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Tim
 
 use super::*;
 use crate::runtime::{
-    EncodeRecord, LogEntry, Reply, TimerChange, TransactionEnd, TransactionalProducer, Write,
-    WriteKind,
+    CoordinatorResult, EncodeRecord, LogEntry, Reply, TimerChange, TransactionEnd,
+    TransactionalProducer, Write, WriteKind,
 };
 
 const TIMEOUT_MS: u64 = 100;
@@ -44,7 +44,7 @@ impl Ledger {
         self.next_write += 1;
         self.entries.push(id);
         self.waiting.push((id, to));
-        let mut outcome = Outcome::default();
+        let mut outcome = CoordinatorResult::default();
         let records = match kind {
             WriteKind::EndTransaction { .. } => Vec::new(),
             WriteKind::Plain | WriteKind::Transactional { .. } => vec![Bulk(bytes)],
@@ -54,7 +54,7 @@ impl Ledger {
     }
 
     fn tell(&mut self, told: impl Fn(WriteId) -> Option<Told>) -> Outcome<Self> {
-        let mut outcome = Outcome::default();
+        let mut outcome = CoordinatorResult::default();
         self.waiting.retain(|(id, to)| {
             let response = told(*id);
             let is_told = response.is_some();
@@ -81,7 +81,7 @@ impl Coordinator for Ledger {
     }
 
     fn on_loaded(&mut self, _: Timestamp) -> Outcome<Self> {
-        let mut outcome = Outcome::default();
+        let mut outcome = CoordinatorResult::default();
         outcome.timers.push(TimerChange::Set {
             key: (),
             after_ms: 1_000,
@@ -117,7 +117,7 @@ impl Coordinator for Ledger {
     }
 
     fn on_timer(&mut self, (): (), _: Timestamp) -> Outcome<Self> {
-        Outcome::default()
+        CoordinatorResult::default()
     }
 }
 
@@ -287,7 +287,7 @@ fn what_was_read_and_is_not_committed_is_waited_for() {
         offsets: vec![Offset(3)],
         ..Ledger::default()
     };
-    let refused = machine.request(1, &at(0), |_, _| Outcome::default());
+    let refused = machine.request(1, &at(0), |_, _| CoordinatorResult::default());
     assert_eq!(refused, Err((1, ErrorCode::CoordinatorLoadInProgress)));
     machine.on_loaded(loaded, Some((WriteId(0), Offset(4))), &at(0));
     assert_eq!(machine.awaited_end(), Some(Offset(4)));

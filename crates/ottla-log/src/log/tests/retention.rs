@@ -195,3 +195,22 @@ fn segments_of_one_base_that_wait_to_be_unlinked_do_not_share_names() {
     second.into_iter().for_each(|job| job.run().unwrap());
     assert_eq!(waiting(&test), [""; 0]);
 }
+
+/// A loss of power may bring back what was cut off: until a flush has written the cut, recovery has to look there.
+#[test]
+fn a_start_that_moves_leaves_the_recovery_point_below_a_cut_that_is_not_forced() {
+    let mut test = four_segments(|_| {});
+    let flush = test.log().flush_job().unwrap();
+    flush.run().unwrap();
+    test.log().announce_truncation(Offset(50));
+    test.log().truncate_to(Offset(50), Timestamp(0)).unwrap();
+    assert_eq!(test.bases(), [0, 30, 50]);
+    // In the segment that was cut.
+    let end = test.log().log_end_offset();
+    test.log().set_high_watermark(end);
+    test.log().increment_log_start_offset(end).unwrap();
+    assert_eq!(test.log().reader().recovery_point(), Offset(49));
+    let flush = test.log().flush_job().unwrap();
+    flush.run().unwrap();
+    assert_eq!(test.log().reader().recovery_point(), end);
+}

@@ -62,7 +62,7 @@ fn upgrade(answers: &Answers, level: i16, validate_only: bool) -> Work {
 
 /// Serves what shares one flush.
 fn serve(controller: &mut Controller, works: Vec<Work>) {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = thread_channel::channel();
     let mut works = works.into_iter();
     let first = works.next().expect("there is something");
     for work in works {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::{BrokerHeartbeatResponse, BrokerRegistrationResponse};
+use ottla_sync::Mutex;
 use ottla_types::{BrokerId, Uuid};
-use parking_lot::Mutex;
 
 use super::*;
 use crate::controller::channel::{ActiveController, ControllerChannel};
@@ -79,7 +79,7 @@ async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
         .iter()
         .any(|it| it.offline_log_dirs == [directory])
     {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        ottla_sync::time::sleep(Duration::from_millis(1)).await;
     }
     heartbeats.leave().await;
     let seen = seen.lock();
@@ -129,7 +129,7 @@ async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
         last.is_some_and(|it| it.broker_epoch == 8 && !it.want_fence)
     };
     while !has_come_back(&seen.lock()) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        ottla_sync::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(epoch.load(Ordering::Relaxed), 8);
     let sentence = "the controller no longer knows broker 4 with epoch 7: it was unregistered, or another process registered \

@@ -73,10 +73,10 @@ fn append_to(
     host: &TestHost,
     partition: &Arc<Partition>,
     value: &[u8],
-) -> tokio::sync::oneshot::Receiver<AckOutcome> {
+) -> ottla_sync::oneshot::Receiver<AckOutcome> {
     let mut builder = RecordBatchBuilder::new(Compression::None);
     builder.append(Timestamp(0), None, Some(value), &[]);
-    let (released, outcome) = tokio::sync::oneshot::channel();
+    let (released, outcome) = ottla_sync::oneshot::channel();
     let append = PendingAppend {
         batch: builder.build(),
         required_acks: ottla_replica::RequiredAcks::Leader,
@@ -146,7 +146,7 @@ fn append_of_transaction(
     host: &TestHost,
     partition: &Arc<Partition>,
     of_transaction: OfTransaction,
-) -> tokio::sync::oneshot::Receiver<AckOutcome> {
+) -> ottla_sync::oneshot::Receiver<AckOutcome> {
     let (id, epoch) = (PRODUCER.id, PRODUCER.epoch);
     let batch = match of_transaction {
         OfTransaction::Marker(_) => {
@@ -162,7 +162,7 @@ fn append_of_transaction(
             builder.build()
         }
     };
-    let (released, outcome) = tokio::sync::oneshot::channel();
+    let (released, outcome) = ottla_sync::oneshot::channel();
     let append = PendingAppend {
         batch,
         required_acks: ottla_replica::RequiredAcks::Leader,

@@ -8,10 +8,10 @@
 //! Kafka: `UnifiedLog.assignTopicId`, `maybeFlushMetadataFile`.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use ottla_sync::oneshot;
+use ottla_sync::task::JoinSet;
 
 use super::Stepped;
 use crate::partition::held_appends::AppendHold;
@@ -61,10 +61,10 @@ impl Partition {
         self.put(host, PartitionEvent::TopicId(TopicIdEvent::Missing));
         let mut to_write = host.topic_ids.0.lock();
         to_write.partitions.push(Arc::downgrade(self));
-        let now = Instant::now();
+        let now = ottla_sync::time::now();
         let first = to_write.came.map_or(now, |(first, _)| first);
         if to_write.came.replace((first, now)).is_none() {
-            tokio::spawn(write_when_quiet(Arc::clone(host)));
+            ottla_sync::task::spawn(write_when_quiet(Arc::clone(host)));
         }
     }
 
@@ -85,7 +85,7 @@ impl Stepped {
             self.topic_id_file = TopicIdFile::Underway(Vec::new());
             let hold = self.held.begin(partition, host);
             let (partition, host) = (Arc::clone(partition), Arc::clone(host));
-            tokio::spawn(write(partition, host, hold));
+            ottla_sync::task::spawn(write(partition, host, hold));
         }
     }
 
@@ -140,8 +140,8 @@ async fn write(partition: Arc<Partition>, host: Arc<PartitionHost>, hold: Append
         if is_on_disk || partition.is_lost() {
             return;
         }
-        tokio::select! {
-            () = tokio::time::sleep(RETRY) => {}
+        ottla_sync::select! {
+            () = ottla_sync::time::sleep(RETRY) => {}
             () = host.context.stopping() => return,
         }
     }
@@ -155,13 +155,13 @@ async fn write_when_quiet(host: Arc<PartitionHost>) {
                 return;
             };
             let due = (last + QUIET).min(first + AT_LATEST);
-            if due <= Instant::now() {
+            if due <= ottla_sync::time::now() {
                 break std::mem::take(&mut *to_write).partitions;
             }
             due
         };
-        tokio::select! {
-            () = tokio::time::sleep_until(due.into()) => {}
+        ottla_sync::select! {
+            () = ottla_sync::time::sleep_until(due) => {}
             () = host.context.stopping() => return,
         }
     };

@@ -10,8 +10,8 @@ use ottla_coordinator::TransactionalProducer;
 use ottla_log::{AppendOrigin, TransactionStart, TransactionVersion};
 use ottla_records::BatchHeader;
 use ottla_replica::AckOutcome;
+use ottla_sync::oneshot;
 use ottla_types::{ErrorCode, Sequence};
-use tokio::sync::oneshot;
 
 use super::super::{Partition, PartitionEvent, PendingAppend};
 use super::Stepped;

@@ -8,7 +8,6 @@
 //! In Kafka: `KafkaRaftLog.appendAsFollower`, `KafkaRaftLog.truncateToLatestSnapshot`, `FileRawSnapshotWriter`,
 //! `FileRawSnapshotReader`.
 
-use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -17,6 +16,7 @@ use bytes::Bytes;
 use ottla_log::FileRegion;
 use ottla_raft::{SnapshotId, StoredSnapshot};
 use ottla_records::RecordBatch;
+use ottla_sync::fs::{self, Dir, File};
 use ottla_types::{Offset, Timestamp};
 
 use super::super::record_batches::MetadataBatch;
@@ -111,7 +111,7 @@ impl MetadataLog {
         self.give_up_partial_snapshot();
         let path = self.dir.join(format!(
             "{id}-{:016x}.checkpoint.part",
-            rand::random::<u64>()
+            ottla_sync::random::random::<u64>("snapshot file names")
         ));
         let file = File::create(&path).map_err(|error| self.io_error("create", &path, error))?;
         self.partial_snapshot = Some(PartialSnapshot {
@@ -167,7 +167,7 @@ impl MetadataLog {
             let renamed = (|| {
                 partial.file.sync_all()?;
                 fs::rename(&partial.path, &path)?;
-                File::open(&self.dir)?.sync_all()
+                Dir::open(&self.dir)?.sync()
             })();
             renamed.map_err(|error| self.error(format!("cannot keep snapshot {id}: {error}")))?;
             self.adopt_snapshot(id, partial.size_bytes, &snapshot, now)?;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::power_loss::PowerLoss;
 use super::tree::{FileChange, Inode, NameChange, Node, Tree};
-use super::{DirEntry, FileType, Metadata, OpenOptions};
+use super::{DirEntry, FileType, LockHolder, Metadata, OpenOptions, Space};
 use crate::simulated::lock::Queue;
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Wait};
@@ -56,8 +56,29 @@ struct State {
     capacity: u64,
     max_handles: u32,
     handles: u32,
+    /// The number of the next handle.
+    next_handle: u64,
+    /// Locked files by their number: by which handle, of which host.
+    locks: BTreeMap<u64, (u64, u32)>,
     /// How often power was lost: handles of before are no good.
     losses: u32,
+}
+
+impl State {
+    fn room(&self, faults: &Faults) -> u64 {
+        let used = |file: &Inode| file.bytes.len() as u64;
+        match self.capacity {
+            _ if faults.is_full => 0,
+            u64::MAX => u64::MAX,
+            capacity => capacity.saturating_sub(self.tree.files.values().map(used).sum()),
+        }
+    }
+
+    /// The handle that has locked a file. A process that is gone holds nothing, even if its handles are not dropped.
+    fn lock_on(&self, file: u64) -> Option<u64> {
+        let (handle, host) = self.locks.get(&file)?;
+        host::is_alive(*host).then_some(*handle)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,6 +101,8 @@ impl Disk {
                 capacity: u64::MAX,
                 max_handles: u32::MAX,
                 handles: 0,
+                next_handle: 0,
+                locks: BTreeMap::new(),
                 losses: 0,
             }),
             hanging: Queue::new(),
@@ -111,6 +134,7 @@ impl Disk {
         let state = &mut *state;
         state.losses += 1;
         state.handles = 0;
+        state.locks.clear();
         state.tree.lose_power(kind, &mut state.random);
     }
 
@@ -141,6 +165,11 @@ impl Disk {
 
     fn is_drawn(&self, one_in: u64) -> bool {
         one_in > 0 && self.0.state.lock().random.one_in(one_in)
+    }
+
+    /// Draws whether a read that may not wait would have to.
+    pub(super) fn is_uncached(&self) -> bool {
+        self.is_drawn(self.faults(Path::new("/")).uncached_one_in)
     }
 
     /// What each call begins with: others may go on, and it may wait or fail.
@@ -212,8 +241,10 @@ impl Disk {
         }
         file.handles += 1;
         state.handles += 1;
+        state.next_handle += 1;
         Ok(Handle {
             disk: self.clone(),
+            id: state.next_handle,
             number,
             dir: dir.into(),
             losses: state.losses,
@@ -248,6 +279,18 @@ impl Disk {
             },
         };
         Ok(state.tree.dirs[&dir].names.iter().map(entry).collect())
+    }
+
+    #[track_caller]
+    pub(super) fn space(&self, path: &Path) -> io::Result<Space> {
+        let faults = self.call(path, Call::Read)?;
+        let state = self.0.state.lock();
+        state.tree.node(path)?;
+        Ok(Space {
+            total_bytes: state.capacity,
+            available_bytes: state.room(&faults),
+            is_read_only: false,
+        })
     }
 
     #[track_caller]
@@ -358,6 +401,7 @@ fn metadata_of(file: &Inode) -> Metadata {
 /// An open file.
 pub(super) struct Handle {
     disk: Disk,
+    id: u64,
     number: u64,
     /// Where it was opened: what goes wrong there goes wrong with it.
     dir: Arc<Path>,
@@ -421,19 +465,7 @@ impl Handle {
                 let len = 1 + state.random.index(bytes.len() - 1);
                 bytes.truncate(len);
             }
-            let used: u64 = match state.capacity {
-                u64::MAX => 0,
-                _ => state
-                    .tree
-                    .files
-                    .values()
-                    .map(|file| file.bytes.len() as u64)
-                    .sum(),
-            };
-            let room = match faults.is_full {
-                true => 0,
-                false => state.capacity.saturating_sub(used),
-            };
+            let room = state.room(faults);
             let file = state.tree.file(self.number)?;
             let may_end = (file.bytes.len() as u64).saturating_add(room);
             let may_write = may_end.saturating_sub(position).min(bytes.len() as u64);
@@ -508,6 +540,26 @@ impl Handle {
         })
     }
 
+    #[track_caller]
+    pub(super) fn try_lock(&self) -> io::Result<bool> {
+        let host = world::world().host();
+        self.call(Call::Sync, |state, _| {
+            let is_free = state.lock_on(self.number).is_none_or(|id| id == self.id);
+            if is_free {
+                state.locks.insert(self.number, (self.id, host));
+            }
+            Ok(is_free)
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn lock_holder(&self) -> io::Result<Option<LockHolder>> {
+        self.call(Call::Sync, |state, _| {
+            let other = state.lock_on(self.number).filter(|id| *id != self.id);
+            Ok(other.map(|_| LockHolder { process_id: None }))
+        })
+    }
+
     /// A call that changes nothing that anybody could see.
     #[track_caller]
     pub(super) fn pass(&self) -> io::Result<()> {
@@ -521,6 +573,13 @@ impl Drop for Handle {
         let state = &mut *state;
         if state.losses == self.losses {
             state.handles -= 1;
+            if state
+                .locks
+                .get(&self.number)
+                .is_some_and(|(id, _)| *id == self.id)
+            {
+                state.locks.remove(&self.number);
+            }
             if let Some(file) = state.tree.files.get_mut(&self.number) {
                 file.handles -= 1;
             }

@@ -269,10 +269,11 @@ impl Cluster<'_> {
             } => true,
             () = signals.next() => false,
         };
-        match stopped {
-            true => println!("Stopped ({:.1} s).", began.elapsed().as_secs_f64()),
+        if stopped {
+            println!("Stopped ({:.1} s).", began.elapsed().as_secs_f64());
+        } else {
             // Dropping them kills those that are left.
-            false => eprintln!("ottla: killed; the next start recovers the logs"),
+            eprintln!("ottla: killed; the next start recovers the logs");
         }
     }
 

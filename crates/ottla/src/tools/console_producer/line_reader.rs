@@ -76,18 +76,20 @@ impl LineReader {
     pub(super) fn read(&mut self, line: &str) -> anyhow::Result<ProducerRecord> {
         self.line_number += 1;
         let mut rest = line;
-        let headers = match self.parse_headers {
-            true => self.split_off(
+        let headers = if self.parse_headers {
+            self.split_off(
                 line,
                 &mut rest,
                 &self.headers_delimiter,
                 "headers delimiter",
-            )?,
-            false => None,
+            )?
+        } else {
+            None
         };
-        let key = match self.parse_key {
-            true => self.split_off(line, &mut rest, &self.key_separator, "key separator")?,
-            false => None,
+        let key = if self.parse_key {
+            self.split_off(line, &mut rest, &self.key_separator, "key separator")?
+        } else {
+            None
         };
         let headers = match headers {
             Some(headers) if !self.is_null(headers) => self.headers(headers)?,

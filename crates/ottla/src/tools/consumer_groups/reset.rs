@@ -39,9 +39,10 @@ pub(super) async fn reset(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::R
         }
         results.insert(group, offsets);
     }
-    match args.export {
-        true => print_csv(&results, args.group.len() == 1),
-        false => print_table(&results),
+    if args.export {
+        print_csv(&results, args.group.len() == 1)
+    } else {
+        print_table(&results)
     }
     Ok(())
 }

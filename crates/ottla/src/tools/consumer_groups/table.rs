@@ -63,9 +63,10 @@ impl Table {
                 if index > 0 {
                     line.push(' ');
                 }
-                match index + 1 == row.len() && !self.pads_last {
-                    true => line.push_str(cell),
-                    false => line += &format!("{cell:<width$}", width = self.widths[index]),
+                if index + 1 == row.len() && !self.pads_last {
+                    line.push_str(cell)
+                } else {
+                    line += &format!("{cell:<width$}", width = self.widths[index])
                 }
             }
             line

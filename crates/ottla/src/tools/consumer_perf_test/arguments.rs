@@ -118,9 +118,10 @@ impl MeasuringArgs {
         };
         settings.extend(key_values(&self.command_property));
         let socket_buffer_size: i32 = number("socket-buffer-size", &self.socket_buffer_size)?;
-        let receive_buffer = match self.socket_buffer_size == SOCKET_BUFFER_SIZE {
-            true => "-1".to_owned(),
-            false => socket_buffer_size.to_string(),
+        let receive_buffer = if self.socket_buffer_size == SOCKET_BUFFER_SIZE {
+            "-1".to_owned()
+        } else {
+            socket_buffer_size.to_string()
         };
         let bootstrap = self.bootstrap_server.clone().unwrap_or_default();
         let of_both = [

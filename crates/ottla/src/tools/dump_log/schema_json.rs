@@ -138,19 +138,25 @@ impl<'a> Walk<'a> {
             Type::Uint32 => reader.u32()?.into(),
             Type::Float64 => reader.f64()?.into(),
             Type::Uuid => reader.uuid()?.to_string().into(),
-            Type::String => match nullable {
-                true => reader
-                    .nullable_string(flexible)?
-                    .map(|text| text.to_string())
-                    .into(),
-                false => reader.string(flexible)?.to_string().into(),
-            },
-            Type::Bytes | Type::Records => match nullable {
-                true => reader
-                    .nullable_bytes(flexible)?
-                    .map_or(Value::Null, |it| binary(&it)),
-                false => binary(&reader.bytes(flexible)?),
-            },
+            Type::String => {
+                if nullable {
+                    reader
+                        .nullable_string(flexible)?
+                        .map(|text| text.to_string())
+                        .into()
+                } else {
+                    reader.string(flexible)?.to_string().into()
+                }
+            }
+            Type::Bytes | Type::Records => {
+                if nullable {
+                    reader
+                        .nullable_bytes(flexible)?
+                        .map_or(Value::Null, |it| binary(&it))
+                } else {
+                    binary(&reader.bytes(flexible)?)
+                }
+            }
             Type::Struct(name) => {
                 // The mark of one that is there is written in another way in a tagged field.
                 let is_there = match (nullable, self.tag_of(field)) {

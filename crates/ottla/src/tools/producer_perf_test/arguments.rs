@@ -58,12 +58,11 @@ const DEFAULT_TRANSACTION_DURATION_MS: i64 = 3000;
 
 pub(super) fn plan(args: &ProducerPerfTestArgs) -> Result<Plan, Refusal> {
     let rewritten;
-    let args = match args.positional.is_empty() {
-        true => args,
-        false => {
-            rewritten = of_kafka_0_8(args)?;
-            &rewritten
-        }
+    let args = if args.positional.is_empty() {
+        args
+    } else {
+        rewritten = of_kafka_0_8(args)?;
+        &rewritten
     };
     for (flag, value) in [
         ("--throughput", &args.throughput),

@@ -2,18 +2,16 @@
 
 use clap::{ArgGroup, Args};
 
+use crate::tools::admin_client::Brokers;
+
 /// List and describe share groups, delete them, and reset or delete their offsets.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 #[command(group = ArgGroup::new("scenario"))]
 #[command(group = ArgGroup::new("aspect"))]
 pub struct ShareGroupsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    pub(super) bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    pub(super) command_config: Option<String>,
+    #[command(flatten)]
+    pub(super) brokers: Brokers,
     /// How long each operation may take.
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     pub(super) timeout: u64,

@@ -104,9 +104,10 @@ fn print_members(group: &DescribedShareGroup, verbose: bool) {
             cells.push(member.member_epoch.to_string());
         }
         // A member without partitions has an empty one, where a consumer has a dash.
-        cells.push(match member.assignment.is_empty() {
-            true => String::new(),
-            false => assignment(&member.assignment),
+        cells.push(if member.assignment.is_empty() {
+            String::new()
+        } else {
+            assignment(&member.assignment)
         });
         table.row(cells);
     }

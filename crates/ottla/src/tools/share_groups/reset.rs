@@ -21,13 +21,14 @@ pub(super) async fn reset(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Resu
         Err(error) if error.code() == Some(ErrorCode::GroupIdNotFound) => {}
         Err(error) => bail!(UsageError(error.broker_message())),
     }
-    let partitions: Vec<Partition> = match args.topic.is_empty() {
-        true => admin
+    let partitions: Vec<Partition> = if args.topic.is_empty() {
+        admin
             .share_group_offsets(group)
             .await?
             .into_keys()
-            .collect(),
-        false => named_partitions(admin, &args.topic).await?,
+            .collect()
+    } else {
+        named_partitions(admin, &args.topic).await?
     };
     let offsets = new_offsets(args, admin, &partitions).await?;
     if args.execute {

@@ -2,6 +2,7 @@
 
 use clap::{ArgGroup, Args};
 
+use crate::tools::admin_client::Brokers;
 use crate::tools::offset_reset::ResetScenario;
 
 /// List and describe streams groups, delete them with their internal topics, and reset their offsets.
@@ -9,12 +10,8 @@ use crate::tools::offset_reset::ResetScenario;
 #[command(group = ArgGroup::new("action").required(true))]
 #[command(group = ArgGroup::new("aspect"))]
 pub struct StreamsGroupsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    pub(super) bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    pub(super) command_config: Option<String>,
+    #[command(flatten)]
+    pub(super) brokers: Brokers,
     /// How long each operation may take.
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     pub(super) timeout: u64,

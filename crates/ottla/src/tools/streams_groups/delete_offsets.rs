@@ -8,9 +8,10 @@ use crate::tools::offset_deletion::{Chosen, delete};
 
 pub(super) async fn delete_offsets(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let group = &args.group[0];
-    let chosen = match args.all_input_topics {
-        true => Chosen::partitions(committed_inputs(admin, group).await?.into_keys()),
-        false => Chosen::named(&args.input_topic, admin).await?,
+    let chosen = if args.all_input_topics {
+        Chosen::partitions(committed_inputs(admin, group).await?.into_keys())
+    } else {
+        Chosen::named(&args.input_topic, admin).await?
     };
     delete(admin, group, chosen).await;
     Ok(())

@@ -140,9 +140,10 @@ fn print_state(group: &DescribedStreamsGroup, verbose: bool) {
     let print = |group: &str, coordinator: &str, state: &str, epochs: [&str; 2], members: &str| {
         let [group_epoch, target_epoch] = epochs;
         print!("{group:<group_width$} {coordinator:<coordinator_width$} {state:<25} ");
-        match verbose {
-            true => println!("{group_epoch:<15} {target_epoch:<25} {members}"),
-            false => println!("{members}"),
+        if verbose {
+            println!("{group_epoch:<15} {target_epoch:<25} {members}")
+        } else {
+            println!("{members}")
         }
     };
     let epochs = ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"];
@@ -163,12 +164,13 @@ fn print_offsets(group: &DescribedStreamsGroup, offsets: &[OffsetsOfPartition], 
     let group_width = width(15, [&group.group_id].into_iter());
     let topic_width = width(15, offsets.iter().map(|offsets| &offsets.topic));
     print!("{:<group_width$} {:<topic_width$} ", "GROUP", "TOPIC");
-    match verbose {
-        true => println!(
+    if verbose {
+        println!(
             "{:<10} {:<15} {:<15} {:<15} {:<15}",
             "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"
-        ),
-        false => println!("{:<10} OFFSET-LAG", "PARTITION"),
+        )
+    } else {
+        println!("{:<10} OFFSET-LAG", "PARTITION")
     }
     for row in offsets {
         print!(

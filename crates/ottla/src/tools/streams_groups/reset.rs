@@ -39,9 +39,10 @@ pub(super) async fn reset(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Re
         };
         results.insert(group, offsets);
     }
-    match args.export {
-        true => print_csv(&results, args.group.len() == 1),
-        false => print_table(&results),
+    if args.export {
+        print_csv(&results, args.group.len() == 1)
+    } else {
+        print_table(&results)
     }
     Ok(())
 }
@@ -100,9 +101,10 @@ async fn partitions_to_reset(
 }
 
 async fn delete_internal_topics(args: &StreamsGroupsArgs, admin: &Admin, group: &str) {
-    let topics = match args.delete_all_internal_topics {
-        true => internal_topics(admin, group).await,
-        false => args.delete_internal_topic.clone(),
+    let topics = if args.delete_all_internal_topics {
+        internal_topics(admin, group).await
+    } else {
+        args.delete_internal_topic.clone()
     };
     let mut first = None;
     for topic in &topics {

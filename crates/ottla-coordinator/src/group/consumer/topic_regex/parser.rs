@@ -90,9 +90,10 @@ impl<'a> Parser<'a> {
                     let mut set = AsciiSet::default();
                     set.insert('\n');
                     let dot_matches_newline = self.flags.dot_matches_newline;
-                    let set = match dot_matches_newline {
-                        true => AsciiSet::ALL,
-                        false => set.negated_if(true),
+                    let set = if dot_matches_newline {
+                        AsciiSet::ALL
+                    } else {
+                        set.negated_if(true)
                     };
                     self.push_set(set);
                 }
@@ -408,11 +409,12 @@ impl<'a> Parser<'a> {
                 let class = AsciiSet::posix_class(name).ok_or(INVALID_CHAR_RANGE)?;
                 let folds_case = self.flags.folds_case
                     && matches!(name, "lower" | "upper" | "^lower" | "^upper");
-                let class = match folds_case {
-                    true => AsciiSet::posix_class("alpha")
+                let class = if folds_case {
+                    AsciiSet::posix_class("alpha")
                         .unwrap_or_default()
-                        .negated_if(name.starts_with('^')),
-                    false => class,
+                        .negated_if(name.starts_with('^'))
+                } else {
+                    class
                 };
                 set = set.union(class);
                 self.rest = rest;

@@ -89,9 +89,10 @@ impl<'a> Builder<'a> {
                 keeps_all &= keeps;
                 keeps
             });
-            target.push(match keeps_all {
-                true => Arc::clone(&member.assignment),
-                false => Arc::new(kept),
+            target.push(if keeps_all {
+                Arc::clone(&member.assignment)
+            } else {
+                Arc::new(kept)
             });
         }
         topics.sort_by(by_partitions_per_subscriber);

@@ -42,9 +42,10 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> GroupAssignment {
             keeps
         };
         let filtered = member.assignment.filtered(&mut keep);
-        let assignment = match keeps_all {
-            true => Arc::clone(&member.assignment),
-            false => Arc::new(filtered),
+        let assignment = if keeps_all {
+            Arc::clone(&member.assignment)
+        } else {
+            Arc::new(filtered)
         };
         // Who would have to be given the extra partition leaves it to one that has it already, unless there are only as
         // many members left as there are extra partitions.

@@ -131,10 +131,11 @@ fn share(
             }
             passed_over = 0;
             held[member].insert(*partition);
-            match is_unfilled(&held, member) {
-                true => next += 1,
+            if is_unfilled(&held, member) {
+                next += 1;
+            } else {
                 // The one behind it takes its place.
-                false => drop(unfilled.remove(next)),
+                unfilled.remove(next);
             }
         }
     }

@@ -63,9 +63,10 @@ impl Model {
         });
         let spec = GroupSpec {
             members: members.collect(),
-            subscription_type: match self.is_homogeneous() {
-                true => SubscriptionType::Homogeneous,
-                false => SubscriptionType::Heterogeneous,
+            subscription_type: if self.is_homogeneous() {
+                SubscriptionType::Homogeneous
+            } else {
+                SubscriptionType::Heterogeneous
             },
             image: &self.image,
             assignable: None,

@@ -9,7 +9,8 @@ use ottla_protocol::messages::ConsumerGroupHeartbeatRequest;
 use ottla_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId};
 
-use crate::group::consumer::{HeartbeatContext, Requester};
+use crate::group::Requester;
+use crate::group::consumer::HeartbeatContext;
 use crate::group::modern::test_image::TestImage;
 use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig};

@@ -140,7 +140,7 @@ fn a_crash_before_the_log_was_emptied_is_made_good() {
         let dir = tempfile::tempdir().expect("a directory");
         filled(dir.path(), 5, 1).close().expect("closes");
         let path = dir.path().join(METADATA_DIR).join(snapshot.file_name());
-        fs::write(path, bytes_of(snapshot)).expect("is written");
+        std::fs::write(path, bytes_of(snapshot)).expect("is written");
         let (log, loaded) = open(dir.path());
         assert_eq!(log.log_end_offset(), snapshot.end_offset, "{snapshot}");
         assert!(loaded.tail.is_empty(), "{snapshot}");

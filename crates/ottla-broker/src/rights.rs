@@ -1,0 +1,232 @@
+//! The one table of authorisation: which operation on which resource each API needs, and what a client without it sees.
+//!
+//! A row that is about the whole request is checked by `Broker::authorize`, which the ways to the controller and to the
+//! quorum call themselves. A row about resources is checked by the handler, as it meets them; in builds with assertions
+//! the authorizer refuses a question that has no row. What this node asks of itself is not a client's request, and is
+//! not asked about.
+//!
+//! Requests that are forwarded are authorised here and, with the principal that the envelope carries, once more by the
+//! controller: the lead may come to this node between two looks.
+//!
+//! Kafka: `KafkaApis`, `ControllerApis`, `AclApis`, `ConfigHelper`.
+
+use ottla_net::{Operation, RequestContext, ResourceType};
+use ottla_protocol::ApiKey;
+
+use crate::endpoint::Endpoint;
+
+/// What a client sees that lacks the right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Denied {
+    /// The error of the resource's type for the whole request; checked before anything else.
+    Request,
+    /// The error of the resource's type, for what the request asks of that resource.
+    Resource,
+    /// The resource is left out of the answer.
+    LeftOut,
+    /// A field of the answer stays empty.
+    FieldEmpty,
+    /// Nothing: another right of the row will do.
+    NextRight,
+}
+
+/// A right that a request needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Right {
+    pub(crate) operation: Operation,
+    resource_type: ResourceType,
+    pub(crate) denied: Denied,
+}
+
+type Row = (ApiKey, Endpoint, &'static [Right]);
+
+macro_rules! table {
+    ($( $api:ident $endpoint:ident: $( $operation:ident $resource:ident $denied:ident ),* ; )*) => {
+        &[$( (ApiKey::$api, Endpoint::$endpoint, &[$( Right {
+            operation: Operation::$operation,
+            resource_type: ResourceType::$resource,
+            denied: Denied::$denied,
+        }, )*]), )*]
+    };
+}
+
+/// Each served API at each kind of listener. One without rights is open to everybody who is connected.
+#[rustfmt::skip]
+const TABLE: &[Row] = table! {
+    Produce Broker: Write TransactionalId Resource, Write Topic Resource;
+    Fetch Broker: ClusterAction Cluster Resource, Read Topic Resource;
+    ListOffsets Broker: Describe Topic Resource;
+    Metadata Broker: Describe Topic Resource, Describe Topic LeftOut, Create Cluster NextRight, Create Topic Resource, Describe Cluster FieldEmpty;
+    DeleteRecords Broker: Delete Topic Resource;
+    DescribeProducers Broker: Read Topic Resource;
+    OffsetForLeaderEpoch Broker: ClusterAction Cluster NextRight, Describe Topic Resource;
+    OffsetCommit Broker: Read Group Resource, Read Topic Resource;
+    OffsetFetch Broker: Describe Group Resource, Describe Topic Resource, Describe Topic LeftOut;
+    FindCoordinator Broker: Describe Group Resource, Describe TransactionalId Resource, ClusterAction Cluster Resource;
+    JoinGroup Broker: Read Group Resource, Describe Topic LeftOut;
+    Heartbeat Broker: Read Group Resource;
+    LeaveGroup Broker: Read Group Resource;
+    SyncGroup Broker: Read Group Resource;
+    DescribeGroups Broker: Describe Group Resource;
+    ListGroups Broker: Describe Cluster NextRight, Describe Group LeftOut;
+    ApiVersions Broker: ;
+    ApiVersions Controller: ;
+    CreateTopics Broker: Create Cluster NextRight, Create Topic Resource, DescribeConfigs Topic FieldEmpty;
+    CreateTopics Controller: Create Cluster NextRight, Create Topic Resource, DescribeConfigs Topic FieldEmpty;
+    DeleteTopics Broker: Delete Cluster NextRight, Describe Topic Resource, Delete Topic Resource;
+    DeleteTopics Controller: Delete Cluster NextRight, Describe Topic Resource, Delete Topic Resource;
+    InitProducerId Broker: Write TransactionalId Resource, TwoPhaseCommit TransactionalId Resource, IdempotentWrite Cluster NextRight, Write Topic Resource;
+    DescribeConfigs Broker: DescribeConfigs Cluster Resource, DescribeConfigs Topic Resource, DescribeConfigs Group Resource;
+    DescribeConfigs Controller: DescribeConfigs Cluster Resource, DescribeConfigs Topic Resource, DescribeConfigs Group Resource;
+    AlterConfigs Broker: AlterConfigs Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
+    AlterConfigs Controller: AlterConfigs Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
+    IncrementalAlterConfigs Broker: AlterConfigs Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
+    IncrementalAlterConfigs Controller: AlterConfigs Cluster Resource, ClusterAction Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
+    AlterReplicaLogDirs Broker: Alter Cluster Resource;
+    DescribeLogDirs Broker: Describe Cluster Resource;
+    CreatePartitions Broker: Alter Topic Resource;
+    CreatePartitions Controller: Alter Topic Resource;
+    ElectLeaders Broker: Alter Cluster Request;
+    ElectLeaders Controller: Alter Cluster Request;
+    DescribeQuorum Broker: Describe Cluster Request;
+    DescribeQuorum Controller: Describe Cluster Request;
+    UpdateFeatures Broker: Alter Cluster Request;
+    UpdateFeatures Controller: Alter Cluster Request;
+    DescribeCluster Broker: Describe Cluster FieldEmpty;
+    DescribeCluster Controller: Alter Cluster Request, Describe Cluster FieldEmpty;
+    ListConfigResources Broker: DescribeConfigs Cluster Resource;
+    DescribeTopicPartitions Broker: Describe Topic Resource, Describe Topic LeftOut;
+    DeleteGroups Broker: Delete Group Resource;
+    ConsumerGroupHeartbeat Broker: Read Group Resource, Describe Topic Resource, Describe Topic LeftOut;
+    ConsumerGroupDescribe Broker: Describe Group Resource, Describe Topic Resource;
+    OffsetDelete Broker: Delete Group Resource, Read Topic Resource;
+    SaslHandshake Broker: ;
+    SaslHandshake Controller: ;
+    SaslAuthenticate Broker: ;
+    SaslAuthenticate Controller: ;
+    DescribeAcls Broker: Describe Cluster Request;
+    DescribeAcls Controller: Describe Cluster Request;
+    CreateAcls Broker: Alter Cluster Request;
+    CreateAcls Controller: Alter Cluster Request;
+    DeleteAcls Broker: Alter Cluster Request;
+    DeleteAcls Controller: Alter Cluster Request;
+    CreateDelegationToken Broker: ;
+    CreateDelegationToken Controller: ;
+    RenewDelegationToken Broker: ;
+    RenewDelegationToken Controller: ;
+    ExpireDelegationToken Broker: ;
+    ExpireDelegationToken Controller: ;
+    DescribeDelegationToken Broker: ;
+    AlterPartitionReassignments Broker: Alter Cluster Request;
+    AlterPartitionReassignments Controller: Alter Cluster Request;
+    ListPartitionReassignments Broker: Describe Cluster Request;
+    ListPartitionReassignments Controller: Describe Cluster Request;
+    DescribeClientQuotas Broker: DescribeConfigs Cluster Request;
+    AlterClientQuotas Broker: AlterConfigs Cluster Request;
+    AlterClientQuotas Controller: AlterConfigs Cluster Request;
+    DescribeUserScramCredentials Broker: Describe Cluster Request;
+    AlterUserScramCredentials Broker: Alter Cluster Request;
+    AlterUserScramCredentials Controller: Alter Cluster Request;
+    UnregisterBroker Broker: Alter Cluster Request;
+    UnregisterBroker Controller: Alter Cluster Request;
+    AddPartitionsToTxn Broker: ClusterAction Cluster Resource, Write TransactionalId Resource, Write Topic Resource;
+    AddOffsetsToTxn Broker: Write TransactionalId Resource, Read Group Resource;
+    EndTxn Broker: Write TransactionalId Resource;
+    WriteTxnMarkers Broker: Alter Cluster NextRight, ClusterAction Cluster Resource;
+    TxnOffsetCommit Broker: Write TransactionalId Resource, Read Group Resource, Read Topic Resource;
+    DescribeTransactions Broker: Describe TransactionalId Resource, Describe Topic LeftOut;
+    ListTransactions Broker: Describe TransactionalId LeftOut;
+    GetTelemetrySubscriptions Broker: ;
+    PushTelemetry Broker: ;
+    StreamsGroupHeartbeat Broker: Read Group Resource, Describe Topic Resource, Create Cluster NextRight, Create Topic FieldEmpty;
+    StreamsGroupDescribe Broker: Describe Group Resource, Describe Topic Resource;
+    ShareGroupHeartbeat Broker: Read Group Resource, Describe Topic Resource;
+    ShareGroupDescribe Broker: Describe Group Resource, Describe Topic Resource;
+    ShareFetch Broker: Read Group Resource, Read Topic Resource;
+    ShareAcknowledge Broker: Read Group Resource, Read Topic Resource;
+    InitializeShareGroupState Broker: ClusterAction Cluster Resource;
+    ReadShareGroupState Broker: ClusterAction Cluster Resource;
+    WriteShareGroupState Broker: ClusterAction Cluster Resource;
+    DeleteShareGroupState Broker: ClusterAction Cluster Resource;
+    ReadShareGroupStateSummary Broker: ClusterAction Cluster Resource;
+    DescribeShareGroupOffsets Broker: Describe Group Resource, Describe Topic Resource, Describe Topic LeftOut;
+    AlterShareGroupOffsets Broker: Read Group Resource, Read Topic Resource;
+    DeleteShareGroupOffsets Broker: Delete Group Resource, Read Topic Resource;
+    Fetch Controller: ClusterAction Cluster Request;
+    FetchSnapshot Controller: ClusterAction Cluster Request;
+    Vote Controller: ClusterAction Cluster Request;
+    BeginQuorumEpoch Controller: ClusterAction Cluster Request;
+    EndQuorumEpoch Controller: ClusterAction Cluster Request;
+    AddRaftVoter Broker: Alter Cluster Request;
+    AddRaftVoter Controller: Alter Cluster Request;
+    RemoveRaftVoter Broker: Alter Cluster Request;
+    RemoveRaftVoter Controller: Alter Cluster Request;
+    UpdateRaftVoter Controller: ClusterAction Cluster Request;
+    BrokerRegistration Controller: ClusterAction Cluster Request;
+    BrokerHeartbeat Controller: ClusterAction Cluster Request;
+    AlterPartition Controller: ClusterAction Cluster Request;
+    AllocateProducerIds Controller: ClusterAction Cluster Request;
+    AssignReplicasToDirs Controller: ClusterAction Cluster Request;
+    ControllerRegistration Controller: ClusterAction Cluster Request;
+    Envelope Controller: ClusterAction Cluster Request;
+};
+
+pub(crate) fn rights(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static [Right]> {
+    let mut rows = TABLE.iter();
+    let row = rows.find(|(api, on, _)| *api == api_key && *on == endpoint)?;
+    Some(row.2)
+}
+
+/// Whether the table says that a request asks for this.
+pub(crate) fn is_in_table(
+    context: &RequestContext,
+    operation: Operation,
+    resource_type: ResourceType,
+) -> bool {
+    let rights = rights(context.api_key, Endpoint::of(context.listener()));
+    rights.is_some_and(|rights| {
+        rights
+            .iter()
+            .any(|right| right.operation == operation && right.resource_type == resource_type)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::served_apis;
+
+    #[test]
+    fn every_api_has_its_row_at_each_listener_that_serves_it() {
+        for endpoint in [Endpoint::Broker, Endpoint::Controller] {
+            let served: BTreeSet<ApiKey> = served_apis(endpoint)
+                .into_iter()
+                .map(|(key, _)| key)
+                .collect();
+            let rows = TABLE.iter().filter(|(_, on, _)| *on == endpoint);
+            let listed: Vec<ApiKey> = rows.map(|(key, _, _)| *key).collect();
+            let names: BTreeSet<ApiKey> = listed.iter().copied().collect();
+            assert_eq!(names.len(), listed.len(), "an API is listed twice");
+            assert_eq!(names, served, "{endpoint:?}");
+        }
+    }
+
+    #[test]
+    fn a_right_is_one_that_the_resource_has() {
+        for (api, _, rights) in TABLE {
+            for right in *rights {
+                let operations = right.resource_type.operations();
+                // DELETE on the cluster is asked for by DeleteTopics alone, and only ALL grants it.
+                let is_known = operations.contains(&right.operation)
+                    || (*api == ApiKey::DeleteTopics
+                        && right.resource_type == ResourceType::Cluster);
+                assert!(is_known, "{api}: {right:?}");
+                if right.denied == Denied::Request {
+                    assert_eq!(right.resource_type, ResourceType::Cluster, "{api}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! ACLs.
+
+use ottla_protocol::messages::create_acls_request::AclCreation;
+use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
+use ottla_protocol::messages::delete_acls_response::DeleteAclsMatchingAcl;
+use ottla_protocol::messages::describe_acls_response::DescribeAclsResource;
+use ottla_protocol::messages::{CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest};
+
+use super::Admin;
+use crate::error::ClientError;
+
+impl Admin {
+    /// The ACLs that a filter matches, by the resources that they are about.
+    pub async fn describe_acls(
+        &self,
+        filter: &DeleteAclsFilter,
+    ) -> Result<Vec<DescribeAclsResource>, ClientError> {
+        let request = DescribeAclsRequest {
+            resource_type_filter: filter.resource_type_filter,
+            resource_name_filter: filter.resource_name_filter.clone(),
+            pattern_type_filter: filter.pattern_type_filter,
+            principal_filter: filter.principal_filter.clone(),
+            host_filter: filter.host_filter.clone(),
+            operation: filter.operation,
+            permission_type: filter.permission_type,
+            ..Default::default()
+        };
+        let response = self.client.send(|_| request.clone()).await?;
+        let (code, message) = (response.error_code, response.error_message.as_ref());
+        ClientError::check("describing ACLs", code, message)?;
+        Ok(response.resources)
+    }
+
+    /// Creates ACLs; those that are there already stay. The error is that of the first one that was refused.
+    pub async fn create_acls(&self, creations: &[AclCreation]) -> Result<(), ClientError> {
+        let request = CreateAclsRequest {
+            creations: creations.to_vec(),
+            ..Default::default()
+        };
+        let response = self.client.send(|_| request.clone()).await?;
+        response.results.iter().try_for_each(|result| {
+            let message = result.error_message.as_ref();
+            ClientError::check("creating ACLs", result.error_code, message)
+        })
+    }
+
+    /// Deletes the ACLs that any of the filters matches, and returns them. The error is that of the first filter that was
+    /// refused.
+    pub async fn delete_acls(
+        &self,
+        filters: &[DeleteAclsFilter],
+    ) -> Result<Vec<DeleteAclsMatchingAcl>, ClientError> {
+        let request = DeleteAclsRequest {
+            filters: filters.to_vec(),
+            ..Default::default()
+        };
+        let response = self.client.send(|_| request.clone()).await?;
+        let mut deleted = Vec::new();
+        for result in response.filter_results {
+            let message = result.error_message.as_ref();
+            ClientError::check("deleting ACLs", result.error_code, message)?;
+            deleted.extend(result.matching_acls);
+        }
+        Ok(deleted)
+    }
+}

@@ -1,0 +1,46 @@
+//! The batches in which the writes of a coordinator go to the log.
+
+use ottla_coordinator::{BATCH_HEADER_BYTES, PendingWrite, WriteKind};
+use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+use ottla_records::{BatchHeader, Compression, RecordBatch, RecordBatchBuilder};
+use ottla_types::{Sequence, Timestamp};
+
+const _: () = assert!(BatchHeader::SIZE == BATCH_HEADER_BYTES);
+
+/// Whether the batch of a write is small enough for the log.
+pub fn fits(
+    write: &PendingWrite,
+    compression: Compression,
+    now: Timestamp,
+    max_message_bytes: usize,
+) -> bool {
+    build(std::slice::from_ref(write), compression, now).size_in_bytes() <= max_message_bytes
+}
+
+/// The batch of one write of a transaction, or of plain ones together.
+pub fn build(writes: &[PendingWrite], compression: Compression, now: Timestamp) -> RecordBatch {
+    let mut builder = RecordBatchBuilder::new(compression);
+    for write in writes {
+        match write.kind {
+            WriteKind::Plain => {}
+            WriteKind::Transactional { producer, .. } => {
+                builder = RecordBatchBuilder::new(compression)
+                    .producer(producer.id, producer.epoch, Sequence::NONE)
+                    .transactional(true);
+            }
+            WriteKind::EndTransaction { producer, marker } => {
+                let kind = match marker.is_commit {
+                    true => ControlRecordType::Commit,
+                    false => ControlRecordType::Abort,
+                };
+                let coordinator_epoch = marker.coordinator_epoch;
+                let marker = EndTxnMarker { coordinator_epoch };
+                return end_txn_batch(producer.id, producer.epoch, kind, marker, now);
+            }
+        }
+        for (key, value) in &write.records {
+            builder.append(now, Some(key), value.as_deref(), &[]);
+        }
+    }
+    builder.build()
+}

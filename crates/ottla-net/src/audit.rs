@@ -1,0 +1,295 @@
+//! The lines that say who was allowed or denied what, as Kafka's logger `kafka.authorizer.logger` has them, and for a
+//! denial the command that would allow it.
+//!
+//! A client that is denied in a loop cannot fill the disk, nor hide what others are denied: of the lines of one second,
+//! so many are written for each principal and address, and for all together. The next denial after that second says how
+//! many were left out. What a client has chosen is written on one line, whatever it contains.
+
+use std::borrow::Cow;
+use std::hash::BuildHasher;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use ottla_protocol::ApiKey;
+use ottla_security::{Action, Client, ResourceType, Rule, StandardAuthorizer};
+use ottla_sync::Mutex;
+
+const LOGGER: &str = "kafka.authorizer.logger";
+/// How many denials of one principal and address are written in a second.
+const DENIALS_OF_ONE: u64 = 10;
+/// How many are written in a second.
+const DENIALS_OF_ALL: u64 = 200;
+/// How many principals and addresses are told apart in a second. The others are counted as one.
+const CLIENTS: usize = 1000;
+
+/// Writes the lines, and counts those of the second.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    since: Instant,
+    denials: Mutex<Denials>,
+}
+
+/// Those of one second.
+#[derive(Debug, Default)]
+struct Denials {
+    second: u64,
+    /// By the hash of principal and address.
+    by_client: HashMap<u64, u64>,
+    written: u64,
+    left_out: u64,
+}
+
+impl Default for Audit {
+    fn default() -> Audit {
+        Audit {
+            since: ottla_sync::time::now(),
+            denials: Mutex::default(),
+        }
+    }
+}
+
+impl Audit {
+    pub fn on_allowed(
+        &self,
+        authorizer: &StandardAuthorizer,
+        client: Client<'_>,
+        action: Action<'_>,
+        api_key: ApiKey,
+    ) {
+        if tracing::enabled!(target: LOGGER, tracing::Level::DEBUG) {
+            let rule = authorizer.explain(client, action).rule;
+            tracing::debug!(target: LOGGER, "{}", line(client, action, api_key, &rule));
+        }
+    }
+
+    /// A denial of what was asked for; `is_asked` is false where the answer only leaves something out.
+    pub fn on_denied(
+        &self,
+        authorizer: &StandardAuthorizer,
+        client: Client<'_>,
+        action: Action<'_>,
+        api_key: ApiKey,
+        is_asked: bool,
+    ) {
+        if !is_asked {
+            if tracing::enabled!(target: LOGGER, tracing::Level::TRACE) {
+                let rule = authorizer.explain(client, action).rule;
+                tracing::trace!(target: LOGGER, "{}", line(client, action, api_key, &rule));
+            }
+            return;
+        }
+        let second = ottla_sync::time::elapsed(self.since).as_secs();
+        let (has_room, left_out) = self.denials.lock().count(second, client);
+        if left_out > 0 {
+            tracing::info!(target: LOGGER, "{left_out} more denials were not written");
+        }
+        if !has_room {
+            return;
+        }
+        let rule = authorizer.explain(client, action).rule;
+        tracing::info!(target: LOGGER, "{}", line(client, action, api_key, &rule));
+        tracing::info!(target: LOGGER, "{}", way_out(client, action, &rule));
+    }
+}
+
+impl Denials {
+    /// Whether another denial of this client may be written in this second, and how many were left out in the last one.
+    fn count(&mut self, second: u64, client: Client<'_>) -> (bool, u64) {
+        let mut left_out = 0;
+        if second != self.second {
+            left_out = self.left_out;
+            *self = Denials {
+                second,
+                ..Denials::default()
+            };
+        }
+        let mut key = self
+            .by_client
+            .hasher()
+            .hash_one((client.principal, client.host));
+        if self.by_client.len() >= CLIENTS && !self.by_client.contains_key(&key) {
+            key = 0;
+        }
+        let of_client = self.by_client.entry(key).or_default();
+        *of_client += 1;
+        let has_room = *of_client <= DENIALS_OF_ONE && self.written < DENIALS_OF_ALL;
+        match has_room {
+            true => self.written += 1,
+            false => self.left_out += 1,
+        }
+        (has_room, left_out)
+    }
+}
+
+/// Kafka: `StandardAuthorizerData.buildAuditMessage`.
+fn line(client: Client<'_>, action: Action<'_>, api_key: ApiKey, rule: &Rule) -> String {
+    let Client { principal, host } = client;
+    let Action {
+        operation,
+        resource_type,
+        name,
+    } = action;
+    let is = match rule.is_allowed() {
+        true => "Allowed",
+        false => "Denied",
+    };
+    let rule = rule.to_string();
+    let (principal, name, rule) = (shown(principal), shown(name), shown(&rule));
+    format!(
+        "Principal = {principal} is {is} operation = {operation} from host = {host} on resource = \
+         {}:LITERAL:{name} for request = {} with resourceRefCount = 1 based on rule {rule}",
+        resource_type.title(),
+        api_key.name(),
+    )
+}
+
+/// What an administrator would do to allow it.
+fn way_out(client: Client<'_>, action: Action<'_>, rule: &Rule) -> String {
+    let resource = match action.resource_type {
+        ResourceType::Topic => format!("--topic {}", quoted(action.name)),
+        ResourceType::Group => format!("--group {}", quoted(action.name)),
+        ResourceType::Cluster => "--cluster".to_owned(),
+        ResourceType::TransactionalId => format!("--transactional-id {}", quoted(action.name)),
+        ResourceType::DelegationToken => format!("--delegation-token {}", quoted(action.name)),
+        ResourceType::User => format!("--user-principal {}", quoted(action.name)),
+        ResourceType::Unknown | ResourceType::Any => String::new(),
+    };
+    let add = format!(
+        "ottla acls --add --allow-principal {} --allow-host {} --operation {} {resource}",
+        quoted(client.principal),
+        client.host,
+        action.operation.title(),
+    );
+    match rule {
+        Rule::Acl(acl) => {
+            let acl = acl.to_string();
+            let acl = shown(&acl);
+            format!("to allow it, remove the ACL that denies it ({acl}), then: {add}")
+        }
+        _ => format!("to allow it: {add}"),
+    }
+}
+
+/// With control characters, and what ends a line, written as escapes: a client chooses its name, and may not write lines
+/// of its own.
+fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(ends_line) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for char in text.chars() {
+        match ends_line(char) {
+            true => escaped.extend(char.escape_default()),
+            false => escaped.push(char),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+fn ends_line(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')
+}
+
+/// As a shell takes it for one word. A client chooses the name.
+fn quoted(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":._-/=@,".contains(&byte);
+    match text.bytes().all(is_plain) && !text.is_empty() {
+        true => text.to_owned(),
+        false => {
+            let shown: String = text.chars().filter(|char| !ends_line(*char)).collect();
+            format!("'{}'", shown.replace('\'', "'\\''"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_security::Operation;
+
+    use super::*;
+
+    const CLIENT: Client<'_> = Client {
+        principal: "User:ANONYMOUS",
+        host: "127.0.0.1",
+    };
+    const ACTION: Action<'_> = Action {
+        operation: Operation::Read,
+        resource_type: ResourceType::Topic,
+        name: "foo",
+    };
+
+    #[test]
+    fn a_line_is_kafkas() {
+        assert_eq!(
+            line(CLIENT, ACTION, ApiKey::Fetch, &Rule::DefaultDeny),
+            "Principal = User:ANONYMOUS is Denied operation = READ from host = 127.0.0.1 on resource \
+             = Topic:LITERAL:foo for request = Fetch with resourceRefCount = 1 based on rule \
+             DefaultDeny"
+        );
+    }
+
+    #[test]
+    fn a_denial_names_the_command_that_would_allow_it() {
+        let hostile = Action {
+            name: "a'; rm\n",
+            ..ACTION
+        };
+        assert_eq!(
+            way_out(CLIENT, ACTION, &Rule::DefaultDeny),
+            "to allow it: ottla acls --add --allow-principal User:ANONYMOUS --allow-host 127.0.0.1 \
+             --operation Read --topic foo"
+        );
+        let out = way_out(CLIENT, hostile, &Rule::DefaultDeny);
+        assert!(out.ends_with(r"--topic 'a'\''; rm'"), "{out}");
+    }
+
+    #[test]
+    fn a_client_cannot_write_lines_of_its_own() {
+        let forging = Client {
+            principal: "User:a\nPrincipal = User:b",
+            ..CLIENT
+        };
+        let hostile = Action {
+            name: "a\r\n\u{1b}[2J\u{2028}b",
+            ..ACTION
+        };
+        let written = line(forging, hostile, ApiKey::Fetch, &Rule::DefaultDeny);
+        assert!(!written.contains(char::is_control), "{written:?}");
+        assert!(
+            written.contains(r"Topic:LITERAL:a\r\n\u{1b}[2J\u{2028}b for"),
+            "{written}"
+        );
+    }
+
+    #[test]
+    fn a_client_that_is_denied_in_a_loop_hides_no_other() {
+        let mut denials = Denials::default();
+        let mut written = |second, client| {
+            let counted = (0..500).filter(|_| denials.count(second, client).0);
+            counted.count() as u64
+        };
+        let other = Client {
+            host: "127.0.0.2",
+            ..CLIENT
+        };
+        assert_eq!(written(0, CLIENT), DENIALS_OF_ONE);
+        assert_eq!(written(0, other), DENIALS_OF_ONE);
+        assert_eq!(written(1, CLIENT), DENIALS_OF_ONE);
+    }
+
+    #[test]
+    fn many_clients_are_bounded_together() {
+        let mut denials = Denials::default();
+        let hosts: Vec<String> = (0..5000).map(|host| host.to_string()).collect();
+        let mut count = |second| {
+            let clients = hosts.iter().map(|host| Client { host, ..CLIENT });
+            let counted = clients.map(|client| denials.count(second, client));
+            counted.fold((0, 0), |(written, left_out), (has_room, before)| {
+                (written + u64::from(has_room), left_out + before)
+            })
+        };
+        assert_eq!(count(0), (DENIALS_OF_ALL, 0));
+        assert_eq!(count(1), (DENIALS_OF_ALL, 5000 - DENIALS_OF_ALL));
+        assert!(denials.by_client.len() <= CLIENTS + 1);
+    }
+}

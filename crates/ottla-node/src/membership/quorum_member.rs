@@ -1,0 +1,60 @@
+//! This node's thread of the quorum, and the way from it to whoever decides.
+
+use std::sync::Arc;
+
+use ottla_config::BrokerConfig;
+use ottla_context::NodeContext;
+use ottla_storage::format::NodeIdentity;
+use ottla_types::BrokerId;
+
+use crate::controller::channel::{ActiveController, ControllerChannel, WhoLeads};
+use crate::controller::handle::ControllerHandle;
+use crate::controller_thread::Publish;
+use crate::open::open;
+use crate::quorum_handle::{self, QuorumHandle};
+
+/// Takes part in the quorum. Within the runtime.
+pub fn start(
+    context: &Arc<NodeContext>,
+    config: &BrokerConfig,
+    identity: &NodeIdentity,
+    publish: Publish,
+) -> Result<QuorumHandle, String> {
+    let member = open(config, identity)?;
+    quorum_handle::start(member, publish, stop_node(context))
+}
+
+/// The way to whoever decides, this node or another.
+pub fn find_controllers(config: &BrokerConfig, quorum: &QuorumHandle) -> ControllerHandle {
+    let channel = Arc::new(ControllerChannel::new(config, who_leads(quorum)));
+    ControllerHandle::new(quorum.clone(), Some(channel), BrokerId(config.node_id))
+}
+
+/// Who leads, as the thread of the quorum knows it.
+fn who_leads(quorum: &QuorumHandle) -> WhoLeads {
+    let quorum = quorum.clone();
+    Box::new(move || {
+        let status = quorum.status();
+        match (status.leader, &status.leader_endpoint) {
+            (Some(id), Some((host, port))) => Ok(ActiveController {
+                id,
+                host: host.clone(),
+                port: *port,
+            }),
+            _ => Err(match &status.trouble {
+                Some(trouble) => trouble.clone(),
+                None => "no leader of the metadata quorum is known".to_owned(),
+            }),
+        }
+    })
+}
+
+/// Ends the node when the metadata log cannot be used any more.
+fn stop_node(context: &Arc<NodeContext>) -> impl FnOnce(String) + Send + 'static {
+    let context = Arc::downgrade(context);
+    move |reason: String| {
+        if let Some(context) = context.upgrade() {
+            context.fail(format!("{reason}. Fix this and start again"));
+        }
+    }
+}

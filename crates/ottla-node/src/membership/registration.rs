@@ -1,0 +1,122 @@
+//! What this node says of itself to the controllers, as a broker and as a controller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytestring::ByteString;
+use ottla_config::BrokerConfig;
+use ottla_context::NodeContext;
+use ottla_controller::local_supported_features;
+use ottla_protocol::messages::broker_registration_request;
+use ottla_protocol::messages::controller_registration_request;
+use ottla_protocol::messages::{BrokerRegistrationRequest, ControllerRegistrationRequest};
+use ottla_storage::format::NodeIdentity;
+use ottla_storage::random_uuid;
+use ottla_sync::oneshot;
+use ottla_types::{BrokerEpoch, DirectoryId, ErrorCode};
+
+use super::local_host::host_of;
+use crate::controller::handle::ControllerHandle;
+
+/// Between two attempts to register.
+const REGISTRATION_BACKOFF: Duration = Duration::from_secs(1);
+
+/// Listeners as the messages of one module have them: both registrations have the same, of types of their own.
+macro_rules! listeners {
+    ($module:ident, $advertised:expr) => {
+        $advertised
+            .iter()
+            .map(|listener| $module::Listener {
+                name: ByteString::from(listener.name.clone()),
+                host: ByteString::from(host_of(listener)),
+                port: listener.port,
+                security_protocol: listener.protocol.code(),
+                ..Default::default()
+            })
+            .collect()
+    };
+}
+
+/// The features of this node, in the same way.
+macro_rules! features {
+    ($module:ident) => {
+        local_supported_features()
+            .into_iter()
+            .map(|feature| $module::Feature {
+                name: feature.name,
+                min_supported_version: feature.min,
+                max_supported_version: feature.max,
+                ..Default::default()
+            })
+            .collect()
+    };
+}
+
+fn controller_registration(config: &BrokerConfig) -> ControllerRegistrationRequest {
+    let advertised = &config.advertised_controller_listeners;
+    ControllerRegistrationRequest {
+        controller_id: config.node_id,
+        incarnation_id: random_uuid(),
+        zk_migration_ready: false,
+        listeners: listeners!(controller_registration_request, advertised),
+        features: features!(controller_registration_request),
+        ..Default::default()
+    }
+}
+
+pub fn broker_registration(
+    config: &BrokerConfig,
+    identity: &NodeIdentity,
+    online: Vec<DirectoryId>,
+    previous_broker_epoch: BrokerEpoch,
+) -> BrokerRegistrationRequest {
+    BrokerRegistrationRequest {
+        broker_id: config.node_id,
+        cluster_id: ByteString::from(identity.cluster_id.clone()),
+        incarnation_id: random_uuid(),
+        listeners: listeners!(broker_registration_request, config.advertised_listeners),
+        features: features!(broker_registration_request),
+        rack: config.broker_rack.clone().map(ByteString::from),
+        is_migrating_zk_broker: false,
+        log_dirs: online,
+        previous_broker_epoch: previous_broker_epoch.value(),
+        ..Default::default()
+    }
+}
+
+/// Shows this node to the cluster as one of its controllers. Tells `asked_once` when the first answer is there, whatever it
+/// is: a cluster of an older level knows no registrations of controllers, and works without.
+pub async fn register_controller(
+    context: &Arc<NodeContext>,
+    controller: &ControllerHandle,
+    config: &BrokerConfig,
+    asked_once: oneshot::Sender<()>,
+) {
+    let registered = async {
+        if controller.quorum().caught_up().await.is_none() {
+            return;
+        }
+        let request = controller_registration(config);
+        let mut asked_once = Some(asked_once);
+        loop {
+            let answer = controller.submit(request.clone()).await;
+            if let Some(asked_once) = asked_once.take() {
+                // Nobody may wait for it.
+                let _ = asked_once.send(());
+            }
+            match answer {
+                Ok(response) if response.error_code == ErrorCode::None.code() => return,
+                Ok(response) => {
+                    let code = ErrorCode::from_code(response.error_code);
+                    tracing::warn!("this controller is not registered: {code}");
+                }
+                Err(code) => tracing::debug!("this controller is not registered yet: {code}"),
+            }
+            ottla_sync::time::sleep(REGISTRATION_BACKOFF).await;
+        }
+    };
+    ottla_sync::select! {
+        () = registered => {}
+        () = context.stopping() => {}
+    }
+}

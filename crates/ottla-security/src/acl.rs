@@ -1,0 +1,118 @@
+//! One ACL: who may, or may not, do what to which resources, from where.
+//!
+//! Kafka: `StandardAcl`, `ResourcePattern`, `AccessControlEntry`.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use bytestring::ByteString;
+use ottla_protocol::metadata_records::AccessControlEntryRecord;
+use ottla_types::Uuid;
+
+use crate::names::{Operation, PatternType, PermissionType, ResourceType, WILDCARD};
+
+/// Which resources an ACL is about.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Pattern {
+    pub resource_type: ResourceType,
+    pub name: ByteString,
+    pub pattern_type: PatternType,
+}
+
+/// An ACL without its id. Sorts as Kafka looks through them: by resource type, by name from the last to the first, so that
+/// longer prefixes come first, then by the rest.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Acl {
+    pub pattern: Pattern,
+    /// `User:alice`; `User:*` is everybody.
+    pub principal: ByteString,
+    /// An address as [`host_address`](crate::host_address) spells it; `*` is any.
+    pub host: ByteString,
+    pub operation: Operation,
+    pub permission_type: PermissionType,
+}
+
+impl Acl {
+    pub fn from_record(record: &AccessControlEntryRecord) -> Acl {
+        Acl {
+            pattern: Pattern {
+                resource_type: ResourceType::from_code(record.resource_type),
+                name: record.resource_name.clone(),
+                pattern_type: PatternType::from_code(record.pattern_type),
+            },
+            principal: record.principal.clone(),
+            host: record.host.clone(),
+            operation: Operation::from_code(record.operation),
+            permission_type: PermissionType::from_code(record.permission_type),
+        }
+    }
+
+    pub fn to_record(&self, id: Uuid) -> AccessControlEntryRecord {
+        AccessControlEntryRecord {
+            id,
+            resource_type: self.pattern.resource_type.code(),
+            resource_name: self.pattern.name.clone(),
+            pattern_type: self.pattern.pattern_type.code(),
+            principal: self.principal.clone(),
+            host: self.host.clone(),
+            operation: self.operation.code(),
+            permission_type: self.permission_type.code(),
+            ..Default::default()
+        }
+    }
+
+    /// Whether it is about a request by `principal` from `host`.
+    pub(crate) fn is_about(&self, principal: &str, host: &str) -> bool {
+        (self.principal == principal || self.principal == "User:*")
+            && (self.host == WILDCARD || self.host == host)
+    }
+
+    /// Whether it decides about the operation. What does not allow denies, as in Kafka.
+    pub(crate) fn covers(&self, operation: Operation) -> bool {
+        match self.is_allow() {
+            true => self.operation.grants(operation),
+            false => self.operation == Operation::All || self.operation == operation,
+        }
+    }
+
+    pub fn is_allow(&self) -> bool {
+        self.permission_type == PermissionType::Allow
+    }
+}
+
+impl Ord for Acl {
+    fn cmp(&self, other: &Acl) -> Ordering {
+        let (own, others) = (&self.pattern, &other.pattern);
+        own.resource_type
+            .cmp(&others.resource_type)
+            .then_with(|| others.name.cmp(&own.name))
+            .then_with(|| own.pattern_type.cmp(&others.pattern_type))
+            .then_with(|| self.operation.cmp(&other.operation))
+            .then_with(|| self.principal.cmp(&other.principal))
+            .then_with(|| self.host.cmp(&other.host))
+            .then_with(|| self.permission_type.cmp(&other.permission_type))
+    }
+}
+
+impl PartialOrd for Acl {
+    fn partial_cmp(&self, other: &Acl) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// As Java prints the record: what audit lines have.
+impl fmt::Display for Acl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pattern {
+            resource_type,
+            name,
+            pattern_type,
+        } = &self.pattern;
+        write!(
+            f,
+            "StandardAcl[resourceType={resource_type}, resourceName={name}, \
+             patternType={pattern_type}, principal={}, host={}, operation={}, permissionType={}]",
+            self.principal, self.host, self.operation, self.permission_type
+        )
+    }
+}

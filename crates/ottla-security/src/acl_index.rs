@@ -1,0 +1,370 @@
+//! The ACLs of a cluster, found by the resource that a request is about.
+//!
+//! A resource is looked up once by its name, once as `*`, and once by each length that a prefix has; what is found there
+//! is looked up by principal. A decision therefore takes the time of a few lookups, however many ACLs there are. A copy
+//! shares everything with its original: the next state of the index is made beside the one that decides.
+//!
+//! Kafka: `AclCache`, `StandardAuthorizerData.checkSection`.
+
+use bytestring::ByteString;
+
+use crate::acl::Acl;
+use crate::name_map::NameMap;
+use crate::names::{Operation, PatternType, ResourceType, WILDCARD};
+
+/// All ACLs. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct AclIndex {
+    by_type: [OfType; ResourceType::ALL.len()],
+    len: usize,
+}
+
+/// The ACLs about one type of resources.
+#[derive(Clone, Debug, Default)]
+struct OfType {
+    literal: NameMap<OfPattern>,
+    /// The ACLs about `*`, which are LITERAL.
+    wildcard: OfPattern,
+    prefixed: NameMap<OfPattern>,
+    /// How long the prefixes are, with how many patterns have that length; longest first.
+    prefix_lengths: Vec<(usize, usize)>,
+}
+
+/// The ACLs with one pattern.
+#[derive(Clone, Debug, Default)]
+struct OfPattern {
+    /// Those of `User:*`.
+    of_everybody: OfPrincipal,
+    by_principal: NameMap<OfPrincipal>,
+    len: usize,
+}
+
+/// The ACLs of one principal with one pattern.
+#[derive(Clone, Debug, Default)]
+struct OfPrincipal {
+    any_host: Operations,
+    /// By address, sorted.
+    by_host: Vec<(ByteString, Operations)>,
+    /// What the above is made of.
+    acls: Vec<Acl>,
+}
+
+/// What ACLs allow and deny, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Operations {
+    allowed: i32,
+    denied: i32,
+}
+
+/// What the ACLs about a resource say of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Denied,
+    Allowed,
+    /// There are ACLs about the resource, and none decides.
+    Undecided,
+    NoAcls,
+}
+
+impl AclIndex {
+    pub fn insert(&mut self, acl: Acl) {
+        self.len += 1;
+        self.of_type_mut(&acl).insert(acl);
+    }
+
+    /// Takes one ACL out that equals this one.
+    pub fn remove(&mut self, acl: &Acl) {
+        if self.of_type_mut(acl).remove(acl) {
+            self.len -= 1;
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn of_type_mut(&mut self, acl: &Acl) -> &mut OfType {
+        &mut self.by_type[acl.pattern.resource_type as usize]
+    }
+
+    pub(crate) fn verdict(
+        &self,
+        principal: &str,
+        host: &str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: &str,
+    ) -> Verdict {
+        let of_type = &self.by_type[resource_type as usize];
+        let bit = operation.bit();
+        let mut has_acls = false;
+        let mut is_allowed = false;
+        for pattern in of_type.about(name) {
+            has_acls = true;
+            let Operations { allowed, denied } = pattern.operations(principal, host);
+            if denied & bit != 0 {
+                return Verdict::Denied;
+            }
+            is_allowed |= allowed & bit != 0;
+        }
+        match (is_allowed, has_acls) {
+            (true, _) => Verdict::Allowed,
+            (false, true) => Verdict::Undecided,
+            (false, false) => Verdict::NoAcls,
+        }
+    }
+
+    /// The ACLs that decide about an operation, in the order in which Kafka looks at them.
+    pub(crate) fn deciding<'a>(
+        &'a self,
+        principal: &str,
+        host: &str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: &'a str,
+    ) -> Vec<&'a Acl> {
+        let of_type = &self.by_type[resource_type as usize];
+        let mut deciding: Vec<&Acl> = of_type
+            .about(name)
+            .flat_map(|pattern| pattern.of_principal(principal))
+            .flat_map(|of_principal| &of_principal.acls)
+            .filter(|acl| acl.is_about(principal, host) && acl.covers(operation))
+            .collect();
+        let is_wildcard = |acl: &Acl| {
+            acl.pattern.name == WILDCARD && acl.pattern.pattern_type == PatternType::Literal
+        };
+        deciding.sort_by(|a, b| is_wildcard(a).cmp(&is_wildcard(b)).then_with(|| a.cmp(b)));
+        deciding
+    }
+
+    /// The ACLs about a type of resources that are a principal's or everybody's, and hold for the host, in no order.
+    pub(crate) fn of_client<'a>(
+        &'a self,
+        principal: &'a str,
+        host: &'a str,
+        resource_type: ResourceType,
+    ) -> impl Iterator<Item = &'a Acl> {
+        let of_type = &self.by_type[resource_type as usize];
+        let named = of_type.literal.values().chain(of_type.prefixed.values());
+        let patterns = named.chain([&of_type.wildcard]);
+        patterns
+            .flat_map(move |pattern| pattern.of_principal(principal))
+            .flat_map(|of_principal| &of_principal.acls)
+            .filter(move |acl| acl.is_about(principal, host))
+    }
+}
+
+impl OfType {
+    /// The patterns that a name matches and that have ACLs.
+    fn about<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a OfPattern> {
+        let literal = match name {
+            WILDCARD => None,
+            _ => self.literal.get(name),
+        };
+        let lengths = self.prefix_lengths.iter();
+        let prefixed = lengths.filter_map(move |(length, _)| {
+            // None for a name that is shorter, or where a character lies across that length.
+            let prefix = name.get(..*length)?;
+            self.prefixed.get(prefix)
+        });
+        let wildcard = Some(&self.wildcard).filter(|wildcard| wildcard.len > 0);
+        literal.into_iter().chain(prefixed).chain(wildcard)
+    }
+
+    fn insert(&mut self, acl: Acl) {
+        let Pattern { name, is_literal } = Pattern::of(&acl);
+        if is_literal && name == WILDCARD {
+            return self.wildcard.insert(acl);
+        }
+        let patterns = match is_literal {
+            true => &mut self.literal,
+            false => &mut self.prefixed,
+        };
+        if let Some(pattern) = patterns.get_mut(&name) {
+            return pattern.insert(acl);
+        }
+        let mut pattern = OfPattern::default();
+        pattern.insert(acl);
+        patterns.insert_new(name.clone(), pattern);
+        if !is_literal {
+            self.on_prefix_added(name.len());
+        }
+    }
+
+    /// Whether there was one.
+    fn remove(&mut self, acl: &Acl) -> bool {
+        let Pattern { name, is_literal } = Pattern::of(acl);
+        if is_literal && name == WILDCARD {
+            return self.wildcard.remove(acl);
+        }
+        let patterns = match is_literal {
+            true => &mut self.literal,
+            false => &mut self.prefixed,
+        };
+        let Some(pattern) = patterns.get_mut(&name) else {
+            return false;
+        };
+        let is_removed = pattern.remove(acl);
+        if pattern.len == 0 {
+            patterns.remove(&name);
+            if !is_literal {
+                self.on_prefix_removed(name.len());
+            }
+        }
+        is_removed
+    }
+
+    fn on_prefix_added(&mut self, length: usize) {
+        let lengths = &mut self.prefix_lengths;
+        match lengths.binary_search_by(|(other, _)| length.cmp(other)) {
+            Ok(found) => lengths[found].1 += 1,
+            Err(place) => lengths.insert(place, (length, 1)),
+        }
+    }
+
+    fn on_prefix_removed(&mut self, length: usize) {
+        self.prefix_lengths.retain_mut(|(other, patterns)| {
+            *patterns -= usize::from(*other == length);
+            *patterns > 0
+        });
+    }
+}
+
+/// Under which name an ACL is found. What is not LITERAL is taken for a prefix, as in Kafka.
+struct Pattern {
+    name: ByteString,
+    is_literal: bool,
+}
+
+impl Pattern {
+    fn of(acl: &Acl) -> Pattern {
+        Pattern {
+            name: acl.pattern.name.clone(),
+            is_literal: acl.pattern.pattern_type == PatternType::Literal,
+        }
+    }
+}
+
+impl OfPattern {
+    fn operations(&self, principal: &str, host: &str) -> Operations {
+        let of_everybody = self.of_everybody.operations(host);
+        match self.by_principal.get(principal) {
+            Some(own) => own.operations(host).and(of_everybody),
+            None => of_everybody,
+        }
+    }
+
+    fn of_principal(&self, principal: &str) -> impl Iterator<Item = &OfPrincipal> {
+        let own = self.by_principal.get(principal);
+        own.into_iter().chain([&self.of_everybody])
+    }
+
+    fn insert(&mut self, acl: Acl) {
+        self.len += 1;
+        if acl.principal == EVERYBODY {
+            return self.of_everybody.insert(acl);
+        }
+        if let Some(own) = self.by_principal.get_mut(&acl.principal) {
+            return own.insert(acl);
+        }
+        let mut own = OfPrincipal::default();
+        let principal = acl.principal.clone();
+        own.insert(acl);
+        self.by_principal.insert_new(principal, own);
+    }
+
+    /// Whether there was one.
+    fn remove(&mut self, acl: &Acl) -> bool {
+        let own = match &*acl.principal {
+            EVERYBODY => Some(&mut self.of_everybody),
+            principal => self.by_principal.get_mut(principal),
+        };
+        let Some(own) = own else {
+            return false;
+        };
+        let is_removed = own.remove(acl);
+        if own.acls.is_empty() {
+            self.by_principal.remove(&acl.principal);
+        }
+        self.len -= usize::from(is_removed);
+        is_removed
+    }
+}
+
+const EVERYBODY: &str = "User:*";
+
+impl OfPrincipal {
+    fn operations(&self, host: &str) -> Operations {
+        match self.host(host) {
+            Ok(found) => self.by_host[found].1.and(self.any_host),
+            Err(_) => self.any_host,
+        }
+    }
+
+    fn host(&self, host: &str) -> Result<usize, usize> {
+        self.by_host
+            .binary_search_by(|(other, _)| (**other).cmp(host))
+    }
+
+    fn insert(&mut self, acl: Acl) {
+        self.add(&acl);
+        self.acls.push(acl);
+    }
+
+    fn add(&mut self, acl: &Acl) {
+        let operations = Operations::of(acl);
+        if acl.host == WILDCARD {
+            self.any_host = self.any_host.and(operations);
+            return;
+        }
+        match self.host(&acl.host) {
+            Ok(found) => self.by_host[found].1 = self.by_host[found].1.and(operations),
+            Err(place) => self.by_host.insert(place, (acl.host.clone(), operations)),
+        }
+    }
+
+    /// Whether there was one.
+    fn remove(&mut self, acl: &Acl) -> bool {
+        let Some(found) = self.acls.iter().position(|other| other == acl) else {
+            return false;
+        };
+        let mut acls = std::mem::take(self).acls;
+        acls.swap_remove(found);
+        for acl in &acls {
+            self.add(acl);
+        }
+        self.acls = acls;
+        true
+    }
+}
+
+impl Operations {
+    /// What one ACL decides, with what it implies.
+    fn of(acl: &Acl) -> Operations {
+        let covered = Operation::ALL
+            .iter()
+            .filter(|operation| acl.covers(**operation));
+        let bits = covered.fold(0, |bits, operation| bits | operation.bit());
+        match acl.is_allow() {
+            true => Operations {
+                allowed: bits,
+                denied: 0,
+            },
+            false => Operations {
+                allowed: 0,
+                denied: bits,
+            },
+        }
+    }
+
+    fn and(self, other: Operations) -> Operations {
+        Operations {
+            allowed: self.allowed | other.allowed,
+            denied: self.denied | other.denied,
+        }
+    }
+}

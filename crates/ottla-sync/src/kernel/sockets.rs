@@ -1,0 +1,102 @@
+//! Calls on sockets that tokio does not offer.
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// How a listener is bound.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenOptions {
+    /// `None` leaves the buffer to the kernel.
+    pub receive_buffer_bytes: Option<usize>,
+    pub backlog: i32,
+}
+
+/// Binds a listener. One on an address of IPv6 takes connections of IPv4 too.
+pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // The receive buffer has to be set before listening, or the window scale cannot follow it.
+    if let Some(bytes) = options.receive_buffer_bytes {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Connects with buffers of a given size. They have to be set before: with the first packet a side says how far its
+/// window may ever open.
+pub async fn connect_with_buffers(
+    address: SocketAddr,
+    send_buffer_bytes: Option<u32>,
+    receive_buffer_bytes: Option<u32>,
+) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if let Some(bytes) = send_buffer_bytes {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Some(bytes) = receive_buffer_bytes {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.connect(address).await
+}
+
+pub fn set_keepalive(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_keepalive(true)
+}
+
+pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> {
+    SockRef::from(stream).set_send_buffer_size(bytes)
+}
+
+/// Whether the machine has addresses of IPv6.
+pub fn has_ipv6() -> bool {
+    std::net::UdpSocket::bind("[::]:0").is_ok()
+}
+
+/// The addresses of a name. Waits for the answer.
+pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// One vectored write that does not wait. With `is_more` the kernel waits for what comes next before it sends a packet
+/// that is not full.
+pub fn send_vectored(
+    stream: &TcpStream,
+    slices: &[IoSlice<'_>],
+    is_more: bool,
+) -> io::Result<usize> {
+    let mut flags = SendFlags::NOSIGNAL;
+    flags.set(SendFlags::MORE, is_more);
+    let control = &mut SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(stream, slices, control, flags)?)
+}
+
+/// Sends from a file without copying, and without waiting for the peer. 0 is the end of the file.
+pub fn send_file(
+    stream: &TcpStream,
+    file: &(impl AsFd + ?Sized),
+    position: u64,
+    count: usize,
+) -> io::Result<usize> {
+    let mut position = position;
+    Ok(rustix::fs::sendfile(
+        stream,
+        file,
+        Some(&mut position),
+        count,
+    )?)
+}

@@ -1,0 +1,562 @@
+//! Sockets: of the simulated network that the caller's host is in, or the system's.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::tcp;
+
+use crate::kernel::sockets;
+pub use crate::kernel::sockets::ListenOptions;
+use crate::simulation::connection::Connection;
+use crate::simulation::network::{Backlog, Route};
+use crate::simulation::trace::Op;
+use crate::simulation::world;
+use crate::time;
+
+/// After so long another attempt is made to reach a host that does not answer.
+const CONNECT_AGAIN: Duration = Duration::from_secs(1);
+/// How many connections wait to be accepted unless a listener says otherwise.
+const BACKLOG: usize = 1024;
+/// The most that one call sends of a file.
+const SEND_FILE_BYTES: usize = 1 << 16;
+
+/// What names a socket: as tokio's trait of this name, for what the product uses of it.
+pub trait ToSocketAddrs: tokio::net::ToSocketAddrs {
+    /// The name and the port.
+    fn named(&self) -> io::Result<(String, u16)>;
+}
+
+impl ToSocketAddrs for SocketAddr {
+    fn named(&self) -> io::Result<(String, u16)> {
+        Ok((self.ip().to_string(), self.port()))
+    }
+}
+
+impl ToSocketAddrs for (&str, u16) {
+    fn named(&self) -> io::Result<(String, u16)> {
+        Ok((self.0.to_owned(), self.1))
+    }
+}
+
+impl ToSocketAddrs for &str {
+    fn named(&self) -> io::Result<(String, u16)> {
+        let parts = self.rsplit_once(':');
+        let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let (host, port) = parts.ok_or(io::ErrorKind::InvalidInput)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Ok((host.to_owned(), port))
+    }
+}
+
+impl ToSocketAddrs for &String {
+    fn named(&self) -> io::Result<(String, u16)> {
+        self.as_str().named()
+    }
+}
+
+impl ToSocketAddrs for String {
+    fn named(&self) -> io::Result<(String, u16)> {
+        self.as_str().named()
+    }
+}
+
+fn resolve_simulated(host: &str, port: u16) -> io::Result<SocketAddr> {
+    world::switch_point(Op::Net);
+    let address = world::world().resolve(host);
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, "no host has this name");
+    Ok(SocketAddr::new(address.ok_or_else(unknown)?, port))
+}
+
+/// The addresses of a name.
+pub async fn lookup_host(name: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    let addresses: Vec<SocketAddr> = match world::is_simulated() {
+        true => {
+            let (host, port) = name.named()?;
+            vec![resolve_simulated(&host, port)?]
+        }
+        false => tokio::net::lookup_host(name).await?.collect(),
+    };
+    Ok(addresses.into_iter())
+}
+
+/// The addresses of a name. Waits for the answer.
+pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    match world::is_simulated() {
+        true => Ok(vec![resolve_simulated(host, port)?]),
+        false => sockets::resolve(host, port),
+    }
+}
+
+/// Whether the machine has addresses of IPv6. Simulated ones have none.
+pub fn has_ipv6() -> bool {
+    !world::is_simulated() && sockets::has_ipv6()
+}
+
+pub struct TcpListener(ListenerKind);
+
+enum ListenerKind {
+    Tokio(tokio::net::TcpListener),
+    Simulated(Arc<Backlog>),
+}
+
+pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+    match world::is_simulated() {
+        true => listen_simulated(address, options.backlog.max(1) as usize),
+        false => {
+            let listener = sockets::listen(address, options)?;
+            Ok(TcpListener(ListenerKind::Tokio(listener)))
+        }
+    }
+}
+
+fn listen_simulated(address: SocketAddr, backlog: usize) -> io::Result<TcpListener> {
+    world::switch_point(Op::Net);
+    let backlog = world::world().listen(address, backlog);
+    let backlog = backlog.ok_or(io::ErrorKind::AddrInUse)?;
+    Ok(TcpListener(ListenerKind::Simulated(backlog)))
+}
+
+impl TcpListener {
+    pub async fn bind(name: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        if world::is_simulated() {
+            let (host, port) = name.named()?;
+            return listen_simulated(resolve_simulated(&host, port)?, BACKLOG);
+        }
+        let listener = tokio::net::TcpListener::bind(name).await?;
+        Ok(TcpListener(ListenerKind::Tokio(listener)))
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.0 {
+            ListenerKind::Tokio(listener) => listener.local_addr(),
+            ListenerKind::Simulated(backlog) => Ok(backlog.address),
+        }
+    }
+
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let backlog = match &self.0 {
+            ListenerKind::Tokio(listener) => {
+                let (stream, address) = listener.accept().await?;
+                return Ok((TcpStream(StreamKind::Tokio(stream)), address));
+            }
+            ListenerKind::Simulated(backlog) => backlog,
+        };
+        world::switch_point(Op::Net);
+        let (connection, address) = std::future::poll_fn(|context| {
+            let mut waiting = backlog.waiting.lock();
+            match waiting.connections.pop_front() {
+                Some(accepted) => Poll::Ready(accepted),
+                None => {
+                    waiting.wakers.push(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+        let side = Side::new(connection, 1);
+        Ok((TcpStream(StreamKind::Simulated(side)), address))
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        if let ListenerKind::Simulated(backlog) = &self.0
+            && world::is_simulated()
+        {
+            let world = world::world();
+            world.unlisten(backlog);
+            let waiting = std::mem::take(&mut *backlog.waiting.lock());
+            for (connection, _) in waiting.connections {
+                connection.close(&world, 1);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TcpListener {{ {:?} }}", self.local_addr())
+    }
+}
+
+/// One side of a simulated connection. Dropped, it is closed.
+struct Side {
+    connection: Arc<Connection>,
+    side: usize,
+}
+
+impl Side {
+    fn new(connection: Arc<Connection>, side: usize) -> Arc<Side> {
+        Arc::new(Side { connection, side })
+    }
+
+    /// The kernel does nothing for a process that is gone.
+    fn check(&self) -> io::Result<()> {
+        match !world::is_simulated() || crate::simulation::host::is_dying() {
+            true => Err(io::ErrorKind::NotConnected.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        world::switch_point(Op::Net);
+        self.check()?;
+        self.connection
+            .try_write(&world::world(), self.side, slices)
+    }
+
+    fn poll_read(&self, context: &Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        world::switch_point(Op::Net);
+        self.check()?;
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let world = world::world();
+        ready!(self.connection.poll_readable(&world, self.side, context));
+        let limit = buffer.remaining();
+        let take = |bytes: &[u8]| buffer.put_slice(bytes);
+        let read = self.connection.try_read(&world, self.side, limit, take);
+        Poll::Ready(read.map(drop))
+    }
+
+    fn poll_write(&self, context: &Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            match self.try_write(slices) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let world = world::world();
+                    ready!(self.connection.poll_writable(&world, self.side, context));
+                }
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
+    fn shut_down(&self) {
+        if self.check().is_ok() {
+            self.connection.end(&world::world(), self.side);
+        }
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if world::is_simulated() {
+            self.connection.close(&world::world(), self.side);
+        }
+    }
+}
+
+pub struct TcpStream(StreamKind);
+
+enum StreamKind {
+    Tokio(tokio::net::TcpStream),
+    Simulated(Arc<Side>),
+}
+
+async fn connect_simulated(address: SocketAddr) -> io::Result<TcpStream> {
+    world::switch_point(Op::Net);
+    loop {
+        let delay = || time::sleep(world::world().link_delay());
+        delay().await;
+        let route = world::world().route(address);
+        match route {
+            Route::Listener(backlog) => {
+                let stream = Side::new(world::world().connect(&backlog), 0);
+                delay().await;
+                return Ok(TcpStream(StreamKind::Simulated(stream)));
+            }
+            Route::Refused => {
+                delay().await;
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            Route::Silence => time::sleep(CONNECT_AGAIN).await,
+        }
+    }
+}
+
+/// Connects with buffers of a given size; simulated connections all have the same.
+pub async fn connect_with_buffers(
+    address: SocketAddr,
+    send_buffer_bytes: Option<u32>,
+    receive_buffer_bytes: Option<u32>,
+) -> io::Result<TcpStream> {
+    if world::is_simulated() {
+        return connect_simulated(address).await;
+    }
+    let connected = sockets::connect_with_buffers(address, send_buffer_bytes, receive_buffer_bytes);
+    Ok(TcpStream(StreamKind::Tokio(connected.await?)))
+}
+
+impl TcpStream {
+    pub async fn connect(name: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        if world::is_simulated() {
+            let (host, port) = name.named()?;
+            return connect_simulated(resolve_simulated(&host, port)?).await;
+        }
+        let stream = tokio::net::TcpStream::connect(name).await?;
+        Ok(TcpStream(StreamKind::Tokio(stream)))
+    }
+
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => stream.peer_addr(),
+            StreamKind::Simulated(side) => Ok(side.connection.parties[1 - side.side].address),
+        }
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => stream.local_addr(),
+            StreamKind::Simulated(side) => Ok(side.connection.parties[side.side].address),
+        }
+    }
+
+    /// The simulated network sends at once.
+    pub fn set_nodelay(&self, is_set: bool) -> io::Result<()> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => stream.set_nodelay(is_set),
+            StreamKind::Simulated(_) => Ok(()),
+        }
+    }
+
+    pub async fn readable(&self) -> io::Result<()> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => stream.readable().await,
+            StreamKind::Simulated(side) => {
+                side.check()?;
+                let poll = |context: &mut Context<'_>| {
+                    let world = world::world();
+                    side.connection.poll_readable(&world, side.side, context)
+                };
+                std::future::poll_fn(poll).await;
+                Ok(())
+            }
+        }
+    }
+
+    pub async fn writable(&self) -> io::Result<()> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => stream.writable().await,
+            StreamKind::Simulated(side) => {
+                side.check()?;
+                let poll = |context: &mut Context<'_>| {
+                    let world = world::world();
+                    side.connection.poll_writable(&world, side.side, context)
+                };
+                std::future::poll_fn(poll).await;
+                Ok(())
+            }
+        }
+    }
+
+    pub fn try_io<R>(
+        &self,
+        interest: Interest,
+        work: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<R> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => stream.try_io(interest, work),
+            StreamKind::Simulated(_) => work(),
+        }
+    }
+
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        match self.0 {
+            StreamKind::Tokio(stream) => {
+                let (read, write) = stream.into_split();
+                (
+                    OwnedReadHalf(ReadKind::Tokio(read)),
+                    OwnedWriteHalf(WriteKind::Tokio(write)),
+                )
+            }
+            StreamKind::Simulated(side) => (
+                OwnedReadHalf(ReadKind::Simulated(side.clone())),
+                OwnedWriteHalf(WriteKind::Simulated(side)),
+            ),
+        }
+    }
+
+    /// The system's stream, or none for one in the simulated network.
+    fn of_tokio(&self) -> Option<&tokio::net::TcpStream> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => Some(stream),
+            StreamKind::Simulated(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TcpStream {{ {:?} }}", self.peer_addr())
+    }
+}
+
+/// For the options of a socket that no simulated thread has.
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.0 {
+            StreamKind::Tokio(stream) => stream.as_fd(),
+            StreamKind::Simulated(_) => panic!("a simulated connection has no descriptor"),
+        }
+    }
+}
+
+impl AsyncRead for TcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().0 {
+            StreamKind::Tokio(stream) => Pin::new(stream).poll_read(context, buffer),
+            StreamKind::Simulated(side) => side.poll_read(context, buffer),
+        }
+    }
+}
+
+macro_rules! async_write {
+    ($name:ident, $kind:ident) => {
+        impl AsyncWrite for $name {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                match &mut self.get_mut().0 {
+                    $kind::Tokio(stream) => Pin::new(stream).poll_write(context, bytes),
+                    $kind::Simulated(side) => side.poll_write(context, &[IoSlice::new(bytes)]),
+                }
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                match &mut self.get_mut().0 {
+                    $kind::Tokio(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+                    $kind::Simulated(side) => side.poll_write(context, slices),
+                }
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                match &mut self.get_mut().0 {
+                    $kind::Tokio(stream) => Pin::new(stream).poll_flush(context),
+                    $kind::Simulated(_) => Poll::Ready(Ok(())),
+                }
+            }
+
+            fn poll_shutdown(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                match &mut self.get_mut().0 {
+                    $kind::Tokio(stream) => Pin::new(stream).poll_shutdown(context),
+                    $kind::Simulated(side) => {
+                        side.shut_down();
+                        Poll::Ready(Ok(()))
+                    }
+                }
+            }
+        }
+    };
+}
+
+async_write!(TcpStream, StreamKind);
+async_write!(OwnedWriteHalf, WriteKind);
+
+pub struct OwnedReadHalf(ReadKind);
+
+enum ReadKind {
+    Tokio(tcp::OwnedReadHalf),
+    Simulated(Arc<Side>),
+}
+
+impl AsyncRead for OwnedReadHalf {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().0 {
+            ReadKind::Tokio(stream) => Pin::new(stream).poll_read(context, buffer),
+            ReadKind::Simulated(side) => side.poll_read(context, buffer),
+        }
+    }
+}
+
+/// Dropped, it says that no more will come.
+pub struct OwnedWriteHalf(WriteKind);
+
+enum WriteKind {
+    Tokio(tcp::OwnedWriteHalf),
+    Simulated(Arc<Side>),
+}
+
+impl Drop for OwnedWriteHalf {
+    fn drop(&mut self) {
+        if let WriteKind::Simulated(side) = &self.0 {
+            side.shut_down();
+        }
+    }
+}
+
+pub fn set_keepalive(stream: &TcpStream) -> io::Result<()> {
+    stream.of_tokio().map_or(Ok(()), sockets::set_keepalive)
+}
+
+pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> {
+    match stream.of_tokio() {
+        Some(stream) => sockets::set_send_buffer_size(stream, bytes),
+        None => Ok(()),
+    }
+}
+
+/// One vectored write that does not wait.
+pub fn send_vectored(
+    stream: &TcpStream,
+    slices: &[IoSlice<'_>],
+    is_more: bool,
+) -> io::Result<usize> {
+    match &stream.0 {
+        StreamKind::Tokio(stream) => sockets::send_vectored(stream, slices, is_more),
+        StreamKind::Simulated(side) => side.try_write(slices),
+    }
+}
+
+/// Sends from a file without waiting for the peer. 0 is the end of the file. In the simulation the file is read when
+/// its bytes are sent, as the kernel does it.
+pub fn send_file(
+    stream: &TcpStream,
+    file: &(impl AsFd + FileExt + ?Sized),
+    position: u64,
+    count: usize,
+) -> io::Result<usize> {
+    let side = match &stream.0 {
+        StreamKind::Tokio(stream) => return sockets::send_file(stream, file, position, count),
+        StreamKind::Simulated(side) => side,
+    };
+    side.check()?;
+    let room = side.connection.room(&world::world(), side.side);
+    if room == 0 {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let mut bytes = vec![0; count.min(room).min(SEND_FILE_BYTES)];
+    let read = file.read_at(&mut bytes, position)?;
+    match read {
+        0 => Ok(0),
+        _ => side.try_write(&[IoSlice::new(&bytes[..read])]),
+    }
+}

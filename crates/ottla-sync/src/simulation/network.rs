@@ -1,0 +1,388 @@
+//! The network between simulated hosts: addresses, listeners, links and what goes wrong with them.
+//!
+//! All hosts of one name are processes of one machine, which has one address and answers to the name. What is sent on
+//! a connection arrives in its order, after a delay that is drawn. A link that is cut holds back what is sent over it
+//! until it is mended, as TCP does that sends again; who cannot wait has to have a timeout.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::connection::{Connection, Delivery, Party};
+use super::random::Random;
+use super::state::{State, Timer};
+use super::world::{self, World};
+
+/// What connections are like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkFaults {
+    /// How long a packet is under way.
+    pub delay: Range<Duration>,
+    /// Reads that give, and writes that take, a part of what they could.
+    pub short_one_in: u64,
+    /// Writes that break the connection.
+    pub resets_one_in: u64,
+    /// How many bytes that were not read a connection takes.
+    pub window_bytes: usize,
+}
+
+impl Default for LinkFaults {
+    fn default() -> LinkFaults {
+        LinkFaults {
+            delay: Duration::from_micros(50)..Duration::from_micros(500),
+            short_one_in: 0,
+            resets_one_in: 0,
+            window_bytes: 1 << 18,
+        }
+    }
+}
+
+/// The ports that the kernel gives to those that do not ask for one.
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+
+pub(crate) struct NetworkState {
+    random: Random,
+    faults: LinkFaults,
+    /// The pairs of machines of which the first does not reach the second.
+    cut: BTreeSet<(u32, u32)>,
+    listeners: BTreeMap<(u32, u16), Arc<Backlog>>,
+    connections: Vec<Weak<Connection>>,
+    next_port: u16,
+}
+
+/// What connections wait in until they are accepted.
+pub(crate) struct Backlog {
+    pub(crate) address: SocketAddr,
+    host: u32,
+    limit: usize,
+    pub(crate) waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+pub(crate) struct Waiting {
+    pub(crate) connections: VecDeque<(Arc<Connection>, SocketAddr)>,
+    pub(crate) wakers: Vec<Waker>,
+}
+
+/// What happens to somebody who wants to connect.
+pub(crate) enum Route {
+    Listener(Arc<Backlog>),
+    Refused,
+    /// Nobody answers.
+    Silence,
+}
+
+impl NetworkState {
+    pub(super) fn new(seed: u64) -> NetworkState {
+        NetworkState {
+            random: Random::named(seed, "network"),
+            faults: LinkFaults::default(),
+            cut: BTreeSet::new(),
+            listeners: BTreeMap::new(),
+            connections: Vec::new(),
+            next_port: FIRST_EPHEMERAL_PORT,
+        }
+    }
+
+    pub(crate) fn delay_nanos(&mut self) -> u64 {
+        let (from, to) = (&self.faults.delay.start, &self.faults.delay.end);
+        let span = to.saturating_sub(*from).as_nanos() as u64;
+        from.as_nanos() as u64 + self.random.below(span + 1)
+    }
+
+    pub(crate) fn is_cut(&self, from: u32, to: u32) -> bool {
+        self.cut.contains(&(from, to))
+    }
+
+    pub(crate) fn window_bytes(&self) -> usize {
+        self.faults.window_bytes
+    }
+
+    /// How many of `count` bytes a call takes.
+    pub(crate) fn part_of(&mut self, count: usize) -> usize {
+        let one_in = self.faults.short_one_in;
+        match count > 1 && one_in > 0 && self.random.one_in(one_in) {
+            true => 1 + self.random.index(count - 1),
+            false => count,
+        }
+    }
+
+    pub(crate) fn is_reset_drawn(&mut self) -> bool {
+        let one_in = self.faults.resets_one_in;
+        one_in > 0 && self.random.one_in(one_in)
+    }
+
+    fn ephemeral_port(&mut self) -> u16 {
+        let port = self.next_port;
+        self.next_port = port.checked_add(1).unwrap_or(FIRST_EPHEMERAL_PORT);
+        port
+    }
+}
+
+/// The address of a machine.
+pub(super) fn address_of(machine: u32) -> IpAddr {
+    let [_, a, b, c] = (machine + 1).to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(10, a, b, c))
+}
+
+fn machine_of(address: IpAddr, own: u32) -> Option<u32> {
+    let address = address.to_canonical();
+    if address.is_loopback() || address.is_unspecified() {
+        return Some(own);
+    }
+    match address {
+        IpAddr::V4(address) if address.octets()[0] == 10 => {
+            let [_, a, b, c] = address.octets();
+            u32::from_be_bytes([0, a, b, c]).checked_sub(1)
+        }
+        _ => None,
+    }
+}
+
+impl State {
+    fn machine(&self, host: u32) -> u32 {
+        self.hosts[host as usize].machine
+    }
+
+    /// Whether a process runs there, or none: then whether the machine itself is on.
+    fn is_answering(&self, machine: u32) -> bool {
+        let of_machine = self.hosts.iter().rev().find(|host| host.machine == machine);
+        of_machine.is_some_and(|host| host.is_alive || !host.loses_power)
+    }
+
+    /// Whether the process of a party is gone without having closed its connections.
+    pub(crate) fn is_silent(&self, party: &Party) -> bool {
+        let host = &self.hosts[party.host as usize];
+        !host.is_alive && host.loses_power
+    }
+
+    /// Whether the machine of a party that is gone would answer a packet for it.
+    pub(crate) fn answers_for(&self, party: &Party) -> bool {
+        self.is_answering(party.machine)
+    }
+}
+
+impl World {
+    /// How long a packet is under way that is sent now.
+    pub(crate) fn link_delay(&self) -> Duration {
+        Duration::from_nanos(self.with(|state| state.network.delay_nanos()))
+    }
+
+    pub(crate) fn resolve(&self, name: &str) -> Option<IpAddr> {
+        let own = self.host();
+        self.with(|state| {
+            if let Ok(address) = name.parse() {
+                return Some(address);
+            }
+            let named = state.hosts.iter().find(|host| host.name == name);
+            match named {
+                Some(host) => Some(address_of(host.machine)),
+                None => (name == "localhost").then(|| address_of(state.machine(own))),
+            }
+        })
+    }
+
+    /// Binds a listener of the caller's host. `None` if the port is taken.
+    pub(crate) fn listen(&self, address: SocketAddr, limit: usize) -> Option<Arc<Backlog>> {
+        let host = self.host();
+        self.with(|state| {
+            let machine = state.machine(host);
+            let port = match address.port() {
+                0 => state.network.ephemeral_port(),
+                port => port,
+            };
+            let backlog = Arc::new(Backlog {
+                address: SocketAddr::new(address.ip(), port),
+                host,
+                limit,
+                waiting: Mutex::default(),
+            });
+            let place = (machine, port);
+            if state.network.listeners.contains_key(&place) {
+                return None;
+            }
+            state.network.listeners.insert(place, backlog.clone());
+            Some(backlog)
+        })
+    }
+
+    pub(crate) fn unlisten(&self, backlog: &Backlog) {
+        self.with(|state| {
+            let place = (state.machine(backlog.host), backlog.address.port());
+            let listeners = &mut state.network.listeners;
+            // Another host of the machine may have the port by now.
+            if listeners
+                .get(&place)
+                .is_some_and(|there| there.host == backlog.host)
+            {
+                listeners.remove(&place);
+            }
+        });
+    }
+
+    pub(crate) fn route(&self, to: SocketAddr) -> Route {
+        let host = self.host();
+        self.with(|state| {
+            let own = state.machine(host);
+            let Some(machine) = machine_of(to.ip(), own) else {
+                return Route::Silence;
+            };
+            let network = &state.network;
+            if network.is_cut(own, machine) || network.is_cut(machine, own) {
+                return Route::Silence;
+            }
+            match network.listeners.get(&(machine, to.port())) {
+                Some(backlog) if backlog.waiting.lock().connections.len() >= backlog.limit => {
+                    Route::Silence
+                }
+                Some(backlog) => Route::Listener(backlog.clone()),
+                None if state.is_answering(machine) => Route::Refused,
+                None => Route::Silence,
+            }
+        })
+    }
+
+    /// A connection of the caller's host to a listener, which finds it in its backlog.
+    pub(crate) fn connect(&self, backlog: &Backlog) -> Arc<Connection> {
+        let host = self.host();
+        let connection = self.with(|state| {
+            let port = state.network.ephemeral_port();
+            let machine = state.machine(host);
+            let caller = Party {
+                address: SocketAddr::new(address_of(machine), port),
+                host,
+                machine,
+            };
+            let listening = state.machine(backlog.host);
+            let called = Party {
+                address: SocketAddr::new(address_of(listening), backlog.address.port()),
+                host: backlog.host,
+                machine: listening,
+            };
+            let connection = Arc::new(Connection::new([caller, called]));
+            let connections = &mut state.network.connections;
+            connections.retain(|connection| connection.strong_count() > 0);
+            connections.push(Arc::downgrade(&connection));
+            connection
+        });
+        let wakers = {
+            let mut waiting = backlog.waiting.lock();
+            let address = connection.parties[0].address;
+            waiting.connections.push_back((connection.clone(), address));
+            std::mem::take(&mut waiting.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        connection
+    }
+
+    /// What a killed host leaves in the network is gone with it.
+    pub(super) fn disconnect(&self, host: u32) {
+        let backlogs: Vec<Arc<Backlog>> = self.with(|state| {
+            let listeners = state.network.listeners.values();
+            let of_host = listeners.filter(|backlog| backlog.host == host);
+            of_host.cloned().collect()
+        });
+        for backlog in backlogs {
+            self.unlisten(&backlog);
+            let waiting = std::mem::take(&mut *backlog.waiting.lock());
+            for (connection, _) in waiting.connections {
+                connection.close(self, 1);
+            }
+        }
+        for connection in self.connections() {
+            for side in 0..2 {
+                if connection.parties[side].host == host {
+                    connection.close(self, side);
+                }
+            }
+        }
+    }
+
+    fn connections(&self) -> Vec<Arc<Connection>> {
+        self.with(|state| {
+            let connections = state.network.connections.iter();
+            connections.filter_map(Weak::upgrade).collect()
+        })
+    }
+
+    /// Has wakers called when something arrives.
+    pub(super) fn deliver(&self, delivery: Delivery) {
+        for waker in delivery.wakers {
+            self.add_timer(delivery.at, Timer::Task(waker));
+        }
+    }
+}
+
+/// The network of the simulation that the caller runs in.
+#[derive(Clone, Copy, Debug)]
+pub struct Network(());
+
+impl Network {
+    pub fn of_this_simulation() -> Network {
+        Network(())
+    }
+
+    fn state<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        world::world().with(work)
+    }
+
+    pub fn set_faults(&self, faults: LinkFaults) {
+        self.state(|state| state.network.faults = faults);
+    }
+
+    /// Cuts what goes from one machine to another, by the names of their hosts.
+    pub fn cut(&self, from: &str, to: &str) {
+        self.state(|state| {
+            let pair = state.pair(from, to);
+            state.network.cut.insert(pair);
+        });
+    }
+
+    /// Cuts a machine off from all others.
+    pub fn isolate(&self, name: &str) {
+        self.state(|state| {
+            let machines: BTreeSet<u32> = state.hosts.iter().map(|host| host.machine).collect();
+            let own = state.machine_named(name);
+            for other in machines.into_iter().filter(|other| *other != own) {
+                state.network.cut.extend([(own, other), (other, own)]);
+            }
+        });
+    }
+
+    /// Mends all links: what was held back is sent again.
+    pub fn heal(&self) {
+        self.state(|state| state.network.cut.clear());
+        let world = world::world();
+        for connection in world.connections() {
+            connection.send_again(&world);
+        }
+    }
+
+    /// Breaks all connections between two machines.
+    pub fn reset(&self, one: &str, other: &str) {
+        let world = world::world();
+        let (one, other) = self.state(|state| state.pair(one, other));
+        for connection in world.connections() {
+            let machines = [0, 1].map(|side| connection.parties[side].machine);
+            if machines == [one, other] || machines == [other, one] {
+                (0..2).for_each(|side| connection.reset(&world, side));
+            }
+        }
+    }
+}
+
+impl State {
+    fn machine_named(&self, name: &str) -> u32 {
+        let named = self.hosts.iter().find(|host| host.name == name);
+        named.expect("a host has this name").machine
+    }
+
+    fn pair(&self, one: &str, other: &str) -> (u32, u32) {
+        (self.machine_named(one), self.machine_named(other))
+    }
+}

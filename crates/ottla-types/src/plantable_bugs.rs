@@ -1,0 +1,38 @@
+//! Bugs that simulations plant in a pure crate, to show that their checkers find them.
+
+/// Lets simulations plant the bugs of the enum `Bug` beside the call, under a condition as in `cfg`. Otherwise there are
+/// none: `has` is constantly false.
+#[macro_export]
+macro_rules! plantable_bugs {
+    ($($condition:tt)+) => {
+        #[cfg(not($($condition)+))]
+        pub(crate) const fn has(_: Bug) -> bool {
+            false
+        }
+
+        #[cfg($($condition)+)]
+        pub(crate) use in_simulations::has;
+        #[cfg($($condition)+)]
+        pub use in_simulations::plant;
+
+        #[cfg($($condition)+)]
+        mod in_simulations {
+            use std::cell::Cell;
+
+            use super::Bug;
+
+            thread_local! {
+                static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+            }
+
+            pub(crate) fn has(bug: Bug) -> bool {
+                PLANTED.get() == Some(bug)
+            }
+
+            /// Plants a bug on this thread, in place of the one before.
+            pub fn plant(bug: Option<Bug>) {
+                PLANTED.set(bug);
+            }
+        }
+    };
+}

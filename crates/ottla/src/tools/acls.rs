@@ -1,0 +1,736 @@
+//! `acls`: Kafka's `kafka-acls.sh`, and `acls explain`, which says why something is allowed or denied.
+//!
+//! Kafka: `AclCommand`. Where it prints sets in the order of their hashes, this prints them sorted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::BufRead;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{ArgAction, ArgGroup, Args, Subcommand};
+use ottla_client::Admin;
+use ottla_protocol::messages::create_acls_request::AclCreation;
+use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
+use ottla_security::{
+    Acl, Action, CLUSTER_NAME, Client, Operation, Pattern, PatternType, PermissionType, Principal,
+    ResourceType, Rule, StandardAuthorizer, SuperUsers, WILDCARD,
+};
+
+use super::{admin_client, block_on, report_on_stdout};
+
+/// Add, remove and list ACLs, or explain what they decide.
+///
+/// One of --add, --remove and --list says what to do.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(group = ArgGroup::new("action").required(true))]
+pub struct AclsArgs {
+    #[command(subcommand)]
+    command: Option<AclsCommand>,
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS", conflicts_with = "bootstrap_controller")]
+    bootstrap_server: Option<String>,
+    /// Controllers to connect to first, instead of brokers.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_controller: Option<String>,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// Add ACLs.
+    #[arg(long, group = "action")]
+    add: bool,
+    /// Remove ACLs.
+    #[arg(long, group = "action")]
+    remove: bool,
+    /// List the ACLs of resources, or all.
+    #[arg(long, group = "action", conflicts_with_all = ["producer", "consumer", "allow_host", "allow_principal", "deny_host", "deny_principal"])]
+    list: bool,
+    #[command(flatten)]
+    resources: Resources,
+    /// How the names of resources are meant: literal, prefixed; to list and remove also any and match.
+    #[arg(long, value_name = "TYPE", default_value = "LITERAL", value_parser = pattern_type)]
+    resource_pattern_type: PatternType,
+    /// An operation, such as Read; All unless given. Repeatable.
+    #[arg(long, value_name = "OPERATION", conflicts_with_all = ["producer", "consumer"])]
+    operation: Vec<String>,
+    /// Whom to allow, as User:name; User:* is everybody. Repeatable.
+    #[arg(long, value_name = "PRINCIPAL")]
+    allow_principal: Vec<String>,
+    /// Whom to deny, which wins over what is allowed. Repeatable.
+    #[arg(long, value_name = "PRINCIPAL", conflicts_with_all = ["producer", "consumer"])]
+    deny_principal: Vec<String>,
+    /// From which address to allow it; any unless given. Repeatable.
+    #[arg(long, value_name = "ADDRESS")]
+    allow_host: Vec<String>,
+    /// From which address to deny it; any unless given. Repeatable.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["producer", "consumer"])]
+    deny_host: Vec<String>,
+    /// List only the ACLs of this principal. Repeatable.
+    #[arg(long, value_name = "PRINCIPAL", requires = "list")]
+    principal: Vec<String>,
+    /// What a producer needs: Write, Describe and Create on the topic.
+    #[arg(long, requires = "topic")]
+    producer: bool,
+    /// What a consumer needs: Read and Describe on the topic, Read on the group.
+    #[arg(long, requires = "topic", requires = "group")]
+    consumer: bool,
+    /// With --producer, what an idempotent one needs on the cluster.
+    #[arg(long, requires = "producer")]
+    idempotent: bool,
+    /// Ask nothing before removing.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum AclsCommand {
+    /// Say whether the ACLs allow something, by which rule, and which other ACLs are about it.
+    Explain(Box<ExplainArgs>),
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("resource").required(true).args(["topic", "group", "cluster", "transactional_id", "delegation_token", "user_principal"]))]
+struct ExplainArgs {
+    #[command(flatten)]
+    bootstrap: admin_client::Bootstrap,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// Who asks, as User:name.
+    #[arg(long)]
+    principal: String,
+    /// From which address.
+    #[arg(long, default_value = "127.0.0.1")]
+    host: String,
+    /// For which operation, such as Read.
+    #[arg(long)]
+    operation: String,
+    /// The brokers' super.users, which no broker tells.
+    #[arg(long, value_name = "PRINCIPALS", default_value = "")]
+    super_users: String,
+    /// Decide as with allow.everyone.if.no.acl.found=true.
+    #[arg(long)]
+    allow_everyone_if_no_acl_found: bool,
+    #[command(flatten)]
+    resources: Resources,
+}
+
+#[derive(Args, Debug)]
+struct Resources {
+    /// A topic; * is any. Repeatable.
+    #[arg(long)]
+    topic: Vec<String>,
+    /// A group; * is any. Repeatable.
+    #[arg(long)]
+    group: Vec<String>,
+    /// The cluster.
+    #[arg(long, action = ArgAction::SetTrue)]
+    cluster: bool,
+    /// A transactional id; * is any. Repeatable.
+    #[arg(long, value_name = "ID")]
+    transactional_id: Vec<String>,
+    /// A delegation token; * is any. Repeatable.
+    #[arg(long, value_name = "TOKEN")]
+    delegation_token: Vec<String>,
+    /// A principal for whom tokens are created or described. Repeatable.
+    #[arg(long, value_name = "PRINCIPAL")]
+    user_principal: Vec<String>,
+}
+
+impl Resources {
+    /// Each with its type; a transactional id is not trimmed, as in Kafka.
+    fn named(&self) -> impl Iterator<Item = (ResourceType, &str)> {
+        let topics = self.topic.iter().map(|it| (ResourceType::Topic, it.trim()));
+        let groups = self.group.iter().map(|it| (ResourceType::Group, it.trim()));
+        let ids = self.transactional_id.iter();
+        let ids = ids.map(|it| (ResourceType::TransactionalId, it.as_str()));
+        let tokens = self.delegation_token.iter();
+        let tokens = tokens.map(|it| (ResourceType::DelegationToken, it.trim()));
+        let users = self.user_principal.iter();
+        let users = users.map(|it| (ResourceType::User, it.trim()));
+        topics.chain(groups).chain(ids).chain(tokens).chain(users)
+    }
+}
+
+/// Who may or may not do what, without the resource.
+type Entry = (String, String, Operation, PermissionType);
+/// Resources by type and name, with the pattern type.
+type Target = (ResourceType, String, PatternType);
+
+pub fn run(args: AclsArgs) -> ExitCode {
+    block_on(async {
+        let prefix = "Error while executing ACL command: ";
+        let done = match &args.command {
+            Some(AclsCommand::Explain(explained)) => explain(explained).await,
+            None => act(&args).await,
+        };
+        report_on_stdout(prefix, done)
+    })
+}
+
+async fn act(args: &AclsArgs) -> anyhow::Result<()> {
+    let targets = targets(args);
+    let changes = match args.list {
+        true => BTreeMap::new(),
+        false => changes(args, &targets)?,
+    };
+    let principals = principals(&args.principal)?;
+    let admin = admin_client::connect_to_either(
+        args.bootstrap_server.as_deref(),
+        args.bootstrap_controller.as_deref(),
+        args.command_config.as_deref(),
+        "ottla-acls",
+    )
+    .await?;
+    if args.add {
+        add(&admin, changes).await
+    } else if args.remove {
+        remove(&admin, changes, args.force).await
+    } else {
+        list(&admin, &targets, &principals).await
+    }
+}
+
+fn targets(args: &AclsArgs) -> BTreeSet<Target> {
+    let pattern_type = args.resource_pattern_type;
+    let named = args.resources.named();
+    let mut targets: BTreeSet<Target> = named
+        .map(|(resource_type, name)| (resource_type, name.to_owned(), pattern_type))
+        .collect();
+    if pattern_type == PatternType::Literal && (args.resources.cluster || args.idempotent) {
+        targets.insert(cluster());
+    }
+    targets
+}
+
+fn cluster() -> Target {
+    let name = CLUSTER_NAME.to_owned();
+    (ResourceType::Cluster, name, PatternType::Literal)
+}
+
+/// What is to be added or removed. Without entries: everything about the resource.
+fn changes(
+    args: &AclsArgs,
+    targets: &BTreeSet<Target>,
+) -> anyhow::Result<BTreeMap<Target, BTreeSet<Entry>>> {
+    if targets.is_empty() {
+        bail!(
+            "You must provide at least one resource: --topic <topic> or --cluster or --group <group> \
+             or --delegation-token <Delegation Token ID>"
+        );
+    }
+    if args.consumer
+        && !args.producer
+        && (args.resources.cluster || !args.resources.transactional_id.is_empty())
+    {
+        bail!(
+            "With --consumer you must specify a --topic and a --group and no --cluster or \
+             --transactional-id option should be specified."
+        );
+    }
+    let mut changes: BTreeMap<Target, BTreeSet<Entry>> = BTreeMap::new();
+    let mut put = |target: &Target, operations: &[Operation]| -> anyhow::Result<()> {
+        let entries = entries(args, operations)?;
+        changes.entry(target.clone()).or_default().extend(entries);
+        Ok(())
+    };
+    use Operation::*;
+    for target in targets {
+        match target.0 {
+            _ if !args.producer && !args.consumer => put(target, &operations(args)?)?,
+            ResourceType::Topic => {
+                if args.producer {
+                    put(target, &[Write, Describe, Create])?;
+                }
+                if args.consumer {
+                    put(target, &[Read, Describe])?;
+                }
+            }
+            ResourceType::TransactionalId if args.producer => put(target, &[Write, Describe])?,
+            ResourceType::Group if args.consumer => put(target, &[Read])?,
+            _ => {}
+        }
+    }
+    if args.idempotent {
+        put(&cluster(), &[IdempotentWrite])?;
+    }
+    for ((resource_type, _, _), entries) in &changes {
+        let mut known = resource_type.operations().to_vec();
+        known.push(All);
+        if entries.iter().any(|entry| !known.contains(&entry.2)) {
+            let known: Vec<&str> = known.iter().map(|operation| operation.name()).collect();
+            let known = known.join(", ");
+            bail!("ResourceType {resource_type} only supports operations [{known}]");
+        }
+    }
+    if args.add {
+        let pattern_type = args.resource_pattern_type;
+        if !matches!(pattern_type, PatternType::Literal | PatternType::Prefixed) {
+            bail!(
+                "A '--resource-pattern-type' value of '{pattern_type}' is not valid when adding acls."
+            );
+        }
+        if changes.values().any(BTreeSet::is_empty) {
+            bail!(
+                "You must specify one of: --allow-principal, --deny-principal when trying to add ACLs."
+            );
+        }
+    }
+    Ok(changes)
+}
+
+fn entries(args: &AclsArgs, operations: &[Operation]) -> anyhow::Result<BTreeSet<Entry>> {
+    let mut entries = BTreeSet::new();
+    for (principals_given, hosts, permission_type) in [
+        (
+            &args.allow_principal,
+            &args.allow_host,
+            PermissionType::Allow,
+        ),
+        (&args.deny_principal, &args.deny_host, PermissionType::Deny),
+    ] {
+        let any = [WILDCARD.to_owned()];
+        let hosts = match hosts.is_empty() {
+            true => &any[..],
+            false => hosts,
+        };
+        for principal in principals(principals_given)? {
+            for host in hosts {
+                for operation in operations {
+                    let host = host.trim().to_owned();
+                    entries.insert((principal.clone(), host, *operation, permission_type));
+                }
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn principals(texts: &[String]) -> anyhow::Result<Vec<String>> {
+    let parsed = texts.iter().map(|text| Principal::parse(text.trim()));
+    parsed
+        .map(|principal| match principal {
+            Ok(principal) => Ok(principal.to_string()),
+            Err(error) => bail!("{error}"),
+        })
+        .collect()
+}
+
+fn operations(args: &AclsArgs) -> anyhow::Result<Vec<Operation>> {
+    match args.operation.is_empty() {
+        true => Ok(vec![Operation::All]),
+        false => args.operation.iter().map(|name| operation(name)).collect(),
+    }
+}
+
+/// `DescribeConfigs`, `describe_configs` and `DESCRIBE_CONFIGS` are the same.
+fn operation(name: &str) -> anyhow::Result<Operation> {
+    let plain = |text: &str| text.trim().replace('_', "").to_ascii_lowercase();
+    let mut all = Operation::ALL.iter();
+    let found = all.find(|operation| plain(operation.name()) == plain(name));
+    match found {
+        Some(Operation::Unknown | Operation::Any) | None => bail!(
+            "{name} is no operation; give one of {}",
+            Operation::ALL[2..]
+                .iter()
+                .map(|operation| operation.title())
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+        Some(operation) => Ok(*operation),
+    }
+}
+
+fn pattern_type(text: &str) -> Result<PatternType, String> {
+    let wanted = text.to_ascii_uppercase();
+    let mut all = PatternType::ALL[1..].iter();
+    let found = all.find(|pattern_type| pattern_type.name() == wanted);
+    found
+        .copied()
+        .ok_or_else(|| format!("Unknown resource-pattern-type: {text}"))
+}
+
+fn shown_target((resource_type, name, pattern_type): &Target) -> String {
+    format!(
+        "ResourcePattern(resourceType={resource_type}, name={name}, patternType={pattern_type})"
+    )
+}
+
+fn shown_entry((principal, host, operation, permission_type): &Entry) -> String {
+    format!(
+        "(principal={principal}, host={host}, operation={operation}, permissionType={permission_type})"
+    )
+}
+
+fn shown_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
+    let lines = entries
+        .into_iter()
+        .map(|entry| format!("\t{}", shown_entry(entry)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Matches the resource; `entry` narrows that down to one.
+fn filter((resource_type, name, pattern_type): &Target, entry: Option<&Entry>) -> DeleteAclsFilter {
+    DeleteAclsFilter {
+        resource_type_filter: resource_type.code(),
+        resource_name_filter: Some(name.clone().into()),
+        pattern_type_filter: pattern_type.code(),
+        principal_filter: entry.map(|it| it.0.clone().into()),
+        host_filter: entry.map(|it| it.1.clone().into()),
+        operation: entry.map_or(Operation::Any, |it| it.2).code(),
+        permission_type: entry.map_or(PermissionType::Any, |it| it.3).code(),
+        ..Default::default()
+    }
+}
+
+async fn add(admin: &Admin, changes: BTreeMap<Target, BTreeSet<Entry>>) -> anyhow::Result<()> {
+    for (target, entries) in &changes {
+        let existing = described(admin, &filter(target, None)).await?;
+        let existing = existing.get(target);
+        let (there, missing): (Vec<&Entry>, Vec<&Entry>) = entries
+            .iter()
+            .partition(|entry| existing.is_some_and(|existing| existing.contains(*entry)));
+        let shown = shown_target(target);
+        for entry in there {
+            let entry = shown_entry(entry);
+            println!("Acl (pattern={shown}, entry={entry}) already exists.");
+        }
+        if missing.is_empty() {
+            continue;
+        }
+        let lines = shown_entries(missing.iter().copied());
+        println!("Adding ACLs for resource `{shown}`: \n {lines}\n");
+        let creations: Vec<AclCreation> = missing
+            .into_iter()
+            .map(
+                |(principal, host, operation, permission_type)| AclCreation {
+                    resource_type: target.0.code(),
+                    resource_name: target.1.clone().into(),
+                    resource_pattern_type: target.2.code(),
+                    principal: principal.clone().into(),
+                    host: host.clone().into(),
+                    operation: operation.code(),
+                    permission_type: permission_type.code(),
+                    ..Default::default()
+                },
+            )
+            .collect();
+        admin.create_acls(&creations).await?;
+    }
+    Ok(())
+}
+
+async fn remove(
+    admin: &Admin,
+    changes: BTreeMap<Target, BTreeSet<Entry>>,
+    is_forced: bool,
+) -> anyhow::Result<()> {
+    for (target, entries) in &changes {
+        let shown = shown_target(target);
+        let (question, filters) = match entries.is_empty() {
+            true => (
+                format!(
+                    "Are you sure you want to delete all ACLs for resource filter `{shown}`? (y/n)"
+                ),
+                vec![filter(target, None)],
+            ),
+            false => (
+                format!(
+                    "Are you sure you want to remove ACLs: \n {}\n from resource filter `{shown}`? (y/n)",
+                    shown_entries(entries)
+                ),
+                entries
+                    .iter()
+                    .map(|entry| filter(target, Some(entry)))
+                    .collect(),
+            ),
+        };
+        if is_forced || is_confirmed(&question)? {
+            admin.delete_acls(&filters).await?;
+        }
+    }
+    Ok(())
+}
+
+fn is_confirmed(question: &str) -> anyhow::Result<bool> {
+    println!("{question}");
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer
+        .trim_end_matches(['\r', '\n'])
+        .eq_ignore_ascii_case("y"))
+}
+
+async fn list(
+    admin: &Admin,
+    targets: &BTreeSet<Target>,
+    principals: &[String],
+) -> anyhow::Result<()> {
+    let mut found: BTreeMap<Target, BTreeSet<Entry>> = BTreeMap::new();
+    let mut filters: Vec<DeleteAclsFilter> =
+        targets.iter().map(|target| filter(target, None)).collect();
+    if filters.is_empty() {
+        filters.push(any());
+    }
+    for filter in &filters {
+        for (target, entries) in described(admin, filter).await? {
+            found.entry(target).or_default().extend(entries);
+        }
+    }
+    let print = |wanted: &dyn Fn(&&Entry) -> bool| {
+        for (target, entries) in &found {
+            let mut entries = entries.iter().filter(wanted).peekable();
+            if entries.peek().is_some() {
+                let (shown, lines) = (shown_target(target), shown_entries(entries));
+                println!("Current ACLs for resource `{shown}`:\n{lines}\n");
+            }
+        }
+    };
+    if principals.is_empty() {
+        print(&|_| true);
+    }
+    for principal in principals {
+        println!("ACLs for principal `{principal}`");
+        print(&|entry| entry.0 == *principal);
+    }
+    Ok(())
+}
+
+fn any() -> DeleteAclsFilter {
+    DeleteAclsFilter {
+        resource_type_filter: ResourceType::Any.code(),
+        resource_name_filter: None,
+        pattern_type_filter: PatternType::Any.code(),
+        principal_filter: None,
+        host_filter: None,
+        operation: Operation::Any.code(),
+        permission_type: PermissionType::Any.code(),
+        ..Default::default()
+    }
+}
+
+async fn described(
+    admin: &Admin,
+    filter: &DeleteAclsFilter,
+) -> anyhow::Result<BTreeMap<Target, BTreeSet<Entry>>> {
+    let resources = admin.describe_acls(filter).await?.into_iter();
+    let described = resources.map(|resource| {
+        let target = (
+            ResourceType::from_code(resource.resource_type),
+            resource.resource_name.to_string(),
+            PatternType::from_code(resource.pattern_type),
+        );
+        let entries = resource.acls.into_iter().map(|acl| {
+            (
+                acl.principal.to_string(),
+                acl.host.to_string(),
+                Operation::from_code(acl.operation),
+                PermissionType::from_code(acl.permission_type),
+            )
+        });
+        (target, entries.collect())
+    });
+    Ok(described.collect())
+}
+
+async fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    let operation = operation(&args.operation)?;
+    let principal = match Principal::parse(args.principal.trim()) {
+        Ok(principal) => principal,
+        Err(error) => bail!("{error}"),
+    };
+    let super_users = match SuperUsers::parse(&args.super_users) {
+        Ok(super_users) => super_users,
+        Err(error) => bail!("--super-users: {error}"),
+    };
+    let named = args.resources.named().next();
+    let (resource_type, name) = named.unwrap_or((ResourceType::Cluster, CLUSTER_NAME));
+    let mut authorizer = StandardAuthorizer {
+        super_users,
+        allow_everyone_if_no_acl_found: args.allow_everyone_if_no_acl_found,
+        ..Default::default()
+    };
+    let admin = args
+        .bootstrap
+        .connect(args.command_config.as_deref(), "ottla-acls")
+        .await?;
+    let about = filter(&(resource_type, name.to_owned(), PatternType::Match), None);
+    for ((resource_type, name, pattern_type), entries) in described(&admin, &about).await? {
+        for (principal, host, operation, permission_type) in entries {
+            authorizer.acls.insert(Acl {
+                pattern: Pattern {
+                    resource_type,
+                    name: name.clone().into(),
+                    pattern_type,
+                },
+                principal: principal.into(),
+                host: host.into(),
+                operation,
+                permission_type,
+            });
+        }
+    }
+    let client = Client {
+        principal: principal.as_str(),
+        host: &args.host,
+    };
+    let action = Action {
+        operation,
+        resource_type,
+        name,
+    };
+    print!("{}", explanation(&authorizer, client, action));
+    Ok(())
+}
+
+fn explanation(authorizer: &StandardAuthorizer, client: Client<'_>, action: Action<'_>) -> String {
+    let explained = authorizer.explain(client, action);
+    let is = match explained.rule.is_allowed() {
+        true => "allowed",
+        false => "denied",
+    };
+    let mut text = format!(
+        "{} from {} is {is} {} on {} {}\n",
+        client.principal,
+        client.host,
+        action.operation.title(),
+        action.resource_type.title(),
+        action.name
+    );
+    let why = match &explained.rule {
+        Rule::SuperUser => "because it is a super user".to_owned(),
+        Rule::Acl(acl) => format!("by {acl}"),
+        Rule::DefaultAllow => "because no ACL is about the resource".to_owned(),
+        Rule::DefaultDeny => "because no ACL allows it".to_owned(),
+    };
+    text.push_str(&format!("  {why}\n"));
+    for acl in &explained.matching {
+        if !matches!(&explained.rule, Rule::Acl(decisive) if decisive == acl) {
+            text.push_str(&format!("  also matches: {acl}\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AclsArgs,
+    }
+
+    fn parsed(line: &str) -> AclsArgs {
+        let words = ["acls", "--bootstrap-server", "x:1"];
+        let words = words.into_iter().chain(line.split_whitespace());
+        let parsed = Line::try_parse_from(words);
+        parsed
+            .unwrap_or_else(|error| panic!("{line}: {error}"))
+            .args
+    }
+
+    fn changed(line: &str) -> Result<Vec<String>, String> {
+        let args = parsed(line);
+        let changes = changes(&args, &targets(&args)).map_err(|error| error.to_string())?;
+        let lines = changes.iter().flat_map(|(target, entries)| {
+            let shown = |entry| format!("{} {}", shown_target(target), shown_entry(entry));
+            entries.iter().map(shown).collect::<Vec<_>>()
+        });
+        Ok(lines.collect())
+    }
+
+    #[test]
+    fn a_consumer_and_producer_gets_what_kafka_gives() {
+        let changes = changed(
+            "--add --allow-principal User:a --producer --consumer --idempotent --topic t --group g",
+        );
+        let of = |resource: &str, operation: &str| {
+            format!(
+                "ResourcePattern(resourceType={resource}, patternType=LITERAL) (principal=User:a, \
+                 host=*, operation={operation}, permissionType=ALLOW)"
+            )
+        };
+        let expected = [
+            of("TOPIC, name=t", "READ"),
+            of("TOPIC, name=t", "WRITE"),
+            of("TOPIC, name=t", "CREATE"),
+            of("TOPIC, name=t", "DESCRIBE"),
+            of("GROUP, name=g", "READ"),
+            of("CLUSTER, name=kafka-cluster", "IDEMPOTENT_WRITE"),
+        ];
+        assert_eq!(changes.unwrap(), expected);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_kafkas_words() {
+        for (line, error) in [
+            (
+                "--add --allow-principal User:a",
+                "You must provide at least one resource: --topic <topic> or --cluster or --group \
+                 <group> or --delegation-token <Delegation Token ID>",
+            ),
+            (
+                "--add --topic t",
+                "You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.",
+            ),
+            (
+                "--add --topic t --allow-principal User:a --resource-pattern-type match",
+                "A '--resource-pattern-type' value of 'MATCH' is not valid when adding acls.",
+            ),
+            (
+                "--add --group g --allow-principal User:a --operation Write",
+                "ResourceType GROUP only supports operations [READ, DESCRIBE, DELETE, \
+                 DESCRIBE_CONFIGS, ALTER_CONFIGS, ALL]",
+            ),
+        ] {
+            assert_eq!(changed(line), Err(error.to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_explanation_names_the_rule_and_the_rest() {
+        let mut authorizer = StandardAuthorizer::default();
+        for (permission_type, operation) in [
+            (PermissionType::Deny, Operation::Read),
+            (PermissionType::Allow, Operation::All),
+        ] {
+            authorizer.acls.insert(Acl {
+                pattern: Pattern {
+                    resource_type: ResourceType::Topic,
+                    name: "t".into(),
+                    pattern_type: PatternType::Literal,
+                },
+                principal: "User:a".into(),
+                host: WILDCARD.into(),
+                operation,
+                permission_type,
+            });
+        }
+        let client = Client {
+            principal: "User:a",
+            host: "127.0.0.1",
+        };
+        let action = Action {
+            operation: Operation::Read,
+            resource_type: ResourceType::Topic,
+            name: "t",
+        };
+        let acl = |rest: &str| {
+            format!(
+                "StandardAcl[resourceType=TOPIC, resourceName=t, patternType=LITERAL, \
+                 principal=User:a, host=*, {rest}]\n"
+            )
+        };
+        let expected = [
+            "User:a from 127.0.0.1 is denied Read on Topic t\n  by ".to_owned(),
+            acl("operation=READ, permissionType=DENY"),
+            "  also matches: ".to_owned(),
+            acl("operation=ALL, permissionType=ALLOW"),
+        ];
+        assert_eq!(explanation(&authorizer, client, action), expected.concat());
+    }
+}
