@@ -18,7 +18,7 @@ thread_local! {
 /// Milliseconds since 1970.
 #[inline]
 pub(crate) fn now_ms() -> i64 {
-    let Some(ticks) = ticks() else {
+    let Some(ticks) = ottla_sync::time::processor_ticks() else {
         return ask();
     };
     match LAST.get() {
@@ -35,20 +35,6 @@ pub(crate) fn now_ms() -> i64 {
 fn ask() -> i64 {
     let now = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_millis() as i64)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn ticks() -> Option<u64> {
-    // SAFETY: every processor of this architecture has the instruction, and it touches no memory.
-    Some(unsafe { core::arch::x86_64::_rdtsc() })
-}
-
-/// Other architectures have counters that this does not know.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn ticks() -> Option<u64> {
-    None
 }
 
 #[cfg(test)]

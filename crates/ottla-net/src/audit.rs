@@ -9,10 +9,10 @@ use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::time::Instant;
 
-use hashbrown::HashMap;
 use ottla_protocol::ApiKey;
 use ottla_security::{Action, Client, ResourceType, Rule, StandardAuthorizer};
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 
 const LOGGER: &str = "kafka.authorizer.logger";
 /// How many denials of one principal and address are written in a second.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_types::BrokerId;
 
 use ottla_context::NodeContext;

@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use bytestring::ByteString;
-use hashbrown::HashMap;
 use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
 use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf};
 use ottla_sync::task::AbortHandle;
@@ -175,7 +175,7 @@ impl PeerConnection {
             settings: settings.clone(),
             outgoing,
             in_flight,
-            served: HashMap::new(),
+            served: HashMap::default(),
             task: task.abort_handle(),
         };
         match connection.negotiate().await {

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
 use ottla_config::TopicConfig;
 use ottla_log::Log;
 use ottla_metadata::{
@@ -19,6 +18,7 @@ use ottla_replica::{Event, Leadership, ReplicaBroker, ReplicaConfig};
 use ottla_storage::log_dirs::OpenSettings;
 use ottla_sync::MutexGuard;
 use ottla_sync::atomic::Ordering;
+use ottla_sync::collections::HashSet;
 use ottla_types::{BrokerId, TopicPartition};
 
 use crate::partition::host::PartitionHost;

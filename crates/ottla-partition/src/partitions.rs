@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use ottla_context::NodeContext;
 use ottla_metadata::PartitionRegistration;
 use ottla_sync::Mutex;
 use ottla_sync::atomic::AtomicBool;
+use ottla_sync::collections::HashMap;
 use ottla_sync::{ArcSwap, Guard};
 use ottla_types::{ErrorCode, PartitionIndex, TopicId, TopicName, TopicPartition};
 

@@ -27,6 +27,11 @@ pub mod atomic {
     };
 }
 
+/// Tables whose order is by chance, and under a simulation by its seed.
+pub mod collections {
+    pub use hashbrown::{DefaultHashBuilder as RandomState, HashMap, HashSet};
+}
+
 pub mod thread {
     pub use std::thread::{
         Builder, JoinHandle, Scope, ScopedJoinHandle, scope, sleep, spawn, yield_now,
@@ -56,6 +61,8 @@ pub mod time {
 
     pub use tokio::time::error::Elapsed;
     pub use tokio::time::{Interval, MissedTickBehavior, Sleep, Timeout, interval, sleep, timeout};
+
+    pub use crate::kernel::processor_ticks;
 
     /// Instead of `Instant::now`.
     #[inline(always)]

@@ -3,6 +3,7 @@
 mod arc_swap;
 pub mod async_lock;
 pub mod atomic;
+pub mod collections;
 mod condvar;
 pub mod fs;
 mod lock;

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
 use ottla_log::{LogReader, TimestampLookup, TimestampTarget};
 use ottla_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use ottla_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use ottla_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
+use ottla_sync::collections::HashSet;
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use ottla_net::RequestContext;
@@ -121,8 +121,8 @@ fn unknown_isolation(request: &ListOffsetsRequest) -> ListOffsetsResponse {
 
 /// Partitions that the request names more than once, for which Kafka answers none.
 fn duplicates(request: &ListOffsetsRequest) -> HashSet<(&str, i32)> {
-    let mut seen = HashSet::new();
-    let mut duplicates = HashSet::new();
+    let mut seen: HashSet<(&str, i32)> = HashSet::default();
+    let mut duplicates = HashSet::default();
     for topic in &request.topics {
         for partition in &topic.partitions {
             let key = (&*topic.name, partition.partition_index);

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use hashbrown::HashMap;
 use ottla_coordinator::persister::StateFailure;
 use ottla_coordinator::share_partition::{AcknowledgeType, AcknowledgementBatch};
 use ottla_coordinator::share_session::{FINAL_EPOCH, ShareSessionKey};
@@ -13,6 +12,7 @@ use ottla_protocol::messages::share_acknowledge_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareAcknowledgeTopicResponse,
 };
 use ottla_protocol::messages::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
+use ottla_sync::collections::HashMap;
 use ottla_sync::task::JoinHandle;
 use ottla_types::{
     BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicIdPartition, TopicName,
@@ -254,7 +254,7 @@ pub(super) fn acknowledge(
 /// In the order in which the partitions are named first.
 fn last_of_each(asked: Vec<Asked>) -> Vec<Asked> {
     let mut last: Vec<Asked> = Vec::with_capacity(asked.len());
-    let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::new();
+    let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::default();
     for asked in asked {
         let index = *index_of.entry(asked.partition).or_insert(last.len());
         match last.get_mut(index) {
@@ -304,7 +304,7 @@ fn respond(
 ) -> ShareAcknowledgeResponse {
     let mut node_endpoints: Vec<NodeEndpoint> = Vec::new();
     let mut responses: Vec<ShareAcknowledgeTopicResponse> = Vec::new();
-    let mut index_of: HashMap<TopicId, usize> = HashMap::new();
+    let mut index_of: HashMap<TopicId, usize> = HashMap::default();
     for acknowledged in answers {
         let partition = acknowledged.partition;
         let mut answer = PartitionData {

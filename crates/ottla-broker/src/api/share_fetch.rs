@@ -13,7 +13,6 @@ mod reading;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use ottla_coordinator::share_partition::AcquireMode;
 use ottla_coordinator::share_session::{
     ConnectionId, FINAL_EPOCH, FetchRequest, SessionFetch, ShareSessionKey, rotate,
@@ -23,6 +22,7 @@ use ottla_protocol::messages::share_fetch_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
 };
 use ottla_protocol::messages::{ShareFetchRequest, ShareFetchResponse};
+use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition};
 
 use self::reading::{FetchLimits, fetch};
@@ -247,7 +247,7 @@ fn add_acknowledged(
     answers: &mut Vec<(TopicIdPartition, PartitionData)>,
     acknowledged: Vec<Acknowledged>,
 ) {
-    let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::new();
+    let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::default();
     for (index, (partition, _)) in answers.iter().enumerate() {
         index_of.entry(*partition).or_insert(index);
     }
@@ -272,7 +272,7 @@ fn respond(
 ) -> ShareFetchResponse {
     let mut node_endpoints: Vec<NodeEndpoint> = Vec::new();
     let mut responses: Vec<ShareFetchableTopicResponse> = Vec::new();
-    let mut index_of: HashMap<ottla_types::TopicId, usize> = HashMap::new();
+    let mut index_of: HashMap<ottla_types::TopicId, usize> = HashMap::default();
     for (partition, mut answer) in answers {
         let code = ErrorCode::from_code(answer.error_code);
         if let Some((leader, epoch, endpoint)) = leader_of(broker, context, partition, code) {

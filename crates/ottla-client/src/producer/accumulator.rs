@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use indexmap::IndexMap;
 use ottla_records::RecordBatchBuilder;
 use ottla_sync::Mutex;
 
@@ -110,7 +110,7 @@ pub(super) struct Accumulator {
     pub(super) topics: TopicTable,
     /// Flushes that wait; while there is one, no batch lingers.
     flushes: AtomicUsize,
-    incomplete: Mutex<HashMap<usize, Arc<Completion>>>,
+    incomplete: Mutex<IndexMap<usize, Arc<Completion>>>,
 }
 
 impl Accumulator {
@@ -528,7 +528,7 @@ impl Accumulator {
 
     pub(super) fn on_completed(&self, completion: &Arc<Completion>) {
         let key = Arc::as_ptr(completion) as usize;
-        self.incomplete.lock().remove(&key);
+        self.incomplete.lock().swap_remove(&key);
     }
 
     pub(super) fn is_idle(&self) -> bool {

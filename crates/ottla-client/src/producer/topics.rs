@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use ottla_records::Compression;
 use ottla_sync::Mutex;
+use ottla_sync::collections::RandomState;
 
 use super::batch::{ProducerBatch, next_ratio};
 use super::brief_lock::BriefLock;
@@ -19,7 +20,7 @@ use super::sticky::Sticky;
 const BUCKETS: usize = 256;
 
 pub(super) struct TopicTable {
-    hasher: hashbrown::DefaultHashBuilder,
+    hasher: RandomState,
     buckets: Box<[OnceLock<Arc<TopicQueues>>]>,
     /// The one that came first, which is the only one of most producers: found without hashing its name.
     first: OnceLock<Arc<TopicQueues>>,

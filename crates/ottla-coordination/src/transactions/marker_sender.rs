@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use ottla_coordinator::transaction::{Markers, TransactionCoordinator};
 use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::WriteTxnMarkersRequest;
@@ -19,6 +18,7 @@ use ottla_protocol::messages::write_txn_markers_request::{
     WritableTxnMarker, WritableTxnMarkerTopic,
 };
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, ErrorCode, TopicPartition};
 
 use super::Transactions;
@@ -250,7 +250,7 @@ async fn exchange(transactions: &Arc<Transactions>, id: BrokerId, mut batches: V
             .collect(),
         Err(error) => {
             complain(id, &error);
-            HashMap::new()
+            HashMap::default()
         }
     };
     for batch in batches {

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use hashbrown::HashMap;
 use ottla_coordinator::transaction::{AddPartitions, Response};
 use ottla_protocol::messages::AddPartitionsToTxnRequest;
 use ottla_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, PartitionIndex, TopicPartition};
 
 use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};

@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
-use hashbrown::HashMap;
 use ottla_config::BrokerConfig;
 use ottla_protocol::messages::{EnvelopeRequest, RequestHeader, ResponseHeader};
 use ottla_protocol::{ApiKey, ApiRequest, EncodeError, Message, Reader};
 use ottla_sync::ArcSwapOption;
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_sync::time::{sleep, timeout_at};
 use ottla_types::{BrokerId, ErrorCode};
 use std::time::Instant;

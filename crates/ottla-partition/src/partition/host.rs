@@ -7,11 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
-use hashbrown::HashMap;
 use ottla_context::NodeContext;
 use ottla_replica::{AlterPartition, FetchPosition};
 use ottla_storage::log_dirs::LogDirs;
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, TopicPartition};
 
 use super::Partition;

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use ottla_context::NodeContext;
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, TopicPartition};
 
 use super::Replication;

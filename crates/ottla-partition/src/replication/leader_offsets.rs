@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use ottla_protocol::messages::ListOffsetsRequest;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use ottla_replica::{Event, LeaderOffsets};
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
 
 use super::Replication;
@@ -127,7 +127,7 @@ async fn list(
         ..Default::default()
     };
     let response = connection.send(&request).await?;
-    let mut offsets = Offsets::new();
+    let mut offsets = Offsets::default();
     for topic in response.topics {
         for partition in topic.partitions {
             let key = TopicPartition::new(topic.name.clone(), partition.partition_index);

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
 use ottla_replica::FetchPosition;
 use ottla_sync::Mutex;
 use ottla_sync::Notify;
+use ottla_sync::collections::{HashMap, HashSet};
 use ottla_types::TopicIdPartition;
 
 use crate::partition::Partition;

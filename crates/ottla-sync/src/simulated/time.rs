@@ -41,6 +41,14 @@ pub fn wall_clock() -> SystemTime {
     }
 }
 
+/// A simulated host has no such counter.
+pub fn processor_ticks() -> Option<u64> {
+    match world::is_simulated() {
+        true => None,
+        false => crate::kernel::processor_ticks(),
+    }
+}
+
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep(match world::is_simulated() {
         true => Kind::Simulated(Alarm {

@@ -91,3 +91,33 @@ fn three_brokers_keep_what_they_acknowledge() {
         report.unwrap();
     }
 }
+
+/// The first switch points in which two runs of a seed differ, with those before them.
+fn first_difference(one: &str, other: &str) -> Option<String> {
+    let index = one.lines().zip(other.lines()).position(|(a, b)| a != b)?;
+    let around = |trace: &str| -> Vec<String> {
+        let lines = trace.lines().skip(index.saturating_sub(12)).take(16);
+        lines.map(str::to_owned).collect()
+    };
+    let (one, other) = (around(one).join("\n"), around(other).join("\n"));
+    Some(format!(
+        "from switch point {index} on:\n{one}\nand then\n{other}"
+    ))
+}
+
+#[test]
+fn a_seed_is_one_run() {
+    let seed = number("OTTLA_SEED").unwrap_or(2);
+    let config = Config::new(seed).recorded();
+    let config = match number("OTTLA_STEPS") {
+        Some(steps) => config.with_step_limit(steps),
+        None => config,
+    };
+    let one = run(config, three_brokers);
+    let other = run(config, three_brokers);
+    println!("{} switch points, {:?}", one.steps, one.simulated);
+    if let Some(difference) = first_difference(&one.trace, &other.trace) {
+        panic!("two runs of seed {seed} differ {difference}");
+    }
+    assert_eq!(one.hash, other.hash);
+}

@@ -9,12 +9,12 @@
 use ottla_sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use ottla_protocol::fetch_session::NO_SESSION;
 use ottla_protocol::fetch_session::server::{FetchSession, RequestedSession, find_evictable};
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_sync::Mutex;
+use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, TopicName, Uuid};
 
 /// A partition as sessions know it: by topic id where the client uses those, else by name.

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashSet;
 use ottla_coordinator::persister::StateFailure;
 use ottla_coordinator::share_partition::{
     AbortedTransaction, AcquireMode, AcquireRequest, AcquiredRecords, FetchedBatch, MemberId,
@@ -17,6 +16,7 @@ use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response;
 use ottla_protocol::messages::share_fetch_response::{self, PartitionData};
 use ottla_protocol::{FileRegion, Records};
+use ottla_sync::collections::HashSet;
 use ottla_types::{ErrorCode, Offset, ProducerId, TopicIdPartition, TopicName};
 
 use super::batches::{located_batches, slice};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::produce_request::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
 };
 use ottla_protocol::messages::produce_response::{PartitionProduceResponse, ProduceResponse};
+use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::{Event, InFlight, Sender};
@@ -148,7 +148,7 @@ impl Sender {
             }
         };
         let metadata = self.shared.client.metadata();
-        let mut found: HashMap<(&str, i32), &PartitionProduceResponse> = HashMap::new();
+        let mut found: HashMap<(&str, i32), &PartitionProduceResponse> = HashMap::default();
         for topic in &response.responses {
             let name = match request.version >= FIRST_VERSION_WITH_TOPIC_IDS {
                 true => metadata.topic_name(topic.topic_id).unwrap_or_default(),

@@ -5,8 +5,8 @@
 //! Invariant: the batches of one producer and epoch lie in the order in which they came, and the guards that they wait for
 //! only grow.
 
-use hashbrown::HashMap;
 use ottla_coordinator::TransactionalProducer;
+use ottla_sync::collections::HashMap;
 
 use crate::partition::PendingAppend;
 
