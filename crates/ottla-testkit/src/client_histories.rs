@@ -6,7 +6,7 @@
 //! `orders` at what each process saw in a row; `skew` at transactions among each other. Two kinds of findings are not promised
 //! to be absent by Kafka's transactions either ([`Kind::is_promised_absent`]): they are counted, beside Kafka's own number.
 //!
-//! `bin/client_histories.rs` makes such a history with real clients and a real cluster.
+//! `workload` makes such a history; `bin/client_histories.rs` has it made on a real cluster.
 
 mod findings;
 mod history;
@@ -15,6 +15,8 @@ mod orders;
 mod skew;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "client-histories")]
+pub mod workload;
 
 use logs::Logs;
 

@@ -6,10 +6,6 @@
 //! `wrong: ` before what may not be, `seen: ` before what Kafka's transactions do not promise to be absent. The history is
 //! written to the file.
 
-mod reader;
-mod scene;
-mod worker;
-
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -18,13 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use ottla_client::admin::NewTopic;
-use ottla_client::{Admin, ClientError};
+use ottla_testkit::client_histories::workload::{self, Scene};
 use ottla_testkit::client_histories::{self, Operation, Outcome, Step};
-use ottla_testkit::simulation::Random;
 use tokio::task::LocalSet;
-
-use scene::{PARTITIONS, Scene, TOPICS};
 
 const WORKERS: u32 = 6;
 /// How many sentences of each kind are printed.
@@ -54,16 +46,17 @@ async fn run() -> Result<bool> {
         bail!("BOOTSTRAP REPLICAS SEED FILE");
     };
     let (replicas, seed): (i16, u64) = (replicas.parse()?, seed.parse()?);
+    let began = Instant::now();
     let scene = Arc::new(Scene {
         bootstrap: bootstrap.clone(),
-        began: Instant::now(),
+        clock: Box::new(move || began.elapsed().as_micros() as u64),
         is_over: AtomicBool::new(false),
     });
-    make_topics(&scene, replicas).await?;
+    scene.create_topics(replicas).await?;
     println!("ready");
     let workers = (0..WORKERS).map(|process| {
-        let random = Random::new(seed * 100 + u64::from(process));
-        tokio::task::spawn_local(worker::work(scene.clone(), process, random))
+        let seed = seed * 100 + u64::from(process);
+        tokio::task::spawn_local(workload::work(scene.clone(), process, seed))
     });
     let workers: Vec<_> = workers.collect();
     wait_for_the_end_of_input().await?;
@@ -77,7 +70,7 @@ async fn run() -> Result<bool> {
         wrong.extend(fault.map(|fault| format!("process {process}: {fault}")));
     }
     for process in [100, 101] {
-        let (operations, faults) = reader::read_all(&scene, process).await?;
+        let (operations, faults) = workload::read_all(&scene, process).await?;
         history.extend(operations);
         wrong.extend(faults);
     }
@@ -104,21 +97,6 @@ async fn run() -> Result<bool> {
         println!("wrong: {line}");
     }
     Ok(wrong.is_empty())
-}
-
-async fn make_topics(scene: &Scene, replicas: i16) -> Result<()> {
-    let admin = Admin::new(scene.client().await?);
-    let topics = TOPICS.map(|name| NewTopic {
-        name: name.to_owned(),
-        partitions: Some(PARTITIONS),
-        replication_factor: Some(replicas),
-        ..NewTopic::default()
-    });
-    for result in admin.create_topics(&topics, false).await? {
-        let name = result.name.to_string();
-        ClientError::check(name, result.error_code, result.error_message.as_deref())?;
-    }
-    Ok(())
 }
 
 /// A thread waits for it: the runtime would not end before a read that never comes to its end.

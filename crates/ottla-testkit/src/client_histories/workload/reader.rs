@@ -1,23 +1,24 @@
 //! Reads all that is committed, once nobody writes any more.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use ottla_client::{Consumer, ConsumerConfig};
-use ottla_testkit::client_histories::{Operation, Outcome, Step};
+
+use crate::client_histories::{Operation, Outcome, Step};
 
 use super::scene::{self, Scene};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The polls of one reader, and which logs it could not read to their ends: there a transaction has been left open.
-pub(super) async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operation>, Vec<String>)> {
+pub async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operation>, Vec<String>)> {
     let partitions = Scene::partitions();
     let everything = Consumer::new(scene.client().await?, ConsumerConfig::default());
     let ends = everything.end_offsets(&partitions).await?;
     let mut consumer = scene::consumer(scene).await?;
     let mut steps = Vec::new();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = ottla_sync::time::now() + PATIENCE;
     let is_behind = |consumer: &Consumer| {
         let behind = ends
             .iter()
@@ -27,7 +28,7 @@ pub(super) async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operati
             .collect();
         behind
     };
-    while !is_behind(&consumer).is_empty() && Instant::now() < deadline {
+    while !is_behind(&consumer).is_empty() && ottla_sync::time::now() < deadline {
         let polled = consumer.poll(Duration::from_millis(100)).await?;
         steps.push(Step::Polled {
             at: scene.now(),

@@ -1,55 +1,73 @@
 //! The cluster under test, and what is known of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
-use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, OffsetReset};
-use ottla_testkit::client_histories::{Log, Seen, Value};
+use ottla_client::admin::NewTopic;
+use ottla_client::{Admin, Client, ClientConfig, ClientError, Consumer, ConsumerConfig, OffsetReset};
 
-pub(super) const TOPICS: [&str; 2] = ["histories-a", "histories-b"];
+use crate::client_histories::{Log, Seen, Value};
 
-pub(super) const PARTITIONS: i32 = 2;
+pub const TOPICS: [&str; 2] = ["histories-a", "histories-b"];
+
+pub const PARTITIONS: i32 = 2;
 
 /// What all processes share.
-pub(super) struct Scene {
-    pub(super) bootstrap: String,
-    pub(super) began: Instant,
-    pub(super) is_over: AtomicBool,
+pub struct Scene {
+    pub bootstrap: String,
+    /// One clock of all processes, in microseconds.
+    pub clock: Box<dyn Fn() -> u64 + Send + Sync>,
+    pub is_over: AtomicBool,
 }
 
 impl Scene {
     /// The clock of the history, in microseconds.
-    pub(super) fn now(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
+    pub fn now(&self) -> u64 {
+        (self.clock)()
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
     /// A client that gives up soon, since a broker that does not answer is what is looked for.
-    pub(super) async fn client(&self) -> Result<Client> {
+    pub async fn client(&self) -> Result<Client> {
         let mut config = ClientConfig::new(&self.bootstrap)?;
         config.request_timeout = Duration::from_secs(5);
         config.default_api_timeout = Duration::from_secs(10);
         Ok(Client::connect(config).await?)
     }
 
-    pub(super) fn partitions() -> Vec<(String, i32)> {
+    pub async fn create_topics(&self, replicas: i16) -> Result<()> {
+        let admin = Admin::new(self.client().await?);
+        let topics = TOPICS.map(|name| NewTopic {
+            name: name.to_owned(),
+            partitions: Some(PARTITIONS),
+            replication_factor: Some(replicas),
+            ..NewTopic::default()
+        });
+        for result in admin.create_topics(&topics, false).await? {
+            let name = result.name.to_string();
+            ClientError::check(name, result.error_code, result.error_message.as_deref())?;
+        }
+        Ok(())
+    }
+
+    pub fn partitions() -> Vec<(String, i32)> {
         let of = |topic: &'static str| (0..PARTITIONS).map(move |at| (topic.to_owned(), at));
         TOPICS.into_iter().flat_map(of).collect()
     }
 
     /// The number that the history gives a partition.
-    pub(super) fn log(topic: &str, partition: i32) -> Log {
+    pub fn log(topic: &str, partition: i32) -> Log {
         let topic = TOPICS.iter().position(|known| *known == topic);
         topic.unwrap_or_default() as Log * PARTITIONS as Log + partition as Log
     }
 }
 
 /// Reads what is committed from the beginning of each log.
-pub(super) async fn consumer(scene: &Scene) -> Result<Consumer> {
+pub async fn consumer(scene: &Scene) -> Result<Consumer> {
     let config = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
         auto_commit: false,
@@ -62,7 +80,7 @@ pub(super) async fn consumer(scene: &Scene) -> Result<Consumer> {
     Ok(consumer)
 }
 
-pub(super) fn seen(record: &ottla_client::ConsumerRecord) -> Seen {
+pub fn seen(record: &ottla_client::ConsumerRecord) -> Seen {
     let value = record.value.as_deref().unwrap_or_default();
     Seen {
         log: Scene::log(&record.topic, record.partition),
@@ -73,4 +91,4 @@ pub(super) fn seen(record: &ottla_client::ConsumerRecord) -> Seen {
 }
 
 /// How long a poll waits for something.
-pub(super) const POLL: Duration = Duration::from_millis(20);
+pub const POLL: Duration = Duration::from_millis(20);

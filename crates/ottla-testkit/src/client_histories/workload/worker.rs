@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use ottla_client::{ClientError, Consumer, Delivery, Producer, ProducerConfig, RecordRef};
-use ottla_testkit::client_histories::{Operation, Outcome, Step, Value};
-use ottla_testkit::simulation::Random;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::client_histories::{Operation, Outcome, Step, Value};
 
 use super::scene::{POLL, Scene, consumer, seen};
 
@@ -17,17 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Worker {
     scene: Arc<Scene>,
     process: u32,
-    random: Random,
+    random: StdRng,
     next_value: Value,
     history: Vec<Operation>,
     consumer: Consumer,
 }
 
 /// The operations of a process, and what kept it from ending what it had begun.
-pub(super) async fn work(
+pub async fn work(
     scene: Arc<Scene>,
     process: u32,
-    random: Random,
+    seed: u64,
 ) -> (Vec<Operation>, Option<String>) {
     let consumer = match consumer(&scene).await {
         Ok(consumer) => consumer,
@@ -36,7 +38,7 @@ pub(super) async fn work(
     let mut worker = Worker {
         scene,
         process,
-        random,
+        random: StdRng::seed_from_u64(seed),
         next_value: 1 + (Value::from(process) << 32),
         history: Vec::new(),
         consumer,
@@ -52,7 +54,7 @@ impl Worker {
     async fn run(&mut self) -> Result<()> {
         let mut current = new_producer(&self.scene, self.process).await?;
         while !self.scene.is_over() {
-            match self.random.below(100) {
+            match self.random.random_range(0..100) {
                 0..20 => {
                     let polled = self.poll().await;
                     self.note(vec![polled], Outcome::Committed, None);
@@ -100,7 +102,7 @@ impl Worker {
     /// Begins one log anew.
     fn seek(&mut self) -> Step {
         let partitions = Scene::partitions();
-        let chosen = self.random.below(partitions.len() as u64) as usize;
+        let chosen = self.random.random_range(0..partitions.len());
         let (topic, partition) = &partitions[chosen];
         self.consumer.seek(&partitions[chosen], 0);
         Step::Sought {
@@ -116,7 +118,7 @@ impl Worker {
         sent: &mut Vec<(usize, Delivery)>,
     ) -> Result<(), ClientError> {
         let partitions = Scene::partitions();
-        let (topic, partition) = &partitions[self.random.below(partitions.len() as u64) as usize];
+        let (topic, partition) = &partitions[self.random.random_range(0..partitions.len())];
         let value = self.next_value;
         self.next_value += 1;
         steps.push(Step::Sent {
@@ -140,8 +142,8 @@ impl Worker {
         steps: &mut Vec<Step>,
         sent: &mut Vec<(usize, Delivery)>,
     ) -> Result<(), ClientError> {
-        for _ in 0..=self.random.below(4) {
-            match self.random.below(3) {
+        for _ in 0..=self.random.random_range(0..4) {
+            match self.random.random_range(0..3) {
                 0 => steps.push(self.poll().await),
                 _ => self.send(producer, steps, sent).await?,
             }
@@ -233,11 +235,11 @@ async fn new_producer(scene: &Scene, process: u32) -> Result<Producer> {
         };
         if scene.is_over() {
             let since = *over_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > PATIENCE {
+            if ottla_sync::time::elapsed(since) > PATIENCE {
                 bail!("no producer for {PATIENCE:?}: {error:#}");
             }
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        ottla_sync::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -1,0 +1,161 @@
+//! What must hold of the logs at every moment, and what the cluster comes to once nothing fails any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ottla_sync::simulation::now;
+use ottla_sync::thread::sleep;
+use ottla_testkit::client_histories::workload::TOPICS;
+
+use crate::cluster::Cluster;
+use crate::logs::{self, Batch};
+use crate::outcome::Outcome;
+
+const METADATA: &str = "__cluster_metadata";
+/// How long a cluster may take, without faults, to have all replicas in sync and alike.
+const CONVERGENCE: Duration = Duration::from_secs(60);
+
+/// What has been on the disks.
+#[derive(Default)]
+pub(crate) struct LogChecks {
+    /// The batch that an epoch's leader wrote at an offset: a log has one, on whichever disk and whenever.
+    written: BTreeMap<(String, i32, i64), (Batch, String)>,
+    /// What replicas have said is committed, exclusive.
+    committed: BTreeMap<String, i64>,
+    finding: Option<String>,
+}
+
+impl LogChecks {
+    /// Reads all disks. Logs that agree at an offset and epoch agree there for ever.
+    pub fn observe(&mut self, cluster: &Cluster) {
+        for node in &cluster.nodes {
+            let (logs, _) = logs::on_disk(&node.disk);
+            for (log, batches) in &logs {
+                if is_compacted(log) {
+                    continue;
+                }
+                for batch in batches {
+                    self.on_batch(&node.name, log, *batch);
+                }
+            }
+            self.observe_high_watermarks(node);
+        }
+    }
+
+    fn on_batch(&mut self, node: &str, log: &str, batch: Batch) {
+        let key = (log.to_owned(), batch.epoch, batch.base_offset);
+        let (known, holder) = self
+            .written
+            .entry(key)
+            .or_insert_with(|| (batch, node.to_owned()));
+        if *known != batch && self.finding.is_none() {
+            self.finding = Some(format!(
+                "log matching: {log} has {known:?} on {holder} and {batch:?} on {node}"
+            ));
+        }
+    }
+
+    fn observe_high_watermarks(&mut self, node: &crate::node::Node) {
+        let Some(broker) = node.broker() else {
+            return;
+        };
+        for topic in TOPICS {
+            for index in 0..ottla_testkit::client_histories::workload::PARTITIONS {
+                if let Ok(partition) = broker.local_partition(topic, index) {
+                    let committed = partition.reader().high_watermark().0;
+                    self.on_committed(format!("{topic}-{index}"), committed);
+                }
+            }
+        }
+        if let Some(quorum) = broker.controller() {
+            let committed = quorum.status().high_watermark.0;
+            self.on_committed(format!("{METADATA}-0"), committed);
+        }
+    }
+
+    fn on_committed(&mut self, log: String, up_to: i64) {
+        let known = self.committed.entry(log).or_default();
+        *known = up_to.max(*known);
+    }
+
+    pub fn finding(&mut self) -> Option<String> {
+        self.finding.take()
+    }
+
+    /// Waits until the replicas are in sync, and alike as far as anything has been committed.
+    pub fn converge(&mut self, cluster: &Cluster) -> Result<(), String> {
+        let deadline = now() + CONVERGENCE;
+        let mut differs = None;
+        while now() < deadline {
+            sleep(Duration::from_millis(500));
+            self.observe(cluster);
+            differs = match cluster.is_in_sync() {
+                true => self.difference(cluster),
+                false => Some("not all replicas are in sync".to_owned()),
+            };
+            if differs.is_none() {
+                return Ok(());
+            }
+        }
+        let differs = differs.unwrap_or_default();
+        Err(format!("convergence: after {CONVERGENCE:?}: {differs}"))
+    }
+
+    /// Where a log does not reach what was committed, or differs between two disks.
+    fn difference(&self, cluster: &Cluster) -> Option<String> {
+        let mut first: BTreeMap<String, (String, Vec<Batch>)> = BTreeMap::new();
+        for node in &cluster.nodes {
+            let (logs, _) = logs::on_disk(&node.disk);
+            for (log, batches) in logs {
+                if is_compacted(&log) || log.starts_with(METADATA) && !node.holds_metadata_vote() {
+                    continue;
+                }
+                let end = batches.last().map_or(0, |batch| batch.last_offset + 1);
+                let committed = self.committed.get(&log).copied().unwrap_or_default();
+                if end < committed {
+                    let name = &node.name;
+                    return Some(format!(
+                        "{log} ends at {end} on {name}, and {committed} offsets were committed"
+                    ));
+                }
+                if log.starts_with(METADATA) {
+                    // It grows all the time, and begins where the last snapshot is.
+                    continue;
+                }
+                let (holder, known) = first
+                    .entry(log.clone())
+                    .or_insert_with(|| (node.name.clone(), batches.clone()));
+                if *known != batches {
+                    let at = known.iter().zip(&batches).position(|(a, b)| a != b);
+                    return Some(format!(
+                        "{log} has {} batches on {holder} and {} on {}, alike up to batch {at:?}",
+                        known.len(),
+                        batches.len(),
+                        node.name,
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// What was written, for the outcome.
+    pub fn count(&self, cluster: &Cluster, outcome: &mut Outcome) {
+        let (mut metadata, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for (log, epoch, _) in self.written.keys() {
+            match log.starts_with(METADATA) {
+                true => metadata.insert(*epoch),
+                false => others.insert((log, *epoch)),
+            };
+        }
+        outcome.metadata_epochs = metadata.len() as u64;
+        outcome.leader_epochs = others.len() as u64;
+        let segments = |node: &crate::node::Node| logs::on_disk(&node.disk).1;
+        outcome.segments = cluster.nodes.iter().map(segments).sum();
+    }
+}
+
+/// Whether the cleaner rewrites it.
+fn is_compacted(log: &str) -> bool {
+    log.starts_with("__") && !log.starts_with(METADATA)
+}

@@ -1,0 +1,118 @@
+//! The nodes of a run, and what is known of their state.
+
+use std::collections::BTreeSet;
+
+use ottla_sync::simulation::stream;
+
+use crate::node::Node;
+
+/// Partitions have as many replicas, and as many of them are needed for `acks=all`.
+pub(crate) const REPLICAS: i16 = 3;
+const MIN_ISR: &str = "2";
+
+pub(crate) struct Cluster {
+    pub nodes: Vec<Node>,
+}
+
+impl Cluster {
+    /// Three nodes that are both brokers and controllers, or three of each; the seed decides.
+    pub fn drawn() -> Cluster {
+        let has_separate_roles = stream("cluster").one_in(3);
+        let nodes = match has_separate_roles {
+            true => {
+                let controllers = (101..=103).map(|id| (id, "controller"));
+                let brokers = (1..=3).map(|id| (id, "broker"));
+                let voters = voters("controller", 101..=103);
+                let all = controllers.chain(brokers);
+                all.map(|(id, roles)| node(id, roles, &voters)).collect()
+            }
+            false => {
+                let voters = voters("broker", 1..=3);
+                let ids = 1..=3;
+                ids.map(|id| node(id, "broker,controller", &voters))
+                    .collect()
+            }
+        };
+        Cluster { nodes }
+    }
+
+    /// Formats every disk and starts every node.
+    pub fn start(&mut self) {
+        self.nodes.iter().for_each(Node::format);
+        self.nodes.iter_mut().for_each(Node::start);
+    }
+
+    pub fn bootstrap(&self) -> String {
+        let brokers = self.nodes.iter().filter(|node| node.is_broker);
+        let addresses: Vec<String> = brokers.map(|node| format!("{}:9092", node.name)).collect();
+        addresses.join(",")
+    }
+
+    /// Whether every node runs, and every replica is in sync as all of them see it.
+    pub fn is_in_sync(&self) -> bool {
+        let are_in_sync = |node: &Node| {
+            let Some(broker) = node.broker() else {
+                return false;
+            };
+            let image = broker.metadata();
+            let mut partitions = image.topics.iter().flat_map(|topic| topic.partitions());
+            !image.topics.is_empty()
+                && partitions.all(|(_, partition)| {
+                    let isr: BTreeSet<_> = partition.isr.iter().collect();
+                    isr.len() == partition.replicas.len()
+                })
+        };
+        self.nodes.iter().all(are_in_sync)
+    }
+}
+
+fn voters(prefix: &str, ids: std::ops::RangeInclusive<i32>) -> String {
+    let voters: Vec<String> = ids.map(|id| format!("{id}@{prefix}-{id}:9093")).collect();
+    voters.join(",")
+}
+
+fn node(id: i32, roles: &str, voters: &str) -> Node {
+    let is_broker = roles.contains("broker");
+    let is_controller = roles.contains("controller");
+    let name = match is_broker {
+        true => format!("broker-{id}"),
+        false => format!("controller-{id}"),
+    };
+    let listeners = match (is_broker, is_controller) {
+        (true, true) => "PLAINTEXT://:9092,CONTROLLER://:9093",
+        (true, false) => "PLAINTEXT://:9092",
+        _ => "CONTROLLER://:9093",
+    };
+    let (id, replicas) = (id.to_string(), REPLICAS.to_string());
+    let advertised = format!("PLAINTEXT://{name}:9092");
+    let mut settings = vec![
+        ("process.roles", roles),
+        ("node.id", &id),
+        ("listeners", listeners),
+        ("controller.listener.names", "CONTROLLER"),
+        ("controller.quorum.voters", voters),
+        ("log.dirs", "/data"),
+        // Everything happens often.
+        ("metadata.log.max.record.bytes.between.snapshots", "4000"),
+        ("broker.session.timeout.ms", "3000"),
+        ("broker.heartbeat.interval.ms", "500"),
+    ];
+    if is_broker {
+        settings.extend([
+            ("advertised.listeners", &*advertised),
+            ("offsets.topic.num.partitions", "1"),
+            ("offsets.topic.replication.factor", &replicas),
+            ("transaction.state.log.num.partitions", "2"),
+            ("transaction.state.log.replication.factor", &replicas),
+            ("transaction.state.log.min.isr", MIN_ISR),
+            ("min.insync.replicas", MIN_ISR),
+            ("auto.create.topics.enable", "false"),
+            ("replica.lag.time.max.ms", "3000"),
+            ("log.roll.ms", "5000"),
+            ("log.flush.offset.checkpoint.interval.ms", "1000"),
+            ("controlled.shutdown.max.retries", "1"),
+        ]);
+    }
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    Node::new(&name, is_broker, settings.into_iter().map(owned).collect())
+}

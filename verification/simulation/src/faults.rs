@@ -1,0 +1,192 @@
+//! What goes wrong, drawn from the seed: processes are killed, machines lose their power, links are cut, connections break,
+//! disks are slow, and nodes are stopped and started in order.
+//!
+//! Kafka promises to keep what `acks=all` acknowledged while only processes die, however many. A machine that loses
+//! its power may lose records that were not forced, so the power goes only where every replica is in sync, and nothing
+//! else fails until that is so again.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ottla_sync::fs::{Faults, PowerLoss};
+use ottla_sync::simulation::{LinkFaults, Network, Random, now, stream};
+use ottla_sync::thread::sleep;
+
+use crate::cluster::Cluster;
+use crate::outcome::Outcome;
+
+/// How long the cluster is given to have all replicas in sync after a loss of power.
+const RECOVERY: Duration = Duration::from_secs(30);
+
+pub(crate) struct FaultInjector {
+    random: Random,
+    network: Network,
+    /// Nodes that are down, and when they are started.
+    down: Vec<(usize, Duration)>,
+    /// When links are mended.
+    cut_until: Option<Duration>,
+}
+
+impl FaultInjector {
+    pub fn new() -> FaultInjector {
+        FaultInjector {
+            random: stream("faults"),
+            network: Network::of_this_simulation(),
+            down: Vec::new(),
+            cut_until: None,
+        }
+    }
+
+    /// Has things go wrong for so long.
+    pub fn run(&mut self, cluster: &mut Cluster, time: Duration, outcome: &mut Outcome) {
+        let end = now() + time;
+        while now() < end {
+            sleep(self.millis(50..1_200));
+            self.end_what_is_due(cluster);
+            self.begin_one(cluster, outcome);
+        }
+    }
+
+    /// Mends everything and starts what is down.
+    pub fn heal(&mut self, cluster: &mut Cluster) {
+        self.mend_links();
+        for node in &mut cluster.nodes {
+            node.disk.set_faults("/data", Faults::default());
+            if !node.is_running() {
+                tracing::info!(node = node.name, "is started");
+                node.start();
+            }
+        }
+        self.down.clear();
+    }
+
+    fn millis(&mut self, range: Range<u64>) -> Duration {
+        Duration::from_millis(range.start + self.random.below(range.end - range.start))
+    }
+
+    fn end_what_is_due(&mut self, cluster: &mut Cluster) {
+        if self.cut_until.is_some_and(|until| until <= now()) {
+            self.mend_links();
+        }
+        let (due, rest) = self.down.iter().partition(|(_, until)| *until <= now());
+        self.down = rest;
+        for (index, _) in Vec::<(usize, Duration)>::from(due) {
+            tracing::info!(node = cluster.nodes[index].name, "is started");
+            cluster.nodes[index].start();
+        }
+    }
+
+    fn mend_links(&mut self) {
+        if self.cut_until.take().is_some() {
+            tracing::info!("links are mended");
+            self.network.set_faults(LinkFaults::default());
+            self.network.heal();
+        }
+    }
+
+    fn begin_one(&mut self, cluster: &mut Cluster, outcome: &mut Outcome) {
+        let index = self.random.index(cluster.nodes.len());
+        let other = self.random.index(cluster.nodes.len());
+        let is_running = cluster.nodes[index].is_running();
+        let name = cluster.nodes[index].name.clone();
+        match self.random.below(100) {
+            0..30 if is_running => {
+                tracing::info!(node = name, "is killed");
+                cluster.nodes[index].kill();
+                outcome.kills += 1;
+                let until = now() + self.millis(0..4_000);
+                self.down.push((index, until));
+            }
+            30..40 => {
+                if self.cut_until.is_none() && self.down.is_empty() && cluster.is_in_sync() {
+                    self.lose_power(index, cluster);
+                    outcome.losses_of_power += 1;
+                }
+            }
+            40..50 if is_running && self.cut_until.is_none() => {
+                tracing::info!(node = name, "is stopped in order");
+                cluster.nodes[index].stop();
+                outcome.clean_stops += 1;
+                let until = now() + self.millis(0..2_000);
+                self.down.push((index, until));
+            }
+            50..65 => {
+                self.cut(&name, &cluster.nodes[other].name.clone());
+                outcome.cuts += 1;
+            }
+            65..75 if index != other => {
+                tracing::info!(node = name, other = cluster.nodes[other].name, "connections break");
+                self.network.reset(&name, &cluster.nodes[other].name);
+            }
+            75..85 => {
+                let most = self.millis(1..40);
+                tracing::info!(?most, "links are slow and break");
+                self.network.set_faults(LinkFaults {
+                    delay: Duration::from_micros(50)..most,
+                    short_one_in: 4,
+                    resets_one_in: 2_000,
+                    window_bytes: 1 << 14,
+                });
+                self.cut_until = Some(now() + self.millis(300..3_000));
+            }
+            85..95 => {
+                let most = self.millis(1..30);
+                tracing::info!(node = name, ?most, "has a slow disk");
+                cluster.nodes[index].disk.set_faults(
+                    "/data",
+                    Faults {
+                        delay: Some(Duration::ZERO..most),
+                        short_writes_one_in: 8,
+                        uncached_one_in: 4,
+                        ..Faults::default()
+                    },
+                );
+            }
+            _ => {
+                let disk = &cluster.nodes[index].disk;
+                disk.set_faults("/data", Faults::default());
+            }
+        }
+    }
+
+    /// Cuts a node off from all others, or from one of them in one direction or both.
+    fn cut(&mut self, name: &str, other: &str) {
+        let until = now() + self.millis(100..6_000);
+        self.cut_until = Some(self.cut_until.map_or(until, |before| before.max(until)));
+        match self.random.below(3) {
+            _ if name == other => {
+                tracing::info!(node = name, "is cut off");
+                self.network.isolate(name);
+            }
+            0 => {
+                tracing::info!(from = name, to = other, "the link is cut one way");
+                self.network.cut(name, other);
+            }
+            1 => {
+                tracing::info!(one = name, other, "the link is cut");
+                self.network.cut(name, other);
+                self.network.cut(other, name);
+            }
+            _ => {
+                tracing::info!(node = name, "is cut off");
+                self.network.isolate(name);
+            }
+        }
+    }
+
+    fn lose_power(&mut self, index: usize, cluster: &mut Cluster) {
+        let kind = match self.random.one_in(2) {
+            true => PowerLoss::Journalled,
+            false => PowerLoss::Unordered,
+        };
+        tracing::info!(node = cluster.nodes[index].name, ?kind, "loses its power");
+        cluster.nodes[index].lose_power(kind);
+        sleep(self.millis(0..4_000));
+        tracing::info!(node = cluster.nodes[index].name, "is started");
+        cluster.nodes[index].start();
+        let deadline = now() + RECOVERY;
+        while !cluster.is_in_sync() && now() < deadline {
+            sleep(Duration::from_millis(100));
+        }
+    }
+}

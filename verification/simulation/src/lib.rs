@@ -1,0 +1,14 @@
+//! Whole clusters under a seed: the product's own nodes and the real client on simulated hosts, disks, clocks and links,
+//! with faults, and checks of what clients were told, of what lies on the disks, and of what becomes of it all once the
+//! faults are over (`docs/simulation.md`).
+
+mod checks;
+mod cluster;
+mod faults;
+mod logs;
+mod node;
+mod outcome;
+mod world;
+
+pub use outcome::Outcome;
+pub use world::{hash, run, tell};

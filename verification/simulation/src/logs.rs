@@ -1,0 +1,49 @@
+//! The logs on the simulated disks, as their files say.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use ottla_records::RecordBatch;
+use ottla_sync::fs::Disk;
+
+/// A batch on a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Batch {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    pub epoch: i32,
+    pub crc: u32,
+}
+
+/// The batches of each log on a disk, by the name of its directory, and how many segments there are.
+pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
+    let mut logs: BTreeMap<String, Vec<Batch>> = BTreeMap::new();
+    let mut segments = 0;
+    for (path, bytes) in disk.files() {
+        if path.extension().is_none_or(|extension| extension != "log") {
+            continue;
+        }
+        let Some(name) = path.parent().and_then(Path::file_name) else {
+            continue;
+        };
+        let name = name.to_string_lossy().into_owned();
+        // What is being deleted, moved or cleaned is not the log.
+        if !name.rsplit('-').next().is_some_and(|index| index.parse::<i32>().is_ok()) {
+            continue;
+        }
+        segments += 1;
+        let log = logs.entry(name).or_default();
+        let mut rest = Bytes::from(bytes);
+        // The last batch may be half written.
+        while let Ok(batch) = RecordBatch::read(&mut rest) {
+            log.push(Batch {
+                base_offset: batch.header.base_offset.0,
+                last_offset: batch.header.last_offset().0,
+                epoch: batch.header.partition_leader_epoch.0,
+                crc: batch.header.crc,
+            });
+        }
+    }
+    (logs, segments)
+}

@@ -1,0 +1,157 @@
+//! A node of the cluster: a machine, its disk, and the broker or controller that runs on it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use ottla_broker::Broker;
+use ottla_config::{BrokerConfig, Properties};
+use ottla_metadata::MetadataVersion;
+use ottla_storage::format::{FormatOptions, InitialQuorum, format};
+use ottla_sync::fs::{Disk, PowerLoss};
+use ottla_sync::simulation::{Host, HostClock, stream};
+use ottla_sync::task::Handle;
+use ottla_sync::{thread, watch};
+
+const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
+
+/// One node, which may be stopped, killed and started again on its disk.
+pub(crate) struct Node {
+    pub name: String,
+    pub disk: Disk,
+    pub is_broker: bool,
+    settings: Vec<(String, String)>,
+    clock: HostClock,
+    running: Option<Running>,
+}
+
+struct Running {
+    host: Host,
+    stop: watch::Sender<bool>,
+    main: thread::JoinHandle<()>,
+    /// There once it has started.
+    broker: Rc<RefCell<Weak<Broker>>>,
+}
+
+impl Node {
+    /// A node whose disk is empty.
+    pub fn new(name: &str, is_broker: bool, settings: Vec<(String, String)>) -> Node {
+        let mut random = stream(name);
+        Node {
+            disk: Disk::new(random.u64(), name),
+            name: name.to_owned(),
+            is_broker,
+            settings,
+            clock: HostClock {
+                // Clocks of real machines differ by less.
+                drift_ppm: random.below(2_000) as i64 - 1_000,
+                ..HostClock::default()
+            },
+            running: None,
+        }
+    }
+
+    fn host(&self) -> Host {
+        Host::new(&self.name)
+            .with_disk(&self.disk)
+            .with_clock(self.clock)
+    }
+
+    fn config(&self) -> BrokerConfig {
+        let mut properties = Properties::new("the simulation");
+        for (key, value) in &self.settings {
+            properties.set(key, value);
+        }
+        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        config
+    }
+
+    /// As `ottla storage format` does it, by a process that ends.
+    pub fn format(&self) {
+        let config = self.config();
+        let host = self.host();
+        let formatting = host.spawn("format", move || {
+            let options = FormatOptions {
+                cluster_id: CLUSTER_ID.to_owned(),
+                quorum: InitialQuorum::Static,
+                metadata_version: MetadataVersion::LATEST_PRODUCTION,
+                feature_levels: Default::default(),
+                scram_records: Vec::new(),
+                ignore_formatted: false,
+            };
+            format(&config, &options).expect("an empty disk is formatted");
+        });
+        formatting.join().expect("it ends");
+        host.kill();
+    }
+
+    /// Starts the node as the server does it: until it is told to stop, or cannot go on.
+    pub fn start(&mut self) {
+        let config = self.config();
+        let host = self.host();
+        let stop = watch::Sender::new(false);
+        let mut stopping = stop.subscribe();
+        let broker = Rc::new(RefCell::new(Weak::new()));
+        let started = broker.clone();
+        let main = host.spawn("main", move || {
+            Handle::current().block_on(async move {
+                let running = Broker::start(config).await.expect("the broker starts");
+                *started.borrow_mut() = Arc::downgrade(running.broker());
+                let told = async { drop(stopping.wait_for(|told| *told).await) };
+                ottla_sync::select! {
+                    () = told => {}
+                    () = running.broker().stopping() => {}
+                }
+                let broker = running.broker().clone();
+                running.stop().await;
+                assert_eq!(broker.failure(), None);
+            });
+        });
+        self.running = Some(Running {
+            host,
+            stop,
+            main,
+            broker,
+        });
+    }
+
+    /// Whether it keeps the metadata log as a voter: the others learn it when they can.
+    pub fn holds_metadata_vote(&self) -> bool {
+        let mut settings = self.settings.iter();
+        settings.any(|(key, value)| key == "process.roles" && value.contains("controller"))
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// What it is, if it runs and has started.
+    pub fn broker(&self) -> Option<Arc<Broker>> {
+        self.running.as_ref()?.broker.borrow().upgrade()
+    }
+
+    /// Kills it as SIGKILL does.
+    pub fn kill(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.host.kill();
+        }
+    }
+
+    /// Takes the power from its machine: connections stay half open, and what was not forced may be lost.
+    pub fn lose_power(&mut self, kind: PowerLoss) {
+        if let Some(running) = self.running.take() {
+            running.host.lose_power();
+        }
+        self.disk.lose_power(kind);
+    }
+
+    /// Stops it in order, and waits for it.
+    pub fn stop(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        running.stop.send_replace(true);
+        running.main.join().expect("it stops");
+        running.host.kill();
+    }
+}

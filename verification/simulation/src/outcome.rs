@@ -1,0 +1,40 @@
+//! What a run comes to.
+
+use std::time::Duration;
+
+/// What was found in a run, and how much happened in it: a run in which nothing happens finds nothing either.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// What is wrong; nothing where all is well.
+    pub finding: Option<String>,
+    pub simulated: Duration,
+    pub switch_points: u64,
+    pub kills: u64,
+    pub losses_of_power: u64,
+    pub clean_stops: u64,
+    pub cuts: u64,
+    pub leader_epochs: u64,
+    pub metadata_epochs: u64,
+    pub segments: u64,
+    pub committed_transactions: u64,
+    pub sent: u64,
+    pub polled: u64,
+}
+
+impl Outcome {
+    /// Sums up what several runs came to.
+    pub fn add(&mut self, other: &Outcome) {
+        self.simulated += other.simulated;
+        self.switch_points += other.switch_points;
+        self.kills += other.kills;
+        self.losses_of_power += other.losses_of_power;
+        self.clean_stops += other.clean_stops;
+        self.cuts += other.cuts;
+        self.leader_epochs += other.leader_epochs;
+        self.metadata_epochs += other.metadata_epochs;
+        self.segments += other.segments;
+        self.committed_transactions += other.committed_transactions;
+        self.sent += other.sent;
+        self.polled += other.polled;
+    }
+}

@@ -1,0 +1,179 @@
+//! One run: a cluster, clients on it, faults for a while, and what has become of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ottla_sync::simulation::{self, Config, Host, now, stream};
+use ottla_sync::task::Handle;
+use ottla_sync::thread::{JoinHandle, sleep};
+use ottla_testkit::client_histories::workload::{self, Scene};
+use ottla_testkit::client_histories::{self, Operation, Step};
+
+use crate::checks::LogChecks;
+use crate::cluster::{Cluster, REPLICAS};
+use crate::faults::FaultInjector;
+use crate::outcome::Outcome;
+
+const WORKERS: u32 = 3;
+/// How long things go wrong.
+const FAULTS: Duration = Duration::from_secs(20);
+
+/// Runs a seed.
+pub fn run(seed: u64) -> Outcome {
+    run_with(Config::new(seed)).0
+}
+
+/// Runs a seed, and gives the hash over all that its scheduler chose.
+pub fn hash(seed: u64) -> u64 {
+    run_with(Config::new(seed)).1
+}
+
+/// Runs a seed; the product's own log and the faults are written to standard output, with the simulated time.
+pub fn tell(seed: u64) -> Outcome {
+    let subscriber = tracing_subscriber::fmt()
+        .with_timer(SimulatedTime)
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .finish();
+    tracing::subscriber::with_default(subscriber, || run(seed))
+}
+
+struct SimulatedTime;
+
+impl tracing_subscriber::fmt::time::FormatTime for SimulatedTime {
+    fn format_time(&self, w: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
+        write!(w, "{:>12.6}", now().as_secs_f64())
+    }
+}
+
+fn run_with(config: Config) -> (Outcome, u64) {
+    let report = simulation::run(config, world);
+    let mut outcome = match report.result {
+        Ok(outcome) => outcome,
+        Err(failure) => Outcome {
+            finding: Some(failure.to_string()),
+            ..Outcome::default()
+        },
+    };
+    outcome.simulated = report.simulated;
+    outcome.switch_points = report.steps;
+    (outcome, report.hash)
+}
+
+fn world() -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(finding) = play(&mut outcome) {
+        outcome.finding = Some(finding);
+    }
+    outcome
+}
+
+fn play(outcome: &mut Outcome) -> Result<(), String> {
+    let mut cluster = Cluster::drawn();
+    cluster.start();
+    let scene = Arc::new(Scene {
+        bootstrap: cluster.bootstrap(),
+        clock: Box::new(|| now().as_micros() as u64),
+        is_over: AtomicBool::new(false),
+    });
+    on_host("admin", {
+        let scene = scene.clone();
+        move || async move {
+            // Not all brokers are registered yet.
+            while scene.create_topics(REPLICAS).await.is_err() {
+                ottla_sync::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    })
+    .join()
+    .expect("it ends");
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|process| {
+            let scene = scene.clone();
+            let seed = stream(&format!("client-{process}")).u64();
+            on_host(&format!("client-{process}"), move || {
+                workload::work(scene, process, seed)
+            })
+        })
+        .collect();
+
+    let mut checks = LogChecks::default();
+    let mut faults = FaultInjector::new();
+    let rounds = 4;
+    for _ in 0..rounds {
+        faults.run(&mut cluster, FAULTS / rounds, outcome);
+        checks.observe(&cluster);
+    }
+    faults.heal(&mut cluster);
+    sleep(Duration::from_secs(2));
+    scene.is_over.store(true, Ordering::Relaxed);
+
+    let mut history: Vec<Operation> = Vec::new();
+    for (process, worker) in workers.into_iter().enumerate() {
+        let (operations, fault) = worker.join().expect("it ends");
+        history.extend(operations);
+        if let Some(fault) = fault {
+            return Err(format!("process {process}: {fault}"));
+        }
+    }
+    let reading = scene.clone();
+    let read = on_host("reader", move || async move {
+        workload::read_all(&reading, WORKERS).await
+    });
+    let (operations, faults) = read
+        .join()
+        .expect("it ends")
+        .map_err(|error| format!("the reader: {error:#}"))?;
+    history.extend(operations);
+    if let Some(fault) = faults.into_iter().next() {
+        return Err(fault);
+    }
+    checks.converge(&cluster)?;
+    if let Some(finding) = checks.finding() {
+        return Err(finding);
+    }
+    check_history(&history, outcome)?;
+    for node in &mut cluster.nodes {
+        if node.is_broker {
+            node.stop();
+        }
+    }
+    for node in &mut cluster.nodes {
+        node.stop();
+    }
+    checks.observe(&cluster);
+    checks.count(&cluster, outcome);
+    checks.finding().map_or(Ok(()), Err)
+}
+
+/// Runs a future on a thread of a host of its own.
+fn on_host<T: 'static, F: Future<Output = T>>(
+    name: &str,
+    work: impl FnOnce() -> F + 'static,
+) -> JoinHandle<T> {
+    let host = Host::new(name);
+    host.spawn("client", move || Handle::current().block_on(work()))
+}
+
+fn check_history(history: &[Operation], outcome: &mut Outcome) -> Result<(), String> {
+    for operation in history {
+        for step in &operation.steps {
+            match step {
+                Step::Sent { .. } => outcome.sent += 1,
+                Step::Polled { records, .. } => outcome.polled += records.len() as u64,
+                Step::Sought { .. } => {}
+            }
+        }
+        let is_committed = operation.outcome == client_histories::Outcome::Committed;
+        if is_committed && operation.commit_asked_at.is_some() {
+            outcome.committed_transactions += 1;
+        }
+    }
+    let findings = client_histories::check(history);
+    let mut wrong = findings.iter().filter(|(kind, _)| kind.is_promised_absent());
+    match wrong.next() {
+        Some((kind, sentences)) => Err(format!("{kind}: {}", sentences[0])),
+        None => Ok(()),
+    }
+}
