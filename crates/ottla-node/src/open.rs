@@ -1,6 +1,7 @@
 //! What the thread of the quorum begins with: the metadata log, who votes by it and by the configuration, and
 //! whom to ask.
 
+use std::io;
 use std::path::Path;
 
 use bytestring::ByteString;
@@ -17,7 +18,7 @@ use crate::controller_thread::{Controller, Opened};
 use crate::membership::local_host::host_of;
 use ottla_storage::format::NodeIdentity;
 use ottla_storage::metadata::metadata_log::{LoadedMetadata, MetadataLog};
-use ottla_storage::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
+use ottla_storage::metadata::snapshot_file::{BOOTSTRAP_FILE, SnapshotReadError, read_snapshot};
 use ottla_storage::metadata::static_voters::{
     bootstrap_servers, controller_listener_name, no_quorum, static_voters,
 };
@@ -116,13 +117,13 @@ fn bootstrap_of(
 
 /// `bootstrap.checkpoint`, or without one the newest level, as Kafka begins.
 fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String> {
-    let path = metadata_log_dir.join(BOOTSTRAP_FILE);
-    if !path.exists() {
-        let latest = MetadataVersion::LATEST_PRODUCTION.feature_level();
-        let levels = [(MetadataVersion::FEATURE_NAME.to_owned(), latest)].into();
-        return Ok(bootstrap_records(&levels));
+    match read_snapshot(&metadata_log_dir.join(BOOTSTRAP_FILE)) {
+        Ok(snapshot) => Ok(snapshot.records),
+        Err(SnapshotReadError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+            let latest = MetadataVersion::LATEST_PRODUCTION.feature_level();
+            let levels = [(MetadataVersion::FEATURE_NAME.to_owned(), latest)].into();
+            Ok(bootstrap_records(&levels))
+        }
+        Err(error) => Err(error.to_string()),
     }
-    read_snapshot(&path)
-        .map(|snapshot| snapshot.records)
-        .map_err(|error| error.to_string())
 }

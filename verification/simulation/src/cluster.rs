@@ -110,6 +110,22 @@ fn node(id: i32, roles: &str, voters: &str) -> Node {
             ("replica.lag.time.max.ms", "3000"),
             ("log.roll.ms", "5000"),
             ("log.flush.offset.checkpoint.interval.ms", "1000"),
+            ("group.consumer.min.session.timeout.ms", "1000"),
+            ("group.consumer.session.timeout.ms", "4000"),
+            ("group.consumer.min.heartbeat.interval.ms", "500"),
+            ("group.consumer.heartbeat.interval.ms", "1000"),
+            ("group.share.min.session.timeout.ms", "1000"),
+            ("group.share.session.timeout.ms", "4000"),
+            ("group.share.min.heartbeat.interval.ms", "500"),
+            ("group.share.heartbeat.interval.ms", "1000"),
+            ("group.share.min.record.lock.duration.ms", "1000"),
+            ("group.share.record.lock.duration.ms", "2000"),
+            ("share.coordinator.state.topic.num.partitions", "1"),
+            (
+                "share.coordinator.state.topic.replication.factor",
+                &replicas,
+            ),
+            ("share.coordinator.state.topic.min.isr", MIN_ISR),
             ("controlled.shutdown.max.retries", "1"),
         ]);
     }

@@ -115,7 +115,11 @@ impl FaultInjector {
                 outcome.cuts += 1;
             }
             65..75 if index != other => {
-                tracing::info!(node = name, other = cluster.nodes[other].name, "connections break");
+                tracing::info!(
+                    node = name,
+                    other = cluster.nodes[other].name,
+                    "connections break"
+                );
                 self.network.reset(&name, &cluster.nodes[other].name);
             }
             75..85 => {

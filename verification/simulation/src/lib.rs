@@ -3,11 +3,14 @@
 //! faults are over (`docs/simulation.md`).
 
 mod checks;
+mod clients;
 mod cluster;
 mod faults;
 mod logs;
+mod movers;
 mod node;
 mod outcome;
+mod sharers;
 mod world;
 
 pub use outcome::Outcome;

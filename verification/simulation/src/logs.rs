@@ -29,7 +29,11 @@ pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
         };
         let name = name.to_string_lossy().into_owned();
         // What is being deleted, moved or cleaned is not the log.
-        if !name.rsplit('-').next().is_some_and(|index| index.parse::<i32>().is_ok()) {
+        if !name
+            .rsplit('-')
+            .next()
+            .is_some_and(|index| index.parse::<i32>().is_ok())
+        {
             continue;
         }
         segments += 1;

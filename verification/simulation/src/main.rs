@@ -50,6 +50,9 @@ fn run_for(time: Duration, from: Option<u64>) -> Outcome {
         seed += 1;
     }
     let speed = total.simulated.as_secs_f64() / began.elapsed().as_secs_f64();
-    println!("{} seeds, {speed:.0} simulated seconds a second", seed - first);
+    println!(
+        "{} seeds, {speed:.0} simulated seconds a second",
+        seed - first
+    );
     total
 }

@@ -19,6 +19,10 @@ pub struct Outcome {
     pub committed_transactions: u64,
     pub sent: u64,
     pub polled: u64,
+    pub client_kills: u64,
+    /// Records that a group has moved on, and that a share group has settled.
+    pub moved: u64,
+    pub shared: u64,
 }
 
 impl Outcome {
@@ -36,5 +40,8 @@ impl Outcome {
         self.committed_transactions += other.committed_transactions;
         self.sent += other.sent;
         self.polled += other.polled;
+        self.client_kills += other.client_kills;
+        self.moved += other.moved;
+        self.shared += other.shared;
     }
 }

@@ -1,19 +1,24 @@
 //! One run: a cluster, clients on it, faults for a while, and what has become of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ottla_client::admin::NewTopic;
+use ottla_client::{Admin, ClientError};
 use ottla_sync::simulation::{self, Config, Host, now, stream};
-use ottla_sync::task::Handle;
-use ottla_sync::thread::{JoinHandle, sleep};
-use ottla_testkit::client_histories::workload::{self, Scene};
-use ottla_testkit::client_histories::{self, Operation, Step};
+use ottla_sync::thread::sleep;
+use ottla_testkit::client_histories::workload::{self, PARTITIONS, Scene};
+use ottla_testkit::client_histories::{self, Operation, Seen, Step, Value};
 
 use crate::checks::LogChecks;
+use crate::clients::on;
 use crate::cluster::{Cluster, REPLICAS};
 use crate::faults::FaultInjector;
+use crate::movers::{self, Movers};
 use crate::outcome::Outcome;
+use crate::sharers::{self, Sharers};
 
 const WORKERS: u32 = 3;
 /// How long things go wrong.
@@ -76,14 +81,16 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
         bootstrap: cluster.bootstrap(),
         clock: Box::new(|| now().as_micros() as u64),
         is_over: AtomicBool::new(false),
+        pause: Duration::from_millis(400),
     });
-    on_host("admin", {
+    on(&Host::new("admin"), {
         let scene = scene.clone();
         move || async move {
             // Not all brokers are registered yet.
             while scene.create_topics(REPLICAS).await.is_err() {
                 ottla_sync::time::sleep(Duration::from_millis(100)).await;
             }
+            create_target(&scene).await.expect("a topic is created");
         }
     })
     .join()
@@ -92,11 +99,15 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
         .map(|process| {
             let scene = scene.clone();
             let seed = stream(&format!("client-{process}")).u64();
-            on_host(&format!("client-{process}"), move || {
+            on(&Host::new(&format!("client-{process}")), move || {
                 workload::work(scene, process, seed)
             })
         })
         .collect();
+
+    let mut groups = stream("groups");
+    let mut movers = groups.one_in(2).then(|| Movers::start(&scene));
+    let mut sharers = groups.one_in(3).then(|| Sharers::start(&scene));
 
     let mut checks = LogChecks::default();
     let mut faults = FaultInjector::new();
@@ -104,6 +115,8 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     for _ in 0..rounds {
         faults.run(&mut cluster, FAULTS / rounds, outcome);
         checks.observe(&cluster);
+        movers.iter_mut().for_each(Movers::disturb);
+        sharers.iter_mut().for_each(Sharers::disturb);
     }
     faults.heal(&mut cluster);
     sleep(Duration::from_secs(2));
@@ -118,16 +131,24 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
         }
     }
     let reading = scene.clone();
-    let read = on_host("reader", move || async move {
+    let read = on(&Host::new("reader"), move || async move {
         workload::read_all(&reading, WORKERS).await
     });
     let (operations, faults) = read
         .join()
         .expect("it ends")
         .map_err(|error| format!("the reader: {error:#}"))?;
-    history.extend(operations);
+    history.extend(operations.iter().cloned());
     if let Some(fault) = faults.into_iter().next() {
         return Err(fault);
+    }
+    if let Some(movers) = movers {
+        outcome.client_kills += movers.kills;
+        outcome.moved = movers.settle(&values_in(movers::SOURCE, &operations))?;
+    }
+    if let Some(sharers) = sharers {
+        outcome.client_kills += sharers.kills;
+        outcome.shared = sharers.settle(&places_in(sharers::SOURCE, &operations))?;
     }
     checks.converge(&cluster)?;
     if let Some(finding) = checks.finding() {
@@ -147,13 +168,41 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     checks.finding().map_or(Ok(()), Err)
 }
 
-/// Runs a future on a thread of a host of its own.
-fn on_host<T: 'static, F: Future<Output = T>>(
-    name: &str,
-    work: impl FnOnce() -> F + 'static,
-) -> JoinHandle<T> {
-    let host = Host::new(name);
-    host.spawn("client", move || Handle::current().block_on(work()))
+async fn create_target(scene: &Scene) -> anyhow::Result<()> {
+    let topic = NewTopic {
+        name: movers::TARGET.to_owned(),
+        partitions: Some(PARTITIONS),
+        replication_factor: Some(REPLICAS),
+        ..NewTopic::default()
+    };
+    let admin = Admin::new(scene.client().await?);
+    for result in admin.create_topics(&[topic], false).await? {
+        ClientError::check(result.name.to_string(), result.error_code, None::<&str>)?;
+    }
+    Ok(())
+}
+
+/// What the reader was given of a topic.
+fn read_of<'a>(topic: &'a str, read: &'a [Operation]) -> impl Iterator<Item = (i32, Seen)> + 'a {
+    let steps = read.iter().flat_map(|operation| &operation.steps);
+    let records = steps.flat_map(|step| match step {
+        Step::Polled { records, .. } => records.as_slice(),
+        _ => &[],
+    });
+    let partition =
+        move |seen: &Seen| (0..PARTITIONS).find(|at| Scene::log(topic, *at) == seen.log);
+    records.filter_map(move |seen| Some((partition(seen)?, *seen)))
+}
+
+fn values_in(topic: &str, read: &[Operation]) -> BTreeSet<Value> {
+    read_of(topic, read).map(|(_, seen)| seen.value).collect()
+}
+
+fn places_in(topic: &str, read: &[Operation]) -> BTreeSet<(i32, i64)> {
+    let places = read_of(topic, read);
+    places
+        .map(|(partition, seen)| (partition, seen.offset))
+        .collect()
 }
 
 fn check_history(history: &[Operation], outcome: &mut Outcome) -> Result<(), String> {
@@ -171,7 +220,9 @@ fn check_history(history: &[Operation], outcome: &mut Outcome) -> Result<(), Str
         }
     }
     let findings = client_histories::check(history);
-    let mut wrong = findings.iter().filter(|(kind, _)| kind.is_promised_absent());
+    let mut wrong = findings
+        .iter()
+        .filter(|(kind, _)| kind.is_promised_absent());
     match wrong.next() {
         Some((kind, sentences)) => Err(format!("{kind}: {}", sentences[0])),
         None => Ok(()),

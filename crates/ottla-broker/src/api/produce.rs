@@ -321,13 +321,14 @@ impl PendingProduce {
         batch: RecordBatch,
         rules: &ValidationRules,
     ) -> Result<ValidatedBatch, Rejection> {
+        let now = self.broker.timestamp();
         BUFFERS.with_borrow_mut(|buffers| {
             validate(
                 batch,
                 rules,
                 AppendOrigin::Client,
                 &partition.topic_partition,
-                self.broker.timestamp(),
+                now,
                 buffers,
             )
         })

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ottla_testkit::client_histories::workload::{self, Scene};
@@ -51,6 +51,7 @@ async fn run() -> Result<bool> {
         bootstrap: bootstrap.clone(),
         clock: Box::new(move || began.elapsed().as_micros() as u64),
         is_over: AtomicBool::new(false),
+        pause: Duration::ZERO,
     });
     scene.create_topics(replicas).await?;
     println!("ready");

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use ottla_client::admin::NewTopic;
-use ottla_client::{Admin, Client, ClientConfig, ClientError, Consumer, ConsumerConfig, OffsetReset};
+use ottla_client::{
+    Admin, Client, ClientConfig, ClientError, Consumer, ConsumerConfig, OffsetReset,
+};
 
 use crate::client_histories::{Log, Seen, Value};
 
@@ -19,6 +21,8 @@ pub struct Scene {
     /// One clock of all processes, in microseconds.
     pub clock: Box<dyn Fn() -> u64 + Send + Sync>,
     pub is_over: AtomicBool,
+    /// The longest that a process waits between two operations.
+    pub pause: Duration,
 }
 
 impl Scene {

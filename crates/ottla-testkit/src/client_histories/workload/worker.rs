@@ -2,7 +2,7 @@
 //! replaced in the middle of a transaction and tries to go on.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use ottla_client::{ClientError, Consumer, Delivery, Producer, ProducerConfig, RecordRef};
@@ -26,11 +26,7 @@ struct Worker {
 }
 
 /// The operations of a process, and what kept it from ending what it had begun.
-pub async fn work(
-    scene: Arc<Scene>,
-    process: u32,
-    seed: u64,
-) -> (Vec<Operation>, Option<String>) {
+pub async fn work(scene: Arc<Scene>, process: u32, seed: u64) -> (Vec<Operation>, Option<String>) {
     let consumer = match consumer(&scene).await {
         Ok(consumer) => consumer,
         Err(error) => return (Vec::new(), Some(format!("no consumer: {error:#}"))),
@@ -54,6 +50,7 @@ impl Worker {
     async fn run(&mut self) -> Result<()> {
         let mut current = new_producer(&self.scene, self.process).await?;
         while !self.scene.is_over() {
+            ottla_sync::time::sleep(self.scene.pause.mul_f64(self.random.random())).await;
             match self.random.random_range(0..100) {
                 0..20 => {
                     let polled = self.poll().await;
@@ -234,7 +231,7 @@ async fn new_producer(scene: &Scene, process: u32) -> Result<Producer> {
             Err(error) => error,
         };
         if scene.is_over() {
-            let since = *over_since.get_or_insert_with(Instant::now);
+            let since = *over_since.get_or_insert_with(ottla_sync::time::now);
             if ottla_sync::time::elapsed(since) > PATIENCE {
                 bail!("no producer for {PATIENCE:?}: {error:#}");
             }

@@ -1,0 +1,202 @@
+//! A share group (KIP-932): each record is settled by a member that was given it, or was delivered as often as the limit allows;
+//! what was settled is not delivered again.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use ottla_client::admin::{ConfigOperation, ConfigResourceType};
+use ottla_client::{
+    AcknowledgeType, AcknowledgementMode, Admin, ShareConsumer, ShareConsumerConfig,
+};
+use ottla_sync::simulation::{Host, Random, now, stream};
+use ottla_testkit::client_histories::workload::{Scene, TOPICS};
+
+use crate::clients::on;
+
+pub(crate) const SOURCE: &str = TOPICS[1];
+const GROUP: &str = "sharers";
+const MEMBERS: usize = 2;
+/// `group.share.delivery.count.limit`.
+const DELIVERIES: i16 = 5;
+/// How long the group may take, without faults, to have settled everything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Place = (i32, i64);
+
+/// What the members were given and told.
+#[derive(Default)]
+struct Known {
+    deliveries: BTreeMap<Place, i16>,
+    /// Accepted or rejected, as far as the members were told.
+    settled: BTreeSet<Place>,
+    /// Accepted or rejected, and nobody was told whether that was heard.
+    unanswered: BTreeSet<Place>,
+    finding: Option<String>,
+}
+
+pub(crate) struct Sharers {
+    scene: Arc<Scene>,
+    hosts: Vec<Host>,
+    known: Rc<RefCell<Known>>,
+    is_over: Rc<Cell<bool>>,
+    random: Random,
+    pub kills: u64,
+}
+
+impl Sharers {
+    pub fn start(scene: &Arc<Scene>) -> Sharers {
+        let mut sharers = Sharers {
+            scene: scene.clone(),
+            hosts: Vec::new(),
+            known: Rc::default(),
+            is_over: Rc::default(),
+            random: stream("sharers"),
+            kills: 0,
+        };
+        let scene = scene.clone();
+        let host = Host::new("sharer-admin");
+        let configured = on(&host, move || async move {
+            while configure(&scene).await.is_err() {
+                ottla_sync::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        configured.join().expect("it ends");
+        sharers.hosts = (0..MEMBERS).map(|member| sharers.member(member)).collect();
+        sharers
+    }
+
+    fn member(&self, member: usize) -> Host {
+        let (scene, is_over) = (self.scene.clone(), self.is_over.clone());
+        let known = self.known.clone();
+        let host = Host::new(&format!("sharer-{member}"));
+        let mut random = stream(&format!("sharer-{member}-{}", self.kills));
+        on(&host, move || async move {
+            while !is_over.get() {
+                // Whatever fails, a new instance goes on where the group is.
+                if let Err(error) = take_part(&scene, &known, &mut random, &is_over).await {
+                    tracing::info!(member, "{error:#}");
+                }
+                ottla_sync::time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+        host
+    }
+
+    /// Kills a member now and then; another process takes its place.
+    pub fn disturb(&mut self) {
+        if self.random.one_in(2) {
+            let member = self.random.index(MEMBERS);
+            self.hosts[member].kill();
+            self.kills += 1;
+            self.hosts[member] = self.member(member);
+        }
+    }
+
+    /// Waits until everything in the source is settled. Gives how many records were.
+    pub fn settle(self, expected: &BTreeSet<Place>) -> Result<u64, String> {
+        let deadline = now() + PATIENCE;
+        loop {
+            let known = self.known.borrow();
+            if let Some(finding) = &known.finding {
+                return Err(finding.clone());
+            }
+            let is_open = |place: &&Place| {
+                let deliveries = known.deliveries.get(*place).copied().unwrap_or_default();
+                let is_done = known.settled.contains(*place) || known.unanswered.contains(*place);
+                !is_done && deliveries < DELIVERIES
+            };
+            let open: Vec<&Place> = expected.iter().filter(is_open).collect();
+            if open.is_empty() {
+                self.is_over.set(true);
+                return Ok(known.settled.len() as u64);
+            }
+            if now() > deadline {
+                return Err(format!(
+                    "shared records: after {PATIENCE:?}, {} of {} are open, the first in partition and offset {:?}",
+                    open.len(),
+                    expected.len(),
+                    open[0]
+                ));
+            }
+            drop(known);
+            ottla_sync::thread::sleep(Duration::from_millis(500));
+        }
+    }
+}
+
+async fn configure(scene: &Scene) -> Result<()> {
+    let set = |key: &str, value: &str| (key.to_owned(), ConfigOperation::Set(value.to_owned()));
+    let settings = BTreeMap::from([
+        set("share.auto.offset.reset", "earliest"),
+        set("share.isolation.level", "read_committed"),
+    ]);
+    Admin::new(scene.client().await?)
+        .alter_configs(ConfigResourceType::Group, GROUP, &settings, false)
+        .await?;
+    Ok(())
+}
+
+async fn take_part(
+    scene: &Scene,
+    known: &RefCell<Known>,
+    random: &mut Random,
+    is_over: &Cell<bool>,
+) -> Result<()> {
+    let config = ShareConsumerConfig {
+        group_id: GROUP.to_owned(),
+        acknowledgement_mode: AcknowledgementMode::Explicit,
+        ..ShareConsumerConfig::default()
+    };
+    let mut consumer = ShareConsumer::new(scene.client().await?, config)?;
+    consumer.subscribe(&[SOURCE.to_owned()]);
+    while !is_over.get() {
+        // What was settled before the poll began is not in its answer.
+        let settled = known.borrow().settled.clone();
+        let records = consumer.poll(Duration::from_millis(300)).await?;
+        let mut done: BTreeMap<i32, Vec<Place>> = BTreeMap::new();
+        for record in &records {
+            let place = (record.record.partition, record.record.offset);
+            known
+                .borrow_mut()
+                .on_delivered(place, record.delivery_count, &settled);
+            let kind = match random.below(10) {
+                0 => AcknowledgeType::Release,
+                1 => AcknowledgeType::Reject,
+                _ => AcknowledgeType::Accept,
+            };
+            if kind != AcknowledgeType::Release {
+                done.entry(place.0).or_default().push(place);
+            }
+            consumer.acknowledge(record, kind)?;
+        }
+        let asked: Vec<Place> = done.values().flatten().copied().collect();
+        known.borrow_mut().unanswered.extend(asked);
+        for ((_, partition), answer) in consumer.commit().await? {
+            if answer.is_ok() {
+                let places = done.remove(&partition).unwrap_or_default();
+                known.borrow_mut().settled.extend(places);
+            }
+        }
+    }
+    Ok(consumer.close().await?)
+}
+
+impl Known {
+    fn on_delivered(&mut self, place: Place, count: i16, settled: &BTreeSet<Place>) {
+        self.unanswered.remove(&place);
+        let deliveries = self.deliveries.entry(place).or_default();
+        *deliveries = count.max(*deliveries);
+        if count > DELIVERIES {
+            let sentence = format!("shared records: {place:?} was delivered {count} times");
+            self.finding.get_or_insert(sentence);
+        }
+        if settled.contains(&place) {
+            let sentence = format!("shared records: {place:?} was delivered after it was settled");
+            self.finding.get_or_insert(sentence);
+        }
+    }
+}
