@@ -77,7 +77,7 @@ impl Sharers {
         on(&host, move || async move {
             while !is_over.get() {
                 // Whatever fails, a new instance goes on where the group is.
-                if let Err(error) = take_part(&scene, &known, &mut random, &is_over).await {
+                if let Err(error) = take_part(&scene, member, &known, &mut random, &is_over).await {
                     tracing::info!(member, "{error:#}");
                 }
                 ottla_sync::time::sleep(Duration::from_millis(200)).await;
@@ -142,6 +142,7 @@ async fn configure(scene: &Scene) -> Result<()> {
 
 async fn take_part(
     scene: &Scene,
+    member: usize,
     known: &RefCell<Known>,
     random: &mut Random,
     is_over: &Cell<bool>,
@@ -168,6 +169,13 @@ async fn take_part(
                 1 => AcknowledgeType::Reject,
                 _ => AcknowledgeType::Accept,
             };
+            tracing::info!(
+                member,
+                ?place,
+                count = record.delivery_count,
+                ?kind,
+                "is given"
+            );
             if kind != AcknowledgeType::Release {
                 done.entry(place.0).or_default().push(place);
             }
@@ -176,6 +184,9 @@ async fn take_part(
         let asked: Vec<Place> = done.values().flatten().copied().collect();
         known.borrow_mut().unanswered.extend(asked);
         for ((_, partition), answer) in consumer.commit().await? {
+            if let Err(error) = &answer {
+                tracing::info!(member, partition, "acknowledging: {error:#}");
+            }
             if answer.is_ok() {
                 let places = done.remove(&partition).unwrap_or_default();
                 known.borrow_mut().settled.extend(places);
