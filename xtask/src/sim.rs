@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: seeds of the simulated cluster of `ottla-testkit`, one with its history or new ones for a while.
+//! `cargo xtask sim`: seeds of simulated clusters (`ottla-simulation`), one with what its nodes say or new ones for a while.
 //!
 //! The simulation is not linked into this program: it would have every command wait for half of the product to be built.
 
@@ -8,7 +8,7 @@ use ottla_workspace::workspace;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Repeat this seed and print all that happens in it.
+    /// Repeat this seed and print what its nodes and faults say.
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "from"])]
     seed: Option<u64>,
     /// Run one seed after the other for so long, up to the first that finds something.
@@ -24,10 +24,10 @@ pub fn run(options: &Options) -> Result<()> {
     command.args([
         "run",
         "--quiet",
+        "--profile",
+        "simulation",
         "--package",
-        "ottla-testkit",
-        "--bin",
-        "simulate",
+        "ottla-simulation",
         "--",
     ]);
     match (options.seed, options.from) {

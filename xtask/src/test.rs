@@ -32,7 +32,7 @@ const COMPLAINTS: usize = 12;
 
 /// The bugs that the simulation has to find, and all programs of the tests. The same for all that is built for tests, so that
 /// nothing is built twice.
-const FEATURES: &str = "ottla-testkit/planted-bugs,ottla-testkit/client-histories";
+const FEATURES: &str = "ottla-simulation/planted-bugs,ottla-testkit/client-histories";
 
 #[derive(clap::Args)]
 pub struct Options {

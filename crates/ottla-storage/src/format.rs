@@ -8,6 +8,7 @@
 //! In Kafka: `org.apache.kafka.metadata.storage.Formatter`, `StorageTool`, `MetaPropertiesEnsemble`.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytestring::ByteString;
@@ -17,7 +18,7 @@ use ottla_log::checkpoint::MetaProperties;
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{KRaftVersion, ReplicaKey, SnapshotId, Voter, VoterEndpoint, VoterSet};
-use ottla_sync::fs;
+use ottla_sync::fs::{self, Dir};
 use ottla_types::{BrokerId, DirectoryId, Timestamp, Uuid};
 
 use crate::metadata::metadata_log::METADATA_DIR;
@@ -310,10 +311,9 @@ pub fn format(config: &BrokerConfig, options: &FormatOptions) -> Result<FormatRe
             (true, Some(_), Some(own)) => ("dynamic metadata voter directory", own.directory_id),
             (true, Some(_), None) => ("dynamic metadata directory", random_uuid()),
         };
-        let io = |error: std::io::Error| {
-            FormatError(format!("cannot format {}: {error}", dir.display()))
-        };
-        fs::create_dir_all(&dir).map_err(io)?;
+        let io =
+            |error: io::Error| FormatError(format!("cannot format {}: {error}", dir.display()));
+        create_forced(&dir).map_err(io)?;
         bootstrap_snapshot(records.clone())
             .write_bootstrap(&dir, now)
             .map_err(io)?;
@@ -329,6 +329,22 @@ pub fn format(config: &BrokerConfig, options: &FormatOptions) -> Result<FormatRe
         report.formatted.push((dir, description));
     }
     Ok(report)
+}
+
+/// Creates a directory and those above it that are missing. Their names are forced to disk: what is written into the
+/// directory later is forced too, and would be lost with its name.
+fn create_forced(dir: &Path) -> io::Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs::metadata(dir).is_err();
+    let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    fs::create_dir_all(dir)?;
+    for parent in missing.into_iter().filter_map(Path::parent) {
+        let parent = match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        };
+        Dir::open(parent)?.sync()?;
+    }
+    Ok(())
 }
 
 fn bootstrap_snapshot(records: Vec<MetadataRecord>) -> Snapshot {

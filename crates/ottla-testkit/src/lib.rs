@@ -1,5 +1,5 @@
-//! What tests of several crates share: the real broker as a process of its own, a whole cluster in one thread, simulated, and
-//! what must hold of what clients were told.
+//! What tests of several crates share: the real broker as a process of its own, and what must hold of what
+//! clients were told.
 //!
 //! Development only: nothing of the product depends on this crate.
 
@@ -11,7 +11,6 @@ mod mounts;
 mod old_messages;
 pub mod peer;
 pub mod said;
-pub mod simulation;
 mod stalling_proxy;
 
 pub use binary::ottla_binary;

@@ -88,6 +88,7 @@ impl FaultInjector {
         let index = self.random.index(cluster.nodes.len());
         let other = self.random.index(cluster.nodes.len());
         let is_running = cluster.nodes[index].is_running();
+        let has_started = cluster.nodes[index].broker().is_some();
         let name = cluster.nodes[index].name.clone();
         match self.random.below(100) {
             0..30 if is_running => {
@@ -103,7 +104,8 @@ impl FaultInjector {
                     outcome.losses_of_power += 1;
                 }
             }
-            40..50 if is_running && self.cut_until.is_none() => {
+            // One that cannot register yet goes on trying when it is told to stop.
+            40..50 if has_started && self.cut_until.is_none() => {
                 tracing::info!(node = name, "is stopped in order");
                 cluster.nodes[index].stop();
                 outcome.clean_stops += 1;

@@ -10,6 +10,8 @@ mod logs;
 mod movers;
 mod node;
 mod outcome;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod sharers;
 mod world;
 

@@ -38,7 +38,9 @@ const MAY_USE: &[(&str, &str)] = &[
     // controller: reassign-partitions --generate places replicas as the controller would. protocol-codegen: the decoders of
     // dump-log read the schemas themselves.
     ("ottla", "types config records protocol log security metadata controller storage broker client bench protocol-codegen"),
-    ("ottla-testkit", "types config records protocol log replica metadata raft controller coordinator net client"),
+    ("ottla-testkit", "types sync config protocol net client"),
+    // raft, controller, coordinator, replica: the bugs that are planted in them.
+    ("ottla-simulation", "types sync config records replica metadata raft controller coordinator storage broker client testkit"),
     ("ottla-workspace", ""),
     ("ottla-peers", "workspace"),
     // testkit: networks and disks that fail on purpose.

@@ -1,0 +1,131 @@
+//! Seeds of simulated clusters: new ones each time, one twice, and those that find the planted bugs.
+//!
+//! `OTTLA_SIM_SECONDS=600 cargo test -p ottla-simulation new_seeds -- --nocapture` tries more of them;
+//! `cargo xtask sim --seed N` repeats one. The planted bugs need the feature `planted-bugs`; `OTTLA_SIM_BUG=Coordinator`
+//! plants those with that in their names, and `OTTLA_SIM_FROM=1000` begins to look for them there.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ottla_simulation::Outcome;
+
+/// How long new seeds are tried.
+const SECONDS: u64 = 60;
+/// A machine on which nothing gets on still tries some.
+const LEAST_SEEDS: u64 = 6;
+
+#[test]
+fn new_seeds_find_nothing() {
+    let seconds = number("OTTLA_SIM_SECONDS").unwrap_or(SECONDS);
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let first = since_epoch.expect("after 1970").as_secs() * 1_000;
+    let (began, mut total, mut seeds) = (Instant::now(), Outcome::default(), 0);
+    while began.elapsed() < Duration::from_secs(seconds) || seeds < LEAST_SEEDS {
+        let seed = first + seeds;
+        let outcome = ottla_simulation::run(seed);
+        assert_eq!(
+            outcome.finding, None,
+            "cargo xtask sim --seed {seed} tells how"
+        );
+        total.add(&outcome);
+        seeds += 1;
+    }
+    println!("{seeds} seeds from {first} on: {total:#?}");
+    // A simulation in which nothing happens finds nothing either.
+    assert!(total.kills > seeds && total.cuts > seeds);
+    assert!(total.leader_epochs > 8 * seeds && total.metadata_epochs > seeds);
+    assert!(total.segments > 20 * seeds);
+    assert!(total.committed_transactions > 10 * seeds);
+    assert!(total.polled > total.committed_transactions);
+}
+
+#[test]
+fn a_seed_is_one_run() {
+    let seed = number("OTTLA_SIM_FROM").unwrap_or(7);
+    let (one, other) = (ottla_simulation::hash(seed), ottla_simulation::hash(seed));
+    assert_eq!(one, other, "two runs of seed {seed} differ");
+    assert_ne!(one, ottla_simulation::hash(seed + 1));
+}
+
+fn number(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().expect("a number"))
+}
+
+#[cfg(feature = "planted-bugs")]
+mod planted {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ottla_controller::planted::Bug as Controller;
+    use ottla_coordinator::planted::Bug as Coordinator;
+    use ottla_raft::planted::Bug as Quorum;
+    use ottla_replica::planted::Bug as Replica;
+    use ottla_simulation::planted::{Planted, plant};
+
+    use super::number;
+
+    /// A bug, and within how many seeds it is found. In which seeds that is, any change of what is decided shuffles anew.
+    const CASES: &[(Planted, u64)] = &[
+        (Planted::Quorum(Quorum::VoteForAnyLog), 60),
+        (Planted::Quorum(Quorum::LeadOnAfterRestart), 60),
+        (Planted::Quorum(Quorum::NoTruncation), 60),
+        (Planted::Controller(Controller::AlwaysElectUncleanly), 60),
+        (Planted::Controller(Controller::TakeIsrOfAnyEpoch), 60),
+        (Planted::Controller(Controller::RepeatProducerIds), 60),
+        (Planted::Replica(Replica::AcknowledgeWhenWritten), 60),
+        (Planted::Replica(Replica::KeepDivergingRecords), 60),
+        (Planted::Replica(Replica::TrustFetchOffset), 60),
+        (
+            Planted::Coordinator(Coordinator::CompleteWithoutMarkers),
+            60,
+        ),
+        (
+            Planted::Coordinator(Coordinator::CommitOffsetsOfAborted),
+            60,
+        ),
+        (Planted::Coordinator(Coordinator::TakeAnyProducerEpoch), 60),
+        (Planted::Coordinator(Coordinator::AssignWhatOthersHave), 60),
+        (Planted::Coordinator(Coordinator::RevokeAtOnce), 60),
+        (
+            Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers),
+            60,
+        ),
+        (Planted::Coordinator(Coordinator::ReleaseWhatOthersHold), 60),
+        (Planted::Coordinator(Coordinator::ForgetGaps), 60),
+        (Planted::Coordinator(Coordinator::DeliverWithoutLimit), 60),
+    ];
+
+    /// How many seeds from `from` on it takes, and what the last of them finds.
+    fn find(bug: Planted, within: u64, from: u64) -> Option<(u64, String)> {
+        plant(Some(bug));
+        let found = (0..within).find_map(|before| {
+            let finding = ottla_simulation::run(from + before).finding?;
+            Some((before + 1, finding))
+        });
+        plant(None);
+        found
+    }
+
+    #[test]
+    fn bugs_are_found() {
+        let only = std::env::var("OTTLA_SIM_BUG").unwrap_or_default();
+        let from = number("OTTLA_SIM_FROM").unwrap_or_default();
+        let is_meant = |(bug, _): &&(Planted, u64)| format!("{bug:?}").contains(&only);
+        let cases: Vec<_> = CASES.iter().filter(is_meant).collect();
+        let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let look = || {
+            while let Some((bug, within)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match find(*bug, *within, from) {
+                    Some((seeds, finding)) => println!("{bug:?}: {seeds} seeds: {finding}"),
+                    None => missed.lock().expect("nobody panics").push(*bug),
+                }
+            }
+        };
+        // A bug is planted on one thread.
+        std::thread::scope(|scope| {
+            scope.spawn(look);
+            scope.spawn(look);
+        });
+        assert_eq!(missed.into_inner().expect("nobody panics"), []);
+    }
+}
