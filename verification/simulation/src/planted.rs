@@ -7,6 +7,8 @@ pub enum Planted {
     Controller(ottla_controller::planted::Bug),
     Coordinator(ottla_coordinator::planted::Bug),
     Replica(ottla_replica::planted::Bug),
+    /// By what the code says of it.
+    Shell(&'static str),
 }
 
 /// Plants a bug on this thread, in place of the one before.
@@ -15,11 +17,13 @@ pub fn plant(bug: Option<Planted>) {
     ottla_controller::planted::plant(None);
     ottla_coordinator::planted::plant(None);
     ottla_replica::planted::plant(None);
+    ottla_sync::planted::plant(None);
     match bug {
         Some(Planted::Quorum(bug)) => ottla_raft::planted::plant(Some(bug)),
         Some(Planted::Controller(bug)) => ottla_controller::planted::plant(Some(bug)),
         Some(Planted::Coordinator(bug)) => ottla_coordinator::planted::plant(Some(bug)),
         Some(Planted::Replica(bug)) => ottla_replica::planted::plant(Some(bug)),
+        Some(Planted::Shell(bug)) => ottla_sync::planted::plant(Some(bug)),
         None => {}
     }
 }

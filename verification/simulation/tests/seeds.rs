@@ -65,6 +65,7 @@ mod planted {
     use super::number;
 
     /// A bug, and within how many seeds it is found. In which seeds that is, any change of what is decided shuffles anew.
+    #[rustfmt::skip]
     const CASES: &[(Planted, u64)] = &[
         (Planted::Quorum(Quorum::VoteForAnyLog), 60),
         (Planted::Quorum(Quorum::LeadOnAfterRestart), 60),
@@ -75,24 +76,23 @@ mod planted {
         (Planted::Replica(Replica::AcknowledgeWhenWritten), 60),
         (Planted::Replica(Replica::KeepDivergingRecords), 60),
         (Planted::Replica(Replica::TrustFetchOffset), 60),
-        (
-            Planted::Coordinator(Coordinator::CompleteWithoutMarkers),
-            60,
-        ),
-        (
-            Planted::Coordinator(Coordinator::CommitOffsetsOfAborted),
-            60,
-        ),
+        (Planted::Coordinator(Coordinator::CompleteWithoutMarkers), 60),
+        (Planted::Coordinator(Coordinator::CommitOffsetsOfAborted), 60),
         (Planted::Coordinator(Coordinator::TakeAnyProducerEpoch), 60),
         (Planted::Coordinator(Coordinator::AssignWhatOthersHave), 60),
         (Planted::Coordinator(Coordinator::RevokeAtOnce), 60),
-        (
-            Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers),
-            60,
-        ),
+        (Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers), 60),
         (Planted::Coordinator(Coordinator::ReleaseWhatOthersHold), 60),
         (Planted::Coordinator(Coordinator::ForgetGaps), 60),
         (Planted::Coordinator(Coordinator::DeliverWithoutLimit), 60),
+        (Planted::Shell("a consumer reads what is not committed"), 60),
+        (Planted::Shell("read_committed reads what is not decided"), 60),
+        (Planted::Shell("a commit counts as an abort"), 60),
+        (Planted::Shell("nobody looks at sequence numbers"), 60),
+        (Planted::Shell("the controller acts before its records are committed"), 60),
+        (Planted::Shell("a broker serves before it is registered"), 60),
+        (Planted::Shell("a follower gives up a leader that failed once"), 60),
+        (Planted::Shell("a coordinator answers before replication"), 60),
     ];
 
     /// How many seeds from `from` on it takes, and what the last of them finds.

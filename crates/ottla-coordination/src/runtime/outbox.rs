@@ -12,6 +12,7 @@ use ottla_sync::oneshot;
 use super::batch;
 use super::shard::{Served, Shard};
 use crate::planted::{self, Bug};
+use ottla_sync::planted::has;
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
 
 fn append_of<C: Served>(
@@ -78,7 +79,11 @@ impl<C: Served> Shard<C> {
             }
             refused => Err(refused.error_code()),
         };
-        let high_watermark = self.partition.reader().high_watermark();
+        let reader = self.partition.reader();
+        let high_watermark = match has("a coordinator answers before replication") {
+            true => reader.log_end_offset(),
+            false => reader.high_watermark(),
+        };
         #[cfg(feature = "planted-bugs")]
         if planted::has(match written {
             Ok(_) => Bug::AnswerForAppendsInTwoSteps,

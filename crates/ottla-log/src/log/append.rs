@@ -343,7 +343,7 @@ impl Log {
     }
 
     fn on_transaction_completed(&mut self, completed: &CompletedTxn) {
-        if completed.is_aborted {
+        if completed.is_aborted || ottla_sync::planted::has("a commit counts as an abort") {
             self.active.segment.transaction_index.append(AbortedTxn {
                 producer_id: completed.producer_id,
                 first_offset: completed.first_offset,

@@ -312,7 +312,10 @@ impl Controller {
             let Some(deciding) = &mut self.deciding else {
                 return;
             };
-            let is_committed = |(end, _): &(Offset, Pending)| *end <= high_watermark;
+            let is_committed = |(end, _): &(Offset, Pending)| {
+                *end <= high_watermark
+                    || ottla_sync::planted::has("the controller acts before its records are committed")
+            };
             if !deciding.pending.front().is_some_and(is_committed) {
                 return;
             }

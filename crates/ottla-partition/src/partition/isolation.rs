@@ -1,6 +1,7 @@
 //! Up to where readers of a log may read.
 
 use ottla_log::LogReader;
+use ottla_sync::planted::has;
 use ottla_types::Offset;
 
 /// Up to where a reader may read.
@@ -17,6 +18,12 @@ impl Isolation {
     /// Exclusive.
     pub fn upper_bound(self, reader: &LogReader) -> Offset {
         match self {
+            Isolation::HighWatermark if has("a consumer reads what is not committed") => {
+                reader.log_end_offset()
+            }
+            Isolation::LastStableOffset if has("read_committed reads what is not decided") => {
+                reader.high_watermark()
+            }
             Isolation::HighWatermark => reader.high_watermark(),
             Isolation::LastStableOffset => reader.last_stable_offset(),
             Isolation::LogEnd => reader.log_end_offset(),

@@ -153,6 +153,9 @@ impl Fetcher {
                     connection = None;
                     session.on_failure(None);
                     self.questions.give_up(replication);
+                    if ottla_sync::planted::has("a follower gives up a leader that failed once") {
+                        return;
+                    }
                     self.back_off(replication).await;
                 }
             }
