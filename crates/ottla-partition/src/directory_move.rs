@@ -241,7 +241,7 @@ impl Move {
         let log_dirs = self.host.log_dirs().map(Arc::clone);
         let pause = {
             let topic_partition = topic_partition.clone();
-            let pause = move || log_dirs.map(|dirs| dirs.pause_cleaning(&topic_partition));
+            let pause = move || log_dirs.map(|dirs| dirs.cleaner().pause(&topic_partition));
             // What the cleaner took out of the log while it is copied might be in the copy already. Who waits for
             // the cleaner must hold neither the run token nor the lock under which partitions come and go.
             ottla_sync::task::spawn_blocking(pause).await

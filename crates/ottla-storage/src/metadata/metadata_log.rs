@@ -31,9 +31,10 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
 use super::snapshot_file::{Snapshot, read_snapshot};
 
+mod partial_snapshot;
 mod replicated;
 
-use replicated::PartialSnapshot;
+use partial_snapshot::PartialSnapshot;
 
 pub const METADATA_DIR: &str = "__cluster_metadata-0";
 pub const QUORUM_STATE_FILE: &str = "quorum-state";

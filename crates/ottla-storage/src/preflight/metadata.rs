@@ -15,7 +15,9 @@ use ottla_raft::{ElectionState, SnapshotId};
 use ottla_sync::fs;
 use ottla_types::{BrokerId, Offset};
 
-use super::{Look, Unserved, count, log_scan, some_of};
+use super::finding::Unserved;
+use super::log_scan;
+use super::look::{Look, count, some_of};
 use crate::metadata::metadata_log::{LoadedMetadata, METADATA_DIR, QUORUM_STATE_FILE};
 use crate::metadata::record_batches::{MetadataBatch, MetadataBatchContent};
 use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};

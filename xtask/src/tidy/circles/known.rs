@@ -65,30 +65,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "crates/ottla-storage",
-        &[
-            &["src/format.rs", "src/format/untouched.rs"],
-            &[
-                "src/log_dirs.rs",
-                "src/log_dirs/cleaner.rs",
-                "src/log_dirs/failure.rs",
-                "src/log_dirs/future_logs.rs",
-                "src/log_dirs/load.rs",
-            ],
-            &[
-                "src/metadata/metadata_log.rs",
-                "src/metadata/metadata_log/replicated.rs",
-            ],
-            &[
-                "src/preflight.rs",
-                "src/preflight/directories.rs",
-                "src/preflight/metadata.rs",
-                "src/preflight/recovery.rs",
-                "src/preflight/settings.rs",
-            ],
-        ],
-    ),
-    (
         "crates/ottla-sync",
         &[&[
             "src/simulated/fs.rs",
