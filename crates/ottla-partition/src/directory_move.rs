@@ -37,12 +37,10 @@ mod copying;
 #[cfg(test)]
 mod tests;
 
-use copying::{Copied, CopyError, copy_round, flush};
+use copying::{Copied, CopyError, MAX_LAST_BYTES, copy_round, flush};
 
 /// What is copied before other replicas have their turn.
 const ROUND_BYTES: u64 = 4 * 1024 * 1024;
-/// What may be missing when appends are held back to copy the rest.
-const MAX_LAST_BYTES: u64 = 256 * 1024;
 /// How soon a copy that was outrun tries again to end.
 const OUTRUN: Duration = Duration::from_millis(20);
 /// How long appends are held at most for the controller's answer. Producers and coordinators wait longer.

@@ -21,9 +21,9 @@ use super::cluster::{BROKER, Cluster, PEER};
 use super::{DATA, checks, clients};
 use crate::cleaner::Cleaner;
 use crate::maintenance::Maintenance;
-use crate::partition::host::{LeaderFetcher, PartitionHost, Replicate};
+use crate::partition::host::{PartitionHost, Replicate};
 use crate::partition::leader_answer::LeaderAnswer;
-use crate::partition::{FollowerFetches, FollowerVerdict, Partition};
+use crate::partition::{FollowerFetches, FollowerVerdict, LeaderFetcher, Partition};
 use crate::test_host::{TOPIC, TOPIC_ID, TestHost};
 
 /// How long anything may take that is not waiting for a fault to end, in simulated time.

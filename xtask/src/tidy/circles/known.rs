@@ -39,32 +39,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "crates/ottla-partition",
-        &[
-            &["src/directory_move.rs", "src/directory_move/copying.rs"],
-            &[
-                "src/partition.rs",
-                "src/partition/execute.rs",
-                "src/partition/execute/replicating.rs",
-                "src/partition/execute/topic_id_file.rs",
-                "src/partition/execute/transactions.rs",
-                "src/partition/execute/unverified.rs",
-                "src/partition/follower_fetches.rs",
-                "src/partition/held_appends.rs",
-                "src/partition/host.rs",
-                "src/partition/page_cache.rs",
-                "src/partition/topic_ids.rs",
-            ],
-            &[
-                "src/replication.rs",
-                "src/replication/alter_partitions.rs",
-                "src/replication/fetcher.rs",
-                "src/replication/fetchers.rs",
-                "src/replication/leader_offsets.rs",
-            ],
-        ],
-    ),
-    (
         "crates/ottla-sync",
         &[&[
             "src/simulated/fs.rs",

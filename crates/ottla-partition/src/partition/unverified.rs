@@ -8,7 +8,7 @@
 use hashbrown::HashMap;
 use ottla_coordinator::TransactionalProducer;
 
-use crate::partition::PendingAppend;
+use super::append::PendingAppend;
 
 #[derive(Default)]
 pub(super) struct Unverified {
