@@ -15,8 +15,8 @@ use tokio::net::tcp;
 
 use crate::kernel::sockets;
 pub use crate::kernel::sockets::ListenOptions;
-use crate::simulation::connection::Connection;
-use crate::simulation::network::{Backlog, Route};
+use crate::simulation::state::connection::Connection;
+use crate::simulation::state::network::{Backlog, Route};
 use crate::simulation::trace::Op;
 use crate::simulation::world;
 use crate::time;
@@ -200,7 +200,7 @@ impl Side {
 
     /// The kernel does nothing for a process that is gone.
     fn check(&self) -> io::Result<()> {
-        match !world::is_simulated() || crate::simulation::host::is_dying() {
+        match !world::is_simulated() || world::is_dying() {
             true => Err(io::ErrorKind::NotConnected.into()),
             false => Ok(()),
         }

@@ -39,21 +39,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "crates/ottla-sync",
-        &[&[
-            "src/simulated/fs.rs",
-            "src/simulated/fs/disk.rs",
-            "src/simulated/lock.rs",
-            "src/simulation/connection.rs",
-            "src/simulation/executor.rs",
-            "src/simulation/failure.rs",
-            "src/simulation/host.rs",
-            "src/simulation/network.rs",
-            "src/simulation/state.rs",
-            "src/simulation/world.rs",
-        ]],
-    ),
-    (
         "crates/ottla-testkit",
         &[
             &[
