@@ -10,6 +10,7 @@ use ottla_sync::Mutex;
 use super::records::Extent;
 use super::{GroupProtocol, Partition};
 use crate::client::Client;
+use crate::heartbeats::HeartbeatSensors;
 use crate::metrics::{Beginning, Metrics, Sensor, Sheet, Windows, seconds_ago};
 
 const GROUP: &str = "consumer-metrics";
@@ -173,18 +174,6 @@ impl ConsumerSensors {
         sensor.record(milliseconds(latency), now);
     }
 
-    pub(crate) fn on_heartbeat_sent(&self) {
-        let now = self.now();
-        self.state.lock().coordinator.last_heartbeat_ms = Some(now);
-    }
-
-    pub(crate) fn on_heartbeat_answered(&self, latency: Duration) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        let sensor = &mut state.coordinator.heartbeat_latency;
-        sensor.record(milliseconds(latency), now);
-    }
-
     pub(super) fn on_joined(&self, latency: Duration) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -321,6 +310,20 @@ impl ConsumerSensors {
             .write(&mut sheet, self.protocol, assigned, now);
         state.fetching.write(&mut sheet, now);
         sheet.finish()
+    }
+}
+
+impl HeartbeatSensors for ConsumerSensors {
+    fn on_heartbeat_sent(&self) {
+        let now = self.now();
+        self.state.lock().coordinator.last_heartbeat_ms = Some(now);
+    }
+
+    fn on_heartbeat_answered(&self, latency: Duration) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let sensor = &mut state.coordinator.heartbeat_latency;
+        sensor.record(milliseconds(latency), now);
     }
 }
 

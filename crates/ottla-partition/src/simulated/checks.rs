@@ -14,9 +14,8 @@ use ottla_sync::task::Handle;
 use ottla_sync::{thread, time};
 use ottla_types::Offset;
 
-use super::DATA;
-use super::broker::{PATIENCE, Running};
-use super::cluster::{Cluster, PEER, State};
+use super::cluster::{Cluster, PEER, State, Values};
+use super::running::{DATA, PATIENCE, Running};
 use crate::partition::Partition;
 use crate::test_host::TOPIC;
 
@@ -185,8 +184,6 @@ pub(super) fn watch(running: &Running, mut truncations: u64) {
         thread::sleep(Duration::from_millis(3));
     }
 }
-
-pub(super) type Values = BTreeMap<i64, (Vec<u8>, Vec<u8>)>;
 
 /// The records that are neither of markers nor of aborted transactions, by offset: key and value.
 fn values(batches: &[RecordBatch]) -> Values {
