@@ -33,7 +33,7 @@ use ottla_types::{Offset, Timestamp, TopicPartition};
 use ottla_sync::Mutex;
 
 use super::leftovers;
-use super::maintain::PendingJobs;
+use super::pending_jobs::PendingJobs;
 use super::recover::{self, SegmentScan};
 use super::recovery_progress::RecoveryProgress;
 use super::{ActiveSegment, Log};

@@ -28,17 +28,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "crates/ottla-log",
-        &[
-            &["src/log.rs", "src/log/maintain.rs"],
-            &[
-                "src/producer_state.rs",
-                "src/producer_state/check.rs",
-                "src/producer_state/snapshot.rs",
-            ],
-        ],
-    ),
-    (
         "crates/ottla-testkit",
         &[
             &[
