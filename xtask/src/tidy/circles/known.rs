@@ -2,13 +2,6 @@
 
 pub const KNOWN: &[(&str, &[&[&str]])] = &[
     (
-        "crates/ottla-broker",
-        &[
-            &["src/api/api_versions.rs", "src/dispatch.rs"],
-            &["src/api/share_fetch.rs", "src/api/share_fetch/reading.rs"],
-        ],
-    ),
-    (
         "crates/ottla-coordination",
         &[
             &[
