@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ottla_net::{Answer, RequestContext, RequestError};
+use ottla_protocol::messages::{self, EnvelopeRequest, EnvelopeResponse};
 use ottla_protocol::{ApiKey, ApiMessage, Reader};
 
 use crate::codec::{decode, encode, encode_in_version};
@@ -29,18 +30,22 @@ const BROKER: Endpoints = &[Endpoint::Broker];
 const CONTROLLER: Endpoints = &[Endpoint::Controller];
 const BOTH: Endpoints = &[Endpoint::Broker, Endpoint::Controller];
 
-/// The request type, and the module whose `handle` answers it.
+/// The request type, and the module whose `handle` answers it, or what answers it.
 macro_rules! api {
     ($on:ident, $request:ident, $module:ident) => {
+        api!($on, $request, |broker, context, request| {
+            api::$module::handle(broker, context, request).await
+        })
+    };
+    ($on:ident, $request:ident, |$broker:ident, $context:ident, $decoded:ident| $response:expr) => {
         Api {
-            key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
+            key: <messages::$request as ApiMessage>::API_KEY,
             on: $on,
-            handler: Some(|broker, context, mut reader| {
+            handler: Some(|$broker, $context, mut reader| {
                 Box::pin(async move {
-                    let request =
-                        decode::<ottla_protocol::messages::$request>(context, &mut reader)?;
-                    let response = api::$module::handle(broker, context, request).await;
-                    encode(broker, context, &response).map(Answer::Response)
+                    let $decoded = decode::<messages::$request>($context, &mut reader)?;
+                    let response = $response;
+                    encode($broker, $context, &response).map(Answer::Response)
                 })
             }),
         }
@@ -66,7 +71,7 @@ const APIS: &[Api] = &[
     api!(BROKER, SyncGroupRequest, sync_group),
     api!(BROKER, DescribeGroupsRequest, describe_groups),
     api!(BROKER, ListGroupsRequest, list_groups),
-    Api { key: ApiKey::ApiVersions, on: BOTH, handler: Some(handle_api_versions) },
+    api!(BOTH, ApiVersionsRequest, |broker, context, request| api::api_versions::handle(broker, context, request, served_at(context))),
     api!(BOTH, CreateTopicsRequest, create_topics),
     api!(BOTH, DeleteTopicsRequest, delete_topics),
     api!(BROKER, InitProducerIdRequest, init_producer_id),
@@ -139,7 +144,7 @@ const APIS: &[Api] = &[
     api!(CONTROLLER, AllocateProducerIdsRequest, allocate_producer_ids),
     api!(CONTROLLER, AssignReplicasToDirsRequest, assign_replicas_to_dirs),
     api!(CONTROLLER, ControllerRegistrationRequest, controller_registration),
-    Api { key: ApiKey::Envelope, on: CONTROLLER, handler: Some(handle_envelope) },
+    api!(CONTROLLER, EnvelopeRequest, |broker, context, request| answer_envelope(broker, context, request).await),
 ];
 
 fn find(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static Api> {
@@ -163,34 +168,21 @@ pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
         .collect()
 }
 
-/// What ApiVersions advertises is what this table lists.
-fn handle_api_versions<'a>(
-    broker: &'a Arc<Broker>,
-    context: &'a RequestContext,
-    mut reader: Reader,
-) -> Handled<'a> {
-    Box::pin(async move {
-        let request = decode(context, &mut reader)?;
-        let served = served_apis(Endpoint::of(context.listener()));
-        let response = api::api_versions::handle(broker, context, request, served);
-        encode(broker, context, &response).map(Answer::Response)
-    })
+/// What the listener of a request serves, for ApiVersions.
+fn served_at(context: &RequestContext) -> Vec<(ApiKey, RangeInclusive<i16>)> {
+    served_apis(Endpoint::of(context.listener()))
 }
 
 /// The request in an envelope is answered by its own handler.
-fn handle_envelope<'a>(
-    broker: &'a Arc<Broker>,
-    context: &'a RequestContext,
-    mut reader: Reader,
-) -> Handled<'a> {
-    Box::pin(async move {
-        let request = decode(context, &mut reader)?;
-        let response = match api::envelope::open(broker, context, request) {
-            Ok((inner, reader)) => api::envelope::seal(handle(broker, &inner, reader).await),
-            Err(error) => api::envelope::refuse(error),
-        };
-        encode(broker, context, &response).map(Answer::Response)
-    })
+async fn answer_envelope(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: EnvelopeRequest,
+) -> EnvelopeResponse {
+    match api::envelope::open(broker, context, request) {
+        Ok((inner, reader)) => api::envelope::seal(handle(broker, &inner, reader).await),
+        Err(error) => api::envelope::refuse(error),
+    }
 }
 
 /// Hands the batches of a Produce request to their partitions.

@@ -128,12 +128,6 @@ impl ProducerState {
         self.ongoing.keys().next().copied()
     }
 
-    /// The last timestamp of the producer whose open transaction is the oldest.
-    pub fn oldest_transaction_last_timestamp(&self) -> Option<Timestamp> {
-        let producer_id = self.ongoing.values().next()?;
-        Some(self.producers.get(producer_id)?.last_timestamp)
-    }
-
     /// Applies a batch that is in the log. Returns the transaction that it ended.
     pub fn apply(&mut self, batch: &RecordBatch) -> Option<CompletedTxn> {
         let header = &batch.header;

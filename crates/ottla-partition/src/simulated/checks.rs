@@ -125,14 +125,7 @@ fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &St
                 .or_insert(header.base_offset);
             continue;
         }
-        let records = batch.records(1 << 20).expect("records");
-        let key = records
-            .iter()
-            .next()
-            .expect("a record")
-            .expect("a record")
-            .key;
-        let kind = ControlRecordType::parse_key(key.expect("a key")).expect("a marker");
+        let kind = kind_of(batch);
         let Some(first) = open.remove(&header.producer_id.0) else {
             continue;
         };
@@ -314,6 +307,18 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
     }
 }
 
+/// Of a control batch.
+fn kind_of(batch: &RecordBatch) -> Option<ControlRecordType> {
+    let records = batch.records(1 << 20).expect("records");
+    let key = records
+        .iter()
+        .next()
+        .expect("a record")
+        .expect("a record")
+        .key;
+    ControlRecordType::parse_key(key.expect("a key")).expect("a marker")
+}
+
 /// The records of transactions that were aborted, or have not ended.
 fn aborted_offsets(batches: &[RecordBatch]) -> BTreeSet<i64> {
     let mut open: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
@@ -327,14 +332,7 @@ fn aborted_offsets(batches: &[RecordBatch]) -> BTreeSet<i64> {
                 .extend(offsets);
             continue;
         }
-        let records = batch.records(1 << 20).expect("records");
-        let key = records
-            .iter()
-            .next()
-            .expect("a record")
-            .expect("a record")
-            .key;
-        let kind = ControlRecordType::parse_key(key.expect("a key")).expect("a marker");
+        let kind = kind_of(batch);
         let ended = open.remove(&header.producer_id.0).unwrap_or_default();
         if kind == Some(ControlRecordType::Abort) {
             aborted.extend(ended);
