@@ -6,13 +6,13 @@ use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ottla_protocol::messages::ResponseHeader;
-use ottla_protocol::{ApiKey, ApiMessage, EncodeError, Encoded, Encoder, Message, Reader};
-
 use ottla_net::{Answer, RequestContext, RequestError};
+use ottla_protocol::messages::{self, EnvelopeRequest, EnvelopeResponse};
+use ottla_protocol::{ApiKey, ApiMessage, Reader};
 
+use crate::codec::{decode, encode, encode_in_version};
 use crate::endpoint::Endpoint;
-use crate::{Broker, api, telemetry};
+use crate::{Broker, api};
 
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
 type Handler = for<'a> fn(&'a Arc<Broker>, &'a RequestContext, Reader) -> Handled<'a>;
@@ -21,7 +21,7 @@ type Handler = for<'a> fn(&'a Arc<Broker>, &'a RequestContext, Reader) -> Handle
 struct Api {
     key: ApiKey,
     on: Endpoints,
-    /// `None` for Produce, which connections start themselves because it may overtake.
+    /// `None` for Produce, which connections start with [`start_produce`] because it may overtake.
     handler: Option<Handler>,
 }
 
@@ -30,18 +30,22 @@ const BROKER: Endpoints = &[Endpoint::Broker];
 const CONTROLLER: Endpoints = &[Endpoint::Controller];
 const BOTH: Endpoints = &[Endpoint::Broker, Endpoint::Controller];
 
-/// The request type, and the module whose `handle` answers it.
+/// The request type, and the module whose `handle` answers it, or what answers it.
 macro_rules! api {
     ($on:ident, $request:ident, $module:ident) => {
+        api!($on, $request, |broker, context, request| {
+            api::$module::handle(broker, context, request).await
+        })
+    };
+    ($on:ident, $request:ident, |$broker:ident, $context:ident, $decoded:ident| $response:expr) => {
         Api {
-            key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
+            key: <messages::$request as ApiMessage>::API_KEY,
             on: $on,
-            handler: Some(|broker, context, mut reader| {
+            handler: Some(|$broker, $context, mut reader| {
                 Box::pin(async move {
-                    let request =
-                        decode::<ottla_protocol::messages::$request>(context, &mut reader)?;
-                    let response = api::$module::handle(broker, context, request).await;
-                    encode(broker, context, &response).map(Answer::Response)
+                    let $decoded = decode::<messages::$request>($context, &mut reader)?;
+                    let response = $response;
+                    encode($broker, $context, &response).map(Answer::Response)
                 })
             }),
         }
@@ -67,7 +71,7 @@ const APIS: &[Api] = &[
     api!(BROKER, SyncGroupRequest, sync_group),
     api!(BROKER, DescribeGroupsRequest, describe_groups),
     api!(BROKER, ListGroupsRequest, list_groups),
-    api!(BOTH, ApiVersionsRequest, api_versions),
+    api!(BOTH, ApiVersionsRequest, |broker, context, request| api::api_versions::handle(broker, context, request, served_at(context))),
     api!(BOTH, CreateTopicsRequest, create_topics),
     api!(BOTH, DeleteTopicsRequest, delete_topics),
     api!(BROKER, InitProducerIdRequest, init_producer_id),
@@ -140,7 +144,7 @@ const APIS: &[Api] = &[
     api!(CONTROLLER, AllocateProducerIdsRequest, allocate_producer_ids),
     api!(CONTROLLER, AssignReplicasToDirsRequest, assign_replicas_to_dirs),
     api!(CONTROLLER, ControllerRegistrationRequest, controller_registration),
-    api!(CONTROLLER, EnvelopeRequest, envelope),
+    api!(CONTROLLER, EnvelopeRequest, |broker, context, request| answer_envelope(broker, context, request).await),
 ];
 
 fn find(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static Api> {
@@ -164,36 +168,35 @@ pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
         .collect()
 }
 
-/// Whether this broker offers an API of the table: client telemetry only where somebody takes it.
-pub(crate) fn is_offered(broker: &Broker, api_key: ApiKey) -> bool {
-    broker.telemetry.is_offered() || !telemetry::is_telemetry_api(api_key)
+/// What the listener of a request serves, for ApiVersions.
+fn served_at(context: &RequestContext) -> Vec<(ApiKey, RangeInclusive<i16>)> {
+    served_apis(Endpoint::of(context.listener()))
 }
 
-/// Whether brokers hand an API on to the active controller. In Kafka: `ApiKeys.forwardable`.
-pub(crate) fn is_forwardable(api_key: ApiKey) -> bool {
-    matches!(
-        api_key,
-        ApiKey::CreateTopics
-            | ApiKey::DeleteTopics
-            | ApiKey::CreateAcls
-            | ApiKey::DeleteAcls
-            | ApiKey::AlterConfigs
-            | ApiKey::CreatePartitions
-            | ApiKey::CreateDelegationToken
-            | ApiKey::RenewDelegationToken
-            | ApiKey::ExpireDelegationToken
-            | ApiKey::ElectLeaders
-            | ApiKey::IncrementalAlterConfigs
-            | ApiKey::AlterPartitionReassignments
-            | ApiKey::ListPartitionReassignments
-            | ApiKey::AlterClientQuotas
-            | ApiKey::AlterUserScramCredentials
-            | ApiKey::DescribeQuorum
-            | ApiKey::UpdateFeatures
-            | ApiKey::UnregisterBroker
-            | ApiKey::AddRaftVoter
-            | ApiKey::RemoveRaftVoter
-    )
+/// The request in an envelope is answered by its own handler.
+async fn answer_envelope(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: EnvelopeRequest,
+) -> EnvelopeResponse {
+    match api::envelope::open(broker, context, request) {
+        Ok((inner, reader)) => api::envelope::seal(handle(broker, &inner, reader).await),
+        Err(error) => api::envelope::refuse(error),
+    }
+}
+
+/// Hands the batches of a Produce request to their partitions.
+pub(crate) fn start_produce(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    reader: Reader,
+) -> Result<Answer, RequestError> {
+    let (api_key, version) = (context.api_key, context.api_version);
+    let endpoint = Endpoint::of(context.listener());
+    match served_versions(ApiKey::Produce, endpoint).contains(&version) {
+        true => api::produce::start(broker, context, reader),
+        false => Err(RequestError::NotServed { api_key, version }),
+    }
 }
 
 /// Has a request answered by its handler.
@@ -208,7 +211,7 @@ pub(crate) async fn handle(
         Some(Api {
             handler: Some(handler),
             ..
-        }) if api_key.stable_versions().contains(&version) && is_offered(broker, api_key) => {
+        }) if api_key.stable_versions().contains(&version) && broker.telemetry.offers(api_key) => {
             handler(broker, context, reader).await
         }
         // A client that is newer than this broker is told which versions there are (KIP-511).
@@ -218,73 +221,6 @@ pub(crate) async fn handle(
         }
         Some(_) | None => Err(RequestError::NotServed { api_key, version }),
     }
-}
-
-/// Reads the body of a request. Bytes that follow it are not looked at, as in Kafka: librdkafka sends some.
-pub(crate) fn decode<M: Message>(
-    context: &RequestContext,
-    reader: &mut Reader,
-) -> Result<M, RequestError> {
-    M::decode(reader, context.api_version).map_err(RequestError::Malformed)
-}
-
-/// A response in the version of its request, with length and header in front. Its errors are counted.
-pub(crate) fn encode<M: Message>(
-    broker: &Broker,
-    context: &RequestContext,
-    response: &M,
-) -> Result<Encoded, RequestError> {
-    encode_in_version(broker, context, response, context.api_version)
-}
-
-fn encode_in_version<M: Message>(
-    broker: &Broker,
-    context: &RequestContext,
-    response: &M,
-    version: i16,
-) -> Result<Encoded, RequestError> {
-    let unanswerable = |error: EncodeError| {
-        let api = context.api_key.name();
-        RequestError::Unanswerable(format!("{api} response in version {version}: {error}"))
-    };
-    let requests = broker.context.metrics.requests();
-    requests.on_errors(context.api_key, response, version);
-    let header = ResponseHeader {
-        correlation_id: context.correlation_id,
-        ..Default::default()
-    };
-    let mut encoder = Encoder::new();
-    // The length is not known yet: its bytes are put in when everything stands.
-    encoder.i32(0);
-    let header_version = context.api_key.response_header_version(version);
-    header
-        .encode(&mut encoder, header_version)
-        .map_err(unanswerable)?;
-    response
-        .encode(&mut encoder, version)
-        .map_err(unanswerable)?;
-    let mut encoded = encoder.finish();
-    let length = i32::try_from(encoded.len() - 4).map_err(|_| {
-        unanswerable(EncodeError::TooLong {
-            length: encoded.len() as usize,
-        })
-    })?;
-    set_length(&mut encoded, length);
-    Ok(encoded)
-}
-
-/// Puts the length in front of a response, whose first buffer starts with room for it.
-fn set_length(encoded: &mut Encoded, length: i32) {
-    use ottla_protocol::Chunk;
-    let Some(Chunk::Bytes(first)) = encoded.chunks.first_mut() else {
-        unreachable!("a response starts with its header");
-    };
-    let mut bytes = match std::mem::take(first).try_into_mut() {
-        Ok(own) => own,
-        Err(shared) => bytes::BytesMut::from(shared),
-    };
-    bytes[..4].copy_from_slice(&length.to_be_bytes());
-    *first = bytes.freeze();
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! decided in the pure crates wherever state is involved; the code here reads requests, hands them to whoever owns the
 //! state, and sends the answers.
 //!
-//! The way of a request: `ottla-net/src/connection.rs` reads it, `dispatch.rs` decodes it and finds its handler in
+//! The way of a request: `ottla-net/src/connection.rs` reads it, `dispatch.rs` finds its handler in
 //! the one table of served APIs, `api/<name>.rs` handles it. Produce has a way of its own from
 //! `ottla-net/src/connection.rs` on, because it may overtake an unanswered Produce.
 
@@ -16,6 +16,7 @@ mod api;
 mod api_table;
 mod authorization;
 mod broker;
+mod codec;
 mod dispatch;
 mod endpoint;
 mod features;

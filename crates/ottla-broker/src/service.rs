@@ -8,7 +8,6 @@ use ottla_net::{Answer, Connection, RequestContext, RequestError, Service};
 use ottla_node::lost_brokers;
 use ottla_protocol::Reader;
 
-use crate::api;
 use crate::broker::Broker;
 use crate::dispatch;
 
@@ -18,7 +17,7 @@ impl Service for Broker {
         context: &RequestContext,
         reader: Reader,
     ) -> Result<Answer, RequestError> {
-        api::produce::start(self, context, reader)
+        dispatch::start_produce(self, context, reader)
     }
 
     async fn handle(

@@ -63,9 +63,9 @@ impl Telemetry {
         }
     }
 
-    /// Whether clients are told that they can send metrics.
-    pub(crate) fn is_offered(&self) -> bool {
-        self.is_offered
+    /// Whether an API is offered to clients: those of telemetry only where somebody takes the metrics.
+    pub(crate) fn offers(&self, api_key: ApiKey) -> bool {
+        self.is_offered || !is_telemetry_api(api_key)
     }
 
     pub(crate) fn max_bytes(&self) -> usize {

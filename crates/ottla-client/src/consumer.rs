@@ -51,7 +51,7 @@ pub use assignors::Assignor;
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use interceptor::ConsumerInterceptor;
 pub use metrics::ConsumerMetricsReader;
-pub(crate) use metrics::ConsumerSensors;
+use metrics::ConsumerSensors;
 pub use offset_commits::{CommitCallback, CommitOffset};
 pub(crate) use partition::Partition;
 pub(crate) use records::CompletedFetch;

@@ -14,7 +14,6 @@ use ottla_types::{ErrorCode, Uuid};
 
 use crate::client::{Client, CoordinatorKind, Owner};
 use crate::connection::Connection;
-use crate::consumer::ConsumerSensors;
 use crate::error::ClientError;
 
 /// A member of a group that says by heartbeats that it is there. Time is in milliseconds since some beginning.
@@ -74,6 +73,13 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
+/// Measures the heartbeats.
+pub(crate) trait HeartbeatSensors: Send + Sync {
+    fn on_heartbeat_sent(&self);
+
+    fn on_heartbeat_answered(&self, latency: Duration);
+}
+
 /// Ids are drawn by the members themselves, as ids of topics are by the controller.
 pub(crate) fn new_member_id() -> String {
     loop {
@@ -104,7 +110,7 @@ pub(crate) struct Place<M> {
     news: Arc<Notify>,
     /// To be told to the owner with the next poll.
     error: Mutex<Option<ClientError>>,
-    sensors: Option<Arc<ConsumerSensors>>,
+    sensors: Option<Arc<dyn HeartbeatSensors>>,
 }
 
 impl<M: GroupMember> Heartbeats<M> {
@@ -113,7 +119,7 @@ impl<M: GroupMember> Heartbeats<M> {
         client: Client,
         group: String,
         member: M,
-        sensors: Option<Arc<ConsumerSensors>>,
+        sensors: Option<Arc<dyn HeartbeatSensors>>,
     ) -> Heartbeats<M> {
         let place = Arc::new(Place {
             owner: client.new_owner(),

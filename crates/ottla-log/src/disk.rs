@@ -136,19 +136,18 @@ pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
 
 /// Forces what is in the file, and as much about it as is needed to read that, to disk.
 pub(crate) fn sync_data(file: &File) -> io::Result<()> {
-    trace::before(Change::Sync(file))?;
-    if !trace::is_sync_skipped() {
-        file.sync_data()?;
-    }
-    trace::after(Change::Sync(file));
-    Ok(())
+    sync(file, File::sync_data)
 }
 
 /// Forces the file and all that is known about it to disk.
 pub(crate) fn sync_all(file: &File) -> io::Result<()> {
+    sync(file, File::sync_all)
+}
+
+fn sync(file: &File, force: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     trace::before(Change::Sync(file))?;
     if !trace::is_sync_skipped() {
-        file.sync_all()?;
+        force(file)?;
     }
     trace::after(Change::Sync(file));
     Ok(())

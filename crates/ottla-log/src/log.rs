@@ -30,6 +30,7 @@ mod damage;
 mod leftovers;
 mod maintain;
 mod open;
+mod pending_jobs;
 mod recover;
 mod recovery_progress;
 mod replace;
@@ -41,8 +42,8 @@ mod truncate;
 
 pub use append::AppendInfo;
 pub use damage::{DamagedLog, WholeSegment, whole_segments};
-use maintain::PendingJobs;
 pub use open::{DEFAULT_WRITEBACK_BYTES, OpenParams, RecoveryReport};
+use pending_jobs::PendingJobs;
 pub use recovery_progress::RecoveryProgress;
 pub use retention::LogStartOffsetError;
 

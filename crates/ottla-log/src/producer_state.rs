@@ -14,10 +14,12 @@ use ottla_types::{Offset, ProducerId, Timestamp};
 mod check;
 mod entry;
 mod snapshot;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod verifications;
 
+use check::end_txn_marker;
 pub use check::{AppendOrigin, ProducerError, ProducerStage, ProducerVerdict, TransactionVersion};
 pub use entry::{BatchMetadata, LastRecord, ProducerStateEntry};
 pub(crate) use snapshot::PendingSnapshot;
@@ -98,9 +100,19 @@ impl ProducerState {
         stage: &'a ProducerStage,
         producer_id: ProducerId,
     ) -> Option<&'a ProducerStateEntry> {
-        stage
-            .entry(producer_id)
-            .or_else(|| self.producer(producer_id))
+        stage.known(&self.producers, producer_id)
+    }
+
+    /// Checks a batch, whose offset is assigned, against the log and what `stage` holds, and adds it to the stage if it is in
+    /// sequence.
+    pub fn check(
+        &self,
+        stage: &mut ProducerStage,
+        batch: &RecordBatch,
+        origin: AppendOrigin,
+        transaction_version: TransactionVersion,
+    ) -> Result<ProducerVerdict, ProducerError> {
+        stage.check(&self.producers, batch, origin, transaction_version)
     }
 
     /// The first offset of the oldest transaction that is open or whose marker is not below the high
@@ -116,12 +128,6 @@ impl ProducerState {
         self.ongoing.keys().next().copied()
     }
 
-    /// The last timestamp of the producer whose open transaction is the oldest.
-    pub fn oldest_transaction_last_timestamp(&self) -> Option<Timestamp> {
-        let producer_id = self.ongoing.values().next()?;
-        Some(self.producers.get(producer_id)?.last_timestamp)
-    }
-
     /// Applies a batch that is in the log. Returns the transaction that it ended.
     pub fn apply(&mut self, batch: &RecordBatch) -> Option<CompletedTxn> {
         let header = &batch.header;
@@ -130,7 +136,7 @@ impl ProducerState {
         }
         let producer_id = header.producer_id;
         let marker = match header.is_control() {
-            true => Some(check::end_txn_marker(batch)?),
+            true => Some(end_txn_marker(batch)?),
             false => None,
         };
         let entry = self

@@ -37,12 +37,10 @@ mod copying;
 #[cfg(test)]
 mod tests;
 
-use copying::{Copied, CopyError, copy_round, flush};
+use copying::{Copied, CopyError, MAX_LAST_BYTES, copy_round, flush};
 
 /// What is copied before other replicas have their turn.
 const ROUND_BYTES: u64 = 4 * 1024 * 1024;
-/// What may be missing when appends are held back to copy the rest.
-const MAX_LAST_BYTES: u64 = 256 * 1024;
 /// How soon a copy that was outrun tries again to end.
 const OUTRUN: Duration = Duration::from_millis(20);
 /// How long appends are held at most for the controller's answer. Producers and coordinators wait longer.
@@ -241,7 +239,7 @@ impl Move {
         let log_dirs = self.host.log_dirs().map(Arc::clone);
         let pause = {
             let topic_partition = topic_partition.clone();
-            let pause = move || log_dirs.map(|dirs| dirs.pause_cleaning(&topic_partition));
+            let pause = move || log_dirs.map(|dirs| dirs.cleaner().pause(&topic_partition));
             // What the cleaner took out of the log while it is copied might be in the copy already. Who waits for
             // the cleaner must hold neither the run token nor the lock under which partitions come and go.
             ottla_sync::task::spawn_blocking(pause).await

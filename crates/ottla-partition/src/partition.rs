@@ -5,217 +5,81 @@
 //! whoever finds it taken goes on. Appends that stand next to each other are written at once. Readers
 //! never take the token: they use the [`LogReader`] and the few published numbers.
 //!
+//! This file has the state of a partition. It uses the first group of modules, its parts and events, which know no partition.
+//! The second group uses it: `requests` fill the inbox, `stepping` drains it, `execute` carries the effects out.
+//!
 //! Invariants:
 //! 1. Replica and log are touched only by the holder of the run token. The lock around them is never
 //!    waited for: the token excludes others, and finding it taken is a broken invariant.
-//! 2. A holder works for at most [`BUDGET_BYTES`] and then hands the token to a task of its own, so that a
+//! 2. A holder works for at most `stepping::BUDGET_BYTES` and then hands the token to a task of its own, so that a
 //!    connection is not kept from its other requests by what others append.
 //! 3. Nothing here waits for the disk. Flushes run on threads of their own and come back as events.
 //! 4. A panic between two events ends the process: see `docs/decisions/0007-what-ends-the-process.md`.
 //!
 //! Kafka does the same under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
 
+mod append;
 pub mod append_pace;
-mod execute;
-mod follower_fetches;
+mod event;
+mod follower_turns;
 mod held_appends;
-pub mod host;
+mod home;
 mod inbox;
 #[cfg(test)]
 mod inbox_tests;
 mod isolation;
 pub mod leader_answer;
-mod page_cache;
 mod primitives;
 pub mod producer_transaction;
 mod readers;
 mod settings;
-mod topic_ids;
+mod unverified;
 mod waiters;
+
+mod append_hold;
+mod execute;
+mod follower_fetches;
+pub mod host;
+mod page_cache;
+mod requests;
+mod stepping;
+mod topic_ids;
 
 use std::sync::Arc;
 
-use ottla_config::TopicConfig;
-use ottla_coordinator::TransactionalProducer;
-use ottla_log::{CloseJob, JobOutcome, Log, LogReader};
+use ottla_log::{Log, ProducerStage, Verifications};
+use ottla_metrics::topic_metrics::TopicMetrics;
 use ottla_records::RecordBatch;
-use ottla_replica::{AckOutcome, Event, FollowerFetch, Replica, ReplicaConfig, RequiredAcks};
+use ottla_records::legacy::LegacyMessage;
+use ottla_replica::{AlterPartition, Effect, FetchPosition, Replica, ReplicaConfig};
+use ottla_storage::log_dirs::{DirThreads, DiskSpace};
 use ottla_sync::ArcSwap;
 use ottla_sync::Mutex;
+use ottla_sync::Notify;
 use ottla_sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
-use ottla_sync::{Notify, oneshot};
-use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPartition, TopicPartition};
+use ottla_sync::oneshot;
+use ottla_types::{
+    BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPartition, TopicPartition,
+};
 
 use append_pace::AppendPace;
-use execute::TopicIdEvent;
-use execute::{BeginVerification, Stepped, Truncation, Verified};
-use follower_fetches::Turn;
-use host::PartitionHost;
-use inbox::{Inbox, Place, RunToken};
-use leader_answer::LeaderAnswer;
-use ottla_metrics::stalls;
-use ottla_metrics::topic_metrics::TopicMetrics;
-use ottla_storage::log_dirs::{DirThreads, DiskSpace};
+use event::PartitionEvent;
+use held_appends::HeldAppends;
+use inbox::Inbox;
 use readers::Readers;
+use unverified::Unverified;
 
-pub use execute::OfTransaction;
-pub use follower_fetches::{FollowerFetches, FollowerTurns, FollowerVerdict, LateTurns};
-pub use held_appends::AppendHold;
+pub use append::{Ack, AppendPlace, AwaitsAppends, OfTransaction, PendingAppend};
+pub use append_hold::AppendHold;
+pub use follower_turns::{FollowerFetches, FollowerTurns, FollowerVerdict, LateTurns};
+pub use home::{Home, Reading};
 pub use isolation::Isolation;
+pub use requests::ReservedPlace;
 pub use settings::PartitionSettings;
 pub use waiters::{Waiter, Waiters};
 
-/// What a holder of the run token does before it hands it to a task.
-const BUDGET_BYTES: usize = 4 * 1024 * 1024;
-/// What an event that carries no records counts for in the budget.
-const EVENT_BYTES: usize = 1024;
 /// From here on, connections that have put something into the inbox stop being read.
 const INBOX_BOUND_BYTES: usize = 16 * 1024 * 1024;
-
-/// One batch on its way into a partition.
-#[derive(Debug)]
-pub struct PendingAppend {
-    /// Validated; offset and leader epoch are assigned by the replica.
-    pub batch: RecordBatch,
-    pub required_acks: RequiredAcks,
-    pub expected_leader_epoch: Option<LeaderEpoch>,
-    pub of_transaction: OfTransaction,
-    /// On the broker's own clock.
-    pub deadline_ms: u64,
-    pub ack: Ack,
-}
-
-/// Who waits for an append.
-pub enum Ack {
-    /// A part of a client's request.
-    Request {
-        request: Arc<dyn AwaitsAppends>,
-        place: AppendPlace,
-    },
-    /// A coordinator of this broker.
-    Internal(oneshot::Sender<AckOutcome>),
-}
-
-/// Where the answer for a partition stands in the response of a request: indices of its topic and of the partition there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AppendPlace {
-    pub topic: usize,
-    pub partition: usize,
-}
-
-/// A request that waits for appends to several partitions.
-pub trait AwaitsAppends: Send + Sync {
-    /// What became of one of them. Called once for each, by whichever thread steps the partition then.
-    fn on_released(&self, place: AppendPlace, outcome: AckOutcome);
-}
-
-impl std::fmt::Debug for Ack {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ack")
-    }
-}
-
-impl PendingAppend {
-    /// What it counts for in the inbox.
-    fn bytes(&self) -> usize {
-        EVENT_BYTES + self.batch.size_in_bytes()
-    }
-}
-
-impl Ack {
-    fn release(self, outcome: AckOutcome) {
-        match self {
-            Ack::Request { request, place } => request.on_released(place, outcome),
-            // Nobody waits any more where the receiver is gone.
-            Ack::Internal(waiting) => drop(waiting.send(outcome)),
-        }
-    }
-}
-
-/// What can be put into the inbox.
-enum PartitionEvent {
-    Append(PendingAppend),
-    /// From here on appends are set aside, and whoever asked for it is told.
-    HoldAppends(oneshot::Sender<()>),
-    LetAppendsGo,
-    /// How it stands with the file that says of which topic the log is.
-    TopicId(TopicIdEvent),
-    Replica(Event<Ack>),
-    /// Another replica fetches from this one.
-    FollowerFetch(FollowerFetch, Turn),
-    /// The leader has answered this replica's fetch.
-    LeaderAnswered(LeaderAnswer),
-    /// The log is to be cut: runs next after the step that asked for it.
-    Truncate(Truncation),
-    /// A coordinator wants to append to a transaction, and asks whether it has begun here.
-    BeginVerification(BeginVerification),
-    /// The coordinator of a transaction has said whether this partition is part of it.
-    TransactionVerified(Verified),
-    /// Looks at how things stand between two steps.
-    Look(Box<dyn FnOnce(&Replica<Ack>, &Log) + Send>),
-    /// Maintenance of the log: runs between two steps.
-    Work(Box<dyn FnOnce(&mut Log) + Send>),
-    /// Another log takes the place of this one: runs between two steps, and may wait for the disk. Where it
-    /// comes to nothing, the log is as it was.
-    Replace(Box<dyn FnOnce(&mut Log) -> Option<Home> + Send>),
-    /// What a job left that the log is to be told, if it is still the log of this partition.
-    JobDone(LogReader, JobOutcome),
-    /// The flush of everything before `up_to`, which ran on a maintenance thread, has ended. What is on the disk by it, the
-    /// recovery point of the log says: one that a truncation has overtaken says nothing of what was written since.
-    FlushEnded {
-        log: LogReader,
-        up_to: Offset,
-        result: Result<(), ottla_log::StorageError>,
-    },
-    /// Somebody else has flushed the log.
-    Flushed,
-    /// It is time for the flush that a full disk refused.
-    FlushDue,
-    /// Maintenance that nobody waits for has failed: a spare file, a deletion, writeback.
-    JobFailed(LogReader, ottla_log::StorageError),
-}
-
-impl PartitionEvent {
-    fn bytes(&self) -> usize {
-        match self {
-            PartitionEvent::Append(append) => append.bytes(),
-            PartitionEvent::LeaderAnswered(answer) => EVENT_BYTES + answer.size_in_bytes(),
-            PartitionEvent::HoldAppends(_)
-            | PartitionEvent::LetAppendsGo
-            | PartitionEvent::TopicId(_)
-            | PartitionEvent::Replica(_)
-            | PartitionEvent::FollowerFetch(..)
-            | PartitionEvent::Truncate(_)
-            | PartitionEvent::BeginVerification(_)
-            | PartitionEvent::TransactionVerified(_)
-            | PartitionEvent::Look(_)
-            | PartitionEvent::Work(_)
-            | PartitionEvent::Replace(_)
-            | PartitionEvent::JobDone(..)
-            | PartitionEvent::FlushEnded { .. }
-            | PartitionEvent::Flushed
-            | PartitionEvent::FlushDue
-            | PartitionEvent::JobFailed(..) => EVENT_BYTES,
-        }
-    }
-
-    /// Whether the log may grow by it.
-    fn brings_records(&self) -> bool {
-        match self {
-            PartitionEvent::Append(_) => true,
-            PartitionEvent::LeaderAnswered(answer) => answer.size_in_bytes() > 0,
-            _ => false,
-        }
-    }
-
-    /// Only for a thread that serves no connections.
-    fn may_wait(&self) -> bool {
-        matches!(
-            self,
-            PartitionEvent::Replace(_) | PartitionEvent::Truncate(_)
-        )
-    }
-}
 
 /// One partition of which this broker has a replica.
 pub struct Partition {
@@ -250,30 +114,102 @@ pub struct Partition {
     timer_ms: AtomicI64,
 }
 
-/// Where the log of a partition lies. Another takes its place when the log is moved to another directory.
-pub struct Home {
-    pub reader: LogReader,
-    pub pace: Arc<AppendPace>,
-    pub space: Arc<DiskSpace>,
-    pub threads: DirThreads,
+/// Fetches from one leader for the followers on this broker.
+pub trait LeaderFetcher: std::fmt::Debug + Send + Sync {
+    /// Whether this is the fetcher that fetches the partition from that leader.
+    fn is_for(&self, leader: BrokerId, topic_partition: &TopicPartition) -> bool;
+
+    /// Gives a standing order, which replaces the one before.
+    fn order(&self, partition: &Arc<Partition>, position: FetchPosition);
+
+    /// Takes the order of a partition back.
+    fn stop(&self, partition: &Partition);
+
+    /// Has the leader asked where its log starts and ends.
+    fn list_leader_offsets(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch);
 }
 
-/// A log that is read, and stays readable for as long as this is held, even if another takes its place.
-pub struct Reading(ottla_sync::Guard<Arc<Home>>);
+/// What only the holder of the run token touches.
+struct Stepped {
+    replica: Replica<Ack>,
+    log: Log,
+    /// Batches that `WriteLog` asked for and that are not written.
+    unwritten: Vec<RecordBatch>,
+    /// The same of old formats. Only a follower has them, and never both.
+    unwritten_legacy: Vec<LegacyMessage>,
+    /// What `unwritten` will have made of the producers.
+    stage: ProducerStage,
+    /// Kept for its capacity.
+    effects: Vec<Effect<Ack>>,
+    flush: FlushState,
+    /// Taken out of the inbox by a thread that may not wait for the disk.
+    deferred: Option<PartitionEvent>,
+    held: HeldAppends,
+    topic_id_file: TopicIdFile,
+    verifications: Verifications,
+    unverified: Unverified,
+    replicating: Replicating,
+}
 
-impl std::ops::Deref for Reading {
-    type Target = LogReader;
+/// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FlushState {
+    Idle,
+    /// One is under way, or waits for space on the disk; another is wanted up to here where there is an
+    /// offset.
+    Running(Option<Offset>),
+}
 
-    fn deref(&self) -> &LogReader {
-        &self.0.reader
+/// Whether a log has `partition.metadata`. Only the holder of the run token changes it.
+#[derive(Default)]
+enum TopicIdFile {
+    #[default]
+    OnDisk,
+    Missing,
+    /// It is being written; whoever waits for that is told when it has been tried.
+    Underway(Vec<oneshot::Sender<()>>),
+    /// It could not be written and is tried again. Until then nothing is written to the log.
+    Failed,
+}
+
+impl TopicIdFile {
+    fn is_missing(&self) -> bool {
+        matches!(self, TopicIdFile::Missing)
     }
 }
 
-/// A place in the inbox of a partition, given up when it is dropped unfilled.
-pub struct ReservedPlace {
-    host: Arc<PartitionHost>,
-    partition: Arc<Partition>,
-    place: Option<Place>,
+/// What a partition has going with others about replication.
+#[derive(Debug, Default)]
+struct Replicating {
+    /// Who has the order of this follower.
+    fetcher: Option<Arc<dyn LeaderFetcher>>,
+    /// The proposal that the controller refused last.
+    refused: Option<AlterPartition>,
+    /// The proposal that was made last adds a replica.
+    proposes_more: bool,
+    /// How the next truncation fails.
+    #[cfg(test)]
+    truncation_fault: Option<std::io::Error>,
+}
+
+impl Stepped {
+    fn new(replica: Replica<Ack>, log: Log) -> Self {
+        Stepped {
+            replica,
+            log,
+            unwritten: Vec::new(),
+            unwritten_legacy: Vec::new(),
+            stage: ProducerStage::default(),
+            effects: Vec::new(),
+            flush: FlushState::Idle,
+            deferred: None,
+            held: HeldAppends::default(),
+            topic_id_file: TopicIdFile::default(),
+            verifications: Verifications::default(),
+            unverified: Unverified::default(),
+            replicating: Replicating::default(),
+        }
+    }
 }
 
 impl Partition {
@@ -401,131 +337,11 @@ impl Partition {
         Ok(())
     }
 
-    /// Appends a batch; its acknowledgement is released when its time has come.
-    pub fn append(self: &Arc<Self>, host: &Arc<PartitionHost>, append: PendingAppend) {
-        self.put(host, PartitionEvent::Append(append));
-    }
-
-    /// Tells the replica that something happened.
-    pub fn notify(self: &Arc<Self>, host: &Arc<PartitionHost>, event: Event<Ack>) {
-        self.put(host, PartitionEvent::Replica(event));
-    }
-
-    /// Tells the replica that more of its log is on the disk.
-    pub fn on_flushed(self: &Arc<Self>, host: &Arc<PartitionHost>) {
-        self.put(host, PartitionEvent::Flushed);
-    }
-
-    /// Begins to verify that this partition is part of a transaction, for a coordinator that is about to append
-    /// to it. `None` where the transaction has begun here, and nobody needs to be asked.
-    pub async fn begin_verification(
-        self: &Arc<Self>,
-        host: &Arc<PartitionHost>,
-        producer: TransactionalProducer,
-        raises_epoch: bool,
-    ) -> Result<Option<u64>, ErrorCode> {
-        let (done, begun) = oneshot::channel();
-        let event = BeginVerification {
-            producer,
-            raises_epoch,
-            done,
-        };
-        self.put(host, PartitionEvent::BeginVerification(event));
-        begun.await.unwrap_or(Err(ErrorCode::NotLeaderOrFollower))
-    }
-
-    /// What the coordinator of a transaction says about this partition.
-    pub fn on_transaction_verified(
-        self: &Arc<Self>,
-        host: &Arc<PartitionHost>,
-        producer: TransactionalProducer,
-        guard: u64,
-        result: Result<(), ErrorCode>,
-    ) {
-        let event = Verified {
-            producer,
-            guard,
-            result,
-        };
-        self.put(host, PartitionEvent::TransactionVerified(event));
-    }
-
-    /// Runs something on the log between two steps, and returns what it came to. The work must not
-    /// wait: no flush, no unlink, no read from the disk.
-    pub async fn with_log<R: Send + 'static>(
-        self: &Arc<Self>,
-        host: &Arc<PartitionHost>,
-        work: impl FnOnce(&mut Log) -> R + Send + 'static,
-    ) -> Option<R> {
-        let (done, result) = oneshot::channel();
-        let work = Box::new(move |log: &mut Log| drop(done.send(work(log))));
-        self.put(host, PartitionEvent::Work(work));
-        result.await.ok()
-    }
-
-    /// Hands over what the leader answered to an order of this replica.
-    pub fn on_leader_answered(self: &Arc<Self>, host: &Arc<PartitionHost>, answer: LeaderAnswer) {
-        self.put(host, PartitionEvent::LeaderAnswered(answer));
-    }
-
-    /// Looks at replica and log between two steps; `None` where the partition is gone.
-    pub async fn look<R: Send + 'static>(
-        self: &Arc<Self>,
-        host: &Arc<PartitionHost>,
-        look: impl FnOnce(&Replica<Ack>, &Log) -> R + Send + 'static,
-    ) -> Option<R> {
-        let (done, result) = oneshot::channel();
-        // Whoever asked may have gone.
-        let look = Box::new(move |replica: &Replica<Ack>, log: &Log| {
-            drop(done.send(look(replica, log)));
-        });
-        self.put(host, PartitionEvent::Look(look));
-        result.await.ok()
-    }
-
     /// Has everybody who waits here look again.
     pub fn wake_all(&self) {
         self.waiters.wake_all();
         self.followers.wake_all();
         self.low_watermark_moved.notify_waiters();
-    }
-
-    /// Has another log take the place of this one between two steps: `replace` makes sure that it holds the
-    /// same and puts it there, and may wait for the disk.
-    pub fn replace_log(
-        self: &Arc<Self>,
-        host: &Arc<PartitionHost>,
-        replace: impl FnOnce(&mut Log) -> Option<Home> + Send + 'static,
-    ) {
-        self.put(host, PartitionEvent::Replace(Box::new(replace)));
-    }
-
-    /// Takes nothing more, answers whoever waits, and returns the work that brings the log to rest.
-    pub async fn close(self: &Arc<Self>, host: &Arc<PartitionHost>) -> Option<CloseJob> {
-        self.notify(host, Event::LogLost);
-        self.wake_all();
-        self.with_log(host, Log::close_job).await
-    }
-
-    /// Puts changed settings in force.
-    pub fn set_config(self: &Arc<Self>, host: &Arc<PartitionHost>, config: Arc<TopicConfig>) {
-        let max_request_bytes = host.context.config().socket_request_max_bytes;
-        let (partition, broker_id) = (self.topic_partition.partition, host.context.broker_id());
-        let settings = PartitionSettings::new(&config, max_request_bytes, partition, broker_id);
-        let of_replica = settings.replica;
-        self.settings.store(Arc::new(settings));
-        let work = Box::new(move |log: &mut Log| log.set_config(config));
-        self.put(host, PartitionEvent::Work(work));
-        self.notify(host, Event::SettingsChanged(of_replica));
-    }
-
-    /// Takes a turn for an append that is not ready yet.
-    pub fn reserve(self: &Arc<Self>, host: &Arc<PartitionHost>, bytes: usize) -> ReservedPlace {
-        ReservedPlace {
-            host: Arc::clone(host),
-            partition: Arc::clone(self),
-            place: Some(self.inbox.reserve(bytes)),
-        }
     }
 
     pub fn is_over_bound(&self) -> bool {
@@ -541,96 +357,6 @@ impl Partition {
             }
             room.await;
         }
-    }
-
-    fn put(self: &Arc<Self>, host: &Arc<PartitionHost>, event: PartitionEvent) {
-        let bytes = event.bytes();
-        if let Some(token) = self.inbox.push(event, bytes) {
-            self.run_where_it_belongs(host, token);
-        }
-    }
-
-    /// Works off the inbox: on this thread, or on one of its own where the log directory makes writers
-    /// wait.
-    fn run_where_it_belongs(self: &Arc<Self>, host: &Arc<PartitionHost>, token: RunToken) {
-        if self.home.load().pace.is_slow(|| host.context.now_ms()) {
-            self.run_elsewhere(host, token);
-        } else {
-            self.run(host, token, false);
-        }
-    }
-
-    fn run_elsewhere(self: &Arc<Self>, host: &Arc<PartitionHost>, token: RunToken) {
-        let (partition, host) = (Arc::clone(self), Arc::clone(host));
-        self.home.load().threads.appends.start(move || {
-            stalls::on_other_thread(|| partition.run(&host, token, true));
-        });
-    }
-
-    /// Works off the inbox until it is empty, or the budget is used up and a task goes on. What may wait
-    /// for the disk goes to a thread that `may_wait`.
-    fn run(self: &Arc<Self>, host: &Arc<PartitionHost>, mut token: RunToken, may_wait: bool) {
-        let mut budget = BUDGET_BYTES;
-        loop {
-            self.inbox.look(&mut token);
-            let watched = stalls::watch();
-            let unwinding = EndOnUnwind(&self.topic_partition);
-            let mut stepped = self
-                .stepped
-                .try_lock()
-                .expect("the run token excludes others");
-            let mut is_used_up = false;
-            let mut has_to_wait = false;
-            while let Some(event) = self.next_event(&mut stepped, &mut token) {
-                if event.may_wait() && !may_wait {
-                    stepped.defer(event);
-                    has_to_wait = true;
-                    break;
-                }
-                let bytes = event.bytes();
-                stepped.take(self, host, event);
-                match budget.checked_sub(bytes) {
-                    Some(rest) => budget = rest,
-                    None => {
-                        is_used_up = true;
-                        break;
-                    }
-                }
-            }
-            stepped.finish(self, host);
-            drop(stepped);
-            std::mem::forget(unwinding);
-            watched.end("holding the run token", &self.topic_partition);
-            if token.take_room_made() {
-                self.room.notify_waiters();
-            }
-            if has_to_wait {
-                return self.run_elsewhere(host, token);
-            }
-            if is_used_up {
-                let (partition, host) = (Arc::clone(self), Arc::clone(host));
-                ottla_sync::task::spawn(
-                    async move { partition.run_where_it_belongs(&host, token) },
-                );
-                return;
-            }
-            match self.inbox.release(token) {
-                Some(still_mine) => token = still_mine,
-                None => return,
-            }
-        }
-    }
-
-    /// What was put off comes before what came after it.
-    fn next_event(&self, stepped: &mut Stepped, token: &mut RunToken) -> Option<PartitionEvent> {
-        if let Some(deferred) = stepped.take_deferred() {
-            return Some(deferred);
-        }
-        if let Some(let_go) = stepped.take_let_go() {
-            self.inbox.uncount(token, let_go.bytes());
-            return Some(let_go);
-        }
-        self.inbox.pop(token)
     }
 
     /// Publishes what readers have to know of the replica, and wakes them where it has another role. Called by the
@@ -655,61 +381,6 @@ impl Partition {
             .store(has_failed, Ordering::Relaxed);
         if before != (leader_epoch, is_leader) {
             self.wake_all();
-        }
-    }
-
-    /// Sees to it that the clock ticks for the replica when the first acknowledgement gives up.
-    fn set_timer(self: &Arc<Self>, host: &Arc<PartitionHost>, deadline_ms: u64) {
-        let deadline_ms = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
-        if self.timer_ms.fetch_min(deadline_ms, Ordering::AcqRel) <= deadline_ms {
-            return;
-        }
-        let (partition, host) = (Arc::clone(self), Arc::clone(host));
-        ottla_sync::task::spawn(async move {
-            let wait_ms = (deadline_ms as u64).saturating_sub(host.context.now_ms());
-            ottla_sync::time::sleep(std::time::Duration::from_millis(wait_ms)).await;
-            partition.timer_ms.store(i64::MAX, Ordering::Release);
-            let now_ms = host.context.now_ms().max(deadline_ms as u64);
-            partition.notify(&host, Event::ClockTicked { now_ms });
-        });
-    }
-}
-
-/// Ends the process when it is dropped, which only a panic does: the replica may believe in appends that
-/// the log does not have, or the other way round, and the token would never be given back. The next start
-/// recovers from what is on disk, as after any crash.
-struct EndOnUnwind<'a>(&'a TopicPartition);
-
-impl Drop for EndOnUnwind<'_> {
-    fn drop(&mut self) {
-        tracing::error!(
-            "aborting: a panic left {} in an unknown state; the next start recovers what was \
-             acknowledged",
-            self.0
-        );
-        ottla_sync::process::abort();
-    }
-}
-
-impl ReservedPlace {
-    pub fn fill(mut self, append: PendingAppend) {
-        let Some(place) = self.place.take() else {
-            return;
-        };
-        let event = PartitionEvent::Append(append);
-        if let Some(token) = self.partition.inbox.fill(place, event) {
-            self.partition.run_where_it_belongs(&self.host, token);
-        }
-    }
-}
-
-impl Drop for ReservedPlace {
-    fn drop(&mut self) {
-        let Some(place) = self.place.take() else {
-            return;
-        };
-        if let Some(token) = self.partition.inbox.abandon(place) {
-            self.partition.run_where_it_belongs(&self.host, token);
         }
     }
 }

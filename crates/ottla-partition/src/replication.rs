@@ -10,6 +10,7 @@
 //! `ReplicaManager` schedules.
 
 mod alter_partitions;
+mod context;
 mod fetch_session;
 mod fetcher;
 mod fetchers;
@@ -22,15 +23,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_replica::{AlterPartition, Event};
-use ottla_sync::watch;
 
 use ottla_node::Node;
 use ottla_types::{BrokerId, TopicPartition};
 
-use crate::partition::Partition;
-use crate::partition::host::{LeaderFetcher, PartitionHost, Replicate};
+use crate::partition::host::{PartitionHost, Replicate};
+use crate::partition::{LeaderFetcher, Partition};
 use crate::partitions::Partitions;
 use alter_partitions::AlterPartitions;
+use context::ReplicationContext;
 use fetchers::Fetchers;
 use new_leaderships::NewLeaderships;
 
@@ -40,44 +41,29 @@ pub use throttle::ReplicationThrottle;
 /// What the partitions of this broker share about replication.
 #[derive(Debug)]
 pub struct Replication {
-    host: Arc<PartitionHost>,
-    node: Arc<Node>,
-    pub fetchers: Fetchers,
-    alter_partitions: AlterPartitions,
+    context: Arc<ReplicationContext>,
+    pub fetchers: Arc<Fetchers>,
+    alter_partitions: Arc<AlterPartitions>,
     /// What goes to followers.
     pub leader_throttle: ReplicationThrottle,
-    /// What comes from leaders.
-    pub follower_throttle: ReplicationThrottle,
     pub new_leaderships: NewLeaderships,
-    /// Becomes true when nothing is to be fetched any more.
-    ended: watch::Sender<bool>,
 }
 
 impl Replication {
     pub fn new(host: Arc<PartitionHost>, node: Arc<Node>) -> Replication {
         Replication {
-            host,
-            node,
-            fetchers: Fetchers::default(),
-            alter_partitions: AlterPartitions::default(),
+            context: Arc::new(ReplicationContext::new(host, node)),
+            fetchers: Arc::default(),
+            alter_partitions: Arc::default(),
             leader_throttle: ReplicationThrottle::default(),
-            follower_throttle: ReplicationThrottle::default(),
             new_leaderships: NewLeaderships::default(),
-            ended: watch::Sender::new(false),
         }
     }
 
     /// Ends fetching and asking the controller. A broker that stops in order does so when it has given its partitions
     /// away: until then it is in sync, and others wait for it.
     pub fn end(&self) {
-        self.ended.send_replace(true);
-    }
-
-    /// Waits for the end.
-    async fn ended(&self) {
-        let mut ended = self.ended.subscribe();
-        // The sender lives as long as the broker, so waiting cannot fail.
-        let _ = ended.wait_for(|&ended| ended).await;
+        self.context.end();
     }
 }
 
@@ -87,7 +73,7 @@ impl Replicate for Replication {
         leader: BrokerId,
         topic_partition: &TopicPartition,
     ) -> Arc<dyn LeaderFetcher> {
-        self.fetchers.of(&self, leader, topic_partition)
+        self.fetchers.of(&self.context, leader, topic_partition)
     }
 
     fn propose(
@@ -96,7 +82,8 @@ impl Replicate for Replication {
         proposal: AlterPartition,
         is_again: bool,
     ) {
-        AlterPartitions::submit(&self, partition, proposal, is_again);
+        self.alter_partitions
+            .submit(&self.context, partition, proposal, is_again);
     }
 }
 

@@ -12,28 +12,18 @@ use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Config, Host, Report, run, stream};
 use ottla_sync::thread;
 
-/// Prints what happens, if one seed is run again.
-macro_rules! tell {
-    ($($what:tt)*) => {
-        if $crate::simulated::number("OTTLA_SEED").is_some() {
-            println!($($what)*);
-        }
-    };
-}
+#[macro_use]
+mod tell;
 
 mod broker;
 mod checks;
 mod clients;
 mod cluster;
+mod running;
 
 use broker::{Life, Stop};
 use cluster::{Cluster, Setup, Tally};
-
-const DATA: &str = "/data";
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
+use tell::number;
 
 /// Several lives of the broker on one disk, and one without faults, in which all has to come to an end.
 fn lives(setup: Setup) -> Tally {

@@ -1,11 +1,11 @@
-//! Formatting: what a node's directories hold before its first start, and reading that back.
+//! Formatting: what a node's directories hold before its first start. `identity` reads it back.
 //!
 //! Every log directory gets `meta.properties` and `bootstrap.checkpoint`; the metadata directory of a
 //! dynamic quorum (KIP-853) gets a snapshot at offset 0 that names the voters. A directory that is formatted
 //! is never touched. `meta.properties` is written last in each: without it, a directory counts as empty
 //! and can be formatted again.
 //!
-//! In Kafka: `org.apache.kafka.metadata.storage.Formatter`, `StorageTool`, `MetaPropertiesEnsemble`.
+//! In Kafka: `org.apache.kafka.metadata.storage.Formatter`, `StorageTool`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_controller::{BootstrapOptions, bootstrap_records};
-use ottla_log::checkpoint::MetaProperties;
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{KRaftVersion, ReplicaKey, SnapshotId, Voter, VoterEndpoint, VoterSet};
@@ -25,8 +24,14 @@ use crate::metadata::metadata_log::METADATA_DIR;
 use crate::metadata::snapshot_file::Snapshot;
 use crate::random_ids::random_uuid;
 
+mod identity;
 mod untouched;
 
+use identity::write_meta_properties;
+
+pub use identity::{
+    FormatError, NodeIdentity, directories, read_all, read_identity, unformatted_metadata_dir,
+};
 pub use untouched::check_empty;
 
 /// Who votes in the quorum that is formatted.
@@ -75,128 +80,6 @@ pub struct FormatReport {
     pub bootstrap_records: usize,
 }
 
-/// Why nothing, or not everything, was formatted: a sentence for people.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct FormatError(pub String);
-
-/// To which cluster the directories of a node belong, and what they are called.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NodeIdentity {
-    pub cluster_id: String,
-    /// The ids of the log directories, as `log.dirs` names them.
-    pub directory_ids: BTreeMap<PathBuf, DirectoryId>,
-    pub metadata_directory_id: DirectoryId,
-}
-
-/// All directories of a node: the log directories, and the metadata directory if it is another.
-pub fn directories(config: &BrokerConfig) -> Vec<PathBuf> {
-    let mut directories: Vec<PathBuf> = Vec::new();
-    for dir in config.log_dirs.iter().chain([&config.metadata_log_dir]) {
-        let dir = PathBuf::from(dir);
-        if !directories.contains(&dir) {
-            directories.push(dir);
-        }
-    }
-    directories
-}
-
-/// The `meta.properties` of each directory, `None` for one that is not formatted. They have to belong
-/// together, and to the node.
-pub fn read_all(
-    config: &BrokerConfig,
-) -> Result<Vec<(PathBuf, Option<MetaProperties>)>, FormatError> {
-    let mut found: Vec<(PathBuf, Option<MetaProperties>)> = Vec::new();
-    let mut cluster: Option<(PathBuf, String)> = None;
-    for dir in directories(config) {
-        let properties =
-            MetaProperties::read(&dir).map_err(|error| FormatError(error.to_string()))?;
-        if let Some(properties) = &properties {
-            if let Some(node_id) = properties.node_id
-                && node_id.value() != config.node_id
-            {
-                return Err(FormatError(format!(
-                    "{}: the directory belongs to node {node_id}, but node.id is {}; give the directory \
-                     of this node, or the right node.id",
-                    dir.display(),
-                    config.node_id
-                )));
-            }
-            if let Some(cluster_id) = &properties.cluster_id {
-                match &cluster {
-                    Some((other, other_id)) if other_id != cluster_id => {
-                        return Err(FormatError(format!(
-                            "{} belongs to cluster {cluster_id} and {} to cluster {other_id}; give \
-                             directories of one cluster",
-                            dir.display(),
-                            other.display()
-                        )));
-                    }
-                    Some(_) => {}
-                    None => cluster = Some((dir.clone(), cluster_id.clone())),
-                }
-            }
-        }
-        found.push((dir, properties));
-    }
-    Ok(found)
-}
-
-/// Reads what the directories of a node are. `None` when not even the metadata directory is formatted.
-/// Directories that were added since, and those from before KIP-858, get an id of their own.
-pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, FormatError> {
-    let found = read_all(config)?;
-    let metadata_dir = Path::new(&config.metadata_log_dir);
-    let cluster_id = found
-        .iter()
-        .find(|(dir, _)| dir == metadata_dir)
-        .and_then(|(_, properties)| properties.as_ref()?.cluster_id.clone());
-    let Some(cluster_id) = cluster_id else {
-        let formatted = found.iter().find(|(_, properties)| properties.is_some());
-        return match formatted {
-            None => Ok(None),
-            Some((dir, _)) => Err(FormatError(unformatted_metadata_dir(dir, metadata_dir))),
-        };
-    };
-    let mut ids: BTreeMap<PathBuf, DirectoryId> = BTreeMap::new();
-    for (dir, properties) in found {
-        let known = properties
-            .as_ref()
-            .and_then(|properties| properties.directory_id);
-        let id = match known {
-            Some(id) if ids.values().any(|other| *other == id) => {
-                return Err(FormatError(format!(
-                    "{}: another directory has the same directory.id {id}; a directory must not be a copy \
-                     of another",
-                    dir.display()
-                )));
-            }
-            Some(id) => id,
-            None => {
-                let id = random_uuid();
-                write_meta_properties(&dir, config, &cluster_id, id)?;
-                id
-            }
-        };
-        ids.insert(dir, id);
-    }
-    let metadata_directory_id = ids.get(metadata_dir).copied().unwrap_or_default();
-    let directory_ids = ids
-        .into_iter()
-        .filter(|(dir, _)| {
-            config
-                .log_dirs
-                .iter()
-                .any(|log_dir| Path::new(log_dir) == dir)
-        })
-        .collect();
-    Ok(Some(NodeIdentity {
-        cluster_id,
-        directory_ids,
-        metadata_directory_id,
-    }))
-}
-
 /// What to say of a node none of whose directories is formatted.
 pub fn not_formatted(config: &BrokerConfig) -> String {
     if let Err(error) = check_empty(config) {
@@ -212,16 +95,6 @@ pub fn not_formatted(config: &BrokerConfig) -> String {
         "{} is not formatted; format it with: ottla storage format {arguments} --config <this \
          server.properties>",
         config.metadata_log_dir
-    )
-}
-
-/// What to say of a node whose metadata directory alone is not formatted.
-pub fn unformatted_metadata_dir(formatted: &Path, metadata_dir: &Path) -> String {
-    format!(
-        "{} is formatted, but the metadata directory {} is not; restore its meta.properties, or \
-         format it with --ignore-formatted",
-        formatted.display(),
-        metadata_dir.display()
     )
 }
 
@@ -415,25 +288,6 @@ fn write_quorum_snapshot(
         .and_then(|()| snapshot.write(&dir, SnapshotId::BOOTSTRAP, now))
         .map(drop)
         .map_err(|error| FormatError(format!("cannot format {}: {error}", dir.display())))
-}
-
-fn write_meta_properties(
-    dir: &Path,
-    config: &BrokerConfig,
-    cluster_id: &str,
-    directory_id: DirectoryId,
-) -> Result<(), FormatError> {
-    let properties = MetaProperties {
-        version: 1,
-        cluster_id: Some(cluster_id.to_owned()),
-        node_id: Some(BrokerId(config.node_id)),
-        directory_id: Some(directory_id),
-    };
-    fs::create_dir_all(dir)
-        .map_err(|error| FormatError(format!("cannot create {}: {error}", dir.display())))?;
-    properties
-        .write(dir)
-        .map_err(|error| FormatError(error.to_string()))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod dir_threads;
 mod disk_space;
 mod failure;
 mod future_logs;
+mod known_logs;
 mod load;
 mod lock;
 mod log_dir;
@@ -44,9 +45,9 @@ use ottla_sync::{Mutex, RwLock};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 
 use dir_locks::LockedDir;
-use failure::FailureListener;
-use future_logs::Future;
+use known_logs::{FailedLog, Future, Hosted, LoadedLog};
 use lock::DirLock;
+use log_dir::FailureListener;
 
 use crate::format::NodeIdentity;
 
@@ -56,11 +57,10 @@ pub use dir_locks::DirLocks;
 pub use dir_threads::THREADS_PER_DIRECTORY;
 pub use dir_threads::{DirThreads, Share};
 pub use disk_space::DiskSpace;
-pub use failure::DirFailure;
 pub use future_logs::PromoteError;
 pub use load::LoadSettings;
 pub use lock::{Holder, holder_of};
-pub use log_dir::LogDir;
+pub use log_dir::{DirFailure, LogDir};
 pub use recovery_progress::Loading;
 
 /// All log directories of a broker.
@@ -83,7 +83,7 @@ pub struct LogDirs {
     /// Where logs are to go that do not exist yet.
     preferred: Mutex<BTreeMap<TopicPartition, DirectoryId>>,
     on_failure: OnceLock<FailureListener>,
-    cleaner: LogCleaner,
+    cleaner: Arc<LogCleaner>,
     /// Of the metadata directory, where it is none of the log directories.
     other_locks: Mutex<Vec<DirLock>>,
 }
@@ -93,38 +93,6 @@ impl std::fmt::Debug for LogDirs {
         f.debug_list()
             .entries(self.dirs.iter().map(|dir| &dir.path))
             .finish()
-    }
-}
-
-struct Hosted {
-    reader: LogReader,
-    dir: Arc<LogDir>,
-}
-
-impl std::fmt::Debug for Hosted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Hosted({})", self.reader.topic_partition())
-    }
-}
-
-struct LoadedLog {
-    log: Log,
-    dir: Arc<LogDir>,
-    topic_id: Option<TopicId>,
-}
-
-/// A log that could not be loaded, with what the checkpoints say of it: they go on saying so.
-#[derive(Debug)]
-struct FailedLog {
-    dir: Arc<LogDir>,
-    recovery_point: Option<Offset>,
-    log_start_offset: Option<Offset>,
-    high_watermark: Option<Offset>,
-}
-
-impl std::fmt::Debug for LoadedLog {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LoadedLog({})", self.log.topic_partition())
     }
 }
 
@@ -205,7 +173,7 @@ impl LogDirs {
             moves_end: Mutex::default(),
             preferred: Mutex::default(),
             on_failure: OnceLock::new(),
-            cleaner: LogCleaner::default(),
+            cleaner: Arc::default(),
         }
     }
 
@@ -253,7 +221,7 @@ impl LogDirs {
     }
 
     /// Which logs may be cleaned.
-    pub fn cleaner(&self) -> &LogCleaner {
+    pub fn cleaner(&self) -> &Arc<LogCleaner> {
         &self.cleaner
     }
 

@@ -29,22 +29,25 @@ pub(crate) mod connection;
 pub(crate) mod executor;
 mod failure;
 pub(crate) mod host;
+mod hot;
 pub(crate) mod join;
 pub(crate) mod network;
 mod policy;
-mod random;
-mod state;
+pub(crate) mod random;
+pub(crate) mod state;
 pub(crate) mod trace;
 pub(crate) mod world;
 
 pub use failure::{Failure, Waiting};
-pub use host::{Host, HostClock, now, stream};
-pub use network::{LinkFaults, Network};
+pub use host::{Host, now, stream};
+pub use network::Network;
 pub use policy::Policy;
 pub use random::Random;
+pub use state::host::HostClock;
+pub use state::network::LinkFaults;
 
-use host::HostState;
 use policy::Chooser;
+use state::host::HostState;
 use world::World;
 
 /// How a run is made. Everything that differs between two runs of the same code is in here.

@@ -10,16 +10,17 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::dispatch::{is_forwardable, is_offered, served_apis, served_versions};
-use crate::endpoint::Endpoint;
+use crate::endpoint::is_forwardable;
 use ottla_net::RequestContext;
 
 use crate::Broker;
 
-pub(crate) async fn handle(
+/// `served` is what the endpoint of the request serves.
+pub(crate) fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: ApiVersionsRequest,
+    served: Vec<(ApiKey, RangeInclusive<i16>)>,
 ) -> ApiVersionsResponse {
     if context.api_version >= 3 {
         let (name, version) = (
@@ -34,16 +35,15 @@ pub(crate) async fn handle(
         }
         context.connection.set_client_software(name, version);
     }
-    let endpoint = Endpoint::of(context.listener());
     let features = broker.features();
     // Before version 4, clients cannot read a feature that may be at level 0 (KAFKA-17492).
     let may_be_zero = context.api_version >= 4;
     let supported = features.supported.iter();
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
-        api_keys: served_apis(endpoint)
+        api_keys: served
             .into_iter()
-            .filter(|(key, _)| is_offered(broker, *key))
+            .filter(|(key, _)| broker.telemetry.offers(*key))
             .filter_map(|(key, versions)| Some((key, at_leader(broker, context, key, versions)?)))
             .map(|(key, versions)| ApiVersion {
                 api_key: key.code(),
@@ -104,7 +104,7 @@ fn in_both(here: &RangeInclusive<i16>, there: &RangeInclusive<i16>) -> Option<Ra
 /// What a client with a version from the future is told, in version 0: which versions of ApiVersions
 /// itself there are.
 pub(crate) fn unsupported_version() -> ApiVersionsResponse {
-    let versions = served_versions(ApiKey::ApiVersions, Endpoint::Broker);
+    let versions = ApiKey::ApiVersions.stable_versions();
     ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
         api_keys: vec![ApiVersion {

@@ -1,59 +1,17 @@
 //! DeleteShareGroupState: a share group does not read partitions any more.
 //! Kafka: `KafkaApis.handleDeleteShareGroupStateRequest`, `ShareCoordinatorService.deleteState`.
 
-use std::sync::Arc;
-
-use ottla_coordinator::persister::StateFailure;
 use ottla_protocol::messages::delete_share_group_state_response::{
     DeleteStateResult, PartitionResult,
 };
 use ottla_protocol::messages::{DeleteShareGroupStateRequest, DeleteShareGroupStateResponse};
 
-use ottla_coordination::share_groups::ask_for_each;
-use ottla_net::RequestContext;
+use super::share_group_state::share_group_state;
 
-use crate::Broker;
-
-pub(crate) async fn handle(
-    broker: &Arc<Broker>,
-    context: &RequestContext,
-    request: DeleteShareGroupStateRequest,
-) -> DeleteShareGroupStateResponse {
-    let topics = request.topics.into_iter();
-    let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
-    let answers = ask_for_each(
-        &broker.share_groups,
-        context,
-        &request.group_id,
-        topics,
-        |partition| partition.partition,
-        |share_groups, key, _| async move { share_groups.delete_state(key).await },
-    );
-    let results = answers.await.into_iter().map(|(topic_id, partitions)| {
-        let partitions = partitions.into_iter();
-        DeleteStateResult {
-            topic_id,
-            partitions: partitions.map(|(number, it)| result(number, it)).collect(),
-            ..Default::default()
-        }
-    });
-    DeleteShareGroupStateResponse {
-        results: results.collect(),
-        ..Default::default()
-    }
-}
-
-fn result(partition: i32, answered: Result<(), StateFailure>) -> PartitionResult {
-    match answered {
-        Ok(()) => PartitionResult {
-            partition,
-            ..Default::default()
-        },
-        Err(failure) => PartitionResult {
-            partition,
-            error_code: failure.code.code(),
-            error_message: Some(failure.message),
-            ..Default::default()
-        },
-    }
-}
+share_group_state!(
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    |share_groups, key, _| async move { share_groups.delete_state(key).await },
+    |()| PartitionResult::default()
+);

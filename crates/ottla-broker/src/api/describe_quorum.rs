@@ -23,20 +23,17 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
+    let refused = |error: ErrorCode| DescribeQuorumResponse {
+        error_code: error.code(),
+        error_message: None,
+        ..Default::default()
+    };
     if let Err(error) = broker.authorize(context) {
-        return DescribeQuorumResponse {
-            error_code: error.code(),
-            error_message: None,
-            ..Default::default()
-        };
+        return refused(error);
     }
     if let Some(channel) = broker.node.controller_elsewhere(context) {
         let answer = channel.forward(context, &request).await;
-        return answer.unwrap_or_else(|error| DescribeQuorumResponse {
-            error_code: error.code(),
-            error_message: None,
-            ..Default::default()
-        });
+        return answer.unwrap_or_else(refused);
     }
     let Some(quorum) = broker.node.quorum() else {
         return DescribeQuorumResponse {

@@ -14,52 +14,37 @@ use ottla_protocol::messages::{EnvelopeRequest, EnvelopeResponse, RequestHeader}
 use ottla_protocol::{ApiKey, Message, Reader};
 use ottla_types::ErrorCode;
 
-use crate::dispatch::{self, is_forwardable};
-use ottla_net::Answer;
-use ottla_net::{ClientIdentity, RequestContext};
+use crate::endpoint::is_forwardable;
+use ottla_net::{Answer, ClientIdentity, RequestContext, RequestError};
 use ottla_security::Principal;
 
 use crate::Broker;
 
-pub(crate) async fn handle(
-    broker: &Arc<Broker>,
+/// The request inside, and on whose behalf it is answered.
+pub(crate) fn open(
+    broker: &Broker,
     context: &RequestContext,
     request: EnvelopeRequest,
-) -> EnvelopeResponse {
-    if let Err(error) = broker.authorize(context) {
-        return EnvelopeResponse {
-            error_code: error.code(),
-            ..Default::default()
-        };
-    }
-    let refused = |error: ErrorCode| EnvelopeResponse {
-        error_code: error.code(),
-        ..Default::default()
-    };
+) -> Result<(RequestContext, Reader), ErrorCode> {
+    broker.authorize(context)?;
     // The sender looks for the active controller then.
     if !broker
         .node
         .quorum()
         .is_some_and(|quorum| quorum.status().is_active)
     {
-        return refused(ErrorCode::NotController);
+        return Err(ErrorCode::NotController);
     }
-    let Some(address) = address(&request.client_host_address) else {
-        return refused(ErrorCode::InvalidRequest);
-    };
+    let address = address(&request.client_host_address).ok_or(ErrorCode::InvalidRequest)?;
     // Without a principal nobody would be asked.
     let principal = request.request_principal.clone();
-    let Some(principal) = principal.and_then(Principal::from_bytes) else {
-        return refused(ErrorCode::PrincipalDeserializationFailure);
-    };
-    let Some((header, reader)) = read_header(request) else {
-        return refused(ErrorCode::UnsupportedVersion);
-    };
-    let Some(api_key) =
-        ApiKey::from_code(header.request_api_key).filter(|key| is_forwardable(*key))
-    else {
-        return refused(ErrorCode::InvalidRequest);
-    };
+    let principal = principal
+        .and_then(Principal::from_bytes)
+        .ok_or(ErrorCode::PrincipalDeserializationFailure)?;
+    let (header, reader) = read_header(request).ok_or(ErrorCode::UnsupportedVersion)?;
+    let api_key = ApiKey::from_code(header.request_api_key)
+        .filter(|key| is_forwardable(*key))
+        .ok_or(ErrorCode::InvalidRequest)?;
     let forwarded = RequestContext {
         api_key,
         api_version: header.request_api_version,
@@ -70,7 +55,12 @@ pub(crate) async fn handle(
         received_at_ms: context.received_at_ms,
         waited: Default::default(),
     };
-    match dispatch::handle(broker, &forwarded, reader).await {
+    Ok((forwarded, reader))
+}
+
+/// The answer to the request inside, in an envelope.
+pub(crate) fn seal(answered: Result<Answer, RequestError>) -> EnvelopeResponse {
+    match answered {
         Ok(Answer::Response(encoded)) => {
             let mut bytes = encoded.into_bytes();
             // The length in front is that of a frame of its own.
@@ -80,7 +70,14 @@ pub(crate) async fn handle(
                 ..Default::default()
             }
         }
-        Ok(_) | Err(_) => refused(ErrorCode::UnsupportedVersion),
+        Ok(_) | Err(_) => refuse(ErrorCode::UnsupportedVersion),
+    }
+}
+
+pub(crate) fn refuse(error: ErrorCode) -> EnvelopeResponse {
+    EnvelopeResponse {
+        error_code: error.code(),
+        ..Default::default()
     }
 }
 

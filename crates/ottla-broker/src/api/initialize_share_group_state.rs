@@ -1,9 +1,7 @@
 //! InitializeShareGroupState: a share group begins to read partitions, or is sent to other offsets.
 //! Kafka: `KafkaApis.handleInitializeShareGroupStateRequest`, `ShareCoordinatorService.initializeState`.
 
-use std::sync::Arc;
-
-use ottla_coordinator::persister::{InitializeState, StateFailure};
+use ottla_coordinator::persister::InitializeState;
 use ottla_protocol::messages::initialize_share_group_state_response::{
     InitializeStateResult, PartitionResult,
 };
@@ -12,58 +10,19 @@ use ottla_protocol::messages::{
 };
 use ottla_types::Offset;
 
-use ottla_coordination::share_groups::ask_for_each;
-use ottla_net::RequestContext;
+use super::share_group_state::share_group_state;
 
-use crate::Broker;
-
-pub(crate) async fn handle(
-    broker: &Arc<Broker>,
-    context: &RequestContext,
-    request: InitializeShareGroupStateRequest,
-) -> InitializeShareGroupStateResponse {
-    let topics = request.topics.into_iter();
-    let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
-    let answers = ask_for_each(
-        &broker.share_groups,
-        context,
-        &request.group_id,
-        topics,
-        |partition| partition.partition,
-        |share_groups, key, partition| {
-            let request = InitializeState {
-                key,
-                state_epoch: partition.state_epoch,
-                start_offset: Offset(partition.start_offset),
-            };
-            async move { share_groups.initialize_state(request).await }
-        },
-    );
-    let results = answers.await.into_iter().map(|(topic_id, partitions)| {
-        let partitions = partitions.into_iter();
-        InitializeStateResult {
-            topic_id,
-            partitions: partitions.map(|(number, it)| result(number, it)).collect(),
-            ..Default::default()
-        }
-    });
-    InitializeShareGroupStateResponse {
-        results: results.collect(),
-        ..Default::default()
-    }
-}
-
-fn result(partition: i32, answered: Result<(), StateFailure>) -> PartitionResult {
-    match answered {
-        Ok(()) => PartitionResult {
-            partition,
-            ..Default::default()
-        },
-        Err(failure) => PartitionResult {
-            partition,
-            error_code: failure.code.code(),
-            error_message: Some(failure.message),
-            ..Default::default()
-        },
-    }
-}
+share_group_state!(
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    |share_groups, key, partition| {
+        let request = InitializeState {
+            key,
+            state_epoch: partition.state_epoch,
+            start_offset: Offset(partition.start_offset),
+        };
+        async move { share_groups.initialize_state(request).await }
+    },
+    |()| PartitionResult::default()
+);

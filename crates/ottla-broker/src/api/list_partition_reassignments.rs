@@ -9,6 +9,7 @@ use ottla_protocol::messages::{
 };
 
 use ottla_net::RequestContext;
+use ottla_types::ErrorCode;
 
 use crate::Broker;
 
@@ -17,20 +18,17 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
+    let refused = |error: ErrorCode| ListPartitionReassignmentsResponse {
+        error_code: error.code(),
+        error_message: None,
+        ..Default::default()
+    };
     if let Err(error) = broker.authorize(context) {
-        return ListPartitionReassignmentsResponse {
-            error_code: error.code(),
-            error_message: None,
-            ..Default::default()
-        };
+        return refused(error);
     }
     if let Some(channel) = broker.node.controller_elsewhere(context) {
         let answer = channel.forward(context, &request).await;
-        return answer.unwrap_or_else(|error| ListPartitionReassignmentsResponse {
-            error_code: error.code(),
-            error_message: None,
-            ..Default::default()
-        });
+        return answer.unwrap_or_else(refused);
     }
     ottla_controller::list_partition_reassignments(&broker.metadata(), &request)
 }

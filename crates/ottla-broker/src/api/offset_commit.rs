@@ -92,22 +92,35 @@ fn existing_partitions(
     mut topic: OffsetCommitRequestTopic,
     refused: &mut Vec<OffsetCommitResponseTopic>,
 ) -> Option<OffsetCommitRequestTopic> {
-    let mut unknown = OffsetCommitRequestTopic {
-        partitions: Vec::new(),
-        ..topic.clone()
-    };
-    topic.partitions.retain(|partition| {
-        let index = PartitionIndex(partition.partition_index);
-        let exists = image.topics.partition(&topic.name, index).is_some();
-        if !exists {
-            unknown.partitions.push(partition.clone());
-        }
-        exists
+    let unknown = take_unknown(image, &topic.name, &mut topic.partitions, |it| {
+        it.partition_index
     });
-    if !unknown.partitions.is_empty() {
+    if !unknown.is_empty() {
+        let unknown = OffsetCommitRequestTopic {
+            name: topic.name.clone(),
+            topic_id: topic.topic_id,
+            partitions: unknown,
+            ..Default::default()
+        };
         refused.push(failed(&unknown, ErrorCode::UnknownTopicOrPartition));
     }
     (!topic.partitions.is_empty()).then_some(topic)
+}
+
+/// Takes partitions that do not exist out of those that a request names of a topic.
+pub(super) fn take_unknown<P>(
+    image: &MetadataImage,
+    topic: &str,
+    partitions: &mut Vec<P>,
+    index: impl Fn(&P) -> i32,
+) -> Vec<P> {
+    let is_unknown = |it: &mut P| {
+        image
+            .topics
+            .partition(topic, PartitionIndex(index(it)))
+            .is_none()
+    };
+    partitions.extract_if(.., is_unknown).collect()
 }
 
 fn failed(topic: &OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitResponseTopic {

@@ -9,10 +9,11 @@ use ottla_protocol::messages::offset_delete_response::{
     OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
 use ottla_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
-use ottla_types::{ErrorCode, PartitionIndex};
+use ottla_types::ErrorCode;
 
 use ottla_net::{Operation, RequestContext, ResourceType};
 
+use super::offset_commit::take_unknown;
 use crate::Broker;
 
 pub(crate) async fn handle(
@@ -64,19 +65,14 @@ fn existing_partitions(
     mut topic: OffsetDeleteRequestTopic,
     failed: &mut Vec<OffsetDeleteResponseTopic>,
 ) -> Option<OffsetDeleteRequestTopic> {
-    let mut unknown = OffsetDeleteRequestTopic {
-        name: topic.name.clone(),
-        partitions: Vec::new(),
-    };
-    topic.partitions.retain(|partition| {
-        let index = PartitionIndex(partition.partition_index);
-        let exists = image.topics.partition(&topic.name, index).is_some();
-        if !exists {
-            unknown.partitions.push(partition.clone());
-        }
-        exists
+    let unknown = take_unknown(image, &topic.name, &mut topic.partitions, |it| {
+        it.partition_index
     });
-    if !unknown.partitions.is_empty() {
+    if !unknown.is_empty() {
+        let unknown = OffsetDeleteRequestTopic {
+            name: topic.name.clone(),
+            partitions: unknown,
+        };
         failed.push(topic_failed(&unknown, ErrorCode::UnknownTopicOrPartition));
     }
     (!topic.partitions.is_empty()).then_some(topic)

@@ -34,8 +34,7 @@ use ottla_types::{ErrorCode, TopicName, Uuid};
 
 use ottla_net::RequestError;
 
-use crate::dispatch;
-use crate::endpoint::Endpoint;
+use crate::codec::{decode, encode};
 use ottla_metrics::stalls;
 use ottla_metrics::topic_metrics::TopicMetric;
 use ottla_net::RequestContext;
@@ -92,13 +91,7 @@ pub(crate) fn start(
     context: &RequestContext,
     mut reader: Reader,
 ) -> Result<Answer, RequestError> {
-    let version = context.api_version;
-    let endpoint = Endpoint::of(context.listener());
-    if !dispatch::served_versions(ApiKey::Produce, endpoint).contains(&version) {
-        let api_key = context.api_key;
-        return Err(RequestError::NotServed { api_key, version });
-    }
-    let request: ProduceRequest = dispatch::decode(context, &mut reader)?;
+    let request: ProduceRequest = decode(context, &mut reader)?;
     let pending = Arc::new(PendingProduce {
         broker: Arc::clone(broker),
         context: context.clone(),
@@ -502,7 +495,7 @@ impl PendingProduce {
         if failed > 0 && self.context.api_version >= 10 {
             self.name_leaders(&mut response);
         }
-        dispatch::encode(&self.broker, &self.context, &response).map(Answer::Response)
+        encode(&self.broker, &self.context, &response).map(Answer::Response)
     }
 
     fn count_failed(&self, response: &ProduceResponse) {

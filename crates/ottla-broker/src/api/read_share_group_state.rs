@@ -1,79 +1,40 @@
 //! ReadShareGroupState: the leader of a partition takes up what share groups have persisted of it.
 //! Kafka: `KafkaApis.handleReadShareGroupStateRequest`, `ShareCoordinatorService.readState`.
 
-use std::sync::Arc;
-
-use ottla_coordinator::persister::{ReadState, StateFailure, StateRead};
+use ottla_coordinator::persister::ReadState;
 use ottla_protocol::messages::read_share_group_state_response::{
     PartitionResult, ReadStateResult, StateBatch,
 };
 use ottla_protocol::messages::{ReadShareGroupStateRequest, ReadShareGroupStateResponse};
 use ottla_types::LeaderEpoch;
 
-use ottla_coordination::share_groups::ask_for_each;
-use ottla_net::RequestContext;
+use super::share_group_state::share_group_state;
 
-use crate::Broker;
-
-pub(crate) async fn handle(
-    broker: &Arc<Broker>,
-    context: &RequestContext,
-    request: ReadShareGroupStateRequest,
-) -> ReadShareGroupStateResponse {
-    let topics = request.topics.into_iter();
-    let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
-    let answers = ask_for_each(
-        &broker.share_groups,
-        context,
-        &request.group_id,
-        topics,
-        |partition| partition.partition,
-        |share_groups, key, partition| {
-            let request = ReadState {
-                key,
-                leader_epoch: LeaderEpoch(partition.leader_epoch),
-            };
-            async move { share_groups.read_state(request).await }
-        },
-    );
-    let results = answers.await.into_iter().map(|(topic_id, partitions)| {
-        let partitions = partitions.into_iter();
-        ReadStateResult {
-            topic_id,
-            partitions: partitions.map(|(number, it)| result(number, it)).collect(),
-            ..Default::default()
-        }
-    });
-    ReadShareGroupStateResponse {
-        results: results.collect(),
+share_group_state!(
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    |share_groups, key, partition| {
+        let request = ReadState {
+            key,
+            leader_epoch: LeaderEpoch(partition.leader_epoch),
+        };
+        async move { share_groups.read_state(request).await }
+    },
+    |read| PartitionResult {
+        state_epoch: read.state_epoch,
+        start_offset: read.start_offset.0,
+        state_batches: read
+            .batches
+            .iter()
+            .map(|batch| StateBatch {
+                first_offset: batch.first_offset.0,
+                last_offset: batch.last_offset.0,
+                delivery_state: batch.delivery_state,
+                delivery_count: batch.delivery_count,
+                ..Default::default()
+            })
+            .collect(),
         ..Default::default()
     }
-}
-
-fn result(partition: i32, answered: Result<StateRead, StateFailure>) -> PartitionResult {
-    match answered {
-        Ok(read) => PartitionResult {
-            partition,
-            state_epoch: read.state_epoch,
-            start_offset: read.start_offset.0,
-            state_batches: read
-                .batches
-                .iter()
-                .map(|batch| StateBatch {
-                    first_offset: batch.first_offset.0,
-                    last_offset: batch.last_offset.0,
-                    delivery_state: batch.delivery_state,
-                    delivery_count: batch.delivery_count,
-                    ..Default::default()
-                })
-                .collect(),
-            ..Default::default()
-        },
-        Err(failure) => PartitionResult {
-            partition,
-            error_code: failure.code.code(),
-            error_message: Some(failure.message),
-            ..Default::default()
-        },
-    }
-}
+);

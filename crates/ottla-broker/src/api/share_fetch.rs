@@ -7,6 +7,7 @@
 //! Kafka does the same in `KafkaApis.handleShareFetchRequest`, `SharePartitionManager.fetchMessages` and
 //! `DelayedShareFetch`.
 
+mod answer;
 mod batches;
 mod reading;
 
@@ -17,7 +18,6 @@ use ottla_coordinator::share_partition::AcquireMode;
 use ottla_coordinator::share_session::{
     ConnectionId, FINAL_EPOCH, FetchRequest, SessionFetch, ShareSessionKey, rotate,
 };
-use ottla_protocol::Records;
 use ottla_protocol::messages::share_fetch_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
 };
@@ -25,6 +25,7 @@ use ottla_protocol::messages::{ShareFetchRequest, ShareFetchResponse};
 use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition};
 
+use self::answer::{empty_answer, error_answer};
 use self::reading::{FetchLimits, fetch};
 use super::share_acknowledge::{
     Acknowledged, acknowledge, batches_of, check_member, leader_of, release_session, topic_of,
@@ -221,25 +222,6 @@ async fn fetch_named(
         answers.extend(fetch(broker, context, key, readable, settings, limits).await);
     }
     answers
-}
-
-pub(super) fn error_answer(
-    partition: TopicIdPartition,
-    failure: PartitionFailure,
-) -> PartitionData {
-    PartitionData {
-        error_code: failure.code.code(),
-        error_message: failure.message,
-        ..empty_answer(partition)
-    }
-}
-
-pub(super) fn empty_answer(partition: TopicIdPartition) -> PartitionData {
-    PartitionData {
-        partition_index: partition.partition.0,
-        records: Some(Records::Bytes(bytes::Bytes::new())),
-        ..Default::default()
-    }
 }
 
 /// What has become of acknowledgements goes with the records of their partitions, where there are any.

@@ -22,6 +22,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_partition::partition::Partition;
 use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 
+use super::offset_commit::take_unknown;
 use crate::Broker;
 
 pub(crate) async fn handle(
@@ -47,19 +48,15 @@ pub(crate) async fn handle(
             refused.push(failed(&topic, ErrorCode::TopicAuthorizationFailed));
             continue;
         }
-        let mut unknown = TxnOffsetCommitRequestTopic {
-            partitions: Vec::new(),
-            ..topic.clone()
-        };
-        topic.partitions.retain(|partition| {
-            let index = PartitionIndex(partition.partition_index);
-            let exists = image.topics.partition(&topic.name, index).is_some();
-            if !exists {
-                unknown.partitions.push(partition.clone());
-            }
-            exists
+        let unknown = take_unknown(&image, &topic.name, &mut topic.partitions, |it| {
+            it.partition_index
         });
-        if !unknown.partitions.is_empty() {
+        if !unknown.is_empty() {
+            let unknown = TxnOffsetCommitRequestTopic {
+                name: topic.name.clone(),
+                partitions: unknown,
+                ..Default::default()
+            };
             refused.push(failed(&unknown, ErrorCode::UnknownTopicOrPartition));
         }
         if !topic.partitions.is_empty() {

@@ -111,7 +111,7 @@ async fn a_compacted_topic_is_cleaned_while_it_is_used() {
     // One that is paused is left alone, and goes on when it is resumed.
     let log_dirs = broker.broker().log_dirs().unwrap().clone();
     let (dirs, partition) = (log_dirs.clone(), orders.clone());
-    let pause = move || dirs.pause_cleaning(&partition);
+    let pause = move || dirs.cleaner().pause(&partition);
     let pause = tokio::task::spawn_blocking(pause).await.unwrap();
     for n in 9..21 {
         let records = keyed(n, &format!("key {}", n % 3), &format!("value {n}"));

@@ -17,6 +17,30 @@ use crate::client::CoordinatorKind;
 use crate::error::ClientError;
 use crate::metadata::BrokerNode;
 
+/// Asks the coordinator of a group to describe it alone.
+macro_rules! described {
+    ($client:expr, $request:ident { $groups:ident }, $group:ident, $what:expr) => {{
+        let response = $client
+            .send_to_coordinator(
+                CoordinatorKind::Group,
+                $group,
+                |_| $request {
+                    $groups: vec![text($group)],
+                    ..Default::default()
+                },
+                |response| response.groups.first().map_or(0, |group| group.error_code),
+            )
+            .await?;
+        let Some(found) = response.groups.into_iter().next() else {
+            return Err(ClientError::broker($what, -1, Some("there was no answer")));
+        };
+        ClientError::check($what, found.error_code, found.error_message.as_ref())?;
+        found
+    }};
+}
+
+pub(super) use described;
+
 /// A group as a list shows it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct GroupListing {
@@ -126,23 +150,13 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<DescribedConsumerGroup, ClientError> {
-        let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| ConsumerGroupDescribeRequest {
-                    group_ids: vec![text(group)],
-                    ..Default::default()
-                },
-                |response| response.groups.first().map_or(0, |group| group.error_code),
-            )
-            .await?;
         let what = format!("group {group}");
-        let Some(found) = response.groups.into_iter().next() else {
-            return Err(ClientError::broker(what, -1, Some("there was no answer")));
-        };
-        ClientError::check(what, found.error_code, found.error_message.as_ref())?;
+        let found = described!(
+            self.client,
+            ConsumerGroupDescribeRequest { group_ids },
+            group,
+            &what
+        );
         let members = found.members.into_iter().map(|member| {
             let partitions = |topics: Vec<
                 ottla_protocol::messages::consumer_group_describe_response::TopicPartitions,
@@ -193,23 +207,8 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<DescribedConsumerGroup, ClientError> {
-        let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| DescribeGroupsRequest {
-                    groups: vec![text(group)],
-                    ..Default::default()
-                },
-                |response| response.groups.first().map_or(0, |group| group.error_code),
-            )
-            .await?;
         let what = format!("group {group}");
-        let Some(found) = response.groups.into_iter().next() else {
-            return Err(ClientError::broker(what, -1, Some("there was no answer")));
-        };
-        ClientError::check(&what, found.error_code, found.error_message.as_ref())?;
+        let found = described!(self.client, DescribeGroupsRequest { groups }, group, &what);
         if !found.protocol_type.is_empty() && &*found.protocol_type != "consumer" {
             return Err(ClientError::broker(
                 &what,

@@ -14,6 +14,7 @@ use ottla_protocol::messages::describe_share_group_offsets_request::{
 };
 use ottla_protocol::messages::share_group_describe_request::ShareGroupDescribeRequest;
 
+use super::groups::described;
 use super::{Admin, text};
 use crate::client::CoordinatorKind;
 use crate::error::ClientError;
@@ -58,23 +59,13 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<DescribedShareGroup, ClientError> {
-        let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| ShareGroupDescribeRequest {
-                    group_ids: vec![text(group)],
-                    ..Default::default()
-                },
-                |response| response.groups.first().map_or(0, |group| group.error_code),
-            )
-            .await?;
         let what = format!("share group {group}");
-        let Some(found) = response.groups.into_iter().next() else {
-            return Err(ClientError::broker(what, -1, Some("there was no answer")));
-        };
-        ClientError::check(what, found.error_code, found.error_message.as_ref())?;
+        let found = described!(
+            self.client,
+            ShareGroupDescribeRequest { group_ids },
+            group,
+            &what
+        );
         let members = found.members.into_iter().map(|member| {
             let topics = member.assignment.topic_partitions.iter();
             let assignment = topics.flat_map(|topic| {

@@ -3,6 +3,7 @@
 use ottla_protocol::messages::streams_group_describe_request::StreamsGroupDescribeRequest;
 use ottla_protocol::messages::streams_group_describe_response as response;
 
+use super::groups::described;
 use super::{Admin, text};
 use crate::client::CoordinatorKind;
 use crate::error::ClientError;
@@ -56,23 +57,13 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<DescribedStreamsGroup, ClientError> {
-        let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| StreamsGroupDescribeRequest {
-                    group_ids: vec![text(group)],
-                    ..Default::default()
-                },
-                |response| response.groups.first().map_or(0, |group| group.error_code),
-            )
-            .await?;
         let what = format!("group {group}");
-        let Some(found) = response.groups.into_iter().next() else {
-            return Err(ClientError::broker(what, -1, Some("there was no answer")));
-        };
-        ClientError::check(&what, found.error_code, found.error_message.as_ref())?;
+        let found = described!(
+            self.client,
+            StreamsGroupDescribeRequest { group_ids },
+            group,
+            &what
+        );
         let Some(topology) = found.topology else {
             let missing = "Topology information is missing";
             return Err(ClientError::broker(what, -1, Some(missing)));

@@ -28,6 +28,7 @@ use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::admin::groups::decode_assignment;
 use crate::client::{Client, CoordinatorKind, Owner};
 use crate::error::ClientError;
+use crate::heartbeats::HeartbeatSensors;
 use crate::metadata::Metadata;
 
 const PROTOCOL_TYPE: &str = "consumer";

@@ -10,6 +10,7 @@ use ottla_sync::Mutex;
 use super::records::Extent;
 use super::{GroupProtocol, Partition};
 use crate::client::Client;
+use crate::heartbeats::HeartbeatSensors;
 use crate::metrics::{Beginning, Metrics, Sensor, Sheet, Windows, seconds_ago};
 
 const GROUP: &str = "consumer-metrics";
@@ -132,6 +133,11 @@ impl ConsumerSensors {
         self.beginning.elapsed_ms()
     }
 
+    fn record(&self, took: Duration, sensor: impl FnOnce(&mut CoordinatorSensors) -> &mut Sensor) {
+        let now = self.now();
+        sensor(&mut self.state.lock().coordinator).record(milliseconds(took), now);
+    }
+
     pub(super) fn on_poll_began(&self) {
         let began = ottla_sync::time::now();
         let mut state = self.state.lock();
@@ -167,36 +173,15 @@ impl ConsumerSensors {
 
     /// A coordinator has answered a commit.
     pub(super) fn on_commit_answered(&self, latency: Duration) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        let sensor = &mut state.coordinator.commit_latency;
-        sensor.record(milliseconds(latency), now);
-    }
-
-    pub(crate) fn on_heartbeat_sent(&self) {
-        let now = self.now();
-        self.state.lock().coordinator.last_heartbeat_ms = Some(now);
-    }
-
-    pub(crate) fn on_heartbeat_answered(&self, latency: Duration) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        let sensor = &mut state.coordinator.heartbeat_latency;
-        sensor.record(milliseconds(latency), now);
+        self.record(latency, |of| &mut of.commit_latency);
     }
 
     pub(super) fn on_joined(&self, latency: Duration) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        let sensor = &mut state.coordinator.join_latency;
-        sensor.record(milliseconds(latency), now);
+        self.record(latency, |of| &mut of.join_latency);
     }
 
     pub(super) fn on_synced(&self, latency: Duration) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        let sensor = &mut state.coordinator.sync_latency;
-        sensor.record(milliseconds(latency), now);
+        self.record(latency, |of| &mut of.sync_latency);
     }
 
     pub(super) fn on_rebalanced(&self, latency: Duration) {
@@ -221,9 +206,7 @@ impl ConsumerSensors {
 
     /// The listener has been told, which took so long.
     pub(super) fn on_told(&self, told: Told, spent: Duration) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        state.coordinator.callbacks[told as usize].record(milliseconds(spent), now);
+        self.record(spent, |of| &mut of.callbacks[told as usize]);
     }
 
     /// From now on it is these partitions that are read.
@@ -321,6 +304,17 @@ impl ConsumerSensors {
             .write(&mut sheet, self.protocol, assigned, now);
         state.fetching.write(&mut sheet, now);
         sheet.finish()
+    }
+}
+
+impl HeartbeatSensors for ConsumerSensors {
+    fn on_heartbeat_sent(&self) {
+        let now = self.now();
+        self.state.lock().coordinator.last_heartbeat_ms = Some(now);
+    }
+
+    fn on_heartbeat_answered(&self, latency: Duration) {
+        self.record(latency, |of| &mut of.heartbeat_latency);
     }
 }
 

@@ -12,8 +12,8 @@ use ottla_sync::oneshot;
 use super::batch;
 use super::shard::{Served, Shard};
 use crate::planted::{self, Bug};
-use ottla_sync::planted::has;
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
+use ottla_sync::planted::has;
 
 fn append_of<C: Served>(
     shard: &Shard<C>,

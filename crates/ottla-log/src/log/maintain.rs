@@ -6,47 +6,13 @@ use std::sync::atomic::Ordering;
 use ottla_types::Offset;
 
 use super::Log;
+use super::pending_jobs::Spare;
 use crate::error::StorageError;
 use crate::jobs::{
-    CloseJob, DeleteJob, EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, StateFiles,
-    WritebackJob,
+    CloseJob, EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, StateFiles, WritebackJob,
 };
-use crate::producer_state::PendingSnapshot;
 use crate::reader::SegmentList;
 use crate::segment::{Segment, SegmentFile};
-use crate::spare::SpareSegment;
-use crate::swap::Swap;
-
-/// Work that has come up and not been handed out.
-#[derive(Default)]
-pub(super) struct PendingJobs {
-    /// Counts changes of the epochs; see [`Flushed`](crate::reader::Flushed).
-    pub(super) epochs_version: u64,
-    /// Taken, and when last looked at not written.
-    pub(super) snapshots: Vec<Arc<PendingSnapshot>>,
-    pub(super) deletions: Vec<DeleteJob>,
-    /// Segments that are no longer listed and whose files may not be renamed yet.
-    pub(super) retired: Vec<Arc<Segment>>,
-    /// Cleaned segments on their way into their places.
-    pub(super) swaps: Vec<Arc<Swap>>,
-    /// Segments below this offset were sealed and are to be flushed.
-    pub(super) flush_below: Option<Offset>,
-    /// Counts creations and renames of files; see [`Flushed`](crate::reader::Flushed).
-    pub(super) dir_version: u64,
-    pub(super) spare: Spare,
-    /// Position in the active segment up to which writeback has been started.
-    pub(super) written_back: u64,
-}
-
-#[derive(Default)]
-pub(super) enum Spare {
-    #[default]
-    None,
-    Ordered,
-    /// Could not be made.
-    Refused,
-    Ready(SpareSegment),
-}
 
 /// Writeback ends at a multiple of this. The page that holds the log end is dirtied again by the next
 /// append, so writing it now would be for nothing, and dropping it would have it read back; and pages come

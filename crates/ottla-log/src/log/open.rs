@@ -33,11 +33,11 @@ use ottla_types::{Offset, Timestamp, TopicPartition};
 use ottla_sync::Mutex;
 
 use super::leftovers;
-use super::maintain::PendingJobs;
+use super::pending_jobs::PendingJobs;
 use super::recover::{self, SegmentScan};
 use super::recovery_progress::RecoveryProgress;
 use super::{ActiveSegment, Log};
-use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
+use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::{LogError, StorageError};
@@ -230,18 +230,8 @@ impl Loader<'_> {
         let Some(last) = self.segments.last() else {
             return Ok(true);
         };
-        let read = self.storage("read a segment of");
-        let file = last.log_file().map_err(&read)?;
-        let indexed = last
-            .offset_index
-            .last_entry(last.opener(SegmentFile::OffsetIndex))
-            .map_err(&read)?;
-        let start = indexed.map_or(0, |entry| entry.position);
-        let mut scanner = BatchScanner::new(&file, start, last.size(), LOOKUP_WINDOW);
-        let mut end = start;
-        while let Ok(Some(batch)) = scanner.next_batch() {
-            end = batch.end_position();
-        }
+        let (start, batch) = self.last_batch(last)?;
+        let end = batch.map_or(start, |batch| batch.end_position());
         Ok(end == last.size())
     }
 
@@ -390,11 +380,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The offset behind the last batch of the last segment.
-    fn log_end_offset(&self) -> Result<Option<Offset>, LogError> {
-        let Some(last) = self.segments.last() else {
-            return Ok(None);
-        };
+    /// The last whole batch of a segment, and where its index says to begin looking.
+    fn last_batch(&self, last: &Segment) -> Result<(u64, Option<BatchLocation>), LogError> {
         let read = self.storage("read a segment of");
         let file = last.log_file().map_err(&read)?;
         let indexed = last
@@ -403,11 +390,22 @@ impl Loader<'_> {
             .map_err(&read)?;
         let start = indexed.map_or(0, |entry| entry.position);
         let mut scanner = BatchScanner::new(&file, start, last.size(), LOOKUP_WINDOW);
-        let mut end = last.base_offset;
+        let mut found = None;
         while let Ok(Some(batch)) = scanner.next_batch() {
-            end = batch.next_offset();
+            found = Some(batch);
         }
-        Ok(Some(end))
+        Ok((start, found))
+    }
+
+    /// The offset behind the last batch of the last segment.
+    fn log_end_offset(&self) -> Result<Option<Offset>, LogError> {
+        let Some(last) = self.segments.last() else {
+            return Ok(None);
+        };
+        let (_, batch) = self.last_batch(last)?;
+        Ok(Some(
+            batch.map_or(last.base_offset, |batch| batch.next_offset()),
+        ))
     }
 
     fn rebuild_producers(

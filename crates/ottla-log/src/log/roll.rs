@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ottla_types::{Offset, Timestamp};
 
-use super::maintain::Spare;
+use super::pending_jobs::Spare;
 use super::{ActiveSegment, Log};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;

@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 
 use ottla_types::{Offset, Timestamp};
 
-use super::maintain::Spare;
+use super::pending_jobs::Spare;
 use super::{Log, recover};
 use crate::batch_scan::ScanError;
 use crate::disk::{self, OpenDir};

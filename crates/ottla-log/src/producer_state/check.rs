@@ -8,7 +8,6 @@ use ottla_records::control::{ControlRecordType, EndTxnMarker};
 use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
 
-use super::ProducerState;
 use super::entry::{BatchMetadata, Marker, ProducerStateEntry};
 
 /// A marker is a handful of bytes; more in a control batch is not one.
@@ -95,34 +94,21 @@ impl ProducerStage {
         self.entries.clear();
     }
 
-    pub(super) fn entry(&self, producer_id: ProducerId) -> Option<&ProducerStateEntry> {
-        self.entries.get(&producer_id)
+    /// What is known of a producer, with what this holds of it.
+    pub(super) fn known<'a>(
+        &'a self,
+        producers_of_log: &'a HashMap<ProducerId, ProducerStateEntry>,
+        producer_id: ProducerId,
+    ) -> Option<&'a ProducerStateEntry> {
+        let staged = self.entries.get(&producer_id);
+        staged.or_else(|| producers_of_log.get(&producer_id))
     }
-}
 
-/// The marker in a control batch, `None` where it has none.
-pub(super) fn end_txn_marker(batch: &RecordBatch) -> Option<Marker> {
-    let record = batch.records(MAX_MARKER_BYTES).ok()?.next()?.ok()?;
-    let kind = ControlRecordType::parse_key(record.key.as_deref()?).ok()??;
-    let is_abort = match kind {
-        ControlRecordType::Abort => true,
-        ControlRecordType::Commit => false,
-        _ => return None,
-    };
-    let marker = EndTxnMarker::parse(record.value.as_deref()?).ok()?;
-    Some(Marker {
-        coordinator_epoch: marker.coordinator_epoch,
-        timestamp: record.timestamp,
-        is_abort,
-    })
-}
-
-impl ProducerState {
-    /// Checks a batch, whose offset is assigned, against the log and what `stage` holds, and adds it to
-    /// the stage if it is in sequence. Batches without a producer id always are.
-    pub fn check(
-        &self,
-        stage: &mut ProducerStage,
+    /// Checks a batch, whose offset is assigned, against what this and the log know of its producer, and adds it if it is in
+    /// sequence. Batches without a producer id always are.
+    pub(super) fn check(
+        &mut self,
+        producers_of_log: &HashMap<ProducerId, ProducerStateEntry>,
         batch: &RecordBatch,
         origin: AppendOrigin,
         transaction_version: TransactionVersion,
@@ -132,7 +118,7 @@ impl ProducerState {
             return Ok(ProducerVerdict::InSequence);
         }
         let producer_id = header.producer_id;
-        let known = self.staged_producer(stage, producer_id);
+        let known = self.known(producers_of_log, producer_id);
         let takes_every_batch = ottla_sync::planted::has("nobody looks at sequence numbers");
         if origin == AppendOrigin::Client
             && !takes_every_batch
@@ -155,9 +141,26 @@ impl ProducerState {
             }
             entry.append_data(header);
         }
-        stage.entries.insert(producer_id, entry);
+        self.entries.insert(producer_id, entry);
         Ok(ProducerVerdict::InSequence)
     }
+}
+
+/// The marker in a control batch, `None` where it has none.
+pub(super) fn end_txn_marker(batch: &RecordBatch) -> Option<Marker> {
+    let record = batch.records(MAX_MARKER_BYTES).ok()?.next()?.ok()?;
+    let kind = ControlRecordType::parse_key(record.key.as_deref()?).ok()??;
+    let is_abort = match kind {
+        ControlRecordType::Abort => true,
+        ControlRecordType::Commit => false,
+        _ => return None,
+    };
+    let marker = EndTxnMarker::parse(record.value.as_deref()?).ok()?;
+    Some(Marker {
+        coordinator_epoch: marker.coordinator_epoch,
+        timestamp: record.timestamp,
+        is_abort,
+    })
 }
 
 fn check_data(

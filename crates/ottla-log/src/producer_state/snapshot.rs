@@ -1,4 +1,4 @@
-//! `.snapshot` files: the producers as they were at an offset, so that a start reads no old segments.
+//! The format of `.snapshot` files: the producers as they were at an offset, so that a start reads no old segments.
 //!
 //! ```text
 //! version i16 = 1 | crc u32 (CRC-32C of what follows) | count i32 | entries
@@ -8,19 +8,15 @@
 //!
 //! Kafka: `ProducerStateManager.readSnapshot`, `ProducerSnapshot.json`.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use ottla_sync::Mutex;
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-use super::ProducerState;
 use super::entry::{BatchMetadata, ProducerStateEntry};
-use crate::checkpoint::read_file;
 use crate::disk;
 use crate::error::StorageError;
-use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name, offset_from_file_name};
+use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name};
 
 const VERSION: i16 = 1;
 const HEADER_SIZE: usize = 10;
@@ -41,7 +37,7 @@ pub(crate) enum SnapshotError {
 pub(crate) struct PendingSnapshot {
     pub(crate) offset: Offset,
     /// `None` once it is written, or no longer true. Held while the file is written.
-    bytes: Mutex<Option<Vec<u8>>>,
+    pub(super) bytes: Mutex<Option<Vec<u8>>>,
 }
 
 pub(super) fn encode<'a>(
@@ -120,223 +116,6 @@ fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-impl ProducerState {
-    pub(crate) fn has_snapshot(&self, offset: Offset) -> bool {
-        self.snapshots.contains(&offset)
-    }
-
-    pub(crate) fn latest_snapshot(&self) -> Option<Offset> {
-        self.snapshots.last().copied()
-    }
-
-    /// A snapshot of the producers as they are now, unless there is one at this offset. It counts as
-    /// taken; the caller writes it.
-    pub(crate) fn take_snapshot(&mut self) -> Option<PendingSnapshot> {
-        if self.map_end_offset <= self.last_snapshot_offset {
-            return None;
-        }
-        let mut entries: Vec<&ProducerStateEntry> = self.producers.values().collect();
-        entries.sort_by_key(|entry| entry.producer_id);
-        let bytes = encode(entries.into_iter());
-        let offset = self.map_end_offset;
-        self.last_snapshot_offset = offset;
-        self.snapshots.insert(offset);
-        let bytes = Mutex::new(Some(bytes));
-        Some(PendingSnapshot { offset, bytes })
-    }
-
-    /// Takes a snapshot and writes it at once, for recovery, which would take long if it forced each to disk:
-    /// one that a crash cuts short is made again. [`ProducerState::take_unforced`] is for the next flush.
-    pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
-        if let Some(snapshot) = self.take_snapshot() {
-            snapshot.write_unforced(dir)?;
-            self.unforced.push(snapshot);
-        }
-        Ok(())
-    }
-
-    /// The snapshots that [`ProducerState::write_snapshot`] has written and that are still there.
-    pub(crate) fn take_unforced(&mut self) -> Vec<PendingSnapshot> {
-        std::mem::take(&mut self.unforced)
-    }
-
-    /// Notes which snapshot files there are.
-    pub(crate) fn list_snapshots(&mut self, dir: &Path) -> Result<(), StorageError> {
-        let error = |error| StorageError::new("list", dir, error);
-        self.snapshots.clear();
-        for file in ottla_sync::fs::read_dir(dir).map_err(error)? {
-            let name = file.map_err(error)?.file_name();
-            let name = name.to_string_lossy();
-            if name.ends_with(PRODUCER_SNAPSHOT_SUFFIX)
-                && let Some(offset) = offset_from_file_name(&name)
-            {
-                self.snapshots.insert(offset);
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes snapshots that belong to no segment, except the newest if it is behind all of them: that
-    /// is the one of the last orderly stop.
-    pub(crate) fn remove_stray_snapshots(
-        &mut self,
-        dir: &Path,
-        base_offsets: &[Offset],
-    ) -> Result<(), StorageError> {
-        let stray = |offset: &&Offset| base_offsets.binary_search(offset).is_err();
-        let strays: Vec<Offset> = self.snapshots.iter().filter(stray).copied().collect();
-        let last_base = base_offsets.last().copied().unwrap_or(Offset::UNKNOWN);
-        for (index, &offset) in strays.iter().enumerate() {
-            if index + 1 < strays.len() || offset < last_base {
-                self.delete_snapshot(dir, offset)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Brings the state to what the newest usable snapshot at or below `log_end_offset` says, unless it
-    /// already ends there. Records between [`ProducerState::map_end_offset`] and the end have to be
-    /// applied by the caller.
-    pub(crate) fn truncate_and_reload(
-        &mut self,
-        dir: &Path,
-        log_start_offset: Offset,
-        log_end_offset: Offset,
-        now: Timestamp,
-    ) -> Result<(), StorageError> {
-        let outside = |offset: &&Offset| **offset > log_end_offset || **offset <= log_start_offset;
-        let outside: Vec<Offset> = self.snapshots.iter().filter(outside).copied().collect();
-        for offset in outside {
-            self.delete_snapshot(dir, offset)?;
-        }
-        if log_end_offset == self.map_end_offset {
-            self.on_log_start_offset(log_start_offset);
-            return Ok(());
-        }
-        self.clear();
-        while let Some(offset) = self.latest_snapshot() {
-            match self.load_snapshot(dir, offset, now) {
-                Ok(()) => {
-                    self.last_snapshot_offset = offset;
-                    self.map_end_offset = offset;
-                    return Ok(());
-                }
-                Err(SnapshotError::Storage(error)) => return Err(error),
-                Err(SnapshotError::Corrupt(reason)) => {
-                    tracing::warn!(dir = %dir.display(), %offset, reason, "deleting a producer snapshot");
-                    self.delete_snapshot(dir, offset)?;
-                }
-            }
-        }
-        self.last_snapshot_offset = log_start_offset;
-        self.map_end_offset = log_start_offset;
-        Ok(())
-    }
-
-    /// Takes over the snapshots that `other` knows of, and deletes those that are not between where the log starts and
-    /// where it ends now.
-    pub(crate) fn adopt_snapshots(
-        &mut self,
-        other: &ProducerState,
-        dir: &Path,
-        log_start_offset: Offset,
-        log_end_offset: Offset,
-    ) -> Result<(), StorageError> {
-        self.snapshots.clone_from(&other.snapshots);
-        let is_inside = |offset: Offset| log_start_offset < offset && offset < log_end_offset;
-        for &offset in other.snapshots.iter().filter(|&&it| !is_inside(it)) {
-            self.delete_snapshot(dir, offset)?;
-        }
-        self.last_snapshot_offset = self.latest_snapshot().unwrap_or(log_start_offset);
-        Ok(())
-    }
-
-    /// Brings the state to what the newest usable snapshot above the log's start and at or below `end`
-    /// says, be it a file or `pending`, and leaves all files alone.
-    pub(crate) fn load_newest(
-        &mut self,
-        dir: &Path,
-        pending: &[Arc<PendingSnapshot>],
-        log_start_offset: Offset,
-        end: Offset,
-        now: Timestamp,
-    ) -> Result<(), StorageError> {
-        let is_inside = |offset: &Offset| *offset > log_start_offset && *offset <= end;
-        let offsets = pending.iter().map(|snapshot| snapshot.offset);
-        let offsets = self.snapshots.iter().copied().chain(offsets);
-        let inside: BTreeSet<Offset> = offsets.filter(is_inside).collect();
-        for offset in inside.into_iter().rev() {
-            self.clear();
-            let bytes = pending.iter().find(|snapshot| snapshot.offset == offset);
-            let bytes = bytes.and_then(|snapshot| snapshot.bytes.lock().clone());
-            let loaded = match bytes {
-                Some(bytes) => self.load_bytes(&bytes, now),
-                None => self.load_snapshot(dir, offset, now),
-            };
-            match loaded {
-                Ok(()) => {
-                    self.map_end_offset = offset;
-                    return Ok(());
-                }
-                Err(SnapshotError::Storage(error)) => return Err(error),
-                Err(SnapshotError::Corrupt(reason)) => {
-                    tracing::warn!(dir = %dir.display(), %offset, reason, "passing over a producer snapshot");
-                }
-            }
-        }
-        self.clear();
-        self.map_end_offset = log_start_offset;
-        Ok(())
-    }
-
-    fn load_snapshot(
-        &mut self,
-        dir: &Path,
-        offset: Offset,
-        now: Timestamp,
-    ) -> Result<(), SnapshotError> {
-        let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
-        let bytes = read_file(&path)?.ok_or(SnapshotError::Corrupt("the file is gone"))?;
-        self.load_bytes(&bytes, now)
-    }
-
-    fn load_bytes(&mut self, bytes: &[u8], now: Timestamp) -> Result<(), SnapshotError> {
-        for entry in decode(bytes)? {
-            if !entry.is_expired(now, self.expiration_ms) {
-                self.load_entry(entry);
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets everything and deletes all snapshots: the log starts anew at `offset`.
-    pub(crate) fn truncate_fully_and_start_at(
-        &mut self,
-        dir: &Path,
-        offset: Offset,
-    ) -> Result<(), StorageError> {
-        self.clear();
-        for snapshot in self.snapshots.clone() {
-            self.delete_snapshot(dir, snapshot)?;
-        }
-        self.last_snapshot_offset = Offset::ZERO;
-        self.map_end_offset = offset;
-        Ok(())
-    }
-
-    fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
-        self.snapshots.remove(&offset);
-        self.unforced.retain(|snapshot| snapshot.offset != offset);
-        let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
-        disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
-    }
-
-    /// Forgets the snapshot of a segment that is deleted; its file goes with those of the segment.
-    pub(crate) fn forget_snapshot(&mut self, offset: Offset) {
-        self.snapshots.remove(&offset);
-    }
-}
-
 impl PendingSnapshot {
     /// Writes the file durably. Not atomically, as in Kafka: one cut short by a crash has a wrong
     /// checksum and is passed over for an older one.
@@ -354,7 +133,7 @@ impl PendingSnapshot {
     }
 
     /// Writes the file and leaves it to [`PendingSnapshot::write_once`] to do so durably.
-    fn write_unforced(&self, dir: &Path) -> Result<(), StorageError> {
+    pub(super) fn write_unforced(&self, dir: &Path) -> Result<(), StorageError> {
         match self.bytes.lock().as_ref() {
             Some(bytes) => {
                 let path = dir.join(file_name(self.offset, PRODUCER_SNAPSHOT_SUFFIX));

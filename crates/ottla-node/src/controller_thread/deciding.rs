@@ -314,7 +314,9 @@ impl Controller {
             };
             let is_committed = |(end, _): &(Offset, Pending)| {
                 *end <= high_watermark
-                    || ottla_sync::planted::has("the controller acts before its records are committed")
+                    || ottla_sync::planted::has(
+                        "the controller acts before its records are committed",
+                    )
             };
             if !deciding.pending.front().is_some_and(is_committed) {
                 return;

@@ -6,7 +6,8 @@ use ottla_records::legacy::AnyBatch;
 use ottla_records::{BatchError, RecordBatch};
 use ottla_types::{Offset, Timestamp};
 
-use super::MAX_LAST_BYTES;
+/// What may be missing when appends are held back to copy the rest.
+pub(super) const MAX_LAST_BYTES: u64 = 256 * 1024;
 
 /// What a round has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

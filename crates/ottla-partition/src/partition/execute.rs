@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_log::{
-    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
-    Verifications, WrittenPages,
+    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, StorageError, WrittenPages,
 };
 use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
-use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
+use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict};
 use ottla_types::{ErrorCode, Offset};
 
+use super::append::{Ack, OfTransaction, PendingAppend};
 use super::append_pace::AppendTime;
-use super::held_appends::HeldAppends;
-use super::{Ack, Home, Partition, PartitionEvent, PendingAppend};
-use crate::partition::host::PartitionHost;
+use super::event::{PartitionEvent, Truncation};
+use super::home::Home;
+use super::host::PartitionHost;
+use super::{FlushState, Partition, Stepped};
 use ottla_metrics::Metric;
 use ottla_metrics::stalls;
 
@@ -27,69 +28,11 @@ mod replicating;
 mod tests;
 mod topic_id_file;
 mod transactions;
-mod unverified;
-
-use replicating::Replicating;
-pub(super) use replicating::Truncation;
-pub(super) use topic_id_file::TopicIdEvent;
-use topic_id_file::TopicIdFile;
-pub use transactions::OfTransaction;
-pub(super) use transactions::{BeginVerification, Verified};
-use unverified::Unverified;
 
 /// How long a flush that found the disk full waits for space.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
 
-/// What only the holder of the run token touches.
-pub(super) struct Stepped {
-    pub(super) replica: Replica<Ack>,
-    log: Log,
-    /// Batches that `WriteLog` asked for and that are not written.
-    unwritten: Vec<RecordBatch>,
-    /// The same of old formats. Only a follower has them, and never both.
-    unwritten_legacy: Vec<LegacyMessage>,
-    /// What `unwritten` will have made of the producers.
-    stage: ProducerStage,
-    /// Kept for its capacity.
-    effects: Vec<Effect<Ack>>,
-    flush: FlushState,
-    /// Taken out of the inbox by a thread that may not wait for the disk.
-    deferred: Option<PartitionEvent>,
-    pub(super) held: HeldAppends,
-    topic_id_file: TopicIdFile,
-    verifications: Verifications,
-    unverified: Unverified,
-    replicating: Replicating,
-}
-
-/// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FlushState {
-    Idle,
-    /// One is under way, or waits for space on the disk; another is wanted up to here where there is an
-    /// offset.
-    Running(Option<Offset>),
-}
-
 impl Stepped {
-    pub(super) fn new(replica: Replica<Ack>, log: Log) -> Self {
-        Stepped {
-            replica,
-            log,
-            unwritten: Vec::new(),
-            unwritten_legacy: Vec::new(),
-            stage: ProducerStage::default(),
-            effects: Vec::new(),
-            flush: FlushState::Idle,
-            deferred: None,
-            held: HeldAppends::default(),
-            topic_id_file: TopicIdFile::default(),
-            verifications: Verifications::default(),
-            unverified: Unverified::default(),
-            replicating: Replicating::default(),
-        }
-    }
-
     pub(super) fn defer(&mut self, event: PartitionEvent) {
         self.deferred = Some(event);
     }

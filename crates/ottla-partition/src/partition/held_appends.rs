@@ -9,13 +9,8 @@
 //! (`topic_id_file`).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use ottla_sync::oneshot;
-
-use super::{Partition, PartitionEvent};
-use crate::partition::host::PartitionHost;
+use super::event::PartitionEvent;
 
 /// The appends that are set aside. Only the holder of the run token touches them.
 #[derive(Default)]
@@ -32,16 +27,6 @@ impl HeldAppends {
 
     pub(super) fn hold(&mut self) {
         self.holds += 1;
-    }
-
-    /// Begins to hold, for the holder of the run token.
-    pub(super) fn begin(
-        &mut self,
-        partition: &Arc<Partition>,
-        host: &Arc<PartitionHost>,
-    ) -> AppendHold {
-        self.hold();
-        AppendHold::new(partition, host)
     }
 
     pub(super) fn let_go(&mut self) {
@@ -64,46 +49,5 @@ impl HeldAppends {
             true => None,
             false => self.appends.pop_front(),
         }
-    }
-}
-
-/// As long as this is kept, nothing is appended.
-pub struct AppendHold {
-    host: Arc<PartitionHost>,
-    partition: Arc<Partition>,
-    since: Instant,
-}
-
-impl AppendHold {
-    fn new(partition: &Arc<Partition>, host: &Arc<PartitionHost>) -> AppendHold {
-        AppendHold {
-            host: Arc::clone(host),
-            partition: Arc::clone(partition),
-            since: ottla_sync::time::now(),
-        }
-    }
-
-    pub(crate) fn lasts(&self) -> Duration {
-        ottla_sync::time::now() - self.since
-    }
-}
-
-impl Drop for AppendHold {
-    fn drop(&mut self) {
-        self.partition.put(&self.host, PartitionEvent::LetAppendsGo);
-    }
-}
-
-impl Partition {
-    /// Holds appends back. When this returns, what was appended before is in the log.
-    pub async fn hold_appends(self: &Arc<Self>, host: &Arc<PartitionHost>) -> AppendHold {
-        // Before the first wait, so that what is begun is ended whatever becomes of the caller.
-        let hold = AppendHold::new(self, host);
-        let (sender, in_force) = oneshot::channel();
-        self.put(host, PartitionEvent::HoldAppends(sender));
-        in_force
-            .await
-            .expect("what is put into an inbox is worked off");
-        hold
     }
 }

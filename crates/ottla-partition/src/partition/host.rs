@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
 use ottla_context::NodeContext;
-use ottla_replica::{AlterPartition, FetchPosition};
+use ottla_replica::AlterPartition;
 use ottla_storage::log_dirs::LogDirs;
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
-use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, TopicPartition};
+use ottla_types::{BrokerId, ErrorCode, TopicPartition};
 
-use super::Partition;
 use super::append_pace::AppendPace;
 use super::page_cache::PageCache;
 use super::producer_transaction::ProducerTransaction;
 use super::topic_ids::TopicIdsToWrite;
+use super::{LeaderFetcher, Partition};
 
 /// What the partitions of a broker share.
 pub struct PartitionHost {
@@ -51,21 +51,6 @@ pub trait Replicate: Send + Sync {
         proposal: AlterPartition,
         is_again: bool,
     );
-}
-
-/// Fetches from one leader for the followers on this broker.
-pub trait LeaderFetcher: std::fmt::Debug + Send + Sync {
-    /// Whether this is the fetcher that fetches the partition from that leader.
-    fn is_for(&self, leader: BrokerId, topic_partition: &TopicPartition) -> bool;
-
-    /// Gives a standing order, which replaces the one before.
-    fn order(&self, partition: &Arc<Partition>, position: FetchPosition);
-
-    /// Takes the order of a partition back.
-    fn stop(&self, partition: &Partition);
-
-    /// Has the leader asked where its log starts and ends.
-    fn list_leader_offsets(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch);
 }
 
 /// Asks the coordinators of transactions.

@@ -20,7 +20,7 @@ use ottla_types::{
 };
 use std::time::Instant;
 
-use super::Replication;
+use super::context::ReplicationContext;
 use crate::partition::Partition;
 
 /// How long a request that failed, and a proposal that was refused, waits until it is sent again.
@@ -55,12 +55,12 @@ impl AlterPartitions {
     /// Has the controller asked; the partition is told what it says. One that `is_again`, because it was refused, waits
     /// a little.
     pub fn submit(
-        replication: &Arc<Replication>,
+        self: &Arc<Self>,
+        context: &Arc<ReplicationContext>,
         partition: &Arc<Partition>,
         proposal: AlterPartition,
         is_again: bool,
     ) {
-        let of_broker = &replication.alter_partitions;
         let now = ottla_sync::time::now();
         let proposal = Proposal {
             partition: Arc::clone(partition),
@@ -68,63 +68,91 @@ impl AlterPartitions {
             ready_at: if is_again { now + RETRY } else { now },
         };
         let has_sender = {
-            let mut queue = of_broker.queue.lock();
+            let mut queue = self.queue.lock();
             let key = partition.topic_id_partition();
             queue.proposals.entry(key).or_default().push_back(proposal);
             std::mem::replace(&mut queue.is_sending, true)
         };
         if has_sender {
-            of_broker.submitted.notify_one();
+            self.submitted.notify_one();
             return;
         }
-        let replication = Arc::clone(replication);
+        let (sender, context) = (Arc::clone(self), Arc::clone(context));
         ottla_sync::task::spawn(async move {
             ottla_sync::select! {
-                () = send_all(&replication) => {}
-                () = replication.ended() => {}
+                () = sender.send_all(&context) => {}
+                () = context.ended() => {}
             }
         });
     }
-}
 
-/// Sends until everything is answered.
-async fn send_all(replication: &Arc<Replication>) {
-    let of_broker = &replication.alter_partitions;
-    let mut has_complained = false;
-    loop {
-        let next = of_broker.queue.lock().next(ottla_sync::time::now());
-        let sent = match next {
-            Next::Nothing => return,
-            Next::Wait(until) => {
-                ottla_sync::select! {
-                    () = ottla_sync::time::sleep_until(until) => {}
-                    () = of_broker.submitted.notified() => {}
-                }
-                continue;
-            }
-            Next::Send(sent) => sent,
-        };
-        let request = request_of(replication, &sent);
-        let error = match replication.node.ask_controller(request).await {
-            Ok(response) => match ErrorCode::from_code(response.error_code) {
-                ErrorCode::None => {
-                    has_complained = false;
-                    let results = results_of(&response);
-                    if on_results(replication, sent, results) {
-                        continue;
+    /// Sends until everything is answered.
+    async fn send_all(&self, context: &ReplicationContext) {
+        let mut has_complained = false;
+        loop {
+            let next = self.queue.lock().next(ottla_sync::time::now());
+            let sent = match next {
+                Next::Nothing => return,
+                Next::Wait(until) => {
+                    ottla_sync::select! {
+                        () = ottla_sync::time::sleep_until(until) => {}
+                        () = self.submitted.notified() => {}
                     }
-                    ErrorCode::UnknownServerError
+                    continue;
                 }
-                error => error,
-            },
-            Err(error) => error,
-        };
-        if !std::mem::replace(&mut has_complained, true) {
-            tracing::warn!(
-                "the controller did not take a change of in-sync replicas, which is tried again: {error}"
-            );
+                Next::Send(sent) => sent,
+            };
+            let request = request_of(context, &sent);
+            let error = match context.node.ask_controller(request).await {
+                Ok(response) => match ErrorCode::from_code(response.error_code) {
+                    ErrorCode::None => {
+                        has_complained = false;
+                        let results = results_of(&response);
+                        if self.on_results(context, sent, results) {
+                            continue;
+                        }
+                        ErrorCode::UnknownServerError
+                    }
+                    error => error,
+                },
+                Err(error) => error,
+            };
+            if !std::mem::replace(&mut has_complained, true) {
+                tracing::warn!(
+                    "the controller did not take a change of in-sync replicas, which is tried again: {error}"
+                );
+            }
+            ottla_sync::time::sleep(RETRY).await;
         }
-        ottla_sync::time::sleep(RETRY).await;
+    }
+
+    /// Tells the partitions what became of their proposals. Returns whether all were answered; the others stay.
+    fn on_results(
+        &self,
+        context: &ReplicationContext,
+        sent: Vec<(TopicIdPartition, AlterPartition)>,
+        mut results: Results,
+    ) -> bool {
+        let mut are_all_answered = true;
+        for (key, proposal) in sent {
+            let Some(result) = results.remove(&key) else {
+                are_all_answered = false;
+                continue;
+            };
+            let taken = self.queue.lock().take(key);
+            let Some(first) = taken else {
+                continue;
+            };
+            if let Err(error) = &result {
+                tracing::info!(
+                    partition = %first.partition.topic_partition,
+                    "the controller refused {:?}: {error}", proposal.new_isr
+                );
+            }
+            let event = Event::PartitionAltered { proposal, result };
+            first.partition.notify(&context.host, event);
+        }
+        are_all_answered
     }
 }
 
@@ -172,36 +200,8 @@ impl Queue {
     }
 }
 
-/// Tells the partitions what became of their proposals. Returns whether all were answered; the others stay.
-fn on_results(
-    replication: &Arc<Replication>,
-    sent: Vec<(TopicIdPartition, AlterPartition)>,
-    mut results: Results,
-) -> bool {
-    let mut are_all_answered = true;
-    for (key, proposal) in sent {
-        let Some(result) = results.remove(&key) else {
-            are_all_answered = false;
-            continue;
-        };
-        let taken = replication.alter_partitions.queue.lock().take(key);
-        let Some(first) = taken else {
-            continue;
-        };
-        if let Err(error) = &result {
-            tracing::info!(
-                partition = %first.partition.topic_partition,
-                "the controller refused {:?}: {error}", proposal.new_isr
-            );
-        }
-        let event = Event::PartitionAltered { proposal, result };
-        first.partition.notify(&replication.host, event);
-    }
-    are_all_answered
-}
-
 fn request_of(
-    replication: &Replication,
+    context: &ReplicationContext,
     proposals: &[(TopicIdPartition, AlterPartition)],
 ) -> AlterPartitionRequest {
     let mut topics: Vec<TopicData> = Vec::new();
@@ -228,8 +228,8 @@ fn request_of(
         }
     }
     AlterPartitionRequest {
-        broker_id: replication.host.context.broker_id().0,
-        broker_epoch: replication.node.broker_epoch().0,
+        broker_id: context.host.context.broker_id().0,
+        broker_epoch: context.node.broker_epoch().0,
         topics,
         ..Default::default()
     }

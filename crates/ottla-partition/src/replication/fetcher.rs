@@ -28,14 +28,12 @@ use ottla_types::{
     BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicIdPartition, TopicPartition,
 };
 
-use super::Replication;
+use super::context::ReplicationContext;
 use super::fetch_session::{Change, FetchSession, PositionedFetch, partitions_of, topics_of};
-use super::fetchers::fetcher_number;
 use super::leader_offsets::Questions;
 use super::orders::{Order, Orders};
-use crate::partition::Partition;
-use crate::partition::host::LeaderFetcher;
 use crate::partition::leader_answer::{Answered, LeaderAnswer};
+use crate::partition::{LeaderFetcher, Partition};
 use ottla_context::NodeContext;
 use ottla_metrics::Metric;
 use ottla_net::{PeerConnection, PeerError, PeerSettings};
@@ -77,29 +75,16 @@ enum Trouble {
 }
 
 impl Fetcher {
-    /// Begins with nothing to fetch. Ends with the replication, or when nobody needs it.
-    pub(super) fn start(
-        replication: &Arc<Replication>,
-        leader: BrokerId,
-        number: u32,
-    ) -> Arc<Fetcher> {
-        let fetcher = Arc::new(Fetcher {
-            context: Arc::clone(&replication.host.context),
+    pub(super) fn new(context: &Arc<NodeContext>, leader: BrokerId, number: u32) -> Fetcher {
+        Fetcher {
+            context: Arc::clone(context),
             leader,
             number,
             orders: Orders::default(),
             questions: Questions::default(),
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-        });
-        let (running, replication) = (Arc::clone(&fetcher), Arc::clone(replication));
-        ottla_sync::task::spawn(async move {
-            ottla_sync::select! {
-                () = running.fetch_on_order(&replication) => {}
-                () = replication.ended() => {}
-            }
-        });
-        fetcher
+        }
     }
 
     /// By what the fetchers of a broker are told apart.
@@ -113,7 +98,12 @@ impl Fetcher {
         (read(&self.requests), read(&self.bytes))
     }
 
-    async fn fetch_on_order(self: &Arc<Self>, replication: &Arc<Replication>) {
+    /// Fetches until it has been without an order for long, and `forget_unused` says that it will get none.
+    pub(super) async fn fetch_on_order(
+        &self,
+        context: &ReplicationContext,
+        forget_unused: impl Fn() -> bool,
+    ) {
         let mut connection = None;
         let mut session = FetchSession::default();
         let mut has_complained = false;
@@ -124,14 +114,14 @@ impl Fetcher {
                 if ottla_sync::time::timeout(IDLE, ordered).await.is_err() {
                     connection = None;
                     session = FetchSession::default();
-                    if replication.fetchers.forget_unused(self) {
+                    if forget_unused() {
                         return;
                     }
                 }
                 continue;
             }
             match self
-                .exchange(replication, &mut connection, &mut session, &mut held_back)
+                .exchange(context, &mut connection, &mut session, &mut held_back)
                 .await
             {
                 Ok(()) => has_complained = false,
@@ -152,11 +142,11 @@ impl Fetcher {
                     }
                     connection = None;
                     session.on_failure(None);
-                    self.questions.give_up(replication);
+                    self.questions.give_up(&context.host);
                     if ottla_sync::planted::has("a follower gives up a leader that failed once") {
                         return;
                     }
-                    self.back_off(replication).await;
+                    self.back_off(context).await;
                 }
             }
         }
@@ -165,7 +155,7 @@ impl Fetcher {
     /// One request, and what follows from its answer.
     async fn exchange(
         &self,
-        replication: &Arc<Replication>,
+        context: &ReplicationContext,
         connection: &mut Option<PeerConnection>,
         session: &mut FetchSession,
         held_back: &mut Vec<TopicIdPartition>,
@@ -175,20 +165,20 @@ impl Fetcher {
             None => {
                 // Nothing is known there of a session that another connection had, if it is another process.
                 session.on_failure(None);
-                connection.insert(self.connect(replication).await?)
+                connection.insert(self.connect(context).await?)
             }
         };
-        self.questions.ask(replication, connection).await?;
+        self.questions.ask(&context.host, connection).await?;
         // What was held back may go on by now.
         self.orders.look_again(held_back.drain(..));
         let orders = match session.is_full() {
             true => self.orders.take_all(),
             false => self.orders.take_changed(),
         };
-        let config = replication.host.context.config().clone();
+        let config = context.host.context.config().clone();
         let wanted = orders.into_iter().map(|(key, order)| {
             let wanted = order.and_then(|order| {
-                if is_held_back(replication, &config, &order) {
+                if is_held_back(context, &config, &order) {
                     held_back.push(key);
                     return None;
                 }
@@ -202,11 +192,11 @@ impl Fetcher {
         // A session whose last partition is not fetched any more is still to be told so.
         if session.is_empty() && change.forgotten.is_empty() {
             if !held_back.is_empty() {
-                self.back_off(replication).await;
+                self.back_off(context).await;
             }
             return Ok(());
         }
-        let request = |version| self.request(replication, &config, session, change, version);
+        let request = |version| self.request(context, &config, session, change, version);
         self.requests.fetch_add(1, Ordering::Relaxed);
         let response = connection.send_with(request).await?;
         let error = ErrorCode::from_code(response.error_code);
@@ -237,16 +227,16 @@ impl Fetcher {
                 let size = answer.size_in_bytes();
                 bytes += size;
                 self.bytes.fetch_add(size as u64, Ordering::Relaxed);
-                replication
+                context
                     .host
                     .context
                     .metrics
                     .add(Metric::ReplicationBytesIn, size as u64);
                 if partition.settings().is_throttled_as_follower {
-                    let throttle = &replication.follower_throttle;
-                    throttle.record(&config, size as u64, replication.host.context.now_ms());
+                    let throttle = &context.follower_throttle;
+                    throttle.record(&config, size as u64, context.host.context.now_ms());
                 }
-                partition.on_leader_answered(&replication.host, answer);
+                partition.on_leader_answered(&context.host, answer);
                 if size > 0 && !self.orders.is_standing(&key) {
                     busy.push(key);
                 }
@@ -260,10 +250,10 @@ impl Fetcher {
         Ok(())
     }
 
-    async fn connect(&self, replication: &Replication) -> Result<PeerConnection, Trouble> {
+    async fn connect(&self, context: &ReplicationContext) -> Result<PeerConnection, Trouble> {
         let (config, image) = (
-            replication.host.context.config().clone(),
-            replication.host.context.metadata().clone(),
+            context.host.context.config().clone(),
+            context.host.context.metadata().clone(),
         );
         let listener = &config.inter_broker_listener_name;
         let registration = image.cluster.broker(self.leader);
@@ -272,7 +262,7 @@ impl Fetcher {
         let settings = PeerSettings {
             client_id: format!(
                 "broker-{}-fetcher-{}",
-                replication.host.context.broker_id().0,
+                context.host.context.broker_id().0,
                 self.number
             )
             .into(),
@@ -288,7 +278,7 @@ impl Fetcher {
 
     fn request(
         &self,
-        replication: &Replication,
+        context: &ReplicationContext,
         config: &BrokerConfig,
         session: &FetchSession,
         change: Change,
@@ -307,12 +297,12 @@ impl Fetcher {
         };
         if version >= REPLICA_STATE_VERSION {
             request.replica_state = ReplicaState {
-                replica_id: replication.host.context.broker_id().0,
-                replica_epoch: replication.node.broker_epoch().0,
+                replica_id: context.host.context.broker_id().0,
+                replica_epoch: context.node.broker_epoch().0,
                 ..Default::default()
             };
         } else {
-            request.replica_id = replication.host.context.broker_id().0;
+            request.replica_id = context.host.context.broker_id().0;
         }
         request
     }
@@ -335,8 +325,8 @@ impl Fetcher {
         let _ = ottla_sync::time::timeout(REORDER_WAIT, wait).await;
     }
 
-    async fn back_off(&self, replication: &Replication) {
-        let backoff_ms = replication
+    async fn back_off(&self, context: &ReplicationContext) {
+        let backoff_ms = context
             .host
             .context
             .config()
@@ -366,13 +356,24 @@ impl LeaderFetcher for Fetcher {
     }
 }
 
+/// `AbstractFetcherManager.getFetcherId`.
+pub(super) fn fetcher_number(topic_partition: &TopicPartition, fetchers: i32) -> u32 {
+    let hash = topic_partition
+        .topic
+        .encode_utf16()
+        .fold(0_i32, |hash, unit| {
+            hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+        });
+    let hash = hash
+        .wrapping_mul(31)
+        .wrapping_add(topic_partition.partition.0);
+    (hash & i32::MAX) as u32 % fetchers.max(1) as u32
+}
+
 /// Whether an order has to wait because throttled replicas have been too fast.
-fn is_held_back(replication: &Replication, config: &BrokerConfig, order: &Order) -> bool {
+fn is_held_back(context: &ReplicationContext, config: &BrokerConfig, order: &Order) -> bool {
     let quota = config.follower_replication_throttled_rate;
-    let (throttle, now_ms) = (
-        &replication.follower_throttle,
-        replication.host.context.now_ms(),
-    );
+    let (throttle, now_ms) = (&context.follower_throttle, context.host.context.now_ms());
     order.partition.settings().is_throttled_as_follower
         && throttle.holds_back(config, order.position.is_in_sync, quota, now_ms)
 }
@@ -439,4 +440,17 @@ fn read_batches(mut records: Bytes) -> Result<Vec<AnyBatch>, BatchError> {
         }
     }
     Ok(batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_spread_over_fetchers_as_in_kafka() {
+        // "orders".hashCode() is -1008770331 in Java; times 31, plus the partition, without the sign.
+        let number = |partition| fetcher_number(&TopicPartition::new("orders", partition), 4);
+        assert_eq!([0, 1, 2, 3, 4].map(number), [3, 0, 1, 2, 3]);
+        assert_eq!(fetcher_number(&TopicPartition::new("orders", 7), 1), 0);
+    }
 }

@@ -12,8 +12,8 @@ use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, TopicPartition};
 
-use super::Replication;
-use super::fetcher::Fetcher;
+use super::context::ReplicationContext;
+use super::fetcher::{Fetcher, fetcher_number};
 
 /// All fetchers, by leader and number.
 #[derive(Debug, Default)]
@@ -24,17 +24,35 @@ pub struct Fetchers {
 impl Fetchers {
     /// The fetcher that asks this leader for a partition.
     pub fn of(
-        &self,
-        replication: &Arc<Replication>,
+        self: &Arc<Self>,
+        context: &Arc<ReplicationContext>,
         leader: BrokerId,
         topic_partition: &TopicPartition,
     ) -> Arc<Fetcher> {
-        let number = self.number_of(&replication.host.context, topic_partition);
+        let number = self.number_of(&context.host.context, topic_partition);
         let mut fetchers = self.fetchers.lock();
         let fetcher = fetchers
             .entry((leader, number))
-            .or_insert_with(|| Fetcher::start(replication, leader, number));
+            .or_insert_with(|| self.start(context, leader, number));
         Arc::clone(fetcher)
+    }
+
+    /// Begins with nothing to fetch. The fetcher ends with the replication, or when nobody needs it.
+    fn start(
+        self: &Arc<Self>,
+        context: &Arc<ReplicationContext>,
+        leader: BrokerId,
+        number: u32,
+    ) -> Arc<Fetcher> {
+        let fetcher = Arc::new(Fetcher::new(&context.host.context, leader, number));
+        let (running, all, context) = (Arc::clone(&fetcher), Arc::clone(self), Arc::clone(context));
+        ottla_sync::task::spawn(async move {
+            ottla_sync::select! {
+                () = running.fetch_on_order(&context, || all.forget_unused(&running)) => {}
+                () = context.ended() => {}
+            }
+        });
+        fetcher
     }
 
     /// Which of a leader's fetchers asks it for a partition.
@@ -50,39 +68,12 @@ impl Fetchers {
     }
 
     /// Forgets a fetcher that no partition holds, and so none can give an order. Asked by its task, which holds it as well.
-    pub(super) fn forget_unused(&self, fetcher: &Arc<Fetcher>) -> bool {
+    fn forget_unused(&self, fetcher: &Arc<Fetcher>) -> bool {
         let mut fetchers = self.fetchers.lock();
         let is_unused = Arc::strong_count(fetcher) == 2;
         if is_unused {
             fetchers.remove(&fetcher.key());
         }
         is_unused
-    }
-}
-
-/// `AbstractFetcherManager.getFetcherId`.
-pub(super) fn fetcher_number(topic_partition: &TopicPartition, fetchers: i32) -> u32 {
-    let hash = topic_partition
-        .topic
-        .encode_utf16()
-        .fold(0_i32, |hash, unit| {
-            hash.wrapping_mul(31).wrapping_add(i32::from(unit))
-        });
-    let hash = hash
-        .wrapping_mul(31)
-        .wrapping_add(topic_partition.partition.0);
-    (hash & i32::MAX) as u32 % fetchers.max(1) as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn partitions_spread_over_fetchers_as_in_kafka() {
-        // "orders".hashCode() is -1008770331 in Java; times 31, plus the partition, without the sign.
-        let number = |partition| fetcher_number(&TopicPartition::new("orders", partition), 4);
-        assert_eq!([0, 1, 2, 3, 4].map(number), [3, 0, 1, 2, 3]);
-        assert_eq!(fetcher_number(&TopicPartition::new("orders", 7), 1), 0);
     }
 }

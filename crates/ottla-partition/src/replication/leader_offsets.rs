@@ -11,8 +11,8 @@ use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
 
-use super::Replication;
 use crate::partition::Partition;
+use crate::partition::host::PartitionHost;
 use ottla_net::{PeerConnection, PeerError};
 
 const LATEST: i64 = -1;
@@ -49,7 +49,7 @@ impl Questions {
     /// before a start that was asked for earlier.
     pub(super) async fn ask(
         &self,
-        replication: &Arc<Replication>,
+        host: &Arc<PartitionHost>,
         connection: &PeerConnection,
     ) -> Result<(), PeerError> {
         let questions = std::mem::take(&mut *self.waiting.lock());
@@ -57,8 +57,8 @@ impl Questions {
             return Ok(());
         }
         let asked = async {
-            let ends = list(replication, connection, &questions, LATEST).await?;
-            let starts = list(replication, connection, &questions, EARLIEST).await?;
+            let ends = list(host, connection, &questions, LATEST).await?;
+            let starts = list(host, connection, &questions, EARLIEST).await?;
             Ok((ends, starts))
         };
         let (offsets, failure) = match asked.await {
@@ -80,33 +80,33 @@ impl Questions {
                     })
                 }),
             };
-            question.answer(replication, result);
+            question.answer(host, result);
         }
         failure
     }
 
     /// The leader cannot be asked.
-    pub(super) fn give_up(&self, replication: &Arc<Replication>) {
+    pub(super) fn give_up(&self, host: &Arc<PartitionHost>) {
         let questions = std::mem::take(&mut *self.waiting.lock());
         for question in questions {
-            question.answer(replication, Err(ErrorCode::NetworkException));
+            question.answer(host, Err(ErrorCode::NetworkException));
         }
     }
 }
 
 impl Question {
-    fn answer(self, replication: &Arc<Replication>, result: Result<LeaderOffsets, ErrorCode>) {
+    fn answer(self, host: &Arc<PartitionHost>, result: Result<LeaderOffsets, ErrorCode>) {
         let event = Event::LeaderOffsetsListed {
             leader_epoch: self.leader_epoch,
             result,
-            now_ms: replication.host.context.now_ms(),
+            now_ms: host.context.now_ms(),
         };
-        self.partition.notify(&replication.host, event);
+        self.partition.notify(host, event);
     }
 }
 
 async fn list(
-    replication: &Replication,
+    host: &PartitionHost,
     connection: &PeerConnection,
     questions: &[Question],
     timestamp: i64,
@@ -122,7 +122,7 @@ async fn list(
         ..Default::default()
     });
     let request = ListOffsetsRequest {
-        replica_id: replication.host.context.broker_id().0,
+        replica_id: host.context.broker_id().0,
         topics: topics.collect(),
         ..Default::default()
     };

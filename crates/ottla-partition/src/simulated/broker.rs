@@ -18,16 +18,14 @@ use ottla_sync::{Mutex, task, thread, time};
 use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition};
 
 use super::cluster::{BROKER, Cluster, PEER};
-use super::{DATA, checks, clients};
+use super::running::{DATA, Running};
+use super::{checks, clients};
 use crate::cleaner::Cleaner;
 use crate::maintenance::Maintenance;
-use crate::partition::host::{LeaderFetcher, PartitionHost, Replicate};
+use crate::partition::host::{PartitionHost, Replicate};
 use crate::partition::leader_answer::LeaderAnswer;
-use crate::partition::{FollowerFetches, FollowerVerdict, Partition};
+use crate::partition::{FollowerFetches, FollowerVerdict, LeaderFetcher, Partition};
 use crate::test_host::{TOPIC, TOPIC_ID, TestHost};
-
-/// How long anything may take that is not waiting for a fault to end, in simulated time.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a life has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,21 +44,6 @@ pub(super) struct Life {
     /// In the last life all has to come to an end.
     pub(super) is_last: bool,
     pub(super) has_lost_power: bool,
-}
-
-/// What the threads of a life share.
-#[derive(Clone)]
-pub(super) struct Running {
-    pub(super) cluster: Cluster,
-    pub(super) host: Arc<PartitionHost>,
-    pub(super) partition: Arc<Partition>,
-    is_over: Arc<AtomicBool>,
-}
-
-impl Running {
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
-    }
 }
 
 fn broker_config() -> BrokerConfig {

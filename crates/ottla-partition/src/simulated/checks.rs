@@ -14,9 +14,8 @@ use ottla_sync::task::Handle;
 use ottla_sync::{thread, time};
 use ottla_types::Offset;
 
-use super::DATA;
-use super::broker::{PATIENCE, Running};
-use super::cluster::{Cluster, PEER, State};
+use super::cluster::{Cluster, PEER, State, Values};
+use super::running::{DATA, PATIENCE, Running};
 use crate::partition::Partition;
 use crate::test_host::TOPIC;
 
@@ -126,14 +125,7 @@ fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &St
                 .or_insert(header.base_offset);
             continue;
         }
-        let records = batch.records(1 << 20).expect("records");
-        let key = records
-            .iter()
-            .next()
-            .expect("a record")
-            .expect("a record")
-            .key;
-        let kind = ControlRecordType::parse_key(key.expect("a key")).expect("a marker");
+        let kind = kind_of(batch);
         let Some(first) = open.remove(&header.producer_id.0) else {
             continue;
         };
@@ -185,8 +177,6 @@ pub(super) fn watch(running: &Running, mut truncations: u64) {
         thread::sleep(Duration::from_millis(3));
     }
 }
-
-pub(super) type Values = BTreeMap<i64, (Vec<u8>, Vec<u8>)>;
 
 /// The records that are neither of markers nor of aborted transactions, by offset: key and value.
 fn values(batches: &[RecordBatch]) -> Values {
@@ -317,6 +307,18 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
     }
 }
 
+/// Of a control batch.
+fn kind_of(batch: &RecordBatch) -> Option<ControlRecordType> {
+    let records = batch.records(1 << 20).expect("records");
+    let key = records
+        .iter()
+        .next()
+        .expect("a record")
+        .expect("a record")
+        .key;
+    ControlRecordType::parse_key(key.expect("a key")).expect("a marker")
+}
+
 /// The records of transactions that were aborted, or have not ended.
 fn aborted_offsets(batches: &[RecordBatch]) -> BTreeSet<i64> {
     let mut open: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
@@ -330,14 +332,7 @@ fn aborted_offsets(batches: &[RecordBatch]) -> BTreeSet<i64> {
                 .extend(offsets);
             continue;
         }
-        let records = batch.records(1 << 20).expect("records");
-        let key = records
-            .iter()
-            .next()
-            .expect("a record")
-            .expect("a record")
-            .key;
-        let kind = ControlRecordType::parse_key(key.expect("a key")).expect("a marker");
+        let kind = kind_of(batch);
         let ended = open.remove(&header.producer_id.0).unwrap_or_default();
         if kind == Some(ControlRecordType::Abort) {
             aborted.extend(ended);

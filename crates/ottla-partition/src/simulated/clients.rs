@@ -12,8 +12,8 @@ use ottla_sync::task::Handle;
 use ottla_sync::{Mutex, oneshot, task, thread, time};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
 
-use super::broker::{PATIENCE, Running};
 use super::cluster;
+use super::running::{PATIENCE, Running};
 use crate::partition::host::VerifyTransactions;
 use crate::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 use crate::partition::{Ack, AppendPlace, AwaitsAppends, OfTransaction, PendingAppend};

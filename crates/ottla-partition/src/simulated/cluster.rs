@@ -3,6 +3,7 @@
 //! Nothing here is product code. It is plain data behind one lock that is held for the length of one call, so that a
 //! broker that is killed leaves it whole.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
@@ -12,9 +13,10 @@ use ottla_sync::Mutex;
 use ottla_sync::simulation::Random;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch, Timestamp};
 
-use super::checks::Values;
 use crate::partition::leader_answer::Answered;
 use crate::test_host::TOPIC_ID;
+
+pub(super) type Values = BTreeMap<i64, (Vec<u8>, Vec<u8>)>;
 
 /// The broker under test.
 pub(super) const BROKER: i32 = 1;

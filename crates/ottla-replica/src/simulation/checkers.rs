@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ottla_types::{BrokerId, LeaderEpoch, Offset};
 
-use super::cluster::Elections;
+use super::model_controller::Elections;
 use super::model_log::{ModelLog, Record};
 use super::node::Node;
 

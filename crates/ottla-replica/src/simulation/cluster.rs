@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use ottla_types::{BrokerId, ErrorCode};
 
 use super::checkers::Checkers;
-use super::model_controller::ModelController;
+use super::model_controller::{Elections, ModelController};
 use super::node::{FetchAnswer, Message, Node, Outcome};
 use super::random::Random;
 use crate::{AckOutcome, AlterPartition, FetchRefusal, ReplicaSettings, RequiredAcks};
@@ -13,16 +13,6 @@ use crate::{AckOutcome, AlterPartition, FetchRefusal, ReplicaSettings, RequiredA
 /// Steps of a run in which things fail, and those behind in which they heal. A step takes 1 to 20 ms.
 const FAULTY_STEPS: u32 = 1_500;
 const HEALING_STEPS: u32 = 1_500;
-
-/// Who may be elected (`unclean.leader.election.enable`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Elections {
-    /// Only who has all that is committed. Nothing is lost.
-    Clean,
-    /// Where there is no such one, any replica that is up, and any number of disks may fail. Records are lost,
-    /// and the replicas end up with the same ones all the same.
-    Unclean,
-}
 
 /// What a kill costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,17 @@
 
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch};
 
-use super::cluster::Elections;
 use crate::{AlterPartition, AlteredPartition, ReplicaBroker};
+
+/// Who may be elected (`unclean.leader.election.enable`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Elections {
+    /// Only who has all that is committed. Nothing is lost.
+    Clean,
+    /// Where there is no such one, any replica that is up, and any number of disks may fail. Records are lost,
+    /// and the replicas end up with the same ones all the same.
+    Unclean,
+}
 
 /// What the metadata say at one moment.
 #[derive(Clone, Debug)]

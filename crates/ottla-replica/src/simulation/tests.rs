@@ -3,7 +3,8 @@
 //! `OTTLA_REPLICA_SEEDS=5000 cargo test -p ottla-replica simulation` runs more of them; a seed that fails is
 //! named, and `OTTLA_REPLICA_SEED=n` runs it again and prints what happens in it.
 
-use super::cluster::{Elections, Flushes, Report, run};
+use super::cluster::{Flushes, Report, run};
+use super::model_controller::Elections;
 use crate::planted::{Bug, plant};
 
 /// How many seeds every test run goes through.

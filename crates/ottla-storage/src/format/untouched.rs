@@ -10,7 +10,7 @@ use ottla_config::BrokerConfig;
 use ottla_log::checkpoint::META_PROPERTIES;
 use ottla_sync::fs;
 
-use super::{FormatError, directories};
+use super::identity::{FormatError, directories};
 use crate::metadata::metadata_log::METADATA_DIR;
 use crate::metadata::snapshot_file::BOOTSTRAP_FILE;
 

@@ -13,8 +13,9 @@ use ottla_log::{LogReader, StorageError};
 use ottla_sync::Mutex;
 use ottla_types::{Offset, TopicPartition};
 
+use super::LogDirs;
+use super::known_logs::FailedLog;
 use super::log_dir::{LogDir, Written};
-use super::{FailedLog, LogDirs};
 
 impl LogDirs {
     /// Up to where each log is on disk, and before that, where each starts: a start that moves on raises the

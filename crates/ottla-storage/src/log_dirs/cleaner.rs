@@ -17,8 +17,6 @@ use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_sync::{Condvar, Mutex};
 use ottla_types::TopicPartition;
 
-use super::LogDirs;
-
 #[derive(Debug, Default)]
 pub struct LogCleaner {
     partitions: Mutex<Partitions>,
@@ -46,6 +44,16 @@ enum CleaningState {
 }
 
 impl LogCleaner {
+    /// Breaks off the cleaning of a log, whose files are about to be moved, and keeps the cleaner away from it.
+    /// Blocks until the cleaning has ended, which may ask for the run token of the partition.
+    pub fn pause(self: &Arc<Self>, topic_partition: &TopicPartition) -> CleaningPause {
+        self.abort_and_pause(topic_partition);
+        CleaningPause {
+            cleaner: Arc::clone(self),
+            topic_partition: topic_partition.clone(),
+        }
+    }
+
     /// Keeps the cleaner away from a partition until [`LogCleaner::resume`]; a cleaning that is under way is
     /// broken off. Blocks until it has ended.
     pub(super) fn abort_and_pause(&self, topic_partition: &TopicPartition) {
@@ -129,25 +137,13 @@ impl LogCleaner {
 /// Keeps the cleaner away from the log of a partition until it is dropped.
 #[derive(Debug)]
 pub struct CleaningPause {
-    log_dirs: Arc<LogDirs>,
+    cleaner: Arc<LogCleaner>,
     topic_partition: TopicPartition,
-}
-
-impl LogDirs {
-    /// Breaks off the cleaning of a log, whose files are about to be moved, and keeps the cleaner away from it.
-    /// Blocks until the cleaning has ended, which may ask for the run token of the partition.
-    pub fn pause_cleaning(self: &Arc<Self>, topic_partition: &TopicPartition) -> CleaningPause {
-        self.cleaner.abort_and_pause(topic_partition);
-        CleaningPause {
-            log_dirs: Arc::clone(self),
-            topic_partition: topic_partition.clone(),
-        }
-    }
 }
 
 impl Drop for CleaningPause {
     fn drop(&mut self) {
-        self.log_dirs.cleaner.resume(&self.topic_partition);
+        self.cleaner.resume(&self.topic_partition);
     }
 }
 

@@ -10,20 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_log::{LogError, LogReader, StorageError};
-use ottla_types::TopicPartition;
 
-use super::log_dir::LogDir;
+use super::log_dir::{DirFailure, LogDir};
 use super::{DirThreads, LogDirs};
-
-/// Told once for each directory that fails.
-pub(super) type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
-
-/// A directory that went offline, and with it the logs in it.
-pub struct DirFailure {
-    pub partitions: Vec<TopicPartition>,
-    /// Why the broker cannot go on, for people: no directory is left, or the metadata log was in it.
-    pub is_fatal: Option<String>,
-}
 
 impl LogDirs {
     /// Sets who is told when a directory fails.

@@ -19,30 +19,16 @@ use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX};
 use ottla_log::{Log, LogError, LogReader, OpenParams, StorageError};
 use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
+use super::known_logs::{Future, Hosted, LoadedLog};
 use super::load::{LoadSettings, read_checkpoint};
 use super::log_dir::LogDir;
-use super::{Hosted, LoadedLog, LogDirs, OpenLogError, OpenSettings, dir_names, remove_dir};
+use super::{LogDirs, OpenLogError, OpenSettings, dir_names, remove_dir};
 
 /// The name of a directory must fit: Kafka does not cut that of a future log.
 const MAX_NAME_BYTES: usize = 255;
 
 /// Wishes for logs that do not exist yet; further ones are not remembered.
 const MAX_PREFERRED: usize = 100_000;
-
-/// A copy that is being made.
-pub(super) struct Future {
-    pub(super) reader: LogReader,
-    pub(super) dir: Arc<LogDir>,
-    pub(super) topic_id: TopicId,
-    /// Found at start, and not taken up by a task yet.
-    pub(super) waiting: Option<Log>,
-}
-
-impl std::fmt::Debug for Future {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Future({})", self.reader.dir().display())
-    }
-}
 
 impl LogDirs {
     /// The directory that AlterReplicaLogDirs names, which must be able to take a replica.

@@ -21,9 +21,10 @@ use ottla_sync::atomic::{AtomicUsize, Ordering};
 use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 
 use super::dir_names::{self, DirKind};
+use super::known_logs::{FailedLog, LoadedLog};
 use super::log_dir::LogDir;
 use super::recovery_progress::{DirProgress, Loading, Teller, bytes_to_recover};
-use super::{FailedLog, LoadedLog, LogDirs, remove_dir};
+use super::{LogDirs, remove_dir};
 
 /// How logs are loaded.
 pub struct LoadSettings<'a> {

@@ -1,4 +1,4 @@
-//! One log directory.
+//! One log directory, and what is told of it when it fails.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -42,6 +42,16 @@ pub struct LogDir {
     /// Where directories of deleted partitions are removed, and small files written.
     pub(super) files: Worker,
     pub(super) written: Written,
+}
+
+/// Told once for each directory that fails.
+pub(super) type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
+
+/// A directory that went offline, and with it the logs in it.
+pub struct DirFailure {
+    pub partitions: Vec<TopicPartition>,
+    /// Why the broker cannot go on, for people: no directory is left, or the metadata log was in it.
+    pub is_fatal: Option<String>,
 }
 
 /// What the checkpoint files hold, so that they are written only where something has changed.

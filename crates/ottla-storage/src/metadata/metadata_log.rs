@@ -31,9 +31,10 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
 use super::snapshot_file::{Snapshot, read_snapshot};
 
+mod partial_snapshot;
 mod replicated;
 
-use replicated::PartialSnapshot;
+use partial_snapshot::PartialSnapshot;
 
 pub const METADATA_DIR: &str = "__cluster_metadata-0";
 pub const QUORUM_STATE_FILE: &str = "quorum-state";
@@ -175,18 +176,7 @@ impl MetadataLog {
             let Some(snapshot) = snapshot.filter(|_| is_newest) else {
                 continue;
             };
-            loaded.set_control_records(id, snapshot.kraft_version, snapshot.voters);
-            if id != SnapshotId::BOOTSTRAP {
-                let provenance = Provenance {
-                    last_contained_offset: id.end_offset.plus(-1),
-                    last_contained_epoch: id.epoch,
-                    last_contained_log_time: snapshot.last_contained_log_time,
-                };
-                loaded
-                    .loader
-                    .load_snapshot(&snapshot.records, provenance)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
-            }
+            loaded.load_snapshot(id, snapshot, &path)?;
             next_offset = id.end_offset;
         }
         while next_offset < self.log.log_end_offset() {
@@ -528,19 +518,32 @@ impl LoadedMetadata {
         self.apply_tail()
     }
 
-    /// What the control records of a snapshot say: as of the last record in it.
-    pub fn set_control_records(
+    /// Begins with a snapshot, which lies in the file `path`.
+    pub fn load_snapshot(
         &mut self,
         id: SnapshotId,
-        kraft_version: KRaftVersion,
-        voters: Option<VoterSet>,
-    ) {
-        let offset = id.end_offset.plus(-1);
+        snapshot: Snapshot,
+        path: &Path,
+    ) -> Result<(), String> {
+        // Its control records hold as of the last record in it.
+        let last_offset = id.end_offset.plus(-1);
         self.control_records
-            .set_kraft_version(offset, kraft_version);
-        if let Some(voters) = voters {
-            self.control_records.set_voters(offset, voters);
+            .set_kraft_version(last_offset, snapshot.kraft_version);
+        if let Some(voters) = snapshot.voters {
+            self.control_records.set_voters(last_offset, voters);
         }
+        if id == SnapshotId::BOOTSTRAP {
+            return Ok(());
+        }
+        let provenance = Provenance {
+            last_contained_offset: last_offset,
+            last_contained_epoch: id.epoch,
+            last_contained_log_time: snapshot.last_contained_log_time,
+        };
+        self.loader
+            .load_snapshot(&snapshot.records, provenance)
+            .map(drop)
+            .map_err(|error| format!("{}: {error}", path.display()))
     }
 
     fn apply_control(&mut self, offset: Offset, value: &ControlValue) -> Result<(), String> {

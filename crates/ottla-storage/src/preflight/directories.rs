@@ -10,18 +10,28 @@ use ottla_log::checkpoint::{
 use ottla_sync::fs;
 use ottla_types::TopicPartition;
 
+use super::look::{Look, some_of};
+use super::metadata;
 use super::recovery::{self, DirSize};
-use super::{Look, Unformatted, metadata, some_of};
 use crate::format::{check_empty, directories, not_formatted, read_all, unformatted_metadata_dir};
 use crate::log_dirs::{Holder, holder_of};
 
 /// Below this there is hardly room to start and to clean up.
 const LITTLE_SPACE: u64 = 1024 * 1024 * 1024;
 
+/// What to make of directories that hold nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unformatted {
+    /// There is nothing to take over, and nothing to start.
+    Refused,
+    /// They are going to be formatted.
+    Formatted,
+}
+
 /// A log directory and the partitions in it.
-pub(super) struct Listed {
-    pub(super) path: PathBuf,
-    pub(super) partitions: Vec<TopicPartition>,
+struct Listed {
+    path: PathBuf,
+    partitions: Vec<TopicPartition>,
 }
 
 pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mut Look) {
@@ -236,7 +246,7 @@ fn closed_in(dir: &Path, name: &str) -> Option<String> {
 /// How the directory was left, unless a process is still at it.
 fn stop(dir: &Listed, is_running: bool, look: &mut Look) -> DirSize {
     if is_running {
-        return recovery::size_of(dir, true);
+        return recovery::size_of(&dir.path, &dir.partitions, true);
     }
     let is_clean = match CleanShutdown::read(&dir.path) {
         Ok(marker) => marker.is_some(),
@@ -247,7 +257,7 @@ fn stop(dir: &Listed, is_running: bool, look: &mut Look) -> DirSize {
     };
     let was_clean = look.facts.stopped_cleanly.unwrap_or(true);
     look.facts.stopped_cleanly = Some(was_clean && is_clean);
-    let size = recovery::size_of(dir, is_clean);
+    let size = recovery::size_of(&dir.path, &dir.partitions, is_clean);
     if !is_clean && size.bytes > 0 {
         let what = format!(
             "was not stopped cleanly: the start reads about {} to recover {} of {} logs",

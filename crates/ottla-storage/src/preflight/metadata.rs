@@ -15,7 +15,9 @@ use ottla_raft::{ElectionState, SnapshotId};
 use ottla_sync::fs;
 use ottla_types::{BrokerId, Offset};
 
-use super::{Look, Unserved, count, log_scan, some_of};
+use super::finding::Unserved;
+use super::log_scan;
+use super::look::{Look, count, some_of};
 use crate::metadata::metadata_log::{LoadedMetadata, METADATA_DIR, QUORUM_STATE_FILE};
 use crate::metadata::record_batches::{MetadataBatch, MetadataBatchContent};
 use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
@@ -99,18 +101,7 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
         if let Some((id, path)) = newest_snapshot(dir).map_err(unreadable)? {
             let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
             check_level(&snapshot.records)?;
-            loaded.set_control_records(id, snapshot.kraft_version, snapshot.voters);
-            if id != SnapshotId::BOOTSTRAP {
-                let provenance = Provenance {
-                    last_contained_offset: id.end_offset.plus(-1),
-                    last_contained_epoch: id.epoch,
-                    last_contained_log_time: snapshot.last_contained_log_time,
-                };
-                loaded
-                    .loader
-                    .load_snapshot(&snapshot.records, provenance)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
-            }
+            loaded.load_snapshot(id, snapshot, &path)?;
             next_offset = id.end_offset;
         }
         let segments: Vec<_> = whole_segments(dir)

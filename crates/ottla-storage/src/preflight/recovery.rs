@@ -1,11 +1,11 @@
 //! How much lies in a directory, and how much of it a start has to read after an unclean stop.
 
 use std::ops::AddAssign;
+use std::path::Path;
 
 use ottla_log::checkpoint::{OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT};
-use ottla_types::Offset;
+use ottla_types::{Offset, TopicPartition};
 
-use super::directories::Listed;
 use super::log_scan;
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -24,13 +24,13 @@ impl AddAssign for DirSize {
 }
 
 /// An estimate: recovery reads every segment that reaches beyond the recovery point, whole.
-pub(super) fn size_of(dir: &Listed, is_clean: bool) -> DirSize {
+pub(super) fn size_of(dir: &Path, partitions: &[TopicPartition], is_clean: bool) -> DirSize {
     // One that cannot be read has been told of; recovery begins at the start of every log then.
-    let path = dir.path.join(RECOVERY_POINT_CHECKPOINT);
+    let path = dir.join(RECOVERY_POINT_CHECKPOINT);
     let recovery_points = OffsetCheckpoint::read(&path).unwrap_or_default();
     let mut size = DirSize::default();
-    for partition in &dir.partitions {
-        let segments = log_scan::segments(&dir.path.join(partition.dir_name())).unwrap_or_default();
+    for partition in partitions {
+        let segments = log_scan::segments(&dir.join(partition.dir_name())).unwrap_or_default();
         let recovery_point = recovery_points.offsets.get(partition);
         let recovery_point = recovery_point.copied().unwrap_or(Offset::ZERO);
         let before = size.to_recover;

@@ -4,7 +4,7 @@ use ottla_config::{
     BrokerConfig, ConfigError, DefaultValue, Properties, Support, Warning, broker_config,
 };
 
-use super::Look;
+use super::look::Look;
 
 pub(super) fn examine(
     properties: &Properties,

@@ -9,16 +9,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 mod disk;
-mod power_loss;
-mod tree;
-
-pub use disk::{Disk, Faults};
-pub use power_loss::PowerLoss;
+mod metadata;
 
 use crate::kernel;
 pub use crate::kernel::{LockHolder, Space, Writeback};
+pub use crate::simulation::state::disk::power_loss::PowerLoss;
+pub use crate::simulation::state::disk::{Disk, Faults};
 use crate::simulation::world;
-use disk::Handle;
+use disk::{Creation, Handle};
+pub use metadata::{FileType, Metadata};
 
 /// The disk that the caller's calls go to, if it is a simulated one.
 fn simulated() -> Option<Disk> {
@@ -207,9 +206,7 @@ impl AsRawFd for File {
 /// How a file is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    pub(self) truncate: bool,
-    pub(self) create: bool,
-    pub(self) create_new: bool,
+    creation: Creation,
     kernel: std::fs::OpenOptions,
 }
 
@@ -217,7 +214,7 @@ macro_rules! options {
     ($($own:ident)*; $($kernel:ident)*) => {
         $(
             pub fn $own(&mut self, wanted: bool) -> &mut Self {
-                self.$own = wanted;
+                self.creation.$own = wanted;
                 self.kernel.$own(wanted);
                 self
             }
@@ -235,9 +232,7 @@ impl OpenOptions {
     #[expect(clippy::new_without_default, reason = "as in the standard library")]
     pub fn new() -> OpenOptions {
         OpenOptions {
-            truncate: false,
-            create: false,
-            create_new: false,
+            creation: Creation::default(),
             kernel: std::fs::OpenOptions::new(),
         }
     }
@@ -249,78 +244,9 @@ impl OpenOptions {
         match simulated() {
             None => self.kernel.open(path).map(File::from),
             Some(disk) => {
-                let handle = disk.open(path.as_ref(), self)?;
+                let handle = disk.open(path.as_ref(), self.creation)?;
                 Ok(File(Kind::Simulated(handle)))
             }
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct Metadata {
-    len: u64,
-    modified: SystemTime,
-    file_type: FileType,
-}
-
-impl Metadata {
-    #[expect(clippy::len_without_is_empty, reason = "as in the standard library")]
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    pub fn modified(&self) -> io::Result<SystemTime> {
-        Ok(self.modified)
-    }
-
-    pub fn file_type(&self) -> FileType {
-        self.file_type
-    }
-
-    pub fn is_file(&self) -> bool {
-        self.file_type.is_file()
-    }
-
-    pub fn is_dir(&self) -> bool {
-        self.file_type.is_dir()
-    }
-}
-
-impl TryFrom<&std::fs::Metadata> for Metadata {
-    type Error = io::Error;
-
-    fn try_from(metadata: &std::fs::Metadata) -> io::Result<Metadata> {
-        Ok(Metadata {
-            len: metadata.len(),
-            modified: metadata.modified()?,
-            file_type: metadata.file_type().into(),
-        })
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileType {
-    File,
-    Dir,
-    Other,
-}
-
-impl FileType {
-    pub fn is_file(self) -> bool {
-        self == FileType::File
-    }
-
-    pub fn is_dir(self) -> bool {
-        self == FileType::Dir
-    }
-}
-
-impl From<std::fs::FileType> for FileType {
-    fn from(file_type: std::fs::FileType) -> FileType {
-        match (file_type.is_file(), file_type.is_dir()) {
-            (true, _) => FileType::File,
-            (_, true) => FileType::Dir,
-            _ => FileType::Other,
         }
     }
 }
@@ -365,7 +291,12 @@ impl Iterator for ReadDir {
 #[track_caller]
 pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let entries = match simulated() {
-        Some(disk) => disk.list(path.as_ref())?,
+        Some(disk) => {
+            let entries = disk.list(path.as_ref())?.into_iter();
+            entries
+                .map(|(path, file_type)| DirEntry { path, file_type })
+                .collect()
+        }
         None => {
             let entry = |entry: io::Result<std::fs::DirEntry>| {
                 let entry = entry?;
@@ -460,10 +391,10 @@ pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     let Some(disk) = simulated() else {
         return std::fs::remove_dir_all(path);
     };
-    for entry in disk.list(path.as_ref())? {
-        match entry.file_type {
-            FileType::Dir => remove_dir_all(entry.path)?,
-            file_type => disk.remove(&entry.path, file_type)?,
+    for (path, file_type) in disk.list(path.as_ref())? {
+        match file_type {
+            FileType::Dir => remove_dir_all(path)?,
+            file_type => disk.remove(&path, file_type)?,
         }
     }
     disk.remove(path.as_ref(), FileType::Dir)

@@ -6,6 +6,7 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use crate::simulation::state::wait::new_object;
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Holder, Wait};
 
@@ -29,9 +30,7 @@ impl Queue {
     pub(super) fn object(&self) -> u64 {
         match self.object.load(Ordering::Relaxed) {
             0 => {
-                // Never printed and never ordered by: which process-wide number it is makes no difference to a run.
-                static OBJECTS: AtomicU64 = AtomicU64::new(1);
-                let object = OBJECTS.fetch_add(1, Ordering::Relaxed);
+                let object = new_object();
                 self.object.store(object, Ordering::Relaxed);
                 object
             }

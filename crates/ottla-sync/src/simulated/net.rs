@@ -15,10 +15,10 @@ use tokio::net::tcp;
 
 use crate::kernel::sockets;
 pub use crate::kernel::sockets::ListenOptions;
-use crate::simulation::connection::Connection;
-use crate::simulation::network::{Backlog, Route};
+use crate::simulation::state::connection::Connection;
+use crate::simulation::state::network::{Backlog, Route};
 use crate::simulation::trace::Op;
-use crate::simulation::world;
+use crate::simulation::world::{self, World};
 use crate::time;
 
 /// After so long another attempt is made to reach a host that does not answer.
@@ -200,10 +200,22 @@ impl Side {
 
     /// The kernel does nothing for a process that is gone.
     fn check(&self) -> io::Result<()> {
-        match !world::is_simulated() || crate::simulation::host::is_dying() {
+        match !world::is_simulated() || world::is_dying() {
             true => Err(io::ErrorKind::NotConnected.into()),
             false => Ok(()),
         }
+    }
+
+    /// Waits until the connection is ready for something.
+    async fn until(
+        &self,
+        poll: impl Fn(&Connection, &World, usize, &Context<'_>) -> Poll<()>,
+    ) -> io::Result<()> {
+        self.check()?;
+        let poll =
+            |context: &mut Context<'_>| poll(&self.connection, &world::world(), self.side, context);
+        std::future::poll_fn(poll).await;
+        Ok(())
     }
 
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -330,30 +342,14 @@ impl TcpStream {
     pub async fn readable(&self) -> io::Result<()> {
         match &self.0 {
             StreamKind::Tokio(stream) => stream.readable().await,
-            StreamKind::Simulated(side) => {
-                side.check()?;
-                let poll = |context: &mut Context<'_>| {
-                    let world = world::world();
-                    side.connection.poll_readable(&world, side.side, context)
-                };
-                std::future::poll_fn(poll).await;
-                Ok(())
-            }
+            StreamKind::Simulated(side) => side.until(Connection::poll_readable).await,
         }
     }
 
     pub async fn writable(&self) -> io::Result<()> {
         match &self.0 {
             StreamKind::Tokio(stream) => stream.writable().await,
-            StreamKind::Simulated(side) => {
-                side.check()?;
-                let poll = |context: &mut Context<'_>| {
-                    let world = world::world();
-                    side.connection.poll_writable(&world, side.side, context)
-                };
-                std::future::poll_fn(poll).await;
-                Ok(())
-            }
+            StreamKind::Simulated(side) => side.until(Connection::poll_writable).await,
         }
     }
 

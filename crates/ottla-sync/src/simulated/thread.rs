@@ -9,7 +9,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::simulation::executor;
-use crate::simulation::host;
 use crate::simulation::join::JoinState;
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Wait};
@@ -66,7 +65,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
 pub(super) fn start<T: 'static>(name: &str, body: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
     let state = JoinState::new();
     let completion = state.completion();
-    if host::is_dying() {
+    if world::is_dying() {
         return JoinHandle::simulated(state);
     }
     let world = world::world();

@@ -1,99 +1,10 @@
 //! A simulated connection: two pipes of packets that arrive in their order, each at its time.
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
-
-use super::state::Timer;
-use super::world::World;
-
-/// The time of a packet that is held back because its link is cut.
-const HELD: u64 = u64::MAX;
-
-pub(crate) struct Connection {
-    /// Who has connected, and who has accepted.
-    pub(crate) parties: [Party; 2],
-    ends: Mutex<[End; 2]>,
-}
-
-/// One side of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Party {
-    pub(crate) address: SocketAddr,
-    pub(crate) host: u32,
-    pub(crate) machine: u32,
-}
-
-/// What one side has received, and what is under way to it.
-#[derive(Default)]
-struct End {
-    packets: VecDeque<(u64, Packet)>,
-    received: VecDeque<u8>,
-    /// Bytes received or under way.
-    buffered: usize,
-    last_arrival: u64,
-    /// The other side sends no more.
-    has_ended: bool,
-    is_reset: bool,
-    is_closed: bool,
-    readers: Vec<Waker>,
-    /// Those of the other side that wait for room here.
-    writers: Vec<Waker>,
-}
-
-enum Packet {
-    Bytes(Vec<u8>),
-    End,
-    Reset,
-}
-
-/// Who is to be woken when.
-pub(super) struct Delivery {
-    pub(super) at: u64,
-    pub(super) wakers: Vec<Waker>,
-}
-
-impl End {
-    /// Takes what has arrived.
-    fn settle(&mut self, now: u64) {
-        while self.packets.front().is_some_and(|(at, _)| *at <= now) {
-            match self.packets.pop_front() {
-                Some((_, Packet::Bytes(bytes))) => self.received.extend(bytes),
-                Some((_, Packet::End)) => self.has_ended = true,
-                Some((_, Packet::Reset)) => self.is_reset = true,
-                None => {}
-            }
-        }
-    }
-
-    fn is_readable(&self) -> bool {
-        !self.received.is_empty() || self.has_ended || self.is_reset
-    }
-
-    fn send(&mut self, at: u64, packet: Packet) -> Delivery {
-        let at = match self.packets.back() {
-            // What is sent after something that is held back waits behind it.
-            Some((HELD, _)) => HELD,
-            _ => at.max(self.last_arrival),
-        };
-        if at != HELD {
-            self.last_arrival = at;
-        }
-        if let Packet::Reset = packet {
-            // Who waits for room learns of it too.
-            self.readers.append(&mut self.writers);
-        }
-        self.packets.push_back((at, packet));
-        let wakers = match at {
-            HELD => Vec::new(),
-            _ => std::mem::take(&mut self.readers),
-        };
-        Delivery { at, wakers }
-    }
-}
+use super::state::connection::{Connection, Delivery, HELD, Packet};
+use super::world::{Timer, World};
 
 fn remember(wakers: &mut Vec<Waker>, context: &Context<'_>) {
     if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -102,13 +13,6 @@ fn remember(wakers: &mut Vec<Waker>, context: &Context<'_>) {
 }
 
 impl Connection {
-    pub(super) fn new(parties: [Party; 2]) -> Connection {
-        Connection {
-            parties,
-            ends: Mutex::default(),
-        }
-    }
-
     /// When a packet arrives that `side` sends now.
     fn arrival(&self, world: &World, side: usize) -> u64 {
         let now = world.now();

@@ -1,47 +1,14 @@
-//! The tasks of a host, polled by its worker threads in the seed's order.
+//! Polls the tasks of a host on its worker threads, in the seed's order.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::failure::Waiting;
-use super::policy::Chooser;
+use super::state::executor::{BoxFuture, Taken};
 use super::trace::Op;
 use super::world::{self, Token, Wait, World};
-
-type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-pub(super) struct Executor {
-    tasks: Vec<Task>,
-    free: Vec<u32>,
-    /// Tasks to be polled, in no order.
-    ready: Vec<u32>,
-    idle: Vec<Token>,
-    workers: usize,
-    has_started: bool,
-}
-
-struct Task {
-    /// Slots are used again; a waker of an earlier task does nothing.
-    generation: u64,
-    future: Option<BoxFuture>,
-    state: TaskState,
-    is_aborted: bool,
-    spawned_at: &'static Location<'static>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TaskState {
-    Free,
-    Waiting,
-    Ready,
-    Running,
-    /// Woken while it is being polled.
-    RunningAndWoken,
-}
 
 /// Names a task of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,138 +17,6 @@ pub(crate) struct TaskId {
     host: u32,
     slot: u32,
     generation: u64,
-}
-
-struct Taken {
-    slot: u32,
-    generation: u64,
-    future: BoxFuture,
-}
-
-impl Executor {
-    pub(super) fn new(workers: usize) -> Executor {
-        assert!(workers > 0, "somebody has to poll the tasks");
-        Executor {
-            tasks: Vec::new(),
-            free: Vec::new(),
-            ready: Vec::new(),
-            idle: Vec::new(),
-            workers,
-            has_started: false,
-        }
-    }
-
-    fn add(&mut self, generation: u64, future: BoxFuture, at: &'static Location<'static>) -> u32 {
-        let task = Task {
-            generation,
-            future: Some(future),
-            state: TaskState::Waiting,
-            is_aborted: false,
-            spawned_at: at,
-        };
-        match self.free.pop() {
-            Some(slot) => {
-                self.tasks[slot as usize] = task;
-                slot
-            }
-            None => {
-                self.tasks.push(task);
-                self.tasks.len() as u32 - 1
-            }
-        }
-    }
-
-    /// Notes that a task can go on. Returns a worker to be woken.
-    fn wake(&mut self, slot: u32, generation: u64) -> Option<Token> {
-        let task = self.tasks.get_mut(slot as usize)?;
-        if task.generation != generation {
-            return None;
-        }
-        match task.state {
-            TaskState::Waiting => {
-                task.state = TaskState::Ready;
-                self.ready.push(slot);
-                self.idle.pop()
-            }
-            TaskState::Running => {
-                task.state = TaskState::RunningAndWoken;
-                None
-            }
-            TaskState::Free | TaskState::Ready | TaskState::RunningAndWoken => None,
-        }
-    }
-
-    fn take(&mut self, chooser: &mut Chooser) -> Option<Taken> {
-        if self.ready.is_empty() {
-            return None;
-        }
-        let chosen = chooser.index(self.ready.len());
-        let slot = self.ready.swap_remove(chosen);
-        let task = &mut self.tasks[slot as usize];
-        task.state = TaskState::Running;
-        Some(Taken {
-            slot,
-            generation: task.generation,
-            future: task.future.take().expect("a ready task has a future"),
-        })
-    }
-
-    /// Takes back a task that was polled. Returns its future if it is to be dropped.
-    fn put_back(&mut self, slot: u32, future: BoxFuture, has_ended: bool) -> Option<BoxFuture> {
-        let task = &mut self.tasks[slot as usize];
-        if has_ended || task.is_aborted {
-            self.remove(slot);
-            return Some(future);
-        }
-        task.future = Some(future);
-        if task.state == TaskState::RunningAndWoken {
-            task.state = TaskState::Ready;
-            self.ready.push(slot);
-        } else {
-            task.state = TaskState::Waiting;
-        }
-        None
-    }
-
-    fn remove(&mut self, slot: u32) {
-        let task = &mut self.tasks[slot as usize];
-        task.state = TaskState::Free;
-        task.generation = 0;
-        self.free.push(slot);
-    }
-
-    fn abort(&mut self, slot: u32, generation: u64) -> Option<BoxFuture> {
-        let task = self.tasks.get_mut(slot as usize)?;
-        if task.generation != generation {
-            return None;
-        }
-        task.is_aborted = true;
-        let future = task.future.take()?;
-        self.ready.retain(|ready| *ready != slot);
-        self.remove(slot);
-        Some(future)
-    }
-
-    /// The futures of a host that was killed.
-    pub(super) fn clear(&mut self) -> Vec<BoxFuture> {
-        self.ready.clear();
-        self.idle.clear();
-        self.free.clear();
-        let tasks = std::mem::take(&mut self.tasks);
-        tasks.into_iter().filter_map(|task| task.future).collect()
-    }
-
-    pub(super) fn waiting(&self, host: &str) -> Vec<Waiting> {
-        let waiting = |task: &&Task| task.state == TaskState::Waiting;
-        let tasks = self.tasks.iter().filter(waiting);
-        tasks
-            .map(|task| Waiting {
-                thread: format!("{host}/a task"),
-                what: "a waker".to_owned(),
-                at: task.spawned_at,
-            })
-            .collect()
-    }
 }
 
 struct TaskWaker(TaskId);

@@ -5,6 +5,8 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Once;
 
+use super::hot::is_simulated;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// Nobody can run, and no timer is pending.
@@ -45,7 +47,7 @@ pub(super) fn catch_panic_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| match super::world::is_simulated() {
+        std::panic::set_hook(Box::new(move |info| match is_simulated() {
             true => LAST_PANIC.set(Some(info.to_string())),
             false => before(info),
         }));

@@ -1,84 +1,16 @@
 //! Simulated hosts: the processes that are started and killed, each with its clock.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::executor::Executor;
 use super::join::JoinState;
-use super::network;
 use super::random::Random;
+use super::state::disk::Disk;
+use super::state::executor::Executor;
+use super::state::host::{HostClock, HostState};
+use super::state::network::address_of;
 use super::world::{self, World};
-use crate::simulated::fs::Disk;
-
-/// How a host's clocks differ from the simulation's time.
-#[derive(Clone, Copy, Debug)]
-pub struct HostClock {
-    /// What the monotonic clock showed when the simulation began.
-    pub uptime: Duration,
-    /// What the wall clock showed then, since the Unix epoch.
-    pub wall: Duration,
-    /// By how many millionths both are fast, or slow if negative.
-    pub drift_ppm: i64,
-}
-
-impl Default for HostClock {
-    /// The first of January 2026, on a host that has been up for a day.
-    fn default() -> Self {
-        HostClock {
-            uptime: Duration::from_secs(24 * 3600),
-            wall: Duration::from_secs(1_767_225_600),
-            drift_ppm: 0,
-        }
-    }
-}
-
-impl HostClock {
-    /// Nanoseconds of this clock since the simulation began, at a simulated time.
-    fn elapsed(&self, now: u64) -> u64 {
-        let drift = i128::from(now) * i128::from(self.drift_ppm) / 1_000_000;
-        (i128::from(now) + drift).max(0) as u64
-    }
-
-    /// The simulated time that passes while this clock goes on by `duration`.
-    pub(crate) fn real(&self, duration: Duration) -> u64 {
-        let nanos = duration.as_nanos().min(u128::from(u64::MAX / 4)) as i128;
-        (nanos * 1_000_000 / i128::from(1_000_000 + self.drift_ppm)) as u64
-    }
-}
-
-pub(crate) struct HostState {
-    pub(super) name: String,
-    pub(super) is_alive: bool,
-    pub(super) clock: HostClock,
-    pub(super) executor: Executor,
-    pub(super) disk: Option<Disk>,
-    /// All processes of one name run on one machine.
-    pub(super) machine: u32,
-    /// A machine without power does not close its connections.
-    pub(super) loses_power: bool,
-    streams: BTreeMap<&'static str, Random>,
-    /// Which host of this name it is, since one that was killed may be started again.
-    incarnation: u64,
-}
-
-impl HostState {
-    pub(super) fn new(name: &str, machine: u32, incarnation: u64) -> HostState {
-        HostState {
-            name: name.to_owned(),
-            is_alive: true,
-            clock: HostClock::default(),
-            executor: Executor::new(2),
-            disk: None,
-            machine,
-            loses_power: false,
-            streams: BTreeMap::new(),
-            incarnation,
-        }
-    }
-}
 
 /// All instants are counted from here; simulated ones differ from it by what the host's clock shows.
 pub(crate) fn origin() -> Instant {
@@ -201,7 +133,7 @@ impl Host {
 
     /// Its address in the simulated network: that of all hosts of this name.
     pub fn address(&self) -> IpAddr {
-        self.state(|host| network::address_of(host.machine))
+        self.state(|host| address_of(host.machine))
     }
 
     pub fn is_alive(&self) -> bool {
@@ -246,14 +178,4 @@ pub fn now() -> Duration {
 /// A stream of random numbers for the test itself.
 pub fn stream(name: &str) -> Random {
     Random::named(world::world().seed, name)
-}
-
-/// Whether the process is there that a host's number stands for.
-pub(crate) fn is_alive(host: u32) -> bool {
-    world::world().with(|state| state.hosts[host as usize].is_alive)
-}
-
-pub(crate) fn is_dying() -> bool {
-    let world: Rc<World> = world::world();
-    world.is_dying()
 }

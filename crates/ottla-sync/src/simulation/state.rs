@@ -1,4 +1,13 @@
 //! The threads, hosts and timers of a simulation, and what is done to them between two turns.
+//!
+//! Nothing here, nor in the modules below, waits or lets others go on: that is `world`, which uses them.
+
+pub(crate) mod connection;
+pub(crate) mod disk;
+pub(crate) mod executor;
+pub(crate) mod host;
+pub(crate) mod network;
+pub(crate) mod wait;
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
@@ -7,11 +16,12 @@ use std::task::Waker;
 use corosensei::Yielder;
 
 use super::failure::{Failure, Waiting};
-use super::host::HostState;
-use super::network::NetworkState;
+use super::hot::{HOT, Hot, STEP_NANOS};
 use super::policy::{Candidates, Chooser};
 use super::trace::Entry;
-use super::world::{HOT, Hot, STEP_NANOS};
+use host::HostState;
+use network::NetworkState;
+use wait::{Timer, Token, Wait};
 
 pub(crate) struct State {
     pub(super) threads: Vec<Thread>,
@@ -59,38 +69,6 @@ pub(super) struct Thread {
     pub(super) is_unwinding: bool,
     pub(super) waits_while_dying: u32,
     pub(super) yielder: *const Yielder<(), ()>,
-}
-
-/// One wait of one thread. Waking it twice, or after the wait is over, does nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Token {
-    pub(super) slot: u32,
-    pub(super) epoch: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
-    Lock {
-        holder: Holder,
-    },
-    Condition,
-    Future,
-    /// A worker without a task.
-    Task,
-    Sleep,
-    Disk,
-}
-
-/// Who took a lock last, and where.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Holder {
-    pub(crate) slot: u32,
-    pub(crate) since: &'static Location<'static>,
-}
-
-pub(crate) enum Timer {
-    Thread(Token),
-    Task(Waker),
 }
 
 impl State {

@@ -15,43 +15,15 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::failure::Failure;
-use super::network::NetworkState;
+use super::hot::{HOT, Hot, STEP_NANOS, UNDERTAKER};
+pub(crate) use super::hot::{current, is_simulated};
 use super::policy::Chooser;
-pub(crate) use super::state::{Holder, Timer, Token, Wait};
+use super::state::network::NetworkState;
+pub(crate) use super::state::wait::{Holder, Timer, Token, Wait};
 use super::state::{State, Thread};
 use super::trace::{Entry, Op};
 
-/// What a switch point costs in simulated time, so that a loop that waits for a deadline gets there.
-pub(super) const STEP_NANOS: u64 = 100;
-
-/// No simulated thread runs: what is called is not part of a simulation.
-const NOBODY: u32 = u32::MAX;
-/// The simulation drops what a killed host leaves on the heap.
-const UNDERTAKER: u32 = u32::MAX - 1;
-
-/// What a switch point looks at, apart from the rest so that one without a switch costs a few nanoseconds.
-pub(super) struct Hot {
-    current: Cell<u32>,
-    pub(super) steps: Cell<u64>,
-    /// From this step on, a switch point has to be looked at closely.
-    pub(super) next_look: Cell<u64>,
-    hash: Cell<u64>,
-    is_recording: Cell<bool>,
-    /// Nested sections in which no switch happens.
-    undivided: Cell<u32>,
-    yielder: Cell<*const Yielder<(), ()>>,
-}
-
 thread_local! {
-    pub(super) static HOT: Hot = const { Hot {
-        current: Cell::new(NOBODY),
-        steps: Cell::new(0),
-        next_look: Cell::new(0),
-        hash: Cell::new(0),
-        is_recording: Cell::new(false),
-        undivided: Cell::new(0),
-        yielder: Cell::new(std::ptr::null()),
-    } };
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
     /// Stacks of coroutines that have ended, for those to come.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
@@ -68,12 +40,6 @@ pub(crate) struct World {
 
 /// The panic that unwinds the stack of a thread whose host was killed.
 struct Killed;
-
-/// Whether the caller runs in a simulation.
-#[inline]
-pub(crate) fn is_simulated() -> bool {
-    HOT.with(|hot| hot.current.get() != NOBODY)
-}
 
 /// The world of the caller, which must run in a simulation.
 pub(crate) fn world() -> Rc<World> {
@@ -194,12 +160,6 @@ pub(crate) fn undivided<R>(work: impl FnOnce() -> R) -> R {
     HOT.with(|hot| hot.undivided.set(hot.undivided.get() + 1));
     let _leave = Leave;
     work()
-}
-
-/// The slot of the thread that runs.
-#[inline]
-pub(crate) fn current() -> u32 {
-    HOT.with(|hot| hot.current.get())
 }
 
 impl World {
@@ -558,6 +518,15 @@ impl World {
             None => true,
         }
     }
+}
+
+/// Whether the process is there that a host's number stands for.
+pub(crate) fn is_alive(host: u32) -> bool {
+    world().with(|state| state.hosts[host as usize].is_alive)
+}
+
+pub(crate) fn is_dying() -> bool {
+    world().is_dying()
 }
 
 /// A token for a wait that begins with [`block`]: to be left where somebody finds it who wakes it.

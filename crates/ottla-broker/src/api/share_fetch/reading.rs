@@ -19,8 +19,8 @@ use ottla_protocol::{FileRegion, Records};
 use ottla_sync::collections::HashSet;
 use ottla_types::{ErrorCode, Offset, ProducerId, TopicIdPartition, TopicName};
 
+use super::answer::{empty_answer, error_answer};
 use super::batches::{located_batches, slice};
-use super::{empty_answer, error_answer};
 use ottla_partition::partition::Isolation;
 
 use crate::api::fetch::read::{ReadLimits, ReadOutcome, Wanted};

@@ -10,38 +10,15 @@ use std::sync::Arc;
 
 use ottla_log::LogError;
 use ottla_replica::{AlterPartition, EpochEnd, Event, FetchPosition, Fetched, FollowerFetch};
-use ottla_types::{BrokerId, LeaderEpoch, Offset};
+use ottla_types::{BrokerId, LeaderEpoch};
 
-use super::Stepped;
-use crate::partition::follower_fetches::Turn;
-use crate::partition::host::LeaderFetcher;
+use crate::partition::append::Ack;
+use crate::partition::event::{PartitionEvent, Truncation};
+use crate::partition::follower_turns::{FollowerVerdict, Turn};
 use crate::partition::host::PartitionHost;
 use crate::partition::leader_answer::{Answered, LeaderAnswer};
-use crate::partition::{FollowerVerdict, Partition, PartitionEvent};
+use crate::partition::{LeaderFetcher, Partition, Stepped};
 use ottla_metrics::Metric;
-
-/// What of a log has to go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Truncation {
-    /// All records from here on.
-    To(Offset),
-    /// All records; the log goes on here.
-    FullyAndStartAt(Offset),
-}
-
-/// What a partition has going with others about replication.
-#[derive(Debug, Default)]
-pub(super) struct Replicating {
-    /// Who has the order of this follower.
-    fetcher: Option<Arc<dyn LeaderFetcher>>,
-    /// The proposal that the controller refused last.
-    refused: Option<AlterPartition>,
-    /// The proposal that was made last adds a replica.
-    proposes_more: bool,
-    /// How the next truncation fails.
-    #[cfg(test)]
-    pub(super) truncation_fault: Option<std::io::Error>,
-}
 
 impl Stepped {
     /// Decides whether a follower's fetch is served, and takes note of what the follower has.
@@ -63,7 +40,7 @@ impl Stepped {
             }
             Err(refusal) => FollowerVerdict::Refused(refusal),
         };
-        turn.decide(partition, verdict);
+        turn.decide(&partition.follower_turns, &partition.followers, verdict);
     }
 
     /// Takes what the leader answered to an order.
@@ -171,7 +148,7 @@ impl Stepped {
     }
 
     /// Notes what the controller said of a proposal. After a refusal the same one, made again at once, is held back a little.
-    pub(super) fn note_answer(&mut self, host: &PartitionHost, event: &Event<super::Ack>) {
+    pub(super) fn note_answer(&mut self, host: &PartitionHost, event: &Event<Ack>) {
         let Event::PartitionAltered { proposal, result } = event else {
             return;
         };

@@ -12,6 +12,7 @@ use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::*;
+use crate::partition::event::TopicIdEvent;
 use crate::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 use crate::test_host::TestHost;
 use ottla_testkit::said::Said;

@@ -13,10 +13,10 @@ use std::time::Duration;
 use ottla_sync::oneshot;
 use ottla_sync::task::JoinSet;
 
-use super::Stepped;
-use crate::partition::held_appends::AppendHold;
+use crate::partition::append_hold::AppendHold;
+use crate::partition::event::{PartitionEvent, TopicIdEvent};
 use crate::partition::host::PartitionHost;
-use crate::partition::{Partition, PartitionEvent};
+use crate::partition::{Partition, Stepped, TopicIdFile};
 
 /// After so long the file is written again that found the disk full.
 const RETRY: Duration = Duration::from_secs(1);
@@ -26,34 +26,6 @@ const QUIET: Duration = Duration::from_secs(2);
 const AT_LATEST: Duration = Duration::from_secs(10);
 /// So many of them at once.
 const AT_ONCE: usize = 4;
-
-/// Whether a log has the file. Only the holder of the run token changes it.
-#[derive(Default)]
-pub(super) enum TopicIdFile {
-    #[default]
-    OnDisk,
-    Missing,
-    /// It is being written; whoever waits for that is told when it has been tried.
-    Underway(Vec<oneshot::Sender<()>>),
-    /// It could not be written and is tried again. Until then nothing is written to the log.
-    Failed,
-}
-
-impl TopicIdFile {
-    pub(super) fn is_missing(&self) -> bool {
-        matches!(self, TopicIdFile::Missing)
-    }
-}
-
-pub(in crate::partition) enum TopicIdEvent {
-    /// A new log has none.
-    Missing,
-    /// It is to be there; whoever asks is told when that has been tried.
-    Wanted(oneshot::Sender<()>),
-    Tried {
-        is_on_disk: bool,
-    },
-}
 
 impl Partition {
     /// A new log is without the file: the first append gets it, or it is written later.
@@ -83,7 +55,8 @@ impl Stepped {
     pub(super) fn get_topic_id(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
         if self.topic_id_file.is_missing() && !self.replica.is_lost() {
             self.topic_id_file = TopicIdFile::Underway(Vec::new());
-            let hold = self.held.begin(partition, host);
+            self.held.hold();
+            let hold = AppendHold::new(partition, host);
             let (partition, host) = (Arc::clone(partition), Arc::clone(host));
             ottla_sync::task::spawn(write(partition, host, hold));
         }

@@ -7,55 +7,16 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_log::{AppendOrigin, TransactionStart, TransactionVersion};
+use ottla_log::{AppendOrigin, TransactionStart};
 use ottla_records::BatchHeader;
 use ottla_replica::AckOutcome;
-use ottla_sync::oneshot;
 use ottla_types::{ErrorCode, Sequence};
 
-use super::super::{Partition, PartitionEvent, PendingAppend};
-use super::Stepped;
+use crate::partition::append::{OfTransaction, PendingAppend};
+use crate::partition::event::{BeginVerification, PartitionEvent, Verified};
 use crate::partition::host::PartitionHost;
 use crate::partition::producer_transaction::ProducerTransaction;
-
-/// What a batch has to do with a transaction.
-#[derive(Clone, Debug)]
-pub enum OfTransaction {
-    No,
-    /// It is part of one, and nobody asks whether the coordinator knows that.
-    Unverified,
-    /// The coordinator is asked, where this is the first batch.
-    ToVerify(Arc<ProducerTransaction>),
-    /// The coordinator was asked, under this guard; `None` where the transaction had begun already.
-    Verified(Option<u64>),
-    /// The coordinator was asked, and this partition is not part of the transaction.
-    Refused(ErrorCode),
-    /// It is the marker that ends one, by this `transaction.version`.
-    Marker(i16),
-}
-
-impl OfTransaction {
-    pub(super) fn version_of_marker(&self) -> TransactionVersion {
-        match self {
-            OfTransaction::Marker(version) => TransactionVersion(*version),
-            _ => TransactionVersion::default(),
-        }
-    }
-}
-
-/// A coordinator of this broker is about to append to a transaction.
-pub struct BeginVerification {
-    pub producer: TransactionalProducer,
-    pub raises_epoch: bool,
-    pub done: oneshot::Sender<Result<Option<u64>, ErrorCode>>,
-}
-
-/// What came of asking the coordinator.
-pub struct Verified {
-    pub producer: TransactionalProducer,
-    pub guard: u64,
-    pub result: Result<(), ErrorCode>,
-}
+use crate::partition::{Partition, Stepped};
 
 impl Stepped {
     /// The batch, if it may be looked at now. One that has to wait is set aside, and one that is not part of its

@@ -10,7 +10,6 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 use bytes::Bytes;
 use ottla_log::FileRegion;
@@ -21,15 +20,8 @@ use ottla_types::{Offset, Timestamp};
 
 use super::super::record_batches::MetadataBatch;
 use super::super::snapshot_file::{Snapshot, read_snapshot};
+use super::partial_snapshot::PartialSnapshot;
 use super::{MetadataLog, MetadataLogError};
-
-/// A snapshot of which a part has been fetched.
-pub(super) struct PartialSnapshot {
-    id: SnapshotId,
-    path: PathBuf,
-    file: File,
-    size_bytes: u64,
-}
 
 impl MetadataLog {
     /// Appends batches as the leader wrote them; they are not on disk before `flush`. Those that are in the log already are

@@ -1,84 +1,28 @@
-//! A disk in memory, whose calls fail, wait and are forgotten as the seed has it.
+//! The calls of a simulated disk, which fail, wait and are forgotten as the seed has it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IoSlice, SeekFrom};
-use std::ops::Range;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::power_loss::PowerLoss;
-use super::tree::{FileChange, Inode, NameChange, Node, Tree};
-use super::{DirEntry, FileType, LockHolder, Metadata, OpenOptions, Space};
-use crate::simulated::lock::Queue;
+use super::metadata::{FileType, Metadata};
+use crate::kernel::{LockHolder, Space};
+use crate::simulation::random::Random;
+use crate::simulation::state::disk::tree::{FileChange, Inode, NameChange, Node};
+use crate::simulation::state::disk::{Disk, DiskState, Faults};
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Wait};
-use crate::simulation::{Random, host};
 
-/// What goes wrong with the calls for files in a directory and below. Each `one_in` is how many calls there are for
-/// one that it happens to, on average; 0: it never does.
-#[derive(Clone, Default, Debug)]
-pub struct Faults {
-    pub reads_fail_one_in: u64,
-    pub writes_fail_one_in: u64,
-    /// What was not forced is lost with the next loss of power, also if a later call to force it succeeds.
-    pub syncs_fail_one_in: u64,
-    pub opens_fail_one_in: u64,
-    pub short_writes_one_in: u64,
-    /// Reads that may not wait for the disk would have to.
-    pub uncached_one_in: u64,
-    pub is_full: bool,
-    /// How long calls take.
-    pub delay: Option<Range<Duration>>,
-    /// Calls do not return until this is changed.
-    pub hangs: bool,
-}
-
-/// The disk of a simulated host. It outlives the host's process: the next one is given the same.
-#[derive(Clone)]
-pub struct Disk(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    /// Those whose calls hang.
-    hanging: Queue,
-}
-
-struct State {
-    tree: Tree,
-    random: Random,
-    faults: BTreeMap<PathBuf, Faults>,
-    capacity: u64,
-    max_handles: u32,
-    handles: u32,
-    /// The number of the next handle.
-    next_handle: u64,
-    /// Locked files by their number: by which handle, of which host.
-    locks: BTreeMap<u64, (u64, u32)>,
-    /// How often power was lost: handles of before are no good.
-    losses: u32,
-}
-
-impl State {
-    fn room(&self, faults: &Faults) -> u64 {
-        let used = |file: &Inode| file.bytes.len() as u64;
-        match self.capacity {
-            _ if faults.is_full => 0,
-            u64::MAX => u64::MAX,
-            capacity => capacity.saturating_sub(self.tree.files.values().map(used).sum()),
-        }
-    }
-
-    /// The handle that has locked a file. A process that is gone holds nothing, even if its handles are not dropped.
-    fn lock_on(&self, file: u64) -> Option<u64> {
-        let (handle, host) = self.locks.get(&file)?;
-        host::is_alive(*host).then_some(*handle)
-    }
+/// Whether a file is made, and of which length, when it is opened.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Creation {
+    pub(super) truncate: bool,
+    pub(super) create: bool,
+    pub(super) create_new: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,80 +35,27 @@ enum Call {
 }
 
 impl Disk {
-    /// An empty disk. `name` gives it its own stream of random numbers.
-    pub fn new(seed: u64, name: &str) -> Disk {
-        Disk(Arc::new(Shared {
-            state: Mutex::new(State {
-                tree: Tree::new(),
-                random: Random::named(seed, &format!("disk {name}")),
-                faults: BTreeMap::new(),
-                capacity: u64::MAX,
-                max_handles: u32::MAX,
-                handles: 0,
-                next_handle: 0,
-                locks: BTreeMap::new(),
-                losses: 0,
-            }),
-            hanging: Queue::new(),
-        }))
-    }
-
-    /// How many bytes all files may have together.
-    pub fn set_capacity(&self, bytes: u64) {
-        self.0.state.lock().capacity = bytes;
-    }
-
-    /// How many files may be open at a time.
-    pub fn set_max_handles(&self, handles: u32) {
-        self.0.state.lock().max_handles = handles;
-    }
-
     /// From now on, this goes wrong in `dir` and below, instead of what did.
     pub fn set_faults(&self, dir: impl AsRef<Path>, faults: Faults) {
         let dir = dir.as_ref().to_owned();
-        self.0.state.lock().faults.insert(dir, faults);
+        let hanging = {
+            let mut state = self.0.lock();
+            state.faults.insert(dir, faults);
+            state.hanging
+        };
         if world::is_simulated() {
-            self.0.hanging.wake();
+            world::wake_all(hanging);
         }
-    }
-
-    /// Forgets what was not forced, or some of it. The processes that used the disk must have been killed.
-    pub fn lose_power(&self, kind: PowerLoss) {
-        let mut state = self.0.state.lock();
-        let state = &mut *state;
-        state.losses += 1;
-        state.handles = 0;
-        state.locks.clear();
-        state.tree.lose_power(kind, &mut state.random);
-    }
-
-    /// All files with what they hold, by path: for checks, and to compare runs.
-    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let state = self.0.state.lock();
-        let mut files = BTreeMap::new();
-        let mut dirs = vec![(PathBuf::from("/"), Node::Dir(0))];
-        while let Some((path, node)) = dirs.pop() {
-            match node {
-                Node::File(number) => {
-                    files.insert(path, state.tree.files[&number].bytes.clone());
-                }
-                Node::Dir(number) => {
-                    let names = &state.tree.dirs[&number].names;
-                    dirs.extend(names.iter().map(|(name, node)| (path.join(name), *node)));
-                }
-            }
-        }
-        files
     }
 
     fn faults(&self, dir: &Path) -> Faults {
-        let state = self.0.state.lock();
+        let state = self.0.lock();
         let nearest = dir.ancestors().find_map(|dir| state.faults.get(dir));
         nearest.cloned().unwrap_or_default()
     }
 
     fn is_drawn(&self, one_in: u64) -> bool {
-        one_in > 0 && self.0.state.lock().random.one_in(one_in)
+        one_in > 0 && self.0.lock().random.one_in(one_in)
     }
 
     /// Draws whether a read that may not wait would have to.
@@ -178,19 +69,19 @@ impl Disk {
         let at = Location::caller();
         world::switch_point_at(Op::Disk, at);
         // The kernel does nothing for a process that is gone.
-        if !world::is_simulated() || host::is_dying() {
+        if !world::is_simulated() || world::is_dying() {
             return Err(Errno::IO.into());
         }
         let mut faults = self.faults(dir);
         while faults.hangs {
             let token = world::prepare_wait();
-            world::wait_for(self.0.hanging.object(), token);
+            world::wait_for(self.0.lock().hanging, token);
             world::block(token, Wait::Disk, at, None);
             faults = self.faults(dir);
         }
         if let Some(delay) = &faults.delay {
             let span = delay.end.saturating_sub(delay.start).as_nanos() as u64;
-            let more = self.0.state.lock().random.below(span + 1);
+            let more = self.0.lock().random.below(span + 1);
             let deadline = world::world().now() + delay.start.as_nanos() as u64 + more;
             let token = world::prepare_wait();
             world::block(token, Wait::Disk, at, Some(deadline));
@@ -210,11 +101,11 @@ impl Disk {
     }
 
     #[track_caller]
-    pub(super) fn open(&self, path: &Path, options: &OpenOptions) -> io::Result<Handle> {
+    pub(super) fn open(&self, path: &Path, options: Creation) -> io::Result<Handle> {
         let dir = path.parent().unwrap_or(Path::new("/"));
         let faults = self.call(dir, Call::Open)?;
         let now = world::world().wall();
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         let state = &mut *state;
         if state.handles >= state.max_handles {
             return Err(Errno::MFILE.into());
@@ -255,7 +146,7 @@ impl Disk {
     #[track_caller]
     pub(super) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.call(path, Call::Read)?;
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         match state.tree.node(path)? {
             Node::File(number) => Ok(metadata_of(state.tree.file(number)?)),
             Node::Dir(_) => Ok(Metadata {
@@ -267,16 +158,13 @@ impl Disk {
     }
 
     #[track_caller]
-    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, FileType)>> {
         self.call(path, Call::Read)?;
-        let state = self.0.state.lock();
+        let state = self.0.lock();
         let dir = state.tree.dir(path)?;
-        let entry = |(name, node): (&_, &Node)| DirEntry {
-            path: path.join(name),
-            file_type: match node {
-                Node::File(_) => FileType::File,
-                Node::Dir(_) => FileType::Dir,
-            },
+        let entry = |(name, node): (&_, &Node)| match node {
+            Node::File(_) => (path.join(name), FileType::File),
+            Node::Dir(_) => (path.join(name), FileType::Dir),
         };
         Ok(state.tree.dirs[&dir].names.iter().map(entry).collect())
     }
@@ -284,7 +172,7 @@ impl Disk {
     #[track_caller]
     pub(super) fn space(&self, path: &Path) -> io::Result<Space> {
         let faults = self.call(path, Call::Read)?;
-        let state = self.0.state.lock();
+        let state = self.0.lock();
         state.tree.node(path)?;
         Ok(Space {
             total_bytes: state.capacity,
@@ -296,7 +184,7 @@ impl Disk {
     #[track_caller]
     pub(super) fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.call(path, Call::Name)?;
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         let (dir, name) = state.tree.place(path)?;
         if state.tree.dirs[&dir].names.contains_key(name) {
             return Err(Errno::EXIST.into());
@@ -322,13 +210,13 @@ impl Disk {
                 _ => {}
             }
         }
-        self.0.state.lock().tree.dir(path).map(drop)
+        self.0.lock().tree.dir(path).map(drop)
     }
 
     #[track_caller]
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call(from, Call::Name)?;
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         let tree = &mut state.tree;
         let node = tree.node(from)?;
         let ((from_dir, from_name), (to_dir, to_name)) = (tree.place(from)?, tree.place(to)?);
@@ -354,7 +242,7 @@ impl Disk {
     pub(super) fn remove(&self, path: &Path, file_type: FileType) -> io::Result<()> {
         // A full disk removes files.
         self.call(path, Call::Sync)?;
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         let tree = &mut state.tree;
         match (tree.node(path)?, file_type) {
             (Node::Dir(number), FileType::Dir) if !tree.dirs[&number].names.is_empty() => {
@@ -373,7 +261,7 @@ impl Disk {
     pub(super) fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let faults = self.call(path, Call::Sync)?;
         let fails = self.is_drawn(faults.syncs_fail_one_in);
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         let dir = state.tree.dir(path)?;
         if fails {
             return Err(Errno::IO.into());
@@ -384,10 +272,10 @@ impl Disk {
     }
 }
 
-impl fmt::Debug for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Disk { .. }")
-    }
+/// The handle that has locked a file. A process that is gone holds nothing, even if its handles are not dropped.
+fn lock_on(state: &DiskState, file: u64) -> Option<u64> {
+    let (handle, host) = state.locks.get(&file)?;
+    world::is_alive(*host).then_some(*handle)
 }
 
 fn metadata_of(file: &Inode) -> Metadata {
@@ -415,10 +303,10 @@ impl Handle {
     fn call<R>(
         &self,
         call: Call,
-        work: impl FnOnce(&mut State, &Faults) -> io::Result<R>,
+        work: impl FnOnce(&mut DiskState, &Faults) -> io::Result<R>,
     ) -> io::Result<R> {
         let faults = self.disk.call(&self.dir, call)?;
-        let mut state = self.disk.0.state.lock();
+        let mut state = self.disk.0.lock();
         match state.losses == self.losses {
             true => work(&mut state, &faults),
             false => Err(Errno::IO.into()),
@@ -544,7 +432,7 @@ impl Handle {
     pub(super) fn try_lock(&self) -> io::Result<bool> {
         let host = world::world().host();
         self.call(Call::Sync, |state, _| {
-            let is_free = state.lock_on(self.number).is_none_or(|id| id == self.id);
+            let is_free = lock_on(state, self.number).is_none_or(|id| id == self.id);
             if is_free {
                 state.locks.insert(self.number, (self.id, host));
             }
@@ -555,7 +443,7 @@ impl Handle {
     #[track_caller]
     pub(super) fn lock_holder(&self) -> io::Result<Option<LockHolder>> {
         self.call(Call::Sync, |state, _| {
-            let other = state.lock_on(self.number).filter(|id| *id != self.id);
+            let other = lock_on(state, self.number).filter(|id| *id != self.id);
             Ok(other.map(|_| LockHolder { process_id: None }))
         })
     }
@@ -569,7 +457,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let mut state = self.disk.0.state.lock();
+        let mut state = self.disk.0.lock();
         let state = &mut *state;
         if state.losses == self.losses {
             state.handles -= 1;

@@ -8,7 +8,7 @@
 use ottla_coordinator::TransactionalProducer;
 use ottla_sync::collections::HashMap;
 
-use crate::partition::PendingAppend;
+use super::append::PendingAppend;
 
 #[derive(Default)]
 pub(super) struct Unverified {

@@ -25,7 +25,7 @@ pub enum PowerLoss {
 
 impl Tree {
     /// What was not forced is there or not, as drawn.
-    pub(super) fn lose_power(&mut self, kind: PowerLoss, random: &mut Random) {
+    pub(crate) fn lose_power(&mut self, kind: PowerLoss, random: &mut Random) {
         for dir in self.dirs.values_mut() {
             dir.names = dir.after_loss(kind, random);
             dir.forced = dir.names.clone();
@@ -75,7 +75,7 @@ impl Dir {
 
 impl Inode {
     /// Leaves, as forced, some of what was written since, as drawn. The process still sees all of it.
-    pub(super) fn lose_unforced(&mut self, random: &mut Random) {
+    pub(crate) fn lose_unforced(&mut self, random: &mut Random) {
         let changes = std::mem::take(&mut self.changes);
         match random.below(4) {
             0 => {}

@@ -10,24 +10,24 @@ use rustix::io::Errno;
 
 /// What a name stands for, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Node {
+pub(crate) enum Node {
     File(u64),
     Dir(u64),
 }
 
-pub(super) type Names = BTreeMap<OsString, Node>;
+pub(crate) type Names = BTreeMap<OsString, Node>;
 
 #[derive(Default, Debug)]
-pub(super) struct Dir {
-    pub(super) names: Names,
+pub(crate) struct Dir {
+    pub(crate) names: Names,
     /// What a loss of power leaves for sure.
-    pub(super) forced: Names,
+    pub(crate) forced: Names,
     /// What was done since.
-    pub(super) changes: Vec<NameChange>,
+    pub(crate) changes: Vec<NameChange>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum NameChange {
+pub(crate) enum NameChange {
     Add(OsString, Node),
     Remove(OsString),
     /// One step, within one directory.
@@ -35,7 +35,7 @@ pub(super) enum NameChange {
 }
 
 impl NameChange {
-    pub(super) fn apply(&self, names: &mut Names) {
+    pub(crate) fn apply(&self, names: &mut Names) {
         match self {
             NameChange::Add(name, node) => drop(names.insert(name.clone(), *node)),
             NameChange::Remove(name) => drop(names.remove(name)),
@@ -48,24 +48,24 @@ impl NameChange {
 }
 
 #[derive(Debug)]
-pub(super) struct Inode {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Inode {
+    pub(crate) bytes: Vec<u8>,
     /// What a loss of power leaves for sure.
-    pub(super) forced: Vec<u8>,
+    pub(crate) forced: Vec<u8>,
     /// What was done since.
-    pub(super) changes: Vec<FileChange>,
-    pub(super) modified: SystemTime,
-    pub(super) handles: u32,
+    pub(crate) changes: Vec<FileChange>,
+    pub(crate) modified: SystemTime,
+    pub(crate) handles: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum FileChange {
+pub(crate) enum FileChange {
     Write(u64, Vec<u8>),
     SetLen(u64),
 }
 
 impl FileChange {
-    pub(super) fn apply(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn apply(&self, bytes: &mut Vec<u8>) {
         match self {
             FileChange::SetLen(len) => bytes.resize(*len as usize, 0),
             FileChange::Write(position, written) => {
@@ -80,7 +80,7 @@ impl FileChange {
 }
 
 impl Inode {
-    pub(super) fn new(modified: SystemTime) -> Inode {
+    pub(crate) fn new(modified: SystemTime) -> Inode {
         Inode {
             bytes: Vec::new(),
             forced: Vec::new(),
@@ -90,13 +90,13 @@ impl Inode {
         }
     }
 
-    pub(super) fn change(&mut self, change: FileChange, now: SystemTime) {
+    pub(crate) fn change(&mut self, change: FileChange, now: SystemTime) {
         change.apply(&mut self.bytes);
         self.changes.push(change);
         self.modified = now;
     }
 
-    pub(super) fn force(&mut self) {
+    pub(crate) fn force(&mut self) {
         for change in self.changes.drain(..) {
             change.apply(&mut self.forced);
         }
@@ -104,16 +104,16 @@ impl Inode {
 }
 
 #[derive(Debug)]
-pub(super) struct Tree {
-    pub(super) dirs: BTreeMap<u64, Dir>,
-    pub(super) files: BTreeMap<u64, Inode>,
+pub(crate) struct Tree {
+    pub(crate) dirs: BTreeMap<u64, Dir>,
+    pub(crate) files: BTreeMap<u64, Inode>,
     next: u64,
 }
 
 const ROOT: u64 = 0;
 
 impl Tree {
-    pub(super) fn new() -> Tree {
+    pub(crate) fn new() -> Tree {
         Tree {
             dirs: BTreeMap::from([(ROOT, Dir::default())]),
             files: BTreeMap::new(),
@@ -121,13 +121,13 @@ impl Tree {
         }
     }
 
-    pub(super) fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         number
     }
 
-    pub(super) fn dir(&self, path: &Path) -> io::Result<u64> {
+    pub(crate) fn dir(&self, path: &Path) -> io::Result<u64> {
         let mut dir = ROOT;
         for component in path.components() {
             let name = match component {
@@ -145,13 +145,13 @@ impl Tree {
     }
 
     /// The directory that a path lies in, and its name there.
-    pub(super) fn place<'p>(&self, path: &'p Path) -> io::Result<(u64, &'p OsStr)> {
+    pub(crate) fn place<'p>(&self, path: &'p Path) -> io::Result<(u64, &'p OsStr)> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let dir = self.dir(path.parent().unwrap_or(Path::new("")))?;
         Ok((dir, name))
     }
 
-    pub(super) fn node(&self, path: &Path) -> io::Result<Node> {
+    pub(crate) fn node(&self, path: &Path) -> io::Result<Node> {
         if path.file_name().is_none() {
             return Ok(Node::Dir(ROOT));
         }
@@ -160,24 +160,24 @@ impl Tree {
         Ok(*node.ok_or(Errno::NOENT)?)
     }
 
-    pub(super) fn change_names(&mut self, dir: u64, change: NameChange) {
+    pub(crate) fn change_names(&mut self, dir: u64, change: NameChange) {
         let dir = self.dirs.get_mut(&dir).expect("the directory was found");
         change.apply(&mut dir.names);
         dir.changes.push(change);
     }
 
-    pub(super) fn force_names(&mut self, dir: u64) {
+    pub(crate) fn force_names(&mut self, dir: u64) {
         let dir = self.dirs.get_mut(&dir).expect("the directory was found");
         dir.changes.clear();
         dir.forced = dir.names.clone();
     }
 
-    pub(super) fn file(&mut self, number: u64) -> io::Result<&mut Inode> {
+    pub(crate) fn file(&mut self, number: u64) -> io::Result<&mut Inode> {
         Ok(self.files.get_mut(&number).ok_or(Errno::IO)?)
     }
 
     /// Drops files and directories that neither a name nor a handle leads to, nor may after a loss of power.
-    pub(super) fn sweep(&mut self) {
+    pub(crate) fn sweep(&mut self) {
         let mut reached = Vec::new();
         let mut dirs = vec![ROOT];
         let mut seen = std::collections::BTreeSet::from([ROOT]);

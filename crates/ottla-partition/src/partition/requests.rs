@@ -1,0 +1,171 @@
+//! What others ask of a partition: each call puts an event into its inbox.
+
+use std::sync::Arc;
+
+use ottla_config::TopicConfig;
+use ottla_coordinator::TransactionalProducer;
+use ottla_log::{CloseJob, Log};
+use ottla_replica::{Event, Replica};
+use ottla_sync::oneshot;
+use ottla_types::ErrorCode;
+
+use super::Partition;
+use super::append::{Ack, PendingAppend};
+use super::event::{BeginVerification, PartitionEvent, Verified};
+use super::home::Home;
+use super::host::PartitionHost;
+use super::inbox::Place;
+use super::leader_answer::LeaderAnswer;
+use super::settings::PartitionSettings;
+
+/// A place in the inbox of a partition, given up when it is dropped unfilled.
+pub struct ReservedPlace {
+    host: Arc<PartitionHost>,
+    partition: Arc<Partition>,
+    place: Option<Place>,
+}
+
+impl Partition {
+    /// Appends a batch; its acknowledgement is released when its time has come.
+    pub fn append(self: &Arc<Self>, host: &Arc<PartitionHost>, append: PendingAppend) {
+        self.put(host, PartitionEvent::Append(append));
+    }
+
+    /// Tells the replica that something happened.
+    pub fn notify(self: &Arc<Self>, host: &Arc<PartitionHost>, event: Event<Ack>) {
+        self.put(host, PartitionEvent::Replica(event));
+    }
+
+    /// Tells the replica that more of its log is on the disk.
+    pub fn on_flushed(self: &Arc<Self>, host: &Arc<PartitionHost>) {
+        self.put(host, PartitionEvent::Flushed);
+    }
+
+    /// Begins to verify that this partition is part of a transaction, for a coordinator that is about to append
+    /// to it. `None` where the transaction has begun here, and nobody needs to be asked.
+    pub async fn begin_verification(
+        self: &Arc<Self>,
+        host: &Arc<PartitionHost>,
+        producer: TransactionalProducer,
+        raises_epoch: bool,
+    ) -> Result<Option<u64>, ErrorCode> {
+        let (done, begun) = oneshot::channel();
+        let event = BeginVerification {
+            producer,
+            raises_epoch,
+            done,
+        };
+        self.put(host, PartitionEvent::BeginVerification(event));
+        begun.await.unwrap_or(Err(ErrorCode::NotLeaderOrFollower))
+    }
+
+    /// What the coordinator of a transaction says about this partition.
+    pub fn on_transaction_verified(
+        self: &Arc<Self>,
+        host: &Arc<PartitionHost>,
+        producer: TransactionalProducer,
+        guard: u64,
+        result: Result<(), ErrorCode>,
+    ) {
+        let event = Verified {
+            producer,
+            guard,
+            result,
+        };
+        self.put(host, PartitionEvent::TransactionVerified(event));
+    }
+
+    /// Runs something on the log between two steps, and returns what it came to. The work must not
+    /// wait: no flush, no unlink, no read from the disk.
+    pub async fn with_log<R: Send + 'static>(
+        self: &Arc<Self>,
+        host: &Arc<PartitionHost>,
+        work: impl FnOnce(&mut Log) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (done, result) = oneshot::channel();
+        let work = Box::new(move |log: &mut Log| drop(done.send(work(log))));
+        self.put(host, PartitionEvent::Work(work));
+        result.await.ok()
+    }
+
+    /// Hands over what the leader answered to an order of this replica.
+    pub fn on_leader_answered(self: &Arc<Self>, host: &Arc<PartitionHost>, answer: LeaderAnswer) {
+        self.put(host, PartitionEvent::LeaderAnswered(answer));
+    }
+
+    /// Looks at replica and log between two steps; `None` where the partition is gone.
+    pub async fn look<R: Send + 'static>(
+        self: &Arc<Self>,
+        host: &Arc<PartitionHost>,
+        look: impl FnOnce(&Replica<Ack>, &Log) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (done, result) = oneshot::channel();
+        // Whoever asked may have gone.
+        let look = Box::new(move |replica: &Replica<Ack>, log: &Log| {
+            drop(done.send(look(replica, log)));
+        });
+        self.put(host, PartitionEvent::Look(look));
+        result.await.ok()
+    }
+
+    /// Has another log take the place of this one between two steps: `replace` makes sure that it holds the
+    /// same and puts it there, and may wait for the disk.
+    pub fn replace_log(
+        self: &Arc<Self>,
+        host: &Arc<PartitionHost>,
+        replace: impl FnOnce(&mut Log) -> Option<Home> + Send + 'static,
+    ) {
+        self.put(host, PartitionEvent::Replace(Box::new(replace)));
+    }
+
+    /// Takes nothing more, answers whoever waits, and returns the work that brings the log to rest.
+    pub async fn close(self: &Arc<Self>, host: &Arc<PartitionHost>) -> Option<CloseJob> {
+        self.notify(host, Event::LogLost);
+        self.wake_all();
+        self.with_log(host, Log::close_job).await
+    }
+
+    /// Puts changed settings in force.
+    pub fn set_config(self: &Arc<Self>, host: &Arc<PartitionHost>, config: Arc<TopicConfig>) {
+        let max_request_bytes = host.context.config().socket_request_max_bytes;
+        let (partition, broker_id) = (self.topic_partition.partition, host.context.broker_id());
+        let settings = PartitionSettings::new(&config, max_request_bytes, partition, broker_id);
+        let of_replica = settings.replica;
+        self.settings.store(Arc::new(settings));
+        let work = Box::new(move |log: &mut Log| log.set_config(config));
+        self.put(host, PartitionEvent::Work(work));
+        self.notify(host, Event::SettingsChanged(of_replica));
+    }
+
+    /// Takes a turn for an append that is not ready yet.
+    pub fn reserve(self: &Arc<Self>, host: &Arc<PartitionHost>, bytes: usize) -> ReservedPlace {
+        ReservedPlace {
+            host: Arc::clone(host),
+            partition: Arc::clone(self),
+            place: Some(self.inbox.reserve(bytes)),
+        }
+    }
+}
+
+impl ReservedPlace {
+    pub fn fill(mut self, append: PendingAppend) {
+        let Some(place) = self.place.take() else {
+            return;
+        };
+        let event = PartitionEvent::Append(append);
+        if let Some(token) = self.partition.inbox.fill(place, event) {
+            self.partition.run_where_it_belongs(&self.host, token);
+        }
+    }
+}
+
+impl Drop for ReservedPlace {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else {
+            return;
+        };
+        if let Some(token) = self.partition.inbox.abandon(place) {
+            self.partition.run_where_it_belongs(&self.host, token);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Working off the inbox of a partition, by whoever holds its run token.
+
+use std::sync::Arc;
+
+use ottla_metrics::stalls;
+use ottla_replica::Event;
+use ottla_sync::atomic::Ordering;
+use ottla_types::TopicPartition;
+
+use super::event::PartitionEvent;
+use super::host::PartitionHost;
+use super::inbox::RunToken;
+use super::{Partition, Stepped};
+
+/// What a holder of the run token does before it hands it to a task.
+const BUDGET_BYTES: usize = 4 * 1024 * 1024;
+
+impl Partition {
+    /// Puts an event into the inbox, and works that off where nobody else does.
+    pub(super) fn put(self: &Arc<Self>, host: &Arc<PartitionHost>, event: PartitionEvent) {
+        let bytes = event.bytes();
+        if let Some(token) = self.inbox.push(event, bytes) {
+            self.run_where_it_belongs(host, token);
+        }
+    }
+
+    /// Works off the inbox: on this thread, or on one of its own where the log directory makes writers
+    /// wait.
+    pub(super) fn run_where_it_belongs(
+        self: &Arc<Self>,
+        host: &Arc<PartitionHost>,
+        token: RunToken,
+    ) {
+        if self.home.load().pace.is_slow(|| host.context.now_ms()) {
+            self.run_elsewhere(host, token);
+        } else {
+            self.run(host, token, false);
+        }
+    }
+
+    fn run_elsewhere(self: &Arc<Self>, host: &Arc<PartitionHost>, token: RunToken) {
+        let (partition, host) = (Arc::clone(self), Arc::clone(host));
+        self.home.load().threads.appends.start(move || {
+            stalls::on_other_thread(|| partition.run(&host, token, true));
+        });
+    }
+
+    /// Works off the inbox until it is empty, or the budget is used up and a task goes on. What may wait
+    /// for the disk goes to a thread that `may_wait`.
+    fn run(self: &Arc<Self>, host: &Arc<PartitionHost>, mut token: RunToken, may_wait: bool) {
+        let mut budget = BUDGET_BYTES;
+        loop {
+            self.inbox.look(&mut token);
+            let watched = stalls::watch();
+            let unwinding = EndOnUnwind(&self.topic_partition);
+            let mut stepped = self
+                .stepped
+                .try_lock()
+                .expect("the run token excludes others");
+            let mut is_used_up = false;
+            let mut has_to_wait = false;
+            while let Some(event) = self.next_event(&mut stepped, &mut token) {
+                if event.may_wait() && !may_wait {
+                    stepped.defer(event);
+                    has_to_wait = true;
+                    break;
+                }
+                let bytes = event.bytes();
+                stepped.take(self, host, event);
+                match budget.checked_sub(bytes) {
+                    Some(rest) => budget = rest,
+                    None => {
+                        is_used_up = true;
+                        break;
+                    }
+                }
+            }
+            stepped.finish(self, host);
+            drop(stepped);
+            std::mem::forget(unwinding);
+            watched.end("holding the run token", &self.topic_partition);
+            if token.take_room_made() {
+                self.room.notify_waiters();
+            }
+            if has_to_wait {
+                return self.run_elsewhere(host, token);
+            }
+            if is_used_up {
+                let (partition, host) = (Arc::clone(self), Arc::clone(host));
+                ottla_sync::task::spawn(
+                    async move { partition.run_where_it_belongs(&host, token) },
+                );
+                return;
+            }
+            match self.inbox.release(token) {
+                Some(still_mine) => token = still_mine,
+                None => return,
+            }
+        }
+    }
+
+    /// What was put off comes before what came after it.
+    fn next_event(&self, stepped: &mut Stepped, token: &mut RunToken) -> Option<PartitionEvent> {
+        if let Some(deferred) = stepped.take_deferred() {
+            return Some(deferred);
+        }
+        if let Some(let_go) = stepped.take_let_go() {
+            self.inbox.uncount(token, let_go.bytes());
+            return Some(let_go);
+        }
+        self.inbox.pop(token)
+    }
+
+    /// Sees to it that the clock ticks for the replica when the first acknowledgement gives up.
+    pub(super) fn set_timer(self: &Arc<Self>, host: &Arc<PartitionHost>, deadline_ms: u64) {
+        let deadline_ms = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
+        if self.timer_ms.fetch_min(deadline_ms, Ordering::AcqRel) <= deadline_ms {
+            return;
+        }
+        let (partition, host) = (Arc::clone(self), Arc::clone(host));
+        ottla_sync::task::spawn(async move {
+            let wait_ms = (deadline_ms as u64).saturating_sub(host.context.now_ms());
+            ottla_sync::time::sleep(std::time::Duration::from_millis(wait_ms)).await;
+            partition.timer_ms.store(i64::MAX, Ordering::Release);
+            let now_ms = host.context.now_ms().max(deadline_ms as u64);
+            partition.notify(&host, Event::ClockTicked { now_ms });
+        });
+    }
+}
+
+/// Ends the process when it is dropped, which only a panic does: the replica may believe in appends that
+/// the log does not have, or the other way round, and the token would never be given back. The next start
+/// recovers from what is on disk, as after any crash.
+struct EndOnUnwind<'a>(&'a TopicPartition);
+
+impl Drop for EndOnUnwind<'_> {
+    fn drop(&mut self) {
+        tracing::error!(
+            "aborting: a panic left {} in an unknown state; the next start recovers what was \
+             acknowledged",
+            self.0
+        );
+        ottla_sync::process::abort();
+    }
+}

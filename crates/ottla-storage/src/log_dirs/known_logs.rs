@@ -1,0 +1,57 @@
+//! What is known of a log in a directory: an entry for each of the states that it can be in.
+
+use std::sync::Arc;
+
+use ottla_log::{Log, LogReader};
+use ottla_types::{Offset, TopicId};
+
+use super::log_dir::LogDir;
+
+/// In use by a partition, which owns the log.
+pub(super) struct Hosted {
+    pub(super) reader: LogReader,
+    pub(super) dir: Arc<LogDir>,
+}
+
+impl std::fmt::Debug for Hosted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hosted({})", self.reader.topic_partition())
+    }
+}
+
+/// Loaded at start, and not claimed by a partition yet.
+pub(super) struct LoadedLog {
+    pub(super) log: Log,
+    pub(super) dir: Arc<LogDir>,
+    pub(super) topic_id: Option<TopicId>,
+}
+
+impl std::fmt::Debug for LoadedLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LoadedLog({})", self.log.topic_partition())
+    }
+}
+
+/// A log that could not be loaded, with what the checkpoints say of it: they go on saying so.
+#[derive(Debug)]
+pub(super) struct FailedLog {
+    pub(super) dir: Arc<LogDir>,
+    pub(super) recovery_point: Option<Offset>,
+    pub(super) log_start_offset: Option<Offset>,
+    pub(super) high_watermark: Option<Offset>,
+}
+
+/// A copy that is being made.
+pub(super) struct Future {
+    pub(super) reader: LogReader,
+    pub(super) dir: Arc<LogDir>,
+    pub(super) topic_id: TopicId,
+    /// Found at start, and not taken up by a task yet.
+    pub(super) waiting: Option<Log>,
+}
+
+impl std::fmt::Debug for Future {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Future({})", self.reader.dir().display())
+    }
+}

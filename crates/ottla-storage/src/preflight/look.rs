@@ -1,0 +1,97 @@
+//! What a look at a node collects, and how lists and numbers read in it.
+
+use ottla_config::BrokerConfig;
+
+use super::finding::{Facts, Finding, Severity, Unserved};
+
+/// What has been found so far.
+#[derive(Default)]
+pub(super) struct Look {
+    pub(super) facts: Facts,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Look {
+    pub(super) fn refuse(
+        &mut self,
+        subject: &'static str,
+        place: &str,
+        what: String,
+        change: &str,
+    ) {
+        self.add(Severity::Refuses, subject, place, what, change);
+    }
+
+    pub(super) fn warn(&mut self, subject: &'static str, place: &str, what: String, change: &str) {
+        self.add(Severity::Warns, subject, place, what, change);
+    }
+
+    pub(super) fn note(&mut self, subject: &'static str, place: &str, what: String, change: &str) {
+        self.add(Severity::Notes, subject, place, what, change);
+    }
+
+    fn add(
+        &mut self,
+        severity: Severity,
+        subject: &'static str,
+        place: &str,
+        what: String,
+        change: &str,
+    ) {
+        self.findings.push(Finding {
+            severity,
+            subject,
+            place: place.to_owned(),
+            what,
+            change: (!change.is_empty()).then(|| change.to_owned()),
+            accept: None,
+        });
+    }
+
+    /// Something that would stop to hold: it stands in the way until whoever starts the node says that it may.
+    pub(super) fn unserved(
+        &mut self,
+        config: &BrokerConfig,
+        unserved: Unserved,
+        place: &str,
+        what: String,
+        change: &str,
+    ) {
+        let name = unserved.name();
+        let is_accepted = config.accepts_unserved(name);
+        let severity = match is_accepted {
+            true => Severity::Warns,
+            false => Severity::Refuses,
+        };
+        let change = match is_accepted {
+            true => "ottla.accept.unserved lets that pass".to_owned(),
+            false => format!("{change}, or accept this with ottla.accept.unserved={name}"),
+        };
+        self.findings.push(Finding {
+            severity,
+            subject: unserved.subject(),
+            place: place.to_owned(),
+            what,
+            change: Some(change),
+            accept: Some(unserved),
+        });
+    }
+}
+
+/// `1 topic`, `2 topics`.
+pub(super) fn count(number: usize, singular: &str, plural: &str) -> String {
+    match number {
+        1 => format!("1 {singular}"),
+        _ => format!("{number} {plural}"),
+    }
+}
+
+/// The first few of a list, and how many more there are.
+pub(super) fn some_of<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    const SHOWN: usize = 5;
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    match items.len().checked_sub(SHOWN) {
+        None | Some(0) => items.join(", "),
+        Some(more) => format!("{} and {more} more", items[..SHOWN].join(", ")),
+    }
+}

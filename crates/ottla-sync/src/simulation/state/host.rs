@@ -1,0 +1,75 @@
+//! A simulated host: its clocks, its tasks, its disk, and whether it is alive.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::disk::Disk;
+use super::executor::Executor;
+use crate::simulation::random::Random;
+
+/// How a host's clocks differ from the simulation's time.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock {
+    /// What the monotonic clock showed when the simulation began.
+    pub uptime: Duration,
+    /// What the wall clock showed then, since the Unix epoch.
+    pub wall: Duration,
+    /// By how many millionths both are fast, or slow if negative.
+    pub drift_ppm: i64,
+}
+
+impl Default for HostClock {
+    /// The first of January 2026, on a host that has been up for a day.
+    fn default() -> Self {
+        HostClock {
+            uptime: Duration::from_secs(24 * 3600),
+            wall: Duration::from_secs(1_767_225_600),
+            drift_ppm: 0,
+        }
+    }
+}
+
+impl HostClock {
+    /// Nanoseconds of this clock since the simulation began, at a simulated time.
+    pub(crate) fn elapsed(&self, now: u64) -> u64 {
+        let drift = i128::from(now) * i128::from(self.drift_ppm) / 1_000_000;
+        (i128::from(now) + drift).max(0) as u64
+    }
+
+    /// The simulated time that passes while this clock goes on by `duration`.
+    pub(crate) fn real(&self, duration: Duration) -> u64 {
+        let nanos = duration.as_nanos().min(u128::from(u64::MAX / 4)) as i128;
+        (nanos * 1_000_000 / i128::from(1_000_000 + self.drift_ppm)) as u64
+    }
+}
+
+pub(crate) struct HostState {
+    pub(crate) name: String,
+    pub(crate) is_alive: bool,
+    pub(crate) clock: HostClock,
+    pub(crate) executor: Executor,
+    pub(crate) disk: Option<Disk>,
+    /// All processes of one name run on one machine.
+    pub(crate) machine: u32,
+    /// A machine without power does not close its connections.
+    pub(crate) loses_power: bool,
+    pub(crate) streams: BTreeMap<&'static str, Random>,
+    /// Which host of this name it is, since one that was killed may be started again.
+    pub(crate) incarnation: u64,
+}
+
+impl HostState {
+    pub(crate) fn new(name: &str, machine: u32, incarnation: u64) -> HostState {
+        HostState {
+            name: name.to_owned(),
+            is_alive: true,
+            clock: HostClock::default(),
+            executor: Executor::new(2),
+            disk: None,
+            machine,
+            loses_power: false,
+            streams: BTreeMap::new(),
+            incarnation,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a thread or task waits for, and how it is woken.
+
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+/// One wait of one thread. Waking it twice, or after the wait is over, does nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Token {
+    pub(crate) slot: u32,
+    pub(crate) epoch: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    Lock {
+        holder: Holder,
+    },
+    Condition,
+    Future,
+    /// A worker without a task.
+    Task,
+    Sleep,
+    Disk,
+}
+
+/// Who took a lock last, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub(crate) slot: u32,
+    pub(crate) since: &'static Location<'static>,
+}
+
+pub(crate) enum Timer {
+    Thread(Token),
+    Task(Waker),
+}
+
+/// A number for an object that threads wait for. Never printed and never ordered by: which process-wide number it is makes
+/// no difference to a run.
+pub(crate) fn new_object() -> u64 {
+    static OBJECTS: AtomicU64 = AtomicU64::new(1);
+    OBJECTS.fetch_add(1, Ordering::Relaxed)
+}
