@@ -255,7 +255,7 @@ impl Client {
                 ..Default::default()
             };
             let response = connection.send(&request).await?;
-            ClientError::check("metadata", response.error_code, None::<&str>)?;
+            ClientError::check_code("metadata", response.error_code)?;
             if response.brokers.is_empty() {
                 return Err(ClientError::broker(
                     "metadata",
@@ -295,7 +295,7 @@ impl Client {
         for name in names {
             match metadata.topics.get(name) {
                 Some(topic) => {
-                    ClientError::check(format!("topic {name}"), topic.error.code(), None::<&str>)?;
+                    ClientError::check_code(format!("topic {name}"), topic.error.code())?;
                 }
                 None => {
                     return Err(ClientError::broker(

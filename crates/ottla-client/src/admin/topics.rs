@@ -233,7 +233,7 @@ impl Admin {
                 if topic.error_code == ErrorCode::UnknownTopicOrPartition.code() {
                     return Err(unknown(name));
                 }
-                ClientError::check(format!("topic {name}"), topic.error_code, None::<&str>)?;
+                ClientError::check_code(format!("topic {name}"), topic.error_code)?;
                 let partitions = topic
                     .partitions
                     .iter()
@@ -301,7 +301,7 @@ impl Admin {
                     let (code, low_watermark) =
                         found.map_or((-1, -1), |it| (it.error_code, it.low_watermark));
                     let what = format!("deleting records of {topic}-{partition}");
-                    let checked = ClientError::check(what, code, None::<&str>);
+                    let checked = ClientError::check_code(what, code);
                     forget_stale_leader(&self.client, topic, &checked).await;
                     checked.map(|()| low_watermark)
                 })

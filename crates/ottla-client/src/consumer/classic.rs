@@ -511,11 +511,7 @@ impl Coordinator {
             ErrorCode::RebalanceInProgress => self.rejoin.store(true, Ordering::Release),
             _ => {}
         }
-        ClientError::check(
-            format!("{what} of group {}", self.group),
-            code.code(),
-            None::<&str>,
-        )
+        ClientError::check_code(format!("{what} of group {}", self.group), code.code())
     }
 }
 

@@ -132,7 +132,7 @@ impl Committer {
                 continue;
             }
             let what = format!("committing offsets of group {}", place.group());
-            let result = ClientError::check(what, code, None::<&str>);
+            let result = ClientError::check_code(what, code);
             if result.as_ref().is_err_and(ClientError::is_retriable) {
                 place.forget_coordinator();
             }

@@ -17,8 +17,6 @@ use ottla_client::{Admin, ClientError};
 
 use super::offset_reset::UsageError;
 use super::{admin_client, block_on, java_exceptions, offset_deletion};
-pub(super) use table::MISSING;
-use table::Table;
 
 pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
     if let Some(pattern) = &args.validate_regex {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use ottla_client::Admin;
+use ottla_client::admin::GroupListing;
 use ottla_types::ErrorCode;
 
 use super::consumer_groups::{choices, ended, table::Table};
@@ -85,11 +86,10 @@ async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let mut table = Table::new(&[("GROUP", 15, true), ("STATE", 0, false)]);
-    for group in groups {
-        table.row(vec![group.group_id, group.state]);
-    }
-    table.print();
+    let mut table = Table::<GroupListing>::new();
+    table.growing("GROUP", 15, |group| group.group_id.clone());
+    table.fixed("STATE", 0, |group| group.state.clone());
+    table.print(&groups);
     Ok(())
 }
 

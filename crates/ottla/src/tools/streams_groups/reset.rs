@@ -16,7 +16,7 @@ pub(super) async fn reset(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Re
     let mut results: BTreeMap<String, BTreeMap<Partition, i64>> = BTreeMap::new();
     for group in chosen_groups(args, admin).await? {
         let state = match admin.describe_streams_group(&group).await {
-            Ok(described) => Some(described.state),
+            Ok(described) => Some(described.group.group_state),
             Err(error) if error.code() == Some(ErrorCode::GroupIdNotFound) => None,
             Err(error) => return Err(wrapped(error)),
         };
