@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
+use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig};
 
 use super::load_properties;
@@ -59,8 +60,13 @@ pub(super) struct OptionalBootstrap {
 }
 
 impl Bootstrap {
-    pub(super) fn is_controller(&self) -> bool {
-        self.bootstrap_controller.is_some()
+    /// The nodes that are connected to.
+    pub(super) fn endpoint_type(&self) -> EndpointType {
+        if self.bootstrap_controller.is_some() {
+            EndpointType::Controller
+        } else {
+            EndpointType::Broker
+        }
     }
 
     pub(super) async fn connect(

@@ -111,7 +111,8 @@ pub fn run(args: ReassignPartitionsArgs) -> ExitCode {
 }
 
 async fn act(args: &ReassignPartitionsArgs) -> anyhow::Result<()> {
-    if args.bootstrap.is_controller() && !args.cancel && !args.list {
+    let is_controller = args.bootstrap.endpoint_type() == EndpointType::Controller;
+    if is_controller && !args.cancel && !args.list {
         bail!(
             "--bootstrap-controller can be used with --cancel and --list only; write --bootstrap-server"
         );
@@ -459,11 +460,7 @@ async fn cancel(
         log_dir_moves::start(admin, &back, Duration::from_millis(args.timeout)).await?;
     }
     if !args.preserve_throttles {
-        let nodes = if args.bootstrap.is_controller() {
-            EndpointType::Controller
-        } else {
-            EndpointType::Broker
-        };
+        let nodes = args.bootstrap.endpoint_type();
         throttles::clear(admin, nodes, &assignment.partitions).await?;
     }
     Ok(())

@@ -164,16 +164,15 @@ async fn list(admin: &Admin, filter: &TransactionFilter) -> Result<(), Failure> 
         "ProducerId",
         "TransactionState",
     ];
-    let mut rows = vec![titles.map(str::to_owned)];
-    rows.extend(listings.into_iter().map(|listing| {
+    let rows = listings.into_iter().map(|listing| {
         [
             listing.transactional_id,
             listing.coordinator.to_string(),
             listing.producer_id.to_string(),
             listing.state,
         ]
-    }));
-    tabbed_table::print(&rows);
+    });
+    tabbed_table::print(titles, rows);
     Ok(())
 }
 
@@ -212,7 +211,7 @@ async fn describe(admin: &Admin, transactional_id: &str) -> Result<(), Failure> 
         duration,
         partitions.join(","),
     ];
-    tabbed_table::print(&[titles.map(str::to_owned), row]);
+    tabbed_table::print(titles, [row]);
     Ok(())
 }
 
@@ -246,8 +245,7 @@ async fn describe_producers(
         "CurrentTransactionStartOffset",
     ];
     producers.sort_by_key(|producer| producer.producer_id);
-    let mut rows = vec![titles.map(str::to_owned)];
-    rows.extend(producers.into_iter().map(|producer| {
+    let rows = producers.into_iter().map(|producer| {
         [
             producer.producer_id.to_string(),
             producer.producer_epoch.to_string(),
@@ -259,8 +257,8 @@ async fn describe_producers(
                 offset => offset.to_string(),
             },
         ]
-    }));
-    tabbed_table::print(&rows);
+    });
+    tabbed_table::print(titles, rows);
     Ok(())
 }
 
@@ -439,8 +437,7 @@ fn print_hanging(hanging: &[Candidate]) {
         "LastTimestamp",
         "Duration(min)",
     ];
-    let mut rows = vec![titles.map(str::to_owned)];
-    rows.extend(hanging.iter().map(|found| {
+    let rows = hanging.iter().map(|found| {
         let producer = &found.producer;
         let minutes = now_ms().saturating_sub(producer.last_timestamp) / 60_000;
         [
@@ -453,8 +450,8 @@ fn print_hanging(hanging: &[Candidate]) {
             producer.last_timestamp.to_string(),
             minutes.to_string(),
         ]
-    }));
-    tabbed_table::print(&rows);
+    });
+    tabbed_table::print(titles, rows);
 }
 
 fn now_ms() -> i64 {
