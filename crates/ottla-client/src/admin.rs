@@ -53,6 +53,11 @@ impl Admin {
         &self.client
     }
 
+    /// Sends a request to any broker; see [`Client::send`].
+    async fn ask<R: ApiRequest + Clone>(&self, request: &R) -> Result<R::Response, ClientError> {
+        self.client.send(|_| request.clone()).await
+    }
+
     /// Sends a request to the coordinator of a group; `error_of` as in [`Client::send_to_coordinator`].
     async fn ask_group<R: ApiRequest + Clone>(
         &self,

@@ -201,15 +201,13 @@ impl Admin {
             upgrade_type: how as i8,
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| UpdateFeaturesRequest {
-                timeout_ms: self.timeout_ms(),
-                feature_updates: levels.iter().map(update).collect(),
-                validate_only,
-                ..Default::default()
-            })
-            .await?;
+        let request = UpdateFeaturesRequest {
+            timeout_ms: self.timeout_ms(),
+            feature_updates: levels.iter().map(update).collect(),
+            validate_only,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
         let what = "updating features";
         ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         response.results.iter().try_for_each(|result| {
@@ -258,25 +256,20 @@ impl Admin {
             timeout_ms: self.timeout_ms(),
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         ClientError::check_code("electing leaders", response.error_code)?;
         Ok(response.replica_election_results)
     }
 
     /// Takes a broker that is gone for good out of the cluster.
     pub async fn unregister_broker(&self, broker: i32) -> Result<(), ClientError> {
-        let response = self
-            .client
-            .send(|_| UnregisterBrokerRequest {
-                broker_id: broker,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            format!("unregistering broker {broker}"),
-            response.error_code,
-            response.error_message.as_ref(),
-        )
+        let request = UnregisterBrokerRequest {
+            broker_id: broker,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = format!("unregistering broker {broker}");
+        ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 
     /// Adds a controller to the metadata quorum; the endpoints are listener, host and port.
@@ -292,23 +285,18 @@ impl Admin {
             port: *port,
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| AddRaftVoterRequest {
-                // Whichever cluster it is; the field's default is a cluster without a name.
-                cluster_id: None,
-                timeout_ms: self.timeout_ms(),
-                voter_id: voter,
-                voter_directory_id: directory_id,
-                listeners: endpoints.iter().map(listener).collect(),
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            format!("adding controller {voter}"),
-            response.error_code,
-            response.error_message.as_ref(),
-        )
+        let request = AddRaftVoterRequest {
+            // Whichever cluster it is; the field's default is a cluster without a name.
+            cluster_id: None,
+            timeout_ms: self.timeout_ms(),
+            voter_id: voter,
+            voter_directory_id: directory_id,
+            listeners: endpoints.iter().map(listener).collect(),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = format!("adding controller {voter}");
+        ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 
     /// Takes a controller out of the metadata quorum.
@@ -317,19 +305,14 @@ impl Admin {
         voter: i32,
         directory_id: Uuid,
     ) -> Result<(), ClientError> {
-        let response = self
-            .client
-            .send(|_| RemoveRaftVoterRequest {
-                cluster_id: None,
-                voter_id: voter,
-                voter_directory_id: directory_id,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            format!("removing controller {voter}"),
-            response.error_code,
-            response.error_message.as_ref(),
-        )
+        let request = RemoveRaftVoterRequest {
+            cluster_id: None,
+            voter_id: voter,
+            voter_directory_id: directory_id,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = format!("removing controller {voter}");
+        ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 }

@@ -16,7 +16,7 @@ use ottla_types::ErrorCode;
 use super::{Admin, text};
 use crate::error::ClientError;
 use crate::metadata::BrokerNode;
-use crate::partitions::{first_error, partitions_of};
+use crate::partitions::{Partition, first_error, partitions_of};
 
 /// A group as a list shows it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -264,27 +264,31 @@ impl Admin {
     }
 }
 
-/// What a member of a classic consumer group has been given: a version, then the assignment. A member
-/// that has not been given anything has no bytes at all.
-pub(crate) fn decode_assignment(bytes: &Bytes) -> Result<Vec<(String, i32)>, ClientError> {
+/// What a member of a classic consumer group has been given. A member that has not been given anything has no bytes at
+/// all.
+pub(crate) fn decode_assignment(bytes: &Bytes) -> Result<Vec<Partition>, ClientError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    let unreadable = |reason: String| ClientError::Unreadable {
-        address: "a group member".into(),
-        what: "an assignment".into(),
-        reason,
-    };
-    let mut body = bytes.clone();
-    if body.len() < 2 {
-        return Err(unreadable("it has no version".into()));
-    }
-    // What a newer version added stands at the end and is left unread.
-    let version = body.get_i16().clamp(0, 3);
-    let assignment = ConsumerProtocolAssignment::decode(&mut Reader::new(body), version)
-        .map_err(|error| unreadable(error.to_string()))?;
+    let assignment: ConsumerProtocolAssignment = decode_versioned(bytes, "an assignment")?;
     let topics = assignment.assigned_partitions.iter();
     Ok(partitions_of(
         topics.map(|topic| (&*topic.topic, &topic.partitions[..])),
     ))
+}
+
+/// A message of the consumer protocol, behind its version. What a newer version added stands at the end and is left
+/// unread.
+pub(crate) fn decode_versioned<M: Message>(bytes: &Bytes, what: &str) -> Result<M, ClientError> {
+    let unreadable = |reason: String| ClientError::Unreadable {
+        address: "a group member".into(),
+        what: what.into(),
+        reason,
+    };
+    let mut body = bytes.clone();
+    let version = body
+        .try_get_i16()
+        .map_err(|_| unreadable("it has no version".into()))?;
+    M::decode(&mut Reader::new(body), version.clamp(0, 3))
+        .map_err(|error| unreadable(error.to_string()))
 }

@@ -60,19 +60,14 @@ impl Admin {
             },
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| DescribeClientQuotasRequest {
-                components: filter.iter().map(component).collect(),
-                strict: true,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            "describing quotas",
-            response.error_code,
-            response.error_message.as_ref(),
-        )?;
+        let request = DescribeClientQuotasRequest {
+            components: filter.iter().map(component).collect(),
+            strict: true,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = "describing quotas";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         let entries = response.entries.unwrap_or_default().into_iter();
         Ok(entries
             .map(|entry| {
@@ -120,7 +115,7 @@ impl Admin {
             }],
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         response.entries.iter().try_for_each(|entry| {
             ClientError::check(
                 "changing quotas",
@@ -140,18 +135,13 @@ impl Admin {
             name: text(user),
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| DescribeUserScramCredentialsRequest {
-                users: (!users.is_empty()).then(|| users.iter().map(name).collect()),
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            "describing credentials",
-            response.error_code,
-            response.error_message.as_ref(),
-        )?;
+        let request = DescribeUserScramCredentialsRequest {
+            users: (!users.is_empty()).then(|| users.iter().map(name).collect()),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = "describing credentials";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         let mut results = response.results;
         results.retain(|result| result.error_code != ErrorCode::ResourceNotFound.code());
         Ok(results)
@@ -192,7 +182,7 @@ impl Admin {
                 .collect(),
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         response.results.iter().try_for_each(|result| {
             ClientError::check(
                 format!("changing the credentials of {user}"),

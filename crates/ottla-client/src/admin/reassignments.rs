@@ -29,19 +29,14 @@ impl Admin {
     pub async fn list_partition_reassignments(
         &self,
     ) -> Result<BTreeMap<(String, i32), OngoingPartitionReassignment>, ClientError> {
-        let response = self
-            .client
-            .send(|_| ListPartitionReassignmentsRequest {
-                timeout_ms: self.timeout_ms(),
-                topics: None,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            "listing reassignments",
-            response.error_code,
-            response.error_message.as_ref(),
-        )?;
+        let request = ListPartitionReassignmentsRequest {
+            timeout_ms: self.timeout_ms(),
+            topics: None,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = "listing reassignments";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         Ok(response
             .topics
             .into_iter()
@@ -82,7 +77,7 @@ impl Admin {
             topics: topics.collect(),
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         let what = "reassigning partitions";
         ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         let mut results = BTreeMap::new();

@@ -121,25 +121,23 @@ impl Admin {
         count: i32,
         assignments: Option<&[Vec<i32>]>,
     ) -> Result<(), ClientError> {
-        let response = self
-            .client
-            .send(|_| CreatePartitionsRequest {
-                topics: vec![CreatePartitionsTopic {
-                    name: text(name),
-                    count,
-                    assignments: assignments.map(|assignments| {
-                        let assignment = |brokers: &Vec<i32>| CreatePartitionsAssignment {
-                            broker_ids: brokers.clone(),
-                            ..Default::default()
-                        };
-                        assignments.iter().map(assignment).collect()
-                    }),
-                    ..Default::default()
-                }],
-                timeout_ms: self.timeout_ms(),
+        let request = CreatePartitionsRequest {
+            topics: vec![CreatePartitionsTopic {
+                name: text(name),
+                count,
+                assignments: assignments.map(|assignments| {
+                    let assignment = |brokers: &Vec<i32>| CreatePartitionsAssignment {
+                        broker_ids: brokers.clone(),
+                        ..Default::default()
+                    };
+                    assignments.iter().map(assignment).collect()
+                }),
                 ..Default::default()
-            })
-            .await?;
+            }],
+            timeout_ms: self.timeout_ms(),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
         let Some(result) = response.results.first() else {
             return Ok(());
         };

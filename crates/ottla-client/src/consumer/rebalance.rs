@@ -13,7 +13,7 @@ use regex::Regex;
 use super::classic::Membership;
 use super::metrics::Told;
 use super::modern::ModernMembership;
-use super::modern::member::{Partitions, Reconciliation, Subscription};
+use super::modern::member::{Member, Partitions, Reconciliation, Subscription};
 use super::pattern::Pattern;
 use super::{Consumer, GroupProtocol, Partition, RebalanceListener};
 use crate::error::ClientError;
@@ -84,7 +84,8 @@ impl Consumer {
                     let sensors = self.sensors.clone();
                     ModernMembership::new(client, group, &self.config, sensors)
                 });
-                modern.subscribe(Subscription {
+                // Said with the next poll.
+                modern.place().member().subscribe(Subscription {
                     topics: self.subscription.iter().cloned().collect(),
                     regex,
                 });
@@ -199,14 +200,15 @@ impl Consumer {
             return Ok(());
         };
         let polled = modern.on_polled();
-        if modern.has_lost() {
+        if modern.place().member().has_lost() {
             self.give_up_all(true);
             if let Some(modern) = &self.modern {
-                modern.on_given_up();
+                modern.change(Member::on_given_up);
             }
         }
         polled?;
-        let reconciliation = self.modern.as_ref().and_then(|it| it.reconciliation());
+        let reconciliation = self.modern.as_ref();
+        let reconciliation = reconciliation.and_then(|it| it.place().member().reconciliation());
         match reconciliation {
             Some(reconciliation) => self.reconcile(&reconciliation).await,
             None => Ok(()),
@@ -240,7 +242,7 @@ impl Consumer {
             self.sensors.on_rebalanced(ottla_sync::time::elapsed(began));
         }
         if let Some(modern) = &self.modern {
-            modern.on_reconciled(target, named);
+            modern.change(|member| member.on_reconciled(target, named));
         }
         Ok(())
     }
