@@ -14,6 +14,7 @@ use ottla_client::{Admin, ClientError};
 use ottla_controller::{UsableBroker, place_on_brokers};
 use ottla_types::{BrokerId, ErrorCode};
 
+use super::java_text::joined as ids;
 use super::{admin_client, block_on, java_exceptions};
 use assignment_file::{
     Assignment, Partition, Replica, duplicates, read_assignment, read_topics, shown, to_json,
@@ -490,11 +491,6 @@ async fn list(admin: &Admin) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn ids(brokers: &[i32]) -> String {
-    let texts: Vec<String> = brokers.iter().map(ToString::to_string).collect();
-    texts.join(",")
 }
 
 fn joined<'a>(partitions: impl Iterator<Item = &'a Partition>) -> String {

@@ -17,7 +17,7 @@ use ottla_client::Admin;
 use ottla_client::admin::GroupListing;
 use ottla_types::ErrorCode;
 
-use super::consumer_groups::{choices, ended, table::Table};
+use super::consumer_groups::{choices, ended, report_deletion, table::Table};
 use super::{block_on, java_exceptions, java_maps};
 
 pub fn run(args: ShareGroupsArgs) -> ExitCode {
@@ -126,19 +126,7 @@ async fn delete(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     }
     java_maps::sort_by_hash(&mut deleted, |group| group);
     java_maps::sort_by_hash(&mut failed, |(group, _)| group);
-    let quoted: Vec<String> = deleted.iter().map(|group| format!("'{group}'")).collect();
-    let quoted = quoted.join(", ");
-    if failed.is_empty() {
-        println!("Deletion of requested share groups ({quoted}) was successful.");
-        return Ok(());
-    }
-    println!("\nError: Deletion of some share groups failed:");
-    for (group, reason) in failed {
-        println!("* Group '{group}' could not be deleted due to: {reason}");
-    }
-    if !deleted.is_empty() {
-        println!("\nThese share groups were deleted successfully: {quoted}");
-    }
+    report_deletion("share", &deleted, &failed);
     Ok(())
 }
 

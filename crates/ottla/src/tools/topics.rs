@@ -14,6 +14,7 @@ use ottla_protocol::messages::list_partition_reassignments_response::OngoingPart
 use ottla_types::{ErrorCode, Uuid};
 
 use super::admin_client::Brokers;
+use super::java_text::joined as ids;
 use super::topic_filter::TopicFilter;
 use super::{block_on, is_internal_topic, java_maps, report_on_stdout};
 
@@ -429,18 +430,13 @@ fn print_partition(
         );
     }
     let or_unknown =
-        |replicas: &Option<Vec<i32>>| replicas.as_deref().map_or_else(|| "N/A".to_owned(), ids);
+        |replicas: &Option<Vec<i32>>| replicas.as_ref().map_or_else(|| "N/A".to_owned(), ids);
     line += &format!(
         "\tElr: {}\tLastKnownElr: {}",
         or_unknown(&partition.eligible_leader_replicas),
         or_unknown(&partition.last_known_elr)
     );
     println!("{line}");
-}
-
-fn ids(brokers: &[i32]) -> String {
-    let texts: Vec<String> = brokers.iter().map(ToString::to_string).collect();
-    texts.join(",")
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use ottla_client::{Admin, BrokerNode};
 
 use super::table::{MISSING, Table, shown};
 use super::{ConsumerGroupsArgs, chosen_groups};
+use crate::tools::java_text::joined;
 use crate::tools::offset_reset::Partition;
 
 pub(super) async fn describe(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
@@ -174,10 +175,7 @@ pub(in crate::tools) fn assignment(partitions: &[(String, i32)]) -> String {
     }
     let topics: Vec<String> = by_topic
         .into_iter()
-        .map(|(topic, partitions)| {
-            let numbers: Vec<String> = partitions.iter().map(ToString::to_string).collect();
-            format!("{topic}:{}", numbers.join(","))
-        })
+        .map(|(topic, partitions)| format!("{topic}:{}", joined(&partitions)))
         .collect();
     topics.join(";")
 }

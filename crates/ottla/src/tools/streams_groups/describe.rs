@@ -7,6 +7,7 @@ use ottla_protocol::messages::streams_group_describe_response::Assignment;
 use super::offsets::{OffsetsOfPartition, offsets};
 use super::{STREAMS, StreamsGroupsArgs, chosen_groups, print_error};
 use crate::tools::consumer_groups::table::shown;
+use crate::tools::java_text::joined;
 
 pub(super) async fn describe(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     for group in chosen_groups(args, admin).await? {
@@ -122,8 +123,8 @@ fn tasks(assignment: &Assignment, prefix: &str) -> String {
             shown += &format!("{prefix}{kind}: ");
         }
         for tasks in tasks {
-            let numbers: Vec<String> = tasks.partitions.iter().map(ToString::to_string).collect();
-            shown += &format!("{}:[{}]; ", &*tasks.subtopology_id, numbers.join(","));
+            let numbers = joined(&tasks.partitions);
+            shown += &format!("{}:[{numbers}]; ", &*tasks.subtopology_id);
         }
     }
     shown
