@@ -370,24 +370,14 @@ impl Consumer {
     /// Commits, if that is automatic, and leaves the group.
     pub async fn close(mut self) -> Result<(), ClientError> {
         self.finish_commits().await;
-        if let Some(joining) = self.joining.take() {
-            joining.abort();
-            if let Some(place) = self.place.take() {
-                place.give_up_while_joining().await;
-            }
+        if self.give_up_joining().await {
             return Ok(());
         }
         let committed = match self.config.auto_commit && self.config.group_id.is_some() {
             true => self.commit().await,
             false => Ok(()),
         };
-        self.tell_revoked();
-        if let Some(membership) = self.membership.take() {
-            membership.leave().await;
-        }
-        if let Some(modern) = self.modern.take() {
-            modern.leave().await;
-        }
+        self.leave_group().await;
         committed
     }
 

@@ -108,12 +108,25 @@ impl Consumer {
     pub async fn unsubscribe(&mut self) {
         self.subscription.clear();
         self.pattern = None;
-        if let Some(joining) = self.joining.take() {
-            joining.abort();
-            if let Some(place) = self.place.take() {
-                place.give_up_while_joining().await;
-            }
+        self.give_up_joining().await;
+        self.leave_group().await;
+        self.replace_assignment(&[]);
+    }
+
+    /// Stops joining and leaves the group, if it was being joined.
+    pub(super) async fn give_up_joining(&mut self) -> bool {
+        let Some(joining) = self.joining.take() else {
+            return false;
+        };
+        joining.abort();
+        if let Some(place) = self.place.take() {
+            place.give_up_while_joining().await;
         }
+        true
+    }
+
+    /// Gives everything up and leaves the group.
+    pub(super) async fn leave_group(&mut self) {
         self.tell_revoked();
         if let Some(membership) = self.membership.take() {
             membership.leave().await;
@@ -121,7 +134,6 @@ impl Consumer {
         if let Some(modern) = self.modern.take() {
             modern.leave().await;
         }
-        self.replace_assignment(&[]);
     }
 
     /// Has the members meet again with the next poll. Nothing where the coordinator decides, as in Kafka.
@@ -132,7 +144,7 @@ impl Consumer {
     }
 
     /// Tells the listener that everything is given up, if this is in a group.
-    pub(super) fn tell_revoked(&mut self) {
+    fn tell_revoked(&mut self) {
         let held = self.assignment();
         let is_member = self.membership.is_some() || self.modern.is_some();
         if is_member && !held.is_empty() {

@@ -47,18 +47,6 @@ pub(super) struct Bootstrap {
     bootstrap_controller: Option<String>,
 }
 
-/// As [`Bootstrap`], for a tool with commands that need no cluster.
-#[derive(Args, Debug)]
-#[group(id = "bootstrap", multiple = false)]
-pub(super) struct OptionalBootstrap {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: Option<String>,
-    /// Controllers to connect to first, instead of brokers.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_controller: Option<String>,
-}
-
 impl Bootstrap {
     /// The nodes that are connected to.
     pub(super) fn endpoint_type(&self) -> EndpointType {
@@ -69,22 +57,6 @@ impl Bootstrap {
         }
     }
 
-    pub(super) async fn connect(
-        &self,
-        command_config: Option<&str>,
-        client_id: &str,
-    ) -> anyhow::Result<Admin> {
-        connect_to_either(
-            self.bootstrap_server.as_deref(),
-            self.bootstrap_controller.as_deref(),
-            command_config,
-            client_id,
-        )
-        .await
-    }
-}
-
-impl OptionalBootstrap {
     pub(super) async fn connect(
         &self,
         command_config: Option<&str>,

@@ -111,11 +111,7 @@ pub fn run(args: TopicsArgs) -> ExitCode {
 }
 
 async fn act(args: &TopicsArgs) -> anyhow::Result<()> {
-    let new_topic = if args.create {
-        Some(new_topic(args)?)
-    } else {
-        None
-    };
+    let new_topic = args.create.then(|| new_topic(args)).transpose()?;
     let admin = args.brokers.connect("ottla-topics", None).await?;
     if let Some(topic) = new_topic {
         create(args, &admin, topic).await
@@ -240,10 +236,8 @@ async fn alter(args: &TopicsArgs, admin: &Admin) -> anyhow::Result<()> {
              changed with `ottla configs`"
         );
     };
-    let assignments = match &args.replica_assignment {
-        Some(text) => Some(parse_assignment(text)?),
-        None => None,
-    };
+    let assignments = args.replica_assignment.as_deref();
+    let assignments = assignments.map(parse_assignment).transpose()?;
     for topic in &topics {
         let new = match &assignments {
             Some(all) => {
@@ -284,10 +278,8 @@ async fn describe(args: &TopicsArgs, admin: &Admin) -> anyhow::Result<()> {
     if args.if_exists && args.topic.is_none() && args.topic_id.is_none() {
         bail!("--topic or --topic-id is required to describe a topic");
     }
-    let wanted_id = match &args.topic_id {
-        Some(text) => Some(text.parse::<Uuid>()?).filter(|id| !id.is_zero()),
-        None => None,
-    };
+    let wanted_id = args.topic_id.as_deref().map(str::parse::<Uuid>);
+    let wanted_id = wanted_id.transpose()?.filter(|id| !id.is_zero());
     let topics = match wanted_id {
         Some(id) => {
             let metadata = admin.client().refresh_metadata(None, false).await?;
