@@ -64,7 +64,6 @@ use running::{
     report_plainly,
 };
 use settings::{key_values, load_properties, load_properties_if_given};
-use topic_filter::is_internal_topic;
 
 pub use retired_flags::advice as advice_for_retired_flags;
 

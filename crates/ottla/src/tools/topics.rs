@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
+use ottla_broker::is_internal_topic;
 use ottla_client::admin::{
     ConfigResourceType, DescribedConfigs, NewTopic, PartitionDescription, TopicDescription,
 };
@@ -16,7 +17,7 @@ use ottla_types::{ErrorCode, Uuid};
 use super::admin_client::Brokers;
 use super::java_text::joined as ids;
 use super::topic_filter::TopicFilter;
-use super::{block_on, is_internal_topic, java_maps, report_on_stdout};
+use super::{block_on, java_maps, report_on_stdout};
 
 /// Create, list, describe, alter and delete topics.
 ///
