@@ -47,18 +47,18 @@ impl Admin {
         &self,
         filter: &[(String, QuotaMatch)],
     ) -> Result<BTreeMap<QuotaEntity, Vec<(String, f64)>>, ClientError> {
-        let component = |(kind, wanted): &(String, QuotaMatch)| ComponentData {
-            entity_type: text(kind),
-            match_type: match wanted {
-                QuotaMatch::Exactly(_) => 0,
-                QuotaMatch::Default => 1,
-                QuotaMatch::Any => 2,
-            },
-            r#match: match wanted {
-                QuotaMatch::Exactly(name) => Some(text(name)),
-                QuotaMatch::Default | QuotaMatch::Any => None,
-            },
-            ..Default::default()
+        let component = |(kind, wanted): &(String, QuotaMatch)| {
+            let (match_type, name) = match wanted {
+                QuotaMatch::Exactly(name) => (0, Some(text(name))),
+                QuotaMatch::Default => (1, None),
+                QuotaMatch::Any => (2, None),
+            };
+            ComponentData {
+                entity_type: text(kind),
+                match_type,
+                r#match: name,
+                ..Default::default()
+            }
         };
         let request = DescribeClientQuotasRequest {
             components: filter.iter().map(component).collect(),

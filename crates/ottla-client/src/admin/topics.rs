@@ -377,19 +377,13 @@ fn unknown(name: &str) -> ClientError {
 }
 
 fn creatable(topic: &NewTopic) -> CreatableTopic {
-    let manual = !topic.assignments.is_empty();
+    let is_manual = !topic.assignments.is_empty();
+    let partitions = topic.partitions.filter(|_| !is_manual);
+    let replication_factor = topic.replication_factor.filter(|_| !is_manual);
     CreatableTopic {
         name: text(&topic.name),
-        num_partitions: if manual {
-            -1
-        } else {
-            topic.partitions.unwrap_or(-1)
-        },
-        replication_factor: if manual {
-            -1
-        } else {
-            topic.replication_factor.unwrap_or(-1)
-        },
+        num_partitions: partitions.unwrap_or(-1),
+        replication_factor: replication_factor.unwrap_or(-1),
         assignments: topic
             .assignments
             .iter()
