@@ -65,22 +65,14 @@ fn partitions_read(group: &DescribedStreamsGroup) -> anyhow::Result<Vec<Partitio
     Ok(partitions.into_iter().collect())
 }
 
-/// What the group has committed for its input topics and the topics that it repartitions by.
+/// What the group has committed for its input topics, and the topics that it repartitions by if those are wanted.
 pub(super) async fn committed(
     admin: &Admin,
     group: &str,
+    with_repartitioned: bool,
 ) -> anyhow::Result<BTreeMap<Partition, CommittedOffset>> {
     let described = admin.describe_streams_group(group).await.map_err(wrapped)?;
-    committed_of(admin, group, &described, true).await
-}
-
-/// What the group has committed for its input topics.
-pub(super) async fn committed_inputs(
-    admin: &Admin,
-    group: &str,
-) -> anyhow::Result<BTreeMap<Partition, CommittedOffset>> {
-    let described = admin.describe_streams_group(group).await.map_err(wrapped)?;
-    committed_of(admin, group, &described, false).await
+    committed_of(admin, group, &described, with_repartitioned).await
 }
 
 async fn committed_of(
