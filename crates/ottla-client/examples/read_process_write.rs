@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ottla_client::{
-    Client, ClientError, Consumer, ConsumerRecord, OffsetToCommit, Producer, RecordRef, properties,
+    Client, ClientError, CommitOffset, Consumer, ConsumerRecord, Producer, RecordRef, properties,
 };
 
 #[tokio::main]
@@ -82,7 +82,7 @@ async fn write(
         };
         producer.send_ref(written).await?;
         let partition = (record.topic.to_string(), record.partition);
-        offsets.insert(partition, OffsetToCommit::new(record.offset + 1));
+        offsets.insert(partition, CommitOffset::new(record.offset + 1));
     }
     let group = consumer.group_metadata();
     producer

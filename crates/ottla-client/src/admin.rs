@@ -15,7 +15,12 @@ mod streams_groups;
 mod topics;
 mod transactions;
 
-use crate::client::Client;
+use bytestring::ByteString;
+use ottla_protocol::ApiRequest;
+
+use crate::client::{Client, CoordinatorKind};
+use crate::error::ClientError;
+use crate::metadata::BrokerNode;
 
 pub use cluster::{ElectionType, EndpointType, FeatureUpdateType, QuorumDescription};
 pub use configs::{ConfigOperation, ConfigResourceType, DescribedConfigs};
@@ -23,8 +28,8 @@ pub use groups::{DescribedConsumerGroup, GroupListing, GroupMember};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
 pub use quotas::{NewScramCredential, QuotaEntity, QuotaMatch};
 pub use reassignments::ReplicaLogDirs;
-pub use share_groups::{DescribedShareGroup, ShareGroupMember, SharePartitionOffset};
-pub use streams_groups::{DescribedStreamsGroup, StreamsGroupMember, Subtopology, TaskAssignment};
+pub use share_groups::SharePartitionOffset;
+pub use streams_groups::{DescribedStreamsGroup, Subtopology};
 pub use topics::{NewTopic, PartitionDescription, TopicDescription};
 pub use transactions::{OpenTransaction, TransactionFilter, TransactionListing};
 
@@ -47,9 +52,46 @@ impl Admin {
     pub fn client(&self) -> &Client {
         &self.client
     }
+
+    /// Sends a request to any broker; see [`Client::send`].
+    async fn ask<R: ApiRequest + Clone>(&self, request: &R) -> Result<R::Response, ClientError> {
+        self.client.send(|_| request.clone()).await
+    }
+
+    /// Sends a request to the coordinator of a group; `error_of` as in [`Client::send_to_coordinator`].
+    async fn ask_group<R: ApiRequest + Clone>(
+        &self,
+        group: &str,
+        request: &R,
+        error_of: impl Fn(&R::Response) -> i16,
+    ) -> Result<R::Response, ClientError> {
+        let kind = CoordinatorKind::Group;
+        let client = &self.client;
+        client
+            .send_to_coordinator(kind, group, |_| request.clone(), error_of)
+            .await
+    }
+
+    /// Describes one group: what its coordinator says of it, and which broker that is. `found` takes it and its error out of
+    /// a response, `what` is what an error is about.
+    async fn describe_group<R: ApiRequest + Clone, G: Clone>(
+        &self,
+        group: &str,
+        what: &str,
+        request: &R,
+        found: impl Fn(&R::Response) -> Option<(&G, i16, Option<&ByteString>)>,
+    ) -> Result<(G, BrokerNode), ClientError> {
+        let code_of = |response: &R::Response| found(response).map_or(0, |(_, code, _)| code);
+        let response = self.ask_group(group, request, code_of).await?;
+        let (described, code, message) =
+            found(&response).ok_or_else(|| ClientError::no_answer(what))?;
+        ClientError::check(what, code, message)?;
+        let coordinator = self.client.coordinator(CoordinatorKind::Group, group);
+        Ok((described.clone(), coordinator.await?))
+    }
 }
 
 /// A text as the protocol crate has it.
-fn text(value: &str) -> bytestring::ByteString {
+fn text(value: &str) -> ByteString {
     value.to_owned().into()
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
+use ottla_protocol::messages::find_coordinator_response::Coordinator;
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use ottla_protocol::{ApiKey, ApiRequest};
 use ottla_sync::Mutex;
@@ -255,7 +256,7 @@ impl Client {
                 ..Default::default()
             };
             let response = connection.send(&request).await?;
-            ClientError::check("metadata", response.error_code, None::<&str>)?;
+            ClientError::check_code("metadata", response.error_code)?;
             if response.brokers.is_empty() {
                 return Err(ClientError::broker(
                     "metadata",
@@ -295,7 +296,7 @@ impl Client {
         for name in names {
             match metadata.topics.get(name) {
                 Some(topic) => {
-                    ClientError::check(format!("topic {name}"), topic.error.code(), None::<&str>)?;
+                    ClientError::check_code(format!("topic {name}"), topic.error.code())?;
                 }
                 None => {
                     return Err(ClientError::broker(
@@ -397,27 +398,21 @@ impl Client {
             })
             .await?;
         let what = format!("the coordinator of {key}");
-        let (code, message, node_id, host, port) = match response.coordinators.first() {
-            Some(found) => (
-                found.error_code,
-                found.error_message.as_ref(),
-                found.node_id,
-                &found.host,
-                found.port,
-            ),
-            None => (
-                response.error_code,
-                response.error_message.as_ref(),
-                response.node_id,
-                &response.host,
-                response.port,
-            ),
+        let alone = || Coordinator {
+            error_code: response.error_code,
+            error_message: response.error_message,
+            node_id: response.node_id,
+            host: response.host,
+            port: response.port,
+            ..Default::default()
         };
-        ClientError::check(what, code, message)?;
+        let found = response.coordinators.into_iter().next();
+        let found = found.unwrap_or_else(alone);
+        ClientError::check(what, found.error_code, found.error_message.as_ref())?;
         let node = BrokerNode {
-            id: node_id,
-            host: host.to_string(),
-            port,
+            id: found.node_id,
+            host: found.host.to_string(),
+            port: found.port,
             rack: None,
         };
         self.inner

@@ -274,7 +274,7 @@ impl Connection {
                 }
             }
             let what = format!("negotiation with {}", self.address);
-            ClientError::check(what, response.error_code, None::<&str>)?;
+            ClientError::check_code(what, response.error_code)?;
             self.features = response
                 .finalized_features
                 .iter()

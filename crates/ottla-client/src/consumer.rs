@@ -19,7 +19,6 @@ mod modern;
 pub(crate) mod offline;
 mod offset_commits;
 mod offsets;
-mod partition;
 mod pattern;
 mod position;
 mod rebalance;
@@ -38,6 +37,7 @@ use crate::admin::Admin;
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
 use crate::metrics::Metrics;
+pub(crate) use crate::partitions::Partition;
 use crate::producer::ConsumerGroupMetadata;
 use classic::{Joined, Membership, Place};
 use fetched::Fetched;
@@ -52,8 +52,8 @@ pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use interceptor::ConsumerInterceptor;
 pub use metrics::ConsumerMetricsReader;
 use metrics::ConsumerSensors;
+pub(crate) use offset_commits::commit_topics;
 pub use offset_commits::{CommitCallback, CommitOffset};
-pub(crate) use partition::Partition;
 pub(crate) use records::CompletedFetch;
 pub use records::{ConsumerRecord, FetchedBatch};
 
@@ -370,24 +370,14 @@ impl Consumer {
     /// Commits, if that is automatic, and leaves the group.
     pub async fn close(mut self) -> Result<(), ClientError> {
         self.finish_commits().await;
-        if let Some(joining) = self.joining.take() {
-            joining.abort();
-            if let Some(place) = self.place.take() {
-                place.give_up_while_joining().await;
-            }
+        if self.give_up_joining().await {
             return Ok(());
         }
         let committed = match self.config.auto_commit && self.config.group_id.is_some() {
             true => self.commit().await,
             false => Ok(()),
         };
-        self.tell_revoked();
-        if let Some(membership) = self.membership.take() {
-            membership.leave().await;
-        }
-        if let Some(modern) = self.modern.take() {
-            modern.leave().await;
-        }
+        self.leave_group().await;
         committed
     }
 

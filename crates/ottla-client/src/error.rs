@@ -103,6 +103,16 @@ impl ClientError {
         }
     }
 
+    /// As [`ClientError::check`], where there is no message.
+    pub(crate) fn check_code(what: impl Into<String>, code: i16) -> Result<(), ClientError> {
+        ClientError::check(what, code, None::<&str>)
+    }
+
+    /// A response says nothing of what it was asked for.
+    pub(crate) fn no_answer(what: impl Into<String>) -> ClientError {
+        ClientError::broker(what, -1, Some("there was no answer"))
+    }
+
     pub(crate) fn unreadable(address: &str, what: &str, error: DecodeError) -> ClientError {
         ClientError::Unreadable {
             address: address.to_owned(),

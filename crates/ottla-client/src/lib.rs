@@ -112,6 +112,7 @@ mod clock;
 mod config;
 mod error;
 mod heartbeats;
+mod partitions;
 
 mod connection;
 mod metadata;
@@ -146,9 +147,9 @@ pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]
 pub use producer::offline::OfflineProducer;
 pub use producer::{
-    ConsumerGroupMetadata, DeliveredBatch, Delivery, DeliveryCallback, DeliveryListener,
-    OffsetToCommit, Producer, ProducerBuilder, ProducerConfig, ProducerInterceptor, ProducerRecord,
-    RecordMetadata, RecordRef, TrySendError,
+    ConsumerGroupMetadata, DeliveredBatch, Delivery, DeliveryCallback, DeliveryListener, Producer,
+    ProducerBuilder, ProducerConfig, ProducerInterceptor, ProducerRecord, RecordMetadata,
+    RecordRef, TrySendError,
 };
 pub use scram::{ScramKeys, ScramMechanism};
 pub use security::{SaslMechanism, SecurityConfig, SecurityProtocol};

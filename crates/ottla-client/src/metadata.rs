@@ -75,6 +75,12 @@ impl Metadata {
         self.brokers.get(&self.partition(topic, partition)?.leader)
     }
 
+    /// Zero for a topic that is not known.
+    pub(crate) fn topic_id(&self, topic: &str) -> Uuid {
+        let topic = self.topics.get(topic);
+        topic.map_or(Uuid::ZERO, |topic| topic.topic_id)
+    }
+
     pub fn topic_name(&self, topic_id: Uuid) -> Option<&str> {
         self.topics
             .values()

@@ -10,18 +10,19 @@
 mod network;
 mod sensor;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Instant;
 
 pub(crate) use network::NetworkSensors;
-pub(crate) use sensor::{Sensor, Windows};
+pub(crate) use sensor::{Measured, Moment, Sensor, Windows};
 
 /// One figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Metric {
     /// `producer-metrics`, `consumer-fetch-manager-metrics` and so on.
     pub group: &'static str,
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// `client-id`, and `topic`, `partition` or `node-id` where it is of one.
     pub tags: Vec<(&'static str, String)>,
     pub value: f64,
@@ -103,16 +104,34 @@ impl Sheet {
             .collect();
     }
 
-    pub(crate) fn put(&mut self, name: &'static str, value: f64) {
+    pub(crate) fn put(&mut self, name: impl Into<Cow<'static, str>>, value: f64) {
         let mut tags = Vec::with_capacity(1 + self.tags.len());
         tags.push(("client-id", self.client_id.clone()));
         tags.extend(self.tags.iter().cloned());
         self.metrics.push(Metric {
             group: self.group,
-            name,
+            name: name.into(),
             tags,
             value,
         });
+    }
+
+    /// `name-avg` and `name-max`.
+    pub(crate) fn put_avg_and_max(&mut self, name: &str, measured: Measured) {
+        self.put(format!("{name}-avg"), measured.avg);
+        self.put(format!("{name}-max"), measured.max);
+    }
+
+    /// `name-rate` and `name-total` of the values.
+    pub(crate) fn put_sums(&mut self, name: &str, measured: Measured) {
+        self.put(format!("{name}-rate"), measured.rate);
+        self.put(format!("{name}-total"), measured.total);
+    }
+
+    /// `name-rate` and `name-total` of how often something was recorded.
+    pub(crate) fn put_events(&mut self, name: &str, measured: Measured) {
+        self.put(format!("{name}-rate"), measured.event_rate);
+        self.put(format!("{name}-total"), measured.count);
     }
 
     pub(crate) fn finish(self) -> Metrics {
@@ -120,27 +139,38 @@ impl Sheet {
     }
 }
 
-/// Milliseconds since a client began, which its sensors count in.
+/// The clock of a client's sensors, which counts from when the client began.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beginning(Instant);
+pub(crate) struct Clock {
+    beginning: Instant,
+    windows: Windows,
+}
 
-impl Beginning {
-    pub(crate) fn now() -> Beginning {
-        Beginning(ottla_sync::time::now())
+impl Clock {
+    pub(crate) fn start(windows: Windows) -> Clock {
+        Clock {
+            beginning: ottla_sync::time::now(),
+            windows,
+        }
     }
 
-    pub(crate) fn elapsed_ms(self) -> u64 {
+    pub(crate) fn now(self) -> Moment {
         self.at(ottla_sync::time::now())
     }
 
-    pub(crate) fn at(self, instant: Instant) -> u64 {
-        instant.saturating_duration_since(self.0).as_millis() as u64
+    pub(crate) fn at(self, instant: Instant) -> Moment {
+        Moment {
+            ms: instant
+                .saturating_duration_since(self.beginning)
+                .as_millis() as u64,
+            windows: self.windows,
+        }
     }
 }
 
 /// How long it has been, in whole seconds as Kafka says it; -1 if it has never been.
-pub(crate) fn seconds_ago(last_ms: Option<u64>, now_ms: u64) -> f64 {
-    last_ms.map_or(-1.0, |last| (now_ms.saturating_sub(last) / 1000) as f64)
+pub(crate) fn seconds_ago(last: Option<Moment>, now: Moment) -> f64 {
+    last.map_or(-1.0, |last| (now.ms.saturating_sub(last.ms) / 1000) as f64)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub use delivery::{
 };
 pub use record::{ProducerRecord, RecordMetadata, RecordRef};
 pub use send::TrySendError;
-pub use transaction::{ConsumerGroupMetadata, OffsetToCommit};
+pub use transaction::ConsumerGroupMetadata;
 
 /// Sends records. Cloning is cheap and shares everything; any number of threads may send.
 #[derive(Clone)]

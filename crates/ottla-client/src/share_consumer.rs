@@ -140,7 +140,7 @@ impl ShareConsumer {
         let membership = self.membership.get_or_insert_with(|| {
             ShareMembership::new(self.client.clone(), &self.config, self.member_id.clone())
         });
-        membership.subscribe(self.subscription.clone());
+        membership.change(|member| member.subscribe(self.subscription.clone()));
     }
 
     pub fn subscription(&self) -> &BTreeSet<String> {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ottla_client::admin::{NewTopic, OffsetSpec};
 use ottla_client::{
-    Assignor, Client, ClientConfig, ClientError, Consumer, ConsumerConfig, DeliveredBatch,
-    DeliveryListener, OffsetReset, OffsetToCommit, Producer, ProducerConfig, ProducerRecord,
+    Assignor, Client, ClientConfig, ClientError, CommitOffset, Consumer, ConsumerConfig,
+    DeliveredBatch, DeliveryListener, OffsetReset, Producer, ProducerConfig, ProducerRecord,
     RecordRef,
 };
 use ottla_protocol::ApiKey;
@@ -530,7 +530,7 @@ async fn transactions_are_seen_as_a_whole_or_not_at_all() {
             producer.send(sent).await.expect("sent");
         }
         let next = records.last().expect("there is one").offset + 1;
-        let offsets = BTreeMap::from([((source.clone(), 0), OffsetToCommit::new(next))]);
+        let offsets = BTreeMap::from([((source.clone(), 0), CommitOffset::new(next))]);
         producer
             .send_offsets_to_transaction(&offsets, &consumer.group_metadata())
             .await

@@ -274,7 +274,7 @@ async fn a_member_that_closes_while_it_joins_is_in_the_group_no_more() {
         // What has been sent before is answered by then.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let described = shared.cluster.admin.describe_share_group(&shared.group);
-        let members = described.await.expect("a group").members;
+        let members = described.await.expect("a group").0.members;
         assert_eq!(members, [], "after {wait} ms");
     }
 }

@@ -63,8 +63,7 @@ use running::{
     block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout,
     report_plainly,
 };
-use settings::{key_values, load_properties};
-use topic_filter::is_internal_topic;
+use settings::{key_values, load_properties, load_properties_if_given};
 
 pub use retired_flags::advice as advice_for_retired_flags;
 

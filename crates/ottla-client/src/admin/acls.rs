@@ -25,7 +25,7 @@ impl Admin {
             permission_type: filter.permission_type,
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         let (code, message) = (response.error_code, response.error_message.as_ref());
         ClientError::check("describing ACLs", code, message)?;
         Ok(response.resources)
@@ -37,7 +37,7 @@ impl Admin {
             creations: creations.to_vec(),
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         response.results.iter().try_for_each(|result| {
             let message = result.error_message.as_ref();
             ClientError::check("creating ACLs", result.error_code, message)
@@ -54,7 +54,7 @@ impl Admin {
             filters: filters.to_vec(),
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         let mut deleted = Vec::new();
         for result in response.filter_results {
             let message = result.error_message.as_ref();

@@ -27,6 +27,7 @@ use crate::config::ClientConfig;
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::metadata::address_of;
+use crate::partitions::by_topic;
 
 /// Which nodes of a cluster are meant; the numbers are Kafka's (KIP-919).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +151,7 @@ impl Admin {
                         ..Default::default()
                     })
                     .await?;
-                ClientError::check("the API versions", response.error_code, None::<&str>)?;
+                ClientError::check_code("the API versions", response.error_code)?;
                 Ok(response)
             })
             .await
@@ -174,14 +175,9 @@ impl Admin {
                     .await?;
                 let what = "describing the metadata quorum";
                 ClientError::check(what, response.error_code, response.error_message.as_ref())?;
-                let partition = response
-                    .topics
-                    .into_iter()
-                    .flat_map(|topic| topic.partitions)
-                    .next();
-                let Some(state) = partition else {
-                    return Err(ClientError::broker(what, -1, Some("there was no answer")));
-                };
+                let mut partitions = response.topics.into_iter().flat_map(|it| it.partitions);
+                let state = partitions.next();
+                let state = state.ok_or_else(|| ClientError::no_answer(what))?;
                 ClientError::check(what, state.error_code, state.error_message.as_ref())?;
                 Ok(QuorumDescription {
                     state,
@@ -205,15 +201,13 @@ impl Admin {
             upgrade_type: how as i8,
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| UpdateFeaturesRequest {
-                timeout_ms: self.timeout_ms(),
-                feature_updates: levels.iter().map(update).collect(),
-                validate_only,
-                ..Default::default()
-            })
-            .await?;
+        let request = UpdateFeaturesRequest {
+            timeout_ms: self.timeout_ms(),
+            feature_updates: levels.iter().map(update).collect(),
+            validate_only,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
         let what = "updating features";
         ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         response.results.iter().try_for_each(|result| {
@@ -236,7 +230,7 @@ impl Admin {
                     })
                     .await?;
                 let what = format!("the log directories of broker {broker}");
-                ClientError::check(what, response.error_code, None::<&str>)?;
+                ClientError::check_code(what, response.error_code)?;
                 Ok(response.results)
             })
             .await
@@ -248,47 +242,34 @@ impl Admin {
         how: ElectionType,
         partitions: Option<&BTreeSet<(String, i32)>>,
     ) -> Result<Vec<ReplicaElectionResult>, ClientError> {
-        let topic_partitions = partitions.map(|partitions| {
-            let mut topics: Vec<TopicPartitions> = Vec::new();
-            for (topic, partition) in partitions {
-                match topics.last_mut().filter(|last| *last.topic == **topic) {
-                    Some(last) => last.partitions.push(*partition),
-                    None => topics.push(TopicPartitions {
-                        topic: text(topic),
-                        partitions: vec![*partition],
-                        ..Default::default()
-                    }),
-                }
-            }
-            topics
-        });
-        let response = self
-            .client
-            .send(|_| ElectLeadersRequest {
-                election_type: how as i8,
-                topic_partitions: topic_partitions.clone(),
-                timeout_ms: self.timeout_ms(),
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check("electing leaders", response.error_code, None::<&str>)?;
+        let topic = |(topic, partitions): (&str, Vec<i32>)| TopicPartitions {
+            topic: text(topic),
+            partitions,
+            ..Default::default()
+        };
+        let request = ElectLeadersRequest {
+            election_type: how as i8,
+            topic_partitions: partitions.map(|partitions| {
+                let topics = by_topic(partitions.iter().map(|it| (it, it.1)));
+                topics.into_iter().map(topic).collect()
+            }),
+            timeout_ms: self.timeout_ms(),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        ClientError::check_code("electing leaders", response.error_code)?;
         Ok(response.replica_election_results)
     }
 
     /// Takes a broker that is gone for good out of the cluster.
     pub async fn unregister_broker(&self, broker: i32) -> Result<(), ClientError> {
-        let response = self
-            .client
-            .send(|_| UnregisterBrokerRequest {
-                broker_id: broker,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            format!("unregistering broker {broker}"),
-            response.error_code,
-            response.error_message.as_ref(),
-        )
+        let request = UnregisterBrokerRequest {
+            broker_id: broker,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = format!("unregistering broker {broker}");
+        ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 
     /// Adds a controller to the metadata quorum; the endpoints are listener, host and port.
@@ -304,23 +285,18 @@ impl Admin {
             port: *port,
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| AddRaftVoterRequest {
-                // Whichever cluster it is; the field's default is a cluster without a name.
-                cluster_id: None,
-                timeout_ms: self.timeout_ms(),
-                voter_id: voter,
-                voter_directory_id: directory_id,
-                listeners: endpoints.iter().map(listener).collect(),
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            format!("adding controller {voter}"),
-            response.error_code,
-            response.error_message.as_ref(),
-        )
+        let request = AddRaftVoterRequest {
+            // Whichever cluster it is; the field's default is a cluster without a name.
+            cluster_id: None,
+            timeout_ms: self.timeout_ms(),
+            voter_id: voter,
+            voter_directory_id: directory_id,
+            listeners: endpoints.iter().map(listener).collect(),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = format!("adding controller {voter}");
+        ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 
     /// Takes a controller out of the metadata quorum.
@@ -329,19 +305,14 @@ impl Admin {
         voter: i32,
         directory_id: Uuid,
     ) -> Result<(), ClientError> {
-        let response = self
-            .client
-            .send(|_| RemoveRaftVoterRequest {
-                cluster_id: None,
-                voter_id: voter,
-                voter_directory_id: directory_id,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            format!("removing controller {voter}"),
-            response.error_code,
-            response.error_message.as_ref(),
-        )
+        let request = RemoveRaftVoterRequest {
+            cluster_id: None,
+            voter_id: voter,
+            voter_directory_id: directory_id,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = format!("removing controller {voter}");
+        ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 }

@@ -147,7 +147,7 @@ impl Admin {
                 request
             })
             .await?;
-        ClientError::check("listing resources", response.error_code, None::<&str>)?;
+        ClientError::check_code("listing resources", response.error_code)?;
         let names = response.config_resources.into_iter();
         Ok(names
             .map(|resource| resource.resource_name.to_string())

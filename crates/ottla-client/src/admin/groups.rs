@@ -3,43 +3,20 @@
 use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes};
-use ottla_protocol::messages::ConsumerProtocolAssignment;
 use ottla_protocol::messages::consumer_group_describe_request::ConsumerGroupDescribeRequest;
-use ottla_protocol::messages::delete_groups_request::DeleteGroupsRequest;
-use ottla_protocol::messages::describe_groups_request::DescribeGroupsRequest;
+use ottla_protocol::messages::consumer_group_describe_response::TopicPartitions;
 use ottla_protocol::messages::leave_group_request::{LeaveGroupRequest, MemberIdentity};
 use ottla_protocol::messages::list_groups_request::ListGroupsRequest;
+use ottla_protocol::messages::{
+    ConsumerProtocolAssignment, DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest,
+};
 use ottla_protocol::{ApiKey, Message, Reader};
 use ottla_types::ErrorCode;
 
 use super::{Admin, text};
-use crate::client::CoordinatorKind;
 use crate::error::ClientError;
 use crate::metadata::BrokerNode;
-
-/// Asks the coordinator of a group to describe it alone.
-macro_rules! described {
-    ($client:expr, $request:ident { $groups:ident }, $group:ident, $what:expr) => {{
-        let response = $client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                $group,
-                |_| $request {
-                    $groups: vec![text($group)],
-                    ..Default::default()
-                },
-                |response| response.groups.first().map_or(0, |group| group.error_code),
-            )
-            .await?;
-        let Some(found) = response.groups.into_iter().next() else {
-            return Err(ClientError::broker($what, -1, Some("there was no answer")));
-        };
-        ClientError::check($what, found.error_code, found.error_message.as_ref())?;
-        found
-    }};
-}
-
-pub(super) use described;
+use crate::partitions::{Partition, first_error, partitions_of};
 
 /// A group as a list shows it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -112,7 +89,7 @@ impl Admin {
                         })
                         .await?;
                     let what = format!("the groups of broker {}", broker.id);
-                    ClientError::check(what, response.error_code, None::<&str>)?;
+                    ClientError::check_code(what, response.error_code)?;
                     Ok(response)
                 })
                 .await?;
@@ -150,36 +127,29 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<DescribedConsumerGroup, ClientError> {
+        let request = ConsumerGroupDescribeRequest {
+            group_ids: vec![text(group)],
+            ..Default::default()
+        };
         let what = format!("group {group}");
-        let found = described!(
-            self.client,
-            ConsumerGroupDescribeRequest { group_ids },
-            group,
-            &what
-        );
+        let (found, coordinator) = self
+            .describe_group(group, &what, &request, |response| {
+                let group = response.groups.first()?;
+                Some((group, group.error_code, group.error_message.as_ref()))
+            })
+            .await?;
         let members = found.members.into_iter().map(|member| {
-            let partitions = |topics: Vec<
-                ottla_protocol::messages::consumer_group_describe_response::TopicPartitions,
-            >| {
-                let mut all = Vec::new();
-                for topic in topics {
-                    let name = topic.topic_name.to_string();
-                    all.extend(
-                        topic
-                            .partitions
-                            .iter()
-                            .map(|partition| (name.clone(), *partition)),
-                    );
-                }
-                all
+            let partitions = |topics: &[TopicPartitions]| {
+                let topics = topics.iter();
+                partitions_of(topics.map(|topic| (&*topic.topic_name, &topic.partitions[..])))
             };
             GroupMember {
                 member_id: member.member_id.to_string(),
                 group_instance_id: member.instance_id.map(|id| id.to_string()),
                 client_id: member.client_id.to_string(),
                 host: member.client_host.to_string(),
-                assignment: partitions(member.assignment.topic_partitions),
-                target_assignment: Some(partitions(member.target_assignment.topic_partitions)),
+                assignment: partitions(&member.assignment.topic_partitions),
+                target_assignment: Some(partitions(&member.target_assignment.topic_partitions)),
                 member_epoch: Some(member.member_epoch),
                 upgraded: match member.member_type {
                     0 => Some(false),
@@ -194,10 +164,7 @@ impl Admin {
             is_consumer_protocol: true,
             assignor: found.assignor_name.to_string(),
             members: members.collect(),
-            coordinator: self
-                .client
-                .coordinator(CoordinatorKind::Group, group)
-                .await?,
+            coordinator,
             group_epoch: Some(found.group_epoch),
             target_assignment_epoch: Some(found.assignment_epoch),
         })
@@ -207,8 +174,17 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<DescribedConsumerGroup, ClientError> {
+        let request = DescribeGroupsRequest {
+            groups: vec![text(group)],
+            ..Default::default()
+        };
         let what = format!("group {group}");
-        let found = described!(self.client, DescribeGroupsRequest { groups }, group, &what);
+        let (found, coordinator) = self
+            .describe_group(group, &what, &request, |response| {
+                let group = response.groups.first()?;
+                Some((group, group.error_code, group.error_message.as_ref()))
+            })
+            .await?;
         if !found.protocol_type.is_empty() && &*found.protocol_type != "consumer" {
             return Err(ClientError::broker(
                 &what,
@@ -238,10 +214,7 @@ impl Admin {
             is_consumer_protocol: false,
             assignor: found.protocol_data.to_string(),
             members,
-            coordinator: self
-                .client
-                .coordinator(CoordinatorKind::Group, group)
-                .await?,
+            coordinator,
             group_epoch: None,
             target_assignment_epoch: None,
         })
@@ -254,29 +227,17 @@ impl Admin {
     ) -> BTreeMap<String, Result<(), ClientError>> {
         let mut results = BTreeMap::new();
         for group in groups {
-            let response = self
-                .client
-                .send_to_coordinator(
-                    CoordinatorKind::Group,
-                    group,
-                    |_| DeleteGroupsRequest {
-                        groups_names: vec![text(group)],
-                        ..Default::default()
-                    },
-                    |response| {
-                        response
-                            .results
-                            .first()
-                            .map_or(0, |result| result.error_code)
-                    },
-                )
-                .await;
+            let request = DeleteGroupsRequest {
+                groups_names: vec![text(group)],
+                ..Default::default()
+            };
+            let code_of = |response: &DeleteGroupsResponse| {
+                let result = response.results.first();
+                result.map_or(0, |result| result.error_code)
+            };
+            let response = self.ask_group(group, &request, code_of).await;
             let result = response.and_then(|response| {
-                let code = response
-                    .results
-                    .first()
-                    .map_or(0, |result| result.error_code);
-                ClientError::check(format!("deleting group {group}"), code, None::<&str>)
+                ClientError::check_code(format!("deleting group {group}"), code_of(&response))
             });
             results.insert(group.clone(), result);
         }
@@ -289,61 +250,45 @@ impl Admin {
         group: &str,
         members: Vec<MemberIdentity>,
     ) -> Result<(), ClientError> {
+        let request = LeaveGroupRequest {
+            group_id: text(group),
+            members,
+            ..Default::default()
+        };
         let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| LeaveGroupRequest {
-                    group_id: text(group),
-                    members: members.clone(),
-                    ..Default::default()
-                },
-                |response| response.error_code,
-            )
+            .ask_group(group, &request, |response| response.error_code)
             .await?;
-        let code = response
-            .members
-            .iter()
-            .map(|member| member.error_code)
-            .find(|code| *code != 0)
-            .unwrap_or(response.error_code);
-        ClientError::check(
-            format!("removing members of group {group}"),
-            code,
-            None::<&str>,
-        )
+        let members = response.members.iter().map(|member| member.error_code);
+        let code = first_error(members.chain([response.error_code]));
+        ClientError::check_code(format!("removing members of group {group}"), code)
     }
 }
 
-/// What a member of a classic consumer group has been given: a version, then the assignment. A member
-/// that has not been given anything has no bytes at all.
-pub(crate) fn decode_assignment(bytes: &Bytes) -> Result<Vec<(String, i32)>, ClientError> {
+/// What a member of a classic consumer group has been given. A member that has not been given anything has no bytes at
+/// all.
+pub(crate) fn decode_assignment(bytes: &Bytes) -> Result<Vec<Partition>, ClientError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
+    let assignment: ConsumerProtocolAssignment = decode_versioned(bytes, "an assignment")?;
+    let topics = assignment.assigned_partitions.iter();
+    Ok(partitions_of(
+        topics.map(|topic| (&*topic.topic, &topic.partitions[..])),
+    ))
+}
+
+/// A message of the consumer protocol, behind its version. What a newer version added stands at the end and is left
+/// unread.
+pub(crate) fn decode_versioned<M: Message>(bytes: &Bytes, what: &str) -> Result<M, ClientError> {
     let unreadable = |reason: String| ClientError::Unreadable {
         address: "a group member".into(),
-        what: "an assignment".into(),
+        what: what.into(),
         reason,
     };
     let mut body = bytes.clone();
-    if body.len() < 2 {
-        return Err(unreadable("it has no version".into()));
-    }
-    // What a newer version added stands at the end and is left unread.
-    let version = body.get_i16().clamp(0, 3);
-    let assignment = ConsumerProtocolAssignment::decode(&mut Reader::new(body), version)
-        .map_err(|error| unreadable(error.to_string()))?;
-    let mut partitions = Vec::new();
-    for topic in assignment.assigned_partitions {
-        let name = topic.topic.to_string();
-        partitions.extend(
-            topic
-                .partitions
-                .iter()
-                .map(|partition| (name.clone(), *partition)),
-        );
-    }
-    Ok(partitions)
+    let version = body
+        .try_get_i16()
+        .map_err(|_| unreadable("it has no version".into()))?;
+    M::decode(&mut Reader::new(body), version.clamp(0, 3))
+        .map_err(|error| unreadable(error.to_string()))
 }

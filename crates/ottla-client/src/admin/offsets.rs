@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use bytestring::ByteString;
+use ottla_protocol::messages::OffsetCommitRequest;
 use ottla_protocol::messages::list_offsets_request::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
-};
-use ottla_protocol::messages::offset_commit_request::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
 use ottla_protocol::messages::offset_delete_request::{
     OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
@@ -19,7 +18,9 @@ use ottla_types::Uuid;
 use super::topics::{forget_stale_leader, leader_connection};
 use super::{Admin, text};
 use crate::client::CoordinatorKind;
+use crate::consumer::{CommitOffset, commit_topics};
 use crate::error::ClientError;
+use crate::partitions::{Partition, first_error};
 
 /// Which offset of a partition is asked for; the numbers are Kafka's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,9 +85,6 @@ pub struct CommittedOffset {
     pub metadata: String,
 }
 
-/// A partition by topic name and number.
-type Partition = (String, i32);
-
 impl Admin {
     /// An offset of one partition.
     pub async fn list_offset(
@@ -116,15 +114,10 @@ impl Admin {
                     ..Default::default()
                 };
                 let response = connection.send(&request).await?;
-                let Some(found) = response.topics.iter().flat_map(|it| &it.partitions).next()
-                else {
-                    return Err(ClientError::broker(
-                        what.clone(),
-                        -1,
-                        Some("there was no answer"),
-                    ));
-                };
-                let checked = ClientError::check(what.clone(), found.error_code, None::<&str>);
+                let mut partitions = response.topics.iter().flat_map(|it| &it.partitions);
+                let found = partitions.next();
+                let found = found.ok_or_else(|| ClientError::no_answer(&what))?;
+                let checked = ClientError::check_code(&what, found.error_code);
                 forget_stale_leader(&self.client, topic, &checked).await;
                 checked.map(|()| ListedOffset {
                     offset: found.offset,
@@ -208,10 +201,6 @@ impl Admin {
             by_topic.entry(topic).or_default().push(*partition);
         }
         let metadata = self.client.metadata();
-        let topic_id = |topic: &str| {
-            let topic = metadata.topics.get(topic);
-            topic.map_or(Uuid::ZERO, |it| it.topic_id)
-        };
         let response = self
             .client
             .send_to_coordinator(
@@ -233,7 +222,7 @@ impl Admin {
                                 topics
                                     .map(|(name, partitions)| OffsetFetchRequestTopics {
                                         name: text(name),
-                                        topic_id: topic_id(name),
+                                        topic_id: metadata.topic_id(name),
                                         partition_indexes: partitions.clone(),
                                         ..Default::default()
                                     })
@@ -266,45 +255,39 @@ impl Admin {
             .await?;
         let mut offsets = BTreeMap::new();
         let what = format!("the offsets of group {group}");
+        let mut take = |partition: Partition, code, offset, leader_epoch, metadata: &Option<_>| {
+            if wanted.is_some() {
+                ClientError::check_code(&what, code)?;
+            }
+            if offset >= 0 {
+                let metadata = metadata.as_ref().map(ByteString::to_string);
+                let committed = CommittedOffset {
+                    offset,
+                    leader_epoch,
+                    metadata: metadata.unwrap_or_default(),
+                };
+                offsets.insert(partition, committed);
+            }
+            Ok::<(), ClientError>(())
+        };
         let Some(found) = response.groups.first() else {
-            ClientError::check(what, response.error_code, None::<&str>)?;
+            ClientError::check_code(&what, response.error_code)?;
             for topic in &response.topics {
-                for partition in &topic.partitions {
-                    if wanted.is_some() {
-                        let what = format!("the offsets of group {group}");
-                        ClientError::check(what, partition.error_code, None::<&str>)?;
-                    }
-                    if partition.committed_offset >= 0 {
-                        let committed = CommittedOffset {
-                            offset: partition.committed_offset,
-                            leader_epoch: partition.committed_leader_epoch,
-                            metadata: optional(&partition.metadata),
-                        };
-                        offsets.insert(
-                            (topic.name.to_string(), partition.partition_index),
-                            committed,
-                        );
-                    }
+                for it in &topic.partitions {
+                    let partition = (topic.name.to_string(), it.partition_index);
+                    let (offset, epoch) = (it.committed_offset, it.committed_leader_epoch);
+                    take(partition, it.error_code, offset, epoch, &it.metadata)?;
                 }
             }
             return Ok(offsets);
         };
-        ClientError::check(what.clone(), found.error_code, None::<&str>)?;
+        ClientError::check_code(&what, found.error_code)?;
         for topic in &found.topics {
             let name = self.topic_name(&topic.name, topic.topic_id).await?;
-            for partition in &topic.partitions {
-                if wanted.is_some() {
-                    ClientError::check(what.clone(), partition.error_code, None::<&str>)?;
-                }
-                if partition.committed_offset < 0 {
-                    continue;
-                }
-                let committed = CommittedOffset {
-                    offset: partition.committed_offset,
-                    leader_epoch: partition.committed_leader_epoch,
-                    metadata: optional(&partition.metadata),
-                };
-                offsets.insert((name.clone(), partition.partition_index), committed);
+            for it in &topic.partitions {
+                let partition = (name.clone(), it.partition_index);
+                let (offset, epoch) = (it.committed_offset, it.committed_leader_epoch);
+                take(partition, it.error_code, offset, epoch, &it.metadata)?;
             }
         }
         Ok(offsets)
@@ -322,54 +305,27 @@ impl Admin {
         let mut names: Vec<String> = offsets.keys().map(|(topic, _)| topic.clone()).collect();
         names.dedup();
         let metadata = self.client.topics(&names).await?;
-        let topics: Vec<OffsetCommitRequestTopic> = names
-            .iter()
-            .map(|name| OffsetCommitRequestTopic {
-                name: text(name),
-                topic_id: metadata
-                    .topics
-                    .get(name)
-                    .map_or(Uuid::ZERO, |topic| topic.topic_id),
-                partitions: offsets
-                    .iter()
-                    .filter(|((topic, _), _)| topic == name)
-                    .map(|((_, partition), offset)| OffsetCommitRequestPartition {
-                        partition_index: *partition,
-                        committed_offset: *offset,
-                        committed_leader_epoch: -1,
-                        committed_metadata: Some(text("")),
-                        ..Default::default()
-                    })
-                    .collect(),
-                ..Default::default()
-            })
-            .collect();
+        let commit = |(partition, offset): (&Partition, &i64)| {
+            (partition.clone(), CommitOffset::new(*offset))
+        };
+        let request = OffsetCommitRequest {
+            group_id: text(group),
+            generation_id_or_member_epoch: -1,
+            topics: commit_topics(&metadata, &offsets.iter().map(commit).collect()),
+            ..Default::default()
+        };
         let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| OffsetCommitRequest {
-                    group_id: text(group),
-                    generation_id_or_member_epoch: -1,
-                    topics: topics.clone(),
-                    ..Default::default()
-                },
-                |response| {
-                    let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
-                    partitions
-                        .map(|partition| partition.error_code)
-                        .find(|code| *code != 0)
-                        .unwrap_or(0)
-                },
-            )
+            .ask_group(group, &request, |response| {
+                let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+                first_error(partitions.map(|partition| partition.error_code))
+            })
             .await?;
         let mut results = BTreeMap::new();
         for topic in &response.topics {
             let name = self.topic_name(&topic.name, topic.topic_id).await?;
             for partition in &topic.partitions {
                 let what = format!("committing {name}-{}", partition.partition_index);
-                let result = ClientError::check(what, partition.error_code, None::<&str>);
+                let result = ClientError::check_code(what, partition.error_code);
                 results.insert((name.clone(), partition.partition_index), result);
             }
         }
@@ -386,39 +342,26 @@ impl Admin {
         for (topic, partition) in partitions {
             by_topic.entry(topic).or_default().push(*partition);
         }
+        let partition = |partition_index: i32| OffsetDeleteRequestPartition { partition_index };
+        let topics = by_topic.into_iter();
+        let topics = topics.map(|(topic, partitions)| OffsetDeleteRequestTopic {
+            name: text(topic),
+            partitions: partitions.into_iter().map(partition).collect(),
+        });
+        let request = OffsetDeleteRequest {
+            group_id: text(group),
+            topics: topics.collect(),
+        };
         let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| OffsetDeleteRequest {
-                    group_id: text(group),
-                    topics: by_topic
-                        .iter()
-                        .map(|(topic, partitions)| OffsetDeleteRequestTopic {
-                            name: text(topic),
-                            partitions: partitions
-                                .iter()
-                                .map(|partition| OffsetDeleteRequestPartition {
-                                    partition_index: *partition,
-                                })
-                                .collect(),
-                        })
-                        .collect(),
-                },
-                |response| response.error_code,
-            )
+            .ask_group(group, &request, |response| response.error_code)
             .await?;
-        ClientError::check(
-            format!("deleting offsets of group {group}"),
-            response.error_code,
-            None::<&str>,
-        )?;
+        let what = format!("deleting offsets of group {group}");
+        ClientError::check_code(what, response.error_code)?;
         let mut results = BTreeMap::new();
         for topic in &response.topics {
             for partition in &topic.partitions {
                 let what = format!("deleting {}-{}", &*topic.name, partition.partition_index);
-                let result = ClientError::check(what, partition.error_code, None::<&str>);
+                let result = ClientError::check_code(what, partition.error_code);
                 results.insert((topic.name.to_string(), partition.partition_index), result);
             }
         }
@@ -438,8 +381,4 @@ impl Admin {
             .topic_name(id)
             .map_or_else(|| id.to_string(), str::to_owned))
     }
-}
-
-fn optional(text: &Option<bytestring::ByteString>) -> String {
-    text.as_ref().map(ToString::to_string).unwrap_or_default()
 }

@@ -47,32 +47,27 @@ impl Admin {
         &self,
         filter: &[(String, QuotaMatch)],
     ) -> Result<BTreeMap<QuotaEntity, Vec<(String, f64)>>, ClientError> {
-        let component = |(kind, wanted): &(String, QuotaMatch)| ComponentData {
-            entity_type: text(kind),
-            match_type: match wanted {
-                QuotaMatch::Exactly(_) => 0,
-                QuotaMatch::Default => 1,
-                QuotaMatch::Any => 2,
-            },
-            r#match: match wanted {
-                QuotaMatch::Exactly(name) => Some(text(name)),
-                QuotaMatch::Default | QuotaMatch::Any => None,
-            },
+        let component = |(kind, wanted): &(String, QuotaMatch)| {
+            let (match_type, name) = match wanted {
+                QuotaMatch::Exactly(name) => (0, Some(text(name))),
+                QuotaMatch::Default => (1, None),
+                QuotaMatch::Any => (2, None),
+            };
+            ComponentData {
+                entity_type: text(kind),
+                match_type,
+                r#match: name,
+                ..Default::default()
+            }
+        };
+        let request = DescribeClientQuotasRequest {
+            components: filter.iter().map(component).collect(),
+            strict: true,
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| DescribeClientQuotasRequest {
-                components: filter.iter().map(component).collect(),
-                strict: true,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            "describing quotas",
-            response.error_code,
-            response.error_message.as_ref(),
-        )?;
+        let response = self.ask(&request).await?;
+        let what = "describing quotas";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         let entries = response.entries.unwrap_or_default().into_iter();
         Ok(entries
             .map(|entry| {
@@ -120,7 +115,7 @@ impl Admin {
             }],
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         response.entries.iter().try_for_each(|entry| {
             ClientError::check(
                 "changing quotas",
@@ -140,18 +135,13 @@ impl Admin {
             name: text(user),
             ..Default::default()
         };
-        let response = self
-            .client
-            .send(|_| DescribeUserScramCredentialsRequest {
-                users: (!users.is_empty()).then(|| users.iter().map(name).collect()),
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            "describing credentials",
-            response.error_code,
-            response.error_message.as_ref(),
-        )?;
+        let request = DescribeUserScramCredentialsRequest {
+            users: (!users.is_empty()).then(|| users.iter().map(name).collect()),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = "describing credentials";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         let mut results = response.results;
         results.retain(|result| result.error_code != ErrorCode::ResourceNotFound.code());
         Ok(results)
@@ -192,7 +182,7 @@ impl Admin {
                 .collect(),
             ..Default::default()
         };
-        let response = self.client.send(|_| request.clone()).await?;
+        let response = self.ask(&request).await?;
         response.results.iter().try_for_each(|result| {
             ClientError::check(
                 format!("changing the credentials of {user}"),

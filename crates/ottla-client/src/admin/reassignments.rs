@@ -13,9 +13,7 @@ use ottla_protocol::messages::list_partition_reassignments_response::OngoingPart
 
 use super::{Admin, text};
 use crate::error::ClientError;
-
-/// A partition by topic name and number.
-type Partition = (String, i32);
+use crate::partitions::{Partition, by_topic};
 
 /// Where a broker keeps a replica.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -31,19 +29,14 @@ impl Admin {
     pub async fn list_partition_reassignments(
         &self,
     ) -> Result<BTreeMap<(String, i32), OngoingPartitionReassignment>, ClientError> {
-        let response = self
-            .client
-            .send(|_| ListPartitionReassignmentsRequest {
-                timeout_ms: self.timeout_ms(),
-                topics: None,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            "listing reassignments",
-            response.error_code,
-            response.error_message.as_ref(),
-        )?;
+        let request = ListPartitionReassignmentsRequest {
+            timeout_ms: self.timeout_ms(),
+            topics: None,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = "listing reassignments";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         Ok(response
             .topics
             .into_iter()
@@ -64,31 +57,27 @@ impl Admin {
         partitions: &BTreeMap<Partition, Option<Vec<i32>>>,
         allow_replication_factor_change: bool,
     ) -> Result<BTreeMap<Partition, Result<(), ClientError>>, ClientError> {
-        let mut topics: Vec<ReassignableTopic> = Vec::new();
-        for ((topic, partition), replicas) in partitions {
-            let partition = ReassignablePartition {
-                partition_index: *partition,
+        let partitions = partitions.iter().map(|(partition, replicas)| {
+            let wanted = ReassignablePartition {
+                partition_index: partition.1,
                 replicas: replicas.clone(),
                 ..Default::default()
             };
-            match topics.last_mut().filter(|last| *last.name == **topic) {
-                Some(last) => last.partitions.push(partition),
-                None => topics.push(ReassignableTopic {
-                    name: text(topic),
-                    partitions: vec![partition],
-                    ..Default::default()
-                }),
-            }
-        }
-        let response = self
-            .client
-            .send(|_| AlterPartitionReassignmentsRequest {
-                timeout_ms: self.timeout_ms(),
-                allow_replication_factor_change,
-                topics: topics.clone(),
-                ..Default::default()
-            })
-            .await?;
+            (partition, wanted)
+        });
+        let topics = by_topic(partitions).into_iter();
+        let topics = topics.map(|(topic, partitions)| ReassignableTopic {
+            name: text(topic),
+            partitions,
+            ..Default::default()
+        });
+        let request = AlterPartitionReassignmentsRequest {
+            timeout_ms: self.timeout_ms(),
+            allow_replication_factor_change,
+            topics: topics.collect(),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
         let what = "reassigning partitions";
         ClientError::check(what, response.error_code, response.error_message.as_ref())?;
         let mut results = BTreeMap::new();
@@ -128,7 +117,7 @@ impl Admin {
         let what = format!("moving {topic}-{partition} to {path}");
         let mut results = response.results.iter().flat_map(|topic| &topic.partitions);
         let code = results.next().map_or(-1, |result| result.error_code);
-        ClientError::check(what, code, None::<&str>)
+        ClientError::check_code(what, code)
     }
 
     /// Where a broker keeps these replicas. Directories that are offline have none.

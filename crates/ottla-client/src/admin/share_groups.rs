@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ottla_protocol::messages::ShareGroupDescribeRequest;
 use ottla_protocol::messages::alter_share_group_offsets_request::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
@@ -12,37 +13,12 @@ use ottla_protocol::messages::delete_share_group_offsets_request::{
 use ottla_protocol::messages::describe_share_group_offsets_request::{
     DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup,
 };
-use ottla_protocol::messages::share_group_describe_request::ShareGroupDescribeRequest;
+use ottla_protocol::messages::share_group_describe_response::DescribedGroup;
 
-use super::groups::described;
 use super::{Admin, text};
-use crate::client::CoordinatorKind;
 use crate::error::ClientError;
 use crate::metadata::BrokerNode;
-
-/// A member of a share group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ShareGroupMember {
-    pub member_id: String,
-    pub client_id: String,
-    /// As Kafka prints it: `/127.0.0.1`.
-    pub host: String,
-    pub rack: Option<String>,
-    pub member_epoch: i32,
-    pub assignment: Vec<(String, i32)>,
-}
-
-/// A share group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DescribedShareGroup {
-    pub group_id: String,
-    /// `Empty` or `Stable`.
-    pub state: String,
-    pub members: Vec<ShareGroupMember>,
-    pub coordinator: BrokerNode,
-    pub group_epoch: i32,
-    pub target_assignment_epoch: i32,
-}
+use crate::partitions::by_topic;
 
 /// How far a share group is in a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,44 +31,21 @@ pub struct SharePartitionOffset {
 }
 
 impl Admin {
+    /// A share group, and the broker that coordinates it.
     pub async fn describe_share_group(
         &self,
         group: &str,
-    ) -> Result<DescribedShareGroup, ClientError> {
+    ) -> Result<(DescribedGroup, BrokerNode), ClientError> {
+        let request = ShareGroupDescribeRequest {
+            group_ids: vec![text(group)],
+            ..Default::default()
+        };
         let what = format!("share group {group}");
-        let found = described!(
-            self.client,
-            ShareGroupDescribeRequest { group_ids },
-            group,
-            &what
-        );
-        let members = found.members.into_iter().map(|member| {
-            let topics = member.assignment.topic_partitions.iter();
-            let assignment = topics.flat_map(|topic| {
-                let name = topic.topic_name.to_string();
-                let partitions = topic.partitions.iter();
-                partitions.map(move |partition| (name.clone(), *partition))
-            });
-            ShareGroupMember {
-                assignment: assignment.collect(),
-                member_id: member.member_id.to_string(),
-                client_id: member.client_id.to_string(),
-                host: member.client_host.to_string(),
-                rack: member.rack_id.map(|rack| rack.to_string()),
-                member_epoch: member.member_epoch,
-            }
-        });
-        Ok(DescribedShareGroup {
-            group_id: group.to_owned(),
-            state: found.group_state.to_string(),
-            members: members.collect(),
-            coordinator: self
-                .client
-                .coordinator(CoordinatorKind::Group, group)
-                .await?,
-            group_epoch: found.group_epoch,
-            target_assignment_epoch: found.assignment_epoch,
+        self.describe_group(group, &what, &request, |response| {
+            let group = response.groups.first()?;
+            Some((group, group.error_code, group.error_message.as_ref()))
         })
+        .await
     }
 
     /// How far a share group is in all partitions that it has begun to read; nothing where that is decided when the first
@@ -101,21 +54,18 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<BTreeMap<(String, i32), Option<SharePartitionOffset>>, ClientError> {
+        let request = DescribeShareGroupOffsetsRequest {
+            groups: vec![DescribeShareGroupOffsetsRequestGroup {
+                group_id: text(group),
+                topics: None,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
         let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| DescribeShareGroupOffsetsRequest {
-                    groups: vec![DescribeShareGroupOffsetsRequestGroup {
-                        group_id: text(group),
-                        topics: None,
-                        ..Default::default()
-                    }],
-                    ..Default::default()
-                },
-                |response| response.groups.first().map_or(0, |group| group.error_code),
-            )
+            .ask_group(group, &request, |response| {
+                response.groups.first().map_or(0, |group| group.error_code)
+            })
             .await?;
         let mut offsets = BTreeMap::new();
         for found in response.groups {
@@ -143,34 +93,27 @@ impl Admin {
         group: &str,
         offsets: &BTreeMap<(String, i32), i64>,
     ) -> Result<BTreeMap<(String, i32), Result<(), ClientError>>, ClientError> {
-        let mut topics: Vec<AlterShareGroupOffsetsRequestTopic> = Vec::new();
-        for ((topic, partition), offset) in offsets {
+        let offsets = offsets.iter().map(|(partition, offset)| {
             let wanted = AlterShareGroupOffsetsRequestPartition {
-                partition_index: *partition,
+                partition_index: partition.1,
                 start_offset: *offset,
                 ..Default::default()
             };
-            match topics.last_mut() {
-                Some(last) if *last.topic_name == **topic => last.partitions.push(wanted),
-                _ => topics.push(AlterShareGroupOffsetsRequestTopic {
-                    topic_name: text(topic),
-                    partitions: vec![wanted],
-                    ..Default::default()
-                }),
-            }
-        }
+            (partition, wanted)
+        });
+        let topics = by_topic(offsets).into_iter();
+        let topics = topics.map(|(topic, partitions)| AlterShareGroupOffsetsRequestTopic {
+            topic_name: text(topic),
+            partitions,
+            ..Default::default()
+        });
+        let request = AlterShareGroupOffsetsRequest {
+            group_id: text(group),
+            topics: topics.collect(),
+            ..Default::default()
+        };
         let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| AlterShareGroupOffsetsRequest {
-                    group_id: text(group),
-                    topics: topics.clone(),
-                    ..Default::default()
-                },
-                |response| response.error_code,
-            )
+            .ask_group(group, &request, |response| response.error_code)
             .await?;
         let what = format!("setting offsets of share group {group}");
         ClientError::check(&what, response.error_code, response.error_message.as_ref())?;
@@ -193,24 +136,17 @@ impl Admin {
         group: &str,
         topics: &[String],
     ) -> Result<BTreeMap<String, Result<(), ClientError>>, ClientError> {
+        let topic = |topic: &String| DeleteShareGroupOffsetsRequestTopic {
+            topic_name: text(topic),
+            ..Default::default()
+        };
+        let request = DeleteShareGroupOffsetsRequest {
+            group_id: text(group),
+            topics: topics.iter().map(topic).collect(),
+            ..Default::default()
+        };
         let response = self
-            .client
-            .send_to_coordinator(
-                CoordinatorKind::Group,
-                group,
-                |_| DeleteShareGroupOffsetsRequest {
-                    group_id: text(group),
-                    topics: topics
-                        .iter()
-                        .map(|topic| DeleteShareGroupOffsetsRequestTopic {
-                            topic_name: text(topic),
-                            ..Default::default()
-                        })
-                        .collect(),
-                    ..Default::default()
-                },
-                |response| response.error_code,
-            )
+            .ask_group(group, &request, |response| response.error_code)
             .await?;
         let what = format!("deleting offsets of share group {group}");
         ClientError::check(&what, response.error_code, response.error_message.as_ref())?;

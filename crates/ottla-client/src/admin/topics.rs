@@ -121,25 +121,23 @@ impl Admin {
         count: i32,
         assignments: Option<&[Vec<i32>]>,
     ) -> Result<(), ClientError> {
-        let response = self
-            .client
-            .send(|_| CreatePartitionsRequest {
-                topics: vec![CreatePartitionsTopic {
-                    name: text(name),
-                    count,
-                    assignments: assignments.map(|assignments| {
-                        let assignment = |brokers: &Vec<i32>| CreatePartitionsAssignment {
-                            broker_ids: brokers.clone(),
-                            ..Default::default()
-                        };
-                        assignments.iter().map(assignment).collect()
-                    }),
-                    ..Default::default()
-                }],
-                timeout_ms: self.timeout_ms(),
+        let request = CreatePartitionsRequest {
+            topics: vec![CreatePartitionsTopic {
+                name: text(name),
+                count,
+                assignments: assignments.map(|assignments| {
+                    let assignment = |brokers: &Vec<i32>| CreatePartitionsAssignment {
+                        broker_ids: brokers.clone(),
+                        ..Default::default()
+                    };
+                    assignments.iter().map(assignment).collect()
+                }),
                 ..Default::default()
-            })
-            .await?;
+            }],
+            timeout_ms: self.timeout_ms(),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
         let Some(result) = response.results.first() else {
             return Ok(());
         };
@@ -233,7 +231,7 @@ impl Admin {
                 if topic.error_code == ErrorCode::UnknownTopicOrPartition.code() {
                     return Err(unknown(name));
                 }
-                ClientError::check(format!("topic {name}"), topic.error_code, None::<&str>)?;
+                ClientError::check_code(format!("topic {name}"), topic.error_code)?;
                 let partitions = topic
                     .partitions
                     .iter()
@@ -301,7 +299,7 @@ impl Admin {
                     let (code, low_watermark) =
                         found.map_or((-1, -1), |it| (it.error_code, it.low_watermark));
                     let what = format!("deleting records of {topic}-{partition}");
-                    let checked = ClientError::check(what, code, None::<&str>);
+                    let checked = ClientError::check_code(what, code);
                     forget_stale_leader(&self.client, topic, &checked).await;
                     checked.map(|()| low_watermark)
                 })
@@ -379,19 +377,13 @@ fn unknown(name: &str) -> ClientError {
 }
 
 fn creatable(topic: &NewTopic) -> CreatableTopic {
-    let manual = !topic.assignments.is_empty();
+    let is_manual = !topic.assignments.is_empty();
+    let partitions = topic.partitions.filter(|_| !is_manual);
+    let replication_factor = topic.replication_factor.filter(|_| !is_manual);
     CreatableTopic {
         name: text(&topic.name),
-        num_partitions: if manual {
-            -1
-        } else {
-            topic.partitions.unwrap_or(-1)
-        },
-        replication_factor: if manual {
-            -1
-        } else {
-            topic.replication_factor.unwrap_or(-1)
-        },
+        num_partitions: partitions.unwrap_or(-1),
+        replication_factor: replication_factor.unwrap_or(-1),
         assignments: topic
             .assignments
             .iter()

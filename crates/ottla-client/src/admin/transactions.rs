@@ -71,7 +71,7 @@ impl Admin {
                         })
                         .await?;
                     let what = format!("the transactions of broker {}", broker.id);
-                    ClientError::check(what, response.error_code, None::<&str>)?;
+                    ClientError::check_code(what, response.error_code)?;
                     Ok(response)
                 })
                 .await?;
@@ -109,10 +109,9 @@ impl Admin {
             )
             .await?;
         let what = format!("transactional id {transactional_id}");
-        let Some(state) = response.transaction_states.into_iter().next() else {
-            return Err(ClientError::broker(what, -1, Some("there was no answer")));
-        };
-        ClientError::check(what, state.error_code, None::<&str>)?;
+        let state = response.transaction_states.into_iter().next();
+        let state = state.ok_or_else(|| ClientError::no_answer(&what))?;
+        ClientError::check_code(what, state.error_code)?;
         let coordinator = self.client.coordinator(kind, transactional_id).await?;
         Ok((coordinator.id, state))
     }
@@ -141,10 +140,9 @@ impl Admin {
                 };
                 let response = connection.send(&request).await?;
                 let what = format!("the producers of {topic}-{partition}");
-                let mut found = response.topics.into_iter().flat_map(|it| it.partitions);
-                let Some(found) = found.next() else {
-                    return Err(ClientError::broker(what, -1, Some("there was no answer")));
-                };
+                let mut partitions = response.topics.into_iter().flat_map(|it| it.partitions);
+                let found = partitions.next();
+                let found = found.ok_or_else(|| ClientError::no_answer(&what))?;
                 let message = found.error_message.as_deref();
                 ClientError::check(what, found.error_code, message)?;
                 Ok(found.active_producers)
@@ -180,15 +178,13 @@ impl Admin {
                 let written = topics.flat_map(|topic| &topic.partitions).next();
                 let code = written.map_or(ErrorCode::UnknownServerError.code(), |it| it.error_code);
                 let what = format!("aborting a transaction in {topic}-{partition}");
-                ClientError::check(what, code, None::<&str>)
+                ClientError::check_code(what, code)
             })
             .await
     }
 
     /// Fences the producer of a transactional id, and with that aborts the transaction that it has open.
     pub async fn fence_producer(&self, transactional_id: &str) -> Result<(), ClientError> {
-        let timeout_ms = self.client.config().request_timeout.as_millis();
-        let timeout_ms = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
         self.client
             .retrying("InitProducerId", async || {
                 let response = self
@@ -198,14 +194,14 @@ impl Admin {
                         transactional_id,
                         |_| InitProducerIdRequest {
                             transactional_id: Some(text(transactional_id)),
-                            transaction_timeout_ms: timeout_ms,
+                            transaction_timeout_ms: self.timeout_ms(),
                             ..Default::default()
                         },
                         |response| response.error_code,
                     )
                     .await?;
                 let what = format!("fencing the producer of {transactional_id}");
-                ClientError::check(what, response.error_code, None::<&str>)
+                ClientError::check_code(what, response.error_code)
             })
             .await
     }

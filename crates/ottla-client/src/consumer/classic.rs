@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use ottla_protocol::messages::consumer_protocol_assignment::{
     ConsumerProtocolAssignment, TopicPartition as AssignedTopic,
 };
@@ -16,7 +16,7 @@ use ottla_protocol::messages::leave_group_request::{LeaveGroupRequest, MemberIde
 use ottla_protocol::messages::offset_commit_request::OffsetCommitRequest;
 use ottla_protocol::messages::sync_group_request::{SyncGroupRequest, SyncGroupRequestAssignment};
 use ottla_protocol::messages::{ConsumerProtocolSubscription, HeartbeatRequest};
-use ottla_protocol::{ApiRequest, Message, Reader};
+use ottla_protocol::{ApiRequest, Message};
 use ottla_sync::Mutex;
 use ottla_sync::task::JoinHandle;
 use ottla_types::ErrorCode;
@@ -25,7 +25,7 @@ use super::assignors::{Assignor, Racks, Subscriber, Topics, sticky_data};
 use super::metrics::ConsumerSensors;
 use super::offset_commits::commit_topics;
 use super::{CommitOffset, ConsumerConfig, Partition};
-use crate::admin::groups::decode_assignment;
+use crate::admin::groups::{decode_assignment, decode_versioned};
 use crate::client::{Client, CoordinatorKind, Owner};
 use crate::error::ClientError;
 use crate::heartbeats::HeartbeatSensors;
@@ -301,7 +301,8 @@ impl Membership {
         let mut members = Vec::new();
         let mut names = BTreeSet::new();
         for member in &joined.members {
-            let subscription = decode_subscription(&member.metadata)?;
+            let subscription: ConsumerProtocolSubscription =
+                decode_versioned(&member.metadata, "a subscription")?;
             let topics: Vec<String> = subscription
                 .topics
                 .iter()
@@ -512,11 +513,7 @@ impl Coordinator {
             ErrorCode::RebalanceInProgress => self.rejoin.store(true, Ordering::Release),
             _ => {}
         }
-        ClientError::check(
-            format!("{what} of group {}", self.group),
-            code.code(),
-            None::<&str>,
-        )
+        ClientError::check_code(format!("{what} of group {}", self.group), code.code())
     }
 }
 
@@ -610,21 +607,6 @@ fn with_version<M: Message>(message: &M, version: i16) -> Result<Bytes, ClientEr
     bytes.put_i16(version);
     bytes.put(body);
     Ok(bytes.freeze())
-}
-
-fn decode_subscription(bytes: &Bytes) -> Result<ConsumerProtocolSubscription, ClientError> {
-    let unreadable = |reason: String| ClientError::Unreadable {
-        address: "a group member".into(),
-        what: "a subscription".into(),
-        reason,
-    };
-    let mut body = bytes.clone();
-    if body.len() < 2 {
-        return Err(unreadable("it has no version".into()));
-    }
-    let version = body.get_i16().clamp(0, 3);
-    ConsumerProtocolSubscription::decode(&mut Reader::new(body), version)
-        .map_err(|error| unreadable(error.to_string()))
 }
 
 fn by_topic(partitions: &[Partition]) -> BTreeMap<String, Vec<i32>> {

@@ -99,11 +99,8 @@ impl ConsumerConfig {
         let mut unknown = Vec::new();
         for (key, value) in settings {
             let value = Value::new(key, value);
-            let size = || value.number(0..=i32::MAX as u64).map(|it| it as i32);
             match key.as_str() {
-                "group.id" => {
-                    self.group_id = Some(value.text().to_owned()).filter(|it| !it.is_empty())
-                }
+                "group.id" => self.group_id = value.optional(),
                 "group.instance.id" => {
                     self.group_instance_id = Some(value.non_empty()?.to_owned());
                 }
@@ -135,16 +132,12 @@ impl ConsumerConfig {
                     };
                 }
                 "check.crcs" => self.check_crcs = value.boolean()?,
-                "client.rack" => {
-                    self.client_rack = Some(value.text().to_owned()).filter(|it| !it.is_empty());
-                }
-                "fetch.min.bytes" => self.fetch_min_bytes = size()?,
-                "fetch.max.bytes" => self.fetch_max_bytes = size()?,
+                "client.rack" => self.client_rack = value.optional(),
+                "fetch.min.bytes" => self.fetch_min_bytes = value.size(0)?,
+                "fetch.max.bytes" => self.fetch_max_bytes = value.size(0)?,
                 "fetch.max.wait.ms" => self.fetch_max_wait = value.milliseconds()?,
-                "max.partition.fetch.bytes" => self.max_partition_fetch_bytes = size()?,
-                "max.poll.records" => {
-                    self.max_poll_records = value.number(1..=i32::MAX as u64)? as usize;
-                }
+                "max.partition.fetch.bytes" => self.max_partition_fetch_bytes = value.size(0)?,
+                "max.poll.records" => self.max_poll_records = value.size(1)? as usize,
                 "session.timeout.ms" => self.session_timeout = value.milliseconds()?,
                 "heartbeat.interval.ms" => self.heartbeat_interval = value.milliseconds()?,
                 "max.poll.interval.ms" => self.max_poll_interval = value.milliseconds()?,

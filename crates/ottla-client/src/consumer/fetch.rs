@@ -24,6 +24,7 @@ use super::{Consumer, Partition};
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
 use crate::metadata::Metadata;
+use crate::partitions::by_topic;
 
 /// What there is to ask a node for.
 #[derive(Default)]
@@ -177,42 +178,32 @@ impl Consumer {
         let session = self.sessions.entry(leader).or_default();
         let (session_id, session_epoch) = (session.id(), session.epoch());
         let change = session.change_to(wanted);
-        let topic_id = |topic: &str| {
-            let topic = metadata.topics.get(topic);
-            topic.map_or(Uuid::ZERO, |it| it.topic_id)
-        };
-        let mut topics: Vec<FetchTopic> = Vec::new();
-        for ((topic, partition), wanted) in &change.requested {
+        let requested = change.requested.iter().map(|(partition, wanted)| {
             let wanted = FetchPartition {
-                partition: *partition,
+                partition: partition.1,
                 current_leader_epoch: wanted.leader_epoch,
                 fetch_offset: wanted.offset,
                 log_start_offset: -1,
                 partition_max_bytes: self.config.max_partition_fetch_bytes,
                 ..Default::default()
             };
-            match topics.last_mut() {
-                Some(last) if *last.topic == **topic => last.partitions.push(wanted),
-                _ => topics.push(FetchTopic {
-                    topic: topic.clone().into(),
-                    topic_id: topic_id(topic),
-                    partitions: vec![wanted],
-                    ..Default::default()
-                }),
-            }
-        }
-        let mut forgotten: Vec<ForgottenTopic> = Vec::new();
-        for (topic, partition) in &change.forgotten {
-            match forgotten.last_mut() {
-                Some(last) if *last.topic == **topic => last.partitions.push(*partition),
-                _ => forgotten.push(ForgottenTopic {
-                    topic: topic.clone().into(),
-                    topic_id: topic_id(topic),
-                    partitions: vec![*partition],
-                    ..Default::default()
-                }),
-            }
-        }
+            (partition, wanted)
+        });
+        let topics = by_topic(requested).into_iter();
+        let topics = topics.map(|(topic, partitions)| FetchTopic {
+            topic: topic.to_owned().into(),
+            topic_id: metadata.topic_id(topic),
+            partitions,
+            ..Default::default()
+        });
+        let forgotten = change.forgotten.iter().map(|it| (it, it.1));
+        let forgotten = by_topic(forgotten).into_iter();
+        let forgotten = forgotten.map(|(topic, partitions)| ForgottenTopic {
+            topic: topic.to_owned().into(),
+            topic_id: metadata.topic_id(topic),
+            partitions,
+            ..Default::default()
+        });
         let request = FetchRequest {
             max_wait_ms: self.config.fetch_max_wait.as_millis() as i32,
             min_bytes: self.config.fetch_min_bytes,
@@ -220,8 +211,8 @@ impl Consumer {
             isolation_level: i8::from(self.config.read_committed),
             session_id,
             session_epoch,
-            topics,
-            forgotten_topics_data: forgotten,
+            topics: topics.collect(),
+            forgotten_topics_data: forgotten.collect(),
             rack_id: self.config.client_rack.clone().unwrap_or_default().into(),
             ..Default::default()
         };
@@ -409,10 +400,9 @@ async fn fetch(
     let asked = ottla_sync::time::now();
     let response = connection.send_waiting(&request, held_back).await?;
     let latency = ottla_sync::time::elapsed(asked);
-    ClientError::check(
+    ClientError::check_code(
         format!("fetching from {}", connection.address()),
         response.error_code,
-        None::<&str>,
     )?;
     let mut partitions = Vec::new();
     for topic in response.responses {

@@ -11,7 +11,7 @@ use super::records::Extent;
 use super::{GroupProtocol, Partition};
 use crate::client::Client;
 use crate::heartbeats::HeartbeatSensors;
-use crate::metrics::{Beginning, Metrics, Sensor, Sheet, Windows, seconds_ago};
+use crate::metrics::{Clock, Metrics, Moment, Sensor, Sheet, Windows, seconds_ago};
 
 const GROUP: &str = "consumer-metrics";
 const NODE_GROUP: &str = "consumer-node-metrics";
@@ -20,8 +20,7 @@ const FETCH_GROUP: &str = "consumer-fetch-manager-metrics";
 
 /// Recorded by the poll and the request; shared with the tasks that fetch, join and send heartbeats.
 pub(crate) struct ConsumerSensors {
-    beginning: Beginning,
-    windows: Windows,
+    clock: Clock,
     protocol: GroupProtocol,
     state: Mutex<State>,
 }
@@ -34,6 +33,7 @@ pub(super) enum Told {
     Lost,
 }
 
+#[derive(Default)]
 struct State {
     poll_began: Option<Instant>,
     /// Between the last two, from beginning to beginning.
@@ -46,6 +46,7 @@ struct State {
     coordinator: CoordinatorSensors,
 }
 
+#[derive(Default)]
 struct FetchSensors {
     latency: Sensor,
     throttle_time: Sensor,
@@ -59,83 +60,48 @@ struct FetchSensors {
     partitions: BTreeMap<Partition, PartitionSensors>,
 }
 
+#[derive(Default)]
 struct TopicSensors {
     bytes: Sensor,
     records: Sensor,
 }
 
+#[derive(Default)]
 struct PartitionSensors {
     lag: Sensor,
     lead: Sensor,
-    /// -1 for the leader.
-    read_replica: i32,
+    /// Nothing for the leader.
+    read_replica: Option<i32>,
 }
 
+#[derive(Default)]
 struct CoordinatorSensors {
     commit_latency: Sensor,
     heartbeat_latency: Sensor,
-    last_heartbeat_ms: Option<u64>,
+    last_heartbeat: Option<Moment>,
     join_latency: Sensor,
     sync_latency: Sensor,
     rebalance_latency: Sensor,
     rebalances_an_hour: Sensor,
     failed_rebalances: Sensor,
-    last_rebalance_ms: Option<u64>,
+    last_rebalance: Option<Moment>,
     /// Of the listener's three methods, in the order of [`Told`].
     callbacks: [Sensor; 3],
 }
 
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
-}
-
 impl ConsumerSensors {
     pub(super) fn new(windows: Windows, protocol: GroupProtocol) -> ConsumerSensors {
-        let sensor = || Sensor::new(windows);
         ConsumerSensors {
-            beginning: Beginning::now(),
-            windows,
+            clock: Clock::start(windows),
             protocol,
-            state: Mutex::new(State {
-                poll_began: None,
-                poll_distance: Duration::ZERO,
-                time_between_polls: sensor(),
-                poll_idle_ratio: sensor(),
-                commit_sync_time: Duration::ZERO,
-                committed_time: Duration::ZERO,
-                fetching: FetchSensors {
-                    latency: sensor(),
-                    throttle_time: sensor(),
-                    bytes: sensor(),
-                    records: sensor(),
-                    lag: sensor(),
-                    lead: sensor(),
-                    topics: BTreeMap::new(),
-                    partitions: BTreeMap::new(),
-                },
-                coordinator: CoordinatorSensors {
-                    commit_latency: sensor(),
-                    heartbeat_latency: sensor(),
-                    last_heartbeat_ms: None,
-                    join_latency: sensor(),
-                    sync_latency: sensor(),
-                    rebalance_latency: sensor(),
-                    rebalances_an_hour: Sensor::new(windows.hourly()),
-                    failed_rebalances: Sensor::new(windows.hourly()),
-                    last_rebalance_ms: None,
-                    callbacks: [sensor(), sensor(), sensor()],
-                },
-            }),
+            state: Mutex::default(),
         }
     }
 
-    fn now(&self) -> u64 {
-        self.beginning.elapsed_ms()
-    }
-
-    fn record(&self, took: Duration, sensor: impl FnOnce(&mut CoordinatorSensors) -> &mut Sensor) {
-        let now = self.now();
-        sensor(&mut self.state.lock().coordinator).record(milliseconds(took), now);
+    /// Records how long something took.
+    fn record_time(&self, took: Duration, sensor: impl FnOnce(&mut State) -> &mut Sensor) {
+        let now = self.clock.now();
+        sensor(&mut self.state.lock()).record_time(took, now);
     }
 
     pub(super) fn on_poll_began(&self) {
@@ -143,10 +109,9 @@ impl ConsumerSensors {
         let mut state = self.state.lock();
         let last = state.poll_began.replace(began);
         state.poll_distance = last.map_or(Duration::ZERO, |last| began - last);
-        let distance = milliseconds(state.poll_distance);
-        state
-            .time_between_polls
-            .record(distance, self.beginning.at(began));
+        let distance = state.poll_distance;
+        let began = self.clock.at(began);
+        state.time_between_polls.record_time(distance, began);
     }
 
     pub(super) fn on_poll_ended(&self) {
@@ -158,7 +123,7 @@ impl ConsumerSensors {
         let spent = (ended - began).as_secs_f64();
         let all = spent + state.poll_distance.as_secs_f64();
         if all > 0.0 {
-            let now = self.beginning.at(ended);
+            let now = self.clock.at(ended);
             state.poll_idle_ratio.record(spent / all, now);
         }
     }
@@ -173,40 +138,37 @@ impl ConsumerSensors {
 
     /// A coordinator has answered a commit.
     pub(super) fn on_commit_answered(&self, latency: Duration) {
-        self.record(latency, |of| &mut of.commit_latency);
+        self.record_time(latency, |state| &mut state.coordinator.commit_latency);
     }
 
     pub(super) fn on_joined(&self, latency: Duration) {
-        self.record(latency, |of| &mut of.join_latency);
+        self.record_time(latency, |state| &mut state.coordinator.join_latency);
     }
 
     pub(super) fn on_synced(&self, latency: Duration) {
-        self.record(latency, |of| &mut of.sync_latency);
+        self.record_time(latency, |state| &mut state.coordinator.sync_latency);
     }
 
     pub(super) fn on_rebalanced(&self, latency: Duration) {
-        let now = self.now();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         let coordinator = &mut state.coordinator;
-        coordinator
-            .rebalance_latency
-            .record(milliseconds(latency), now);
-        coordinator.rebalances_an_hour.record(1.0, now);
-        coordinator.last_rebalance_ms = Some(now);
+        coordinator.rebalance_latency.record_time(latency, now);
+        coordinator.rebalances_an_hour.record(1.0, now.hourly());
+        coordinator.last_rebalance = Some(now);
     }
 
     pub(super) fn on_rebalance_failed(&self) {
-        let now = self.now();
-        self.state
-            .lock()
-            .coordinator
-            .failed_rebalances
-            .record(1.0, now);
+        let now = self.clock.now().hourly();
+        let coordinator = &mut self.state.lock().coordinator;
+        coordinator.failed_rebalances.record(1.0, now);
     }
 
     /// The listener has been told, which took so long.
     pub(super) fn on_told(&self, told: Told, spent: Duration) {
-        self.record(spent, |of| &mut of.callbacks[told as usize]);
+        self.record_time(spent, |state| {
+            &mut state.coordinator.callbacks[told as usize]
+        });
     }
 
     /// From now on it is these partitions that are read.
@@ -214,23 +176,17 @@ impl ConsumerSensors {
         let mut state = self.state.lock();
         let mut before = std::mem::take(&mut state.fetching.partitions);
         for partition in partitions {
-            let sensors = before
-                .remove(partition)
-                .unwrap_or_else(|| PartitionSensors {
-                    lag: Sensor::new(self.windows),
-                    lead: Sensor::new(self.windows),
-                    read_replica: -1,
-                });
+            let sensors = before.remove(partition).unwrap_or_default();
             state.fetching.partitions.insert(partition.clone(), sensors);
         }
     }
 
     pub(super) fn on_fetch_answered(&self, latency: Duration, throttle_time_ms: i32) {
-        let now = self.now();
+        let now = self.clock.now();
         let mut state = self.state.lock();
-        state.fetching.latency.record(milliseconds(latency), now);
-        state
-            .fetching
+        let fetching = &mut state.fetching;
+        fetching.latency.record_time(latency, now);
+        fetching
             .throttle_time
             .record(f64::from(throttle_time_ms), now);
     }
@@ -238,13 +194,13 @@ impl ConsumerSensors {
     pub(super) fn on_read_replica(&self, partition: &Partition, replica: i32) {
         let mut state = self.state.lock();
         if let Some(sensors) = state.fetching.partitions.get_mut(partition) {
-            sensors.read_replica = replica;
+            sensors.read_replica = Some(replica);
         }
     }
 
     /// Records of a partition have been handed out; how many are ahead and behind now, where that is known.
     pub(super) fn on_advanced(&self, partition: &Partition, lag: Option<i64>, lead: Option<i64>) {
-        let now = self.now();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         let fetching = &mut state.fetching;
         let mut of_partition = fetching.partitions.get_mut(partition);
@@ -263,17 +219,13 @@ impl ConsumerSensors {
     }
 
     fn on_request_drained(&self, topics: &[(Arc<str>, Extent)]) {
-        let now = self.now();
+        let now = self.clock.now();
         let fetching = &mut self.state.lock().fetching;
         let mut all = Extent::default();
         for (topic, drained) in topics {
             all.records += drained.records;
             all.bytes += drained.bytes;
-            let sensors = fetching.topics.entry(topic.clone());
-            let sensors = sensors.or_insert_with(|| TopicSensors {
-                bytes: Sensor::new(self.windows),
-                records: Sensor::new(self.windows),
-            });
+            let sensors = fetching.topics.entry(topic.clone()).or_default();
             sensors.bytes.record(drained.bytes as f64, now);
             sensors.records.record(drained.records as f64, now);
         }
@@ -284,14 +236,12 @@ impl ConsumerSensors {
     pub(super) fn read(&self, client: &Client) -> Metrics {
         let mut sheet = Sheet::new(&client.config().client_id);
         client.write_metrics(&mut sheet, GROUP, NODE_GROUP);
-        let now = self.now();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         sheet.begin(GROUP, &[]);
-        let last_poll = state.poll_began.map(|began| self.beginning.at(began));
+        let last_poll = state.poll_began.map(|began| self.clock.at(began));
         sheet.put("last-poll-seconds-ago", seconds_ago(last_poll, now));
-        let between = state.time_between_polls.measure(now);
-        sheet.put("time-between-poll-avg", between.avg);
-        sheet.put("time-between-poll-max", between.max);
+        sheet.put_avg_and_max("time-between-poll", state.time_between_polls.measure(now));
         let idle = state.poll_idle_ratio.measure(now);
         sheet.put("poll-idle-ratio-avg", idle.avg);
         let spent = state.commit_sync_time.as_nanos() as f64;
@@ -309,79 +259,61 @@ impl ConsumerSensors {
 
 impl HeartbeatSensors for ConsumerSensors {
     fn on_heartbeat_sent(&self) {
-        let now = self.now();
-        self.state.lock().coordinator.last_heartbeat_ms = Some(now);
+        let now = self.clock.now();
+        self.state.lock().coordinator.last_heartbeat = Some(now);
     }
 
     fn on_heartbeat_answered(&self, latency: Duration) {
-        self.record(latency, |of| &mut of.heartbeat_latency);
+        self.record_time(latency, |state| &mut state.coordinator.heartbeat_latency);
     }
 }
 
 impl CoordinatorSensors {
-    fn write(&mut self, sheet: &mut Sheet, protocol: GroupProtocol, assigned: usize, now: u64) {
+    fn write(&mut self, sheet: &mut Sheet, protocol: GroupProtocol, assigned: usize, now: Moment) {
         sheet.begin(COORDINATOR_GROUP, &[]);
         sheet.put("assigned-partitions", assigned as f64);
         let commits = self.commit_latency.measure(now);
-        sheet.put("commit-latency-avg", commits.avg);
-        sheet.put("commit-latency-max", commits.max);
-        sheet.put("commit-rate", commits.event_rate);
-        sheet.put("commit-total", commits.count);
+        sheet.put_avg_and_max("commit-latency", commits);
+        sheet.put_events("commit", commits);
         let heartbeats = self.heartbeat_latency.measure(now);
         sheet.put("heartbeat-response-time-max", heartbeats.max);
-        sheet.put("heartbeat-rate", heartbeats.event_rate);
-        sheet.put("heartbeat-total", heartbeats.count);
-        let last = seconds_ago(self.last_heartbeat_ms, now);
+        sheet.put_events("heartbeat", heartbeats);
+        let last = seconds_ago(self.last_heartbeat, now);
         sheet.put("last-heartbeat-seconds-ago", last);
         // Where the coordinator decides there is no meeting.
         if protocol == GroupProtocol::Classic {
             let joins = self.join_latency.measure(now);
-            sheet.put("join-time-avg", joins.avg);
-            sheet.put("join-time-max", joins.max);
-            sheet.put("join-rate", joins.event_rate);
-            sheet.put("join-total", joins.count);
+            sheet.put_avg_and_max("join-time", joins);
+            sheet.put_events("join", joins);
             let syncs = self.sync_latency.measure(now);
-            sheet.put("sync-time-avg", syncs.avg);
-            sheet.put("sync-time-max", syncs.max);
-            sheet.put("sync-rate", syncs.event_rate);
-            sheet.put("sync-total", syncs.count);
+            sheet.put_avg_and_max("sync-time", syncs);
+            sheet.put_events("sync", syncs);
         }
         let rebalances = self.rebalance_latency.measure(now);
-        sheet.put("rebalance-latency-avg", rebalances.avg);
-        sheet.put("rebalance-latency-max", rebalances.max);
+        sheet.put_avg_and_max("rebalance-latency", rebalances);
         sheet.put("rebalance-latency-total", rebalances.total);
         sheet.put("rebalance-total", rebalances.count);
-        let hourly = self.rebalances_an_hour.measure(now).event_rate * 3600.0;
+        let hourly = self.rebalances_an_hour.measure(now.hourly()).event_rate * 3600.0;
         sheet.put("rebalance-rate-per-hour", hourly);
-        let failed = self.failed_rebalances.measure(now);
+        let failed = self.failed_rebalances.measure(now.hourly());
         sheet.put("failed-rebalance-total", failed.count);
         sheet.put("failed-rebalance-rate-per-hour", failed.event_rate * 3600.0);
-        let last = seconds_ago(self.last_rebalance_ms, now);
+        let last = seconds_ago(self.last_rebalance, now);
         sheet.put("last-rebalance-seconds-ago", last);
         let [assigned, revoked, lost] = &mut self.callbacks;
-        let assigned = assigned.measure(now);
-        sheet.put("partition-assigned-latency-avg", assigned.avg);
-        sheet.put("partition-assigned-latency-max", assigned.max);
-        let revoked = revoked.measure(now);
-        sheet.put("partition-revoked-latency-avg", revoked.avg);
-        sheet.put("partition-revoked-latency-max", revoked.max);
-        let lost = lost.measure(now);
-        sheet.put("partition-lost-latency-avg", lost.avg);
-        sheet.put("partition-lost-latency-max", lost.max);
+        sheet.put_avg_and_max("partition-assigned-latency", assigned.measure(now));
+        sheet.put_avg_and_max("partition-revoked-latency", revoked.measure(now));
+        sheet.put_avg_and_max("partition-lost-latency", lost.measure(now));
     }
 }
 
 impl FetchSensors {
-    fn write(&mut self, sheet: &mut Sheet, now: u64) {
+    fn write(&mut self, sheet: &mut Sheet, now: Moment) {
         sheet.begin(FETCH_GROUP, &[]);
         let latency = self.latency.measure(now);
-        sheet.put("fetch-latency-avg", latency.avg);
-        sheet.put("fetch-latency-max", latency.max);
-        sheet.put("fetch-rate", latency.event_rate);
-        sheet.put("fetch-total", latency.count);
-        let throttle = self.throttle_time.measure(now);
-        sheet.put("fetch-throttle-time-avg", throttle.avg);
-        sheet.put("fetch-throttle-time-max", throttle.max);
+        sheet.put_avg_and_max("fetch-latency", latency);
+        sheet.put_events("fetch", latency);
+        sheet.put_avg_and_max("fetch-throttle-time", self.throttle_time.measure(now));
         write_consumed(sheet, &mut self.bytes, &mut self.records, now);
         sheet.put("records-lag-max", self.lag.measure(now).max);
         sheet.put("records-lead-min", self.lead.measure(now).min);
@@ -394,27 +326,24 @@ impl FetchSensors {
             sheet.begin(FETCH_GROUP, &[("topic", topic), ("partition", &partition)]);
             let lag = sensors.lag.measure(now);
             sheet.put("records-lag", lag.last);
-            sheet.put("records-lag-avg", lag.avg);
-            sheet.put("records-lag-max", lag.max);
+            sheet.put_avg_and_max("records-lag", lag);
             let lead = sensors.lead.measure(now);
             sheet.put("records-lead", lead.last);
             sheet.put("records-lead-avg", lead.avg);
             sheet.put("records-lead-min", lead.min);
-            sheet.put("preferred-read-replica", f64::from(sensors.read_replica));
+            let replica = sensors.read_replica.unwrap_or(-1);
+            sheet.put("preferred-read-replica", f64::from(replica));
         }
     }
 }
 
-fn write_consumed(sheet: &mut Sheet, bytes: &mut Sensor, records: &mut Sensor, now: u64) {
+fn write_consumed(sheet: &mut Sheet, bytes: &mut Sensor, records: &mut Sensor, now: Moment) {
     let bytes = bytes.measure(now);
-    sheet.put("fetch-size-avg", bytes.avg);
-    sheet.put("fetch-size-max", bytes.max);
-    sheet.put("bytes-consumed-rate", bytes.rate);
-    sheet.put("bytes-consumed-total", bytes.total);
+    sheet.put_avg_and_max("fetch-size", bytes);
+    sheet.put_sums("bytes-consumed", bytes);
     let records = records.measure(now);
     sheet.put("records-per-request-avg", records.avg);
-    sheet.put("records-consumed-rate", records.rate);
-    sheet.put("records-consumed-total", records.total);
+    sheet.put_sums("records-consumed", records);
 }
 
 /// What one request brought back, added up as its partitions are handed out; told when the last of them is

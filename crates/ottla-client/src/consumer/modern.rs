@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_protocol::messages::offset_commit_request::OffsetCommitRequest;
-use ottla_sync::Notify;
 use ottla_types::ErrorCode;
 
-use self::member::{Member, MemberSettings, Reconciliation, Subscription};
+use self::member::{Member, MemberSettings};
 use super::metrics::ConsumerSensors;
 use super::offset_commits::commit_topics;
 use super::{CommitOffset, ConsumerConfig, Partition};
@@ -21,7 +20,7 @@ use crate::error::ClientError;
 use crate::heartbeats::{self, Heartbeats, Place};
 
 /// A place in a group, kept by heartbeats.
-pub(super) struct ModernMembership(Heartbeats<Member>);
+pub(super) type ModernMembership = Heartbeats<Member>;
 
 impl ModernMembership {
     pub(super) fn new(
@@ -41,61 +40,17 @@ impl ModernMembership {
             retry_backoff_ms: backoff.retry_backoff.as_millis() as u64,
             retry_backoff_max_ms: backoff.retry_backoff_max.as_millis() as u64,
         });
-        ModernMembership(Heartbeats::start(client, group, member, Some(sensors)))
-    }
-
-    pub(super) fn subscribe(&self, subscription: Subscription) {
-        // Said with the next poll.
-        self.0.place().member().subscribe(subscription);
-    }
-
-    /// Notified when there may be something to do.
-    pub(super) fn news(&self) -> Arc<Notify> {
-        self.0.news()
-    }
-
-    /// The owner is there. Fails with what the coordinator has refused.
-    pub(super) fn on_polled(&self) -> Result<(), ClientError> {
-        self.0.on_polled()
-    }
-
-    /// Others may have what this member has.
-    pub(super) fn has_lost(&self) -> bool {
-        self.0.place().member().has_lost()
-    }
-
-    pub(super) fn on_given_up(&self) {
-        self.0.change(Member::on_given_up);
-    }
-
-    pub(super) fn reconciliation(&self) -> Option<Reconciliation> {
-        self.0.place().member().reconciliation()
-    }
-
-    /// The owner has these partitions now.
-    pub(super) fn on_reconciled(
-        &self,
-        reconciliation: &Reconciliation,
-        partitions: member::Partitions,
-    ) {
-        self.0
-            .change(|member| member.on_reconciled(reconciliation, partitions));
+        Heartbeats::start(client, group, member, Some(sensors))
     }
 
     /// The member's epoch, -1 outside the group, and its id.
     pub(super) fn epoch_and_id(&self) -> (i32, String) {
-        epoch_and_id(self.0.place())
+        epoch_and_id(self.place())
     }
 
     /// Commits as this member.
     pub(super) fn committer(&self) -> Committer {
-        Committer(self.0.place().clone())
-    }
-
-    /// Leaves the group, so that the others need not wait for the place to expire. A static member will
-    /// take its own again.
-    pub(super) async fn leave(self) {
-        self.0.leave().await;
+        Committer(self.place().clone())
     }
 }
 
@@ -132,7 +87,7 @@ impl Committer {
                 continue;
             }
             let what = format!("committing offsets of group {}", place.group());
-            let result = ClientError::check(what, code, None::<&str>);
+            let result = ClientError::check_code(what, code);
             if result.as_ref().is_err_and(ClientError::is_retriable) {
                 place.forget_coordinator();
             }

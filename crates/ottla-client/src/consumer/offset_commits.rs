@@ -8,11 +8,11 @@ use ottla_protocol::messages::offset_commit_request::{
 };
 use ottla_sync::Mutex;
 use ottla_sync::task::JoinHandle;
-use ottla_types::Uuid;
 
 use super::Partition;
 use crate::error::ClientError;
 use crate::metadata::Metadata;
+use crate::partitions::by_topic;
 
 /// An offset to commit: that of the next record to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +21,16 @@ pub struct CommitOffset {
     /// Of the record before, -1 where it is not known.
     pub leader_epoch: i32,
     pub metadata: String,
+}
+
+impl CommitOffset {
+    pub fn new(offset: i64) -> CommitOffset {
+        CommitOffset {
+            offset,
+            leader_epoch: -1,
+            metadata: String::new(),
+        }
+    }
 }
 
 /// Is told what became of a commit that nobody waited for
@@ -43,34 +53,27 @@ pub(super) struct Answered {
 }
 
 /// Offsets as a request to commit them names them.
-pub(super) fn commit_topics(
+pub(crate) fn commit_topics(
     metadata: &Metadata,
     offsets: &BTreeMap<Partition, CommitOffset>,
 ) -> Vec<OffsetCommitRequestTopic> {
-    let topic_id = |topic: &str| {
-        metadata
-            .topics
-            .get(topic)
-            .map_or(Uuid::ZERO, |it| it.topic_id)
-    };
-    let mut topics: Vec<OffsetCommitRequestTopic> = Vec::new();
-    for ((topic, partition), offset) in offsets {
+    let committed = offsets.iter().map(|(partition, offset)| {
         let committed = OffsetCommitRequestPartition {
-            partition_index: *partition,
+            partition_index: partition.1,
             committed_offset: offset.offset,
             committed_leader_epoch: offset.leader_epoch,
             committed_metadata: Some(offset.metadata.clone().into()),
             ..Default::default()
         };
-        match topics.last_mut() {
-            Some(last) if *last.name == **topic => last.partitions.push(committed),
-            _ => topics.push(OffsetCommitRequestTopic {
-                name: topic.clone().into(),
-                topic_id: topic_id(topic),
-                partitions: vec![committed],
-                ..Default::default()
-            }),
-        }
-    }
+        (partition, committed)
+    });
+    let topics = by_topic(committed).into_iter();
     topics
+        .map(|(name, partitions)| OffsetCommitRequestTopic {
+            name: name.to_owned().into(),
+            topic_id: metadata.topic_id(name),
+            partitions,
+            ..Default::default()
+        })
+        .collect()
 }

@@ -41,18 +41,21 @@ impl Consumer {
     }
 
     pub async fn seek_to_beginning(&mut self, partitions: &[Partition]) -> Result<(), ClientError> {
-        let offsets = self.beginning_offsets(partitions).await?;
-        offsets
-            .iter()
-            .for_each(|(partition, offset)| self.seek(partition, *offset));
-        Ok(())
+        self.seek_to(partitions, OffsetSpec::Earliest).await
     }
 
     pub async fn seek_to_end(&mut self, partitions: &[Partition]) -> Result<(), ClientError> {
-        let offsets = self.end_offsets(partitions).await?;
-        offsets
-            .iter()
-            .for_each(|(partition, offset)| self.seek(partition, *offset));
+        self.seek_to(partitions, OffsetSpec::Latest).await
+    }
+
+    async fn seek_to(
+        &mut self,
+        partitions: &[Partition],
+        spec: OffsetSpec,
+    ) -> Result<(), ClientError> {
+        for (partition, offset) in self.list(partitions, spec).await? {
+            self.seek(&partition, offset);
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use regex::Regex;
 use super::classic::Membership;
 use super::metrics::Told;
 use super::modern::ModernMembership;
-use super::modern::member::{Partitions, Reconciliation, Subscription};
+use super::modern::member::{Member, Partitions, Reconciliation, Subscription};
 use super::pattern::Pattern;
 use super::{Consumer, GroupProtocol, Partition, RebalanceListener};
 use crate::error::ClientError;
@@ -84,7 +84,8 @@ impl Consumer {
                     let sensors = self.sensors.clone();
                     ModernMembership::new(client, group, &self.config, sensors)
                 });
-                modern.subscribe(Subscription {
+                // Said with the next poll.
+                modern.place().member().subscribe(Subscription {
                     topics: self.subscription.iter().cloned().collect(),
                     regex,
                 });
@@ -107,12 +108,25 @@ impl Consumer {
     pub async fn unsubscribe(&mut self) {
         self.subscription.clear();
         self.pattern = None;
-        if let Some(joining) = self.joining.take() {
-            joining.abort();
-            if let Some(place) = self.place.take() {
-                place.give_up_while_joining().await;
-            }
+        self.give_up_joining().await;
+        self.leave_group().await;
+        self.replace_assignment(&[]);
+    }
+
+    /// Stops joining and leaves the group, if it was being joined.
+    pub(super) async fn give_up_joining(&mut self) -> bool {
+        let Some(joining) = self.joining.take() else {
+            return false;
+        };
+        joining.abort();
+        if let Some(place) = self.place.take() {
+            place.give_up_while_joining().await;
         }
+        true
+    }
+
+    /// Gives everything up and leaves the group.
+    pub(super) async fn leave_group(&mut self) {
         self.tell_revoked();
         if let Some(membership) = self.membership.take() {
             membership.leave().await;
@@ -120,7 +134,6 @@ impl Consumer {
         if let Some(modern) = self.modern.take() {
             modern.leave().await;
         }
-        self.replace_assignment(&[]);
     }
 
     /// Has the members meet again with the next poll. Nothing where the coordinator decides, as in Kafka.
@@ -131,7 +144,7 @@ impl Consumer {
     }
 
     /// Tells the listener that everything is given up, if this is in a group.
-    pub(super) fn tell_revoked(&mut self) {
+    fn tell_revoked(&mut self) {
         let held = self.assignment();
         let is_member = self.membership.is_some() || self.modern.is_some();
         if is_member && !held.is_empty() {
@@ -199,14 +212,15 @@ impl Consumer {
             return Ok(());
         };
         let polled = modern.on_polled();
-        if modern.has_lost() {
+        if modern.place().member().has_lost() {
             self.give_up_all(true);
             if let Some(modern) = &self.modern {
-                modern.on_given_up();
+                modern.change(Member::on_given_up);
             }
         }
         polled?;
-        let reconciliation = self.modern.as_ref().and_then(|it| it.reconciliation());
+        let reconciliation = self.modern.as_ref();
+        let reconciliation = reconciliation.and_then(|it| it.place().member().reconciliation());
         match reconciliation {
             Some(reconciliation) => self.reconcile(&reconciliation).await,
             None => Ok(()),
@@ -240,7 +254,7 @@ impl Consumer {
             self.sensors.on_rebalanced(ottla_sync::time::elapsed(began));
         }
         if let Some(modern) = &self.modern {
-            modern.on_reconciled(target, named);
+            modern.change(|member| member.on_reconciled(target, named));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use ottla_protocol::fetch_session::client;
 
-use super::partition::Partition;
+use super::Partition;
 
 pub(super) type FetchSession = client::FetchSession<Partition, Wanted>;
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use ottla_sync::Mutex;
 
-use super::{Beginning, Sensor, Sheet, Windows};
+use super::{Clock, Moment, Sensor, Sheet, Windows};
 use crate::metadata::Metadata;
 
 /// Shared by a client and all its connections. Each request and each response takes the lock once, briefly.
 pub(crate) struct NetworkSensors {
-    beginning: Beginning,
-    windows: Windows,
+    clock: Clock,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     opened: Sensor,
     closed: Sensor,
@@ -26,6 +26,7 @@ struct State {
     brokers: BTreeMap<String, Traffic>,
 }
 
+#[derive(Default)]
 struct Traffic {
     /// The sizes of requests; those of responses.
     sent: Sensor,
@@ -34,22 +35,11 @@ struct Traffic {
     latency: Sensor,
 }
 
-impl Traffic {
-    fn new(windows: Windows) -> Traffic {
-        Traffic {
-            sent: Sensor::new(windows),
-            received: Sensor::new(windows),
-            latency: Sensor::new(windows),
-        }
-    }
-}
-
 impl State {
     /// Of all brokers together, and of this one.
-    fn traffic(&mut self, address: &str, windows: Windows) -> [&mut Traffic; 2] {
+    fn traffic(&mut self, address: &str) -> [&mut Traffic; 2] {
         if !self.brokers.contains_key(address) {
-            let traffic = Traffic::new(windows);
-            self.brokers.insert(address.to_owned(), traffic);
+            self.brokers.insert(address.to_owned(), Traffic::default());
         }
         let broker = self.brokers.get_mut(address).expect("it is there now");
         [&mut self.traffic, broker]
@@ -58,34 +48,25 @@ impl State {
 
 impl NetworkSensors {
     pub(crate) fn new(windows: Windows) -> NetworkSensors {
-        let sensor = || Sensor::new(windows);
         NetworkSensors {
-            beginning: Beginning::now(),
-            windows,
-            state: Mutex::new(State {
-                opened: sensor(),
-                closed: sensor(),
-                authenticated: sensor(),
-                refused: sensor(),
-                traffic: Traffic::new(windows),
-                brokers: BTreeMap::new(),
-            }),
+            clock: Clock::start(windows),
+            state: Mutex::default(),
         }
     }
 
     pub(crate) fn on_opened(&self) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         self.state.lock().opened.record(1.0, now);
     }
 
     pub(crate) fn on_closed(&self) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         self.state.lock().closed.record(1.0, now);
     }
 
     /// A broker has believed who this client is, or has not.
     pub(crate) fn on_authenticated(&self, is_believed: bool) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let state = &mut *self.state.lock();
         match is_believed {
             true => state.authenticated.record(1.0, now),
@@ -95,9 +76,9 @@ impl NetworkSensors {
 
     /// Requests of these sizes are on their way.
     pub(crate) fn on_sent(&self, address: &str, sizes: &[usize]) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
-        for traffic in state.traffic(address, self.windows) {
+        for traffic in state.traffic(address) {
             for size in sizes {
                 traffic.sent.record(*size as f64, now);
             }
@@ -106,12 +87,12 @@ impl NetworkSensors {
 
     /// A response of this size has come, to a request that took so long, if that is counted.
     pub(crate) fn on_received(&self, address: &str, size: usize, latency: Option<Duration>) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
-        for traffic in state.traffic(address, self.windows) {
+        for traffic in state.traffic(address) {
             traffic.received.record(size as f64, now);
             if let Some(latency) = latency {
-                traffic.latency.record(latency.as_secs_f64() * 1000.0, now);
+                traffic.latency.record_time(latency, now);
             }
         }
     }
@@ -124,21 +105,18 @@ impl NetworkSensors {
         node_group: &'static str,
         metadata: &Metadata,
     ) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         let (opened, closed) = (state.opened.measure(now), state.closed.measure(now));
         sheet.begin(group, &[]);
         sheet.put("connection-count", opened.count - closed.count);
-        sheet.put("connection-creation-rate", opened.event_rate);
-        sheet.put("connection-creation-total", opened.count);
-        sheet.put("connection-close-rate", closed.event_rate);
-        sheet.put("connection-close-total", closed.count);
-        let authenticated = state.authenticated.measure(now);
-        sheet.put("successful-authentication-rate", authenticated.rate);
-        sheet.put("successful-authentication-total", authenticated.total);
-        let refused = state.refused.measure(now);
-        sheet.put("failed-authentication-rate", refused.rate);
-        sheet.put("failed-authentication-total", refused.total);
+        sheet.put_events("connection-creation", opened);
+        sheet.put_events("connection-close", closed);
+        sheet.put_sums(
+            "successful-authentication",
+            state.authenticated.measure(now),
+        );
+        sheet.put_sums("failed-authentication", state.refused.measure(now));
         let (sent, received) = (
             state.traffic.sent.measure(now),
             state.traffic.received.measure(now),
@@ -159,26 +137,19 @@ impl NetworkSensors {
             };
             sheet.begin(node_group, &[("node-id", &format!("node-{id}"))]);
             write_traffic(sheet, traffic, now);
-            let latency = traffic.latency.measure(now);
-            sheet.put("request-latency-avg", latency.avg);
-            sheet.put("request-latency-max", latency.max);
+            sheet.put_avg_and_max("request-latency", traffic.latency.measure(now));
         }
     }
 }
 
-fn write_traffic(sheet: &mut Sheet, traffic: &mut Traffic, now_ms: u64) {
-    let sent = traffic.sent.measure(now_ms);
-    sheet.put("outgoing-byte-rate", sent.rate);
-    sheet.put("outgoing-byte-total", sent.total);
-    sheet.put("request-rate", sent.event_rate);
-    sheet.put("request-total", sent.count);
-    sheet.put("request-size-avg", sent.avg);
-    sheet.put("request-size-max", sent.max);
-    let received = traffic.received.measure(now_ms);
-    sheet.put("incoming-byte-rate", received.rate);
-    sheet.put("incoming-byte-total", received.total);
-    sheet.put("response-rate", received.event_rate);
-    sheet.put("response-total", received.count);
+fn write_traffic(sheet: &mut Sheet, traffic: &mut Traffic, now: Moment) {
+    let sent = traffic.sent.measure(now);
+    sheet.put_sums("outgoing-byte", sent);
+    sheet.put_events("request", sent);
+    sheet.put_avg_and_max("request-size", sent);
+    let received = traffic.received.measure(now);
+    sheet.put_sums("incoming-byte", received);
+    sheet.put_events("response", received);
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! One measured thing: averages, extremes and rates over the last windows, and totals
 //! (`org.apache.kafka.common.metrics.stats`: `SampledStat`, `Avg`, `Max`, `Min`, `Rate`, `CumulativeSum`).
 //!
-//! Pure: the time is an argument, in milliseconds since any instant. Kafka keeps samples for each statistic;
-//! those of one sensor are recorded together, so that one set of samples serves them all.
+//! Pure: the time is an argument. Kafka keeps samples for each statistic; those of one sensor are recorded
+//! together, so that one set of samples serves them all.
+
+use std::time::Duration;
 
 /// How far back averages, extremes and rates look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,13 +13,19 @@ pub(crate) struct Windows {
     pub(crate) length_ms: u64,
 }
 
-impl Windows {
-    /// Of what happens a few times a day, such as rebalances: one-hour windows.
-    pub(crate) fn hourly(self) -> Windows {
-        Windows {
-            length_ms: 3_600_000,
-            ..self
-        }
+/// When something is recorded or read, and the windows that figures are of then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Milliseconds since any instant.
+    pub(crate) ms: u64,
+    pub(crate) windows: Windows,
+}
+
+impl Moment {
+    /// For what happens a few times a day, such as rebalances: one-hour windows.
+    pub(crate) fn hourly(mut self) -> Moment {
+        self.windows.length_ms = 3_600_000;
+        self
     }
 }
 
@@ -44,15 +52,15 @@ impl Sample {
     }
 }
 
-#[derive(Clone, Debug)]
+/// Always given moments with the same windows.
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Sensor {
-    windows: Windows,
     /// One more than there are windows: the oldest overlaps the time looked at.
     samples: Vec<Sample>,
     current: usize,
     total: f64,
     count: u64,
-    last: f64,
+    last: Option<f64>,
 }
 
 /// What a sensor says at one instant.
@@ -75,51 +83,47 @@ pub(crate) struct Measured {
 }
 
 impl Sensor {
-    pub(crate) fn new(windows: Windows) -> Sensor {
-        Sensor {
-            windows,
-            samples: Vec::new(),
-            current: 0,
-            total: 0.0,
-            count: 0,
-            last: f64::NAN,
-        }
+    /// Records a time, in milliseconds.
+    pub(crate) fn record_time(&mut self, time: Duration, now: Moment) {
+        self.record(time.as_secs_f64() * 1000.0, now);
     }
 
-    pub(crate) fn record(&mut self, value: f64, now_ms: u64) {
+    pub(crate) fn record(&mut self, value: f64, now: Moment) {
+        let Moment { ms, windows } = now;
         let is_complete = match self.samples.get(self.current) {
             None => {
-                self.samples.push(Sample::new(now_ms));
+                self.samples.push(Sample::new(ms));
                 false
             }
-            Some(sample) => now_ms.saturating_sub(sample.start_ms) >= self.windows.length_ms,
+            Some(sample) => ms.saturating_sub(sample.start_ms) >= windows.length_ms,
         };
         if is_complete {
-            self.current = (self.current + 1) % (self.windows.count + 1);
+            self.current = (self.current + 1) % (windows.count + 1);
             match self.samples.get_mut(self.current) {
-                Some(oldest) => *oldest = Sample::new(now_ms),
-                None => self.samples.push(Sample::new(now_ms)),
+                Some(oldest) => *oldest = Sample::new(ms),
+                None => self.samples.push(Sample::new(ms)),
             }
         }
         let sample = &mut self.samples[self.current];
-        sample.last_event_ms = now_ms;
+        sample.last_event_ms = ms;
         sample.count += 1;
         sample.sum += value;
         sample.min = sample.min.min(value);
         sample.max = sample.max.max(value);
         self.total += value;
         self.count += 1;
-        self.last = value;
+        self.last = Some(value);
     }
 
-    pub(crate) fn measure(&mut self, now_ms: u64) -> Measured {
-        let reach = self.windows.count as u64 * self.windows.length_ms;
+    pub(crate) fn measure(&mut self, now: Moment) -> Measured {
+        let Moment { ms, windows } = now;
+        let reach = windows.count as u64 * windows.length_ms;
         for sample in &mut self.samples {
-            if now_ms.saturating_sub(sample.last_event_ms) >= reach {
-                *sample = Sample::new(now_ms);
+            if ms.saturating_sub(sample.last_event_ms) >= reach {
+                *sample = Sample::new(ms);
             }
         }
-        let mut all = Sample::new(now_ms);
+        let mut all = Sample::new(ms);
         for sample in &self.samples {
             all.start_ms = all.start_ms.min(sample.start_ms);
             all.count += sample.count;
@@ -127,7 +131,7 @@ impl Sensor {
             all.min = all.min.min(sample.min);
             all.max = all.max.max(sample.max);
         }
-        let seconds = self.measured_ms(all.start_ms, now_ms) as f64 / 1000.0;
+        let seconds = measured_ms(all.start_ms, now) as f64 / 1000.0;
         let known = |value: f64| if all.count == 0 { f64::NAN } else { value };
         Measured {
             avg: known(all.sum / all.count as f64),
@@ -137,35 +141,36 @@ impl Sensor {
             event_rate: all.count as f64 / seconds,
             total: self.total,
             count: self.count as f64,
-            last: self.last,
+            last: self.last.unwrap_or(f64::NAN),
         }
     }
+}
 
-    /// The time that a rate is over. All windows but the last count as whole, so that the first second does
-    /// not make a rate of its own.
-    fn measured_ms(&self, start_ms: u64, now_ms: u64) -> u64 {
-        let elapsed = now_ms.saturating_sub(start_ms);
-        let whole = elapsed / self.windows.length_ms.max(1);
-        let least = self.windows.count.saturating_sub(1) as u64;
-        let missing = least.saturating_sub(whole) * self.windows.length_ms;
-        (elapsed + missing).max(1)
-    }
+/// The time that a rate is over. All windows but the last count as whole, so that the first second does
+/// not make a rate of its own.
+fn measured_ms(start_ms: u64, Moment { ms, windows }: Moment) -> u64 {
+    let elapsed = ms.saturating_sub(start_ms);
+    let whole = elapsed / windows.length_ms.max(1);
+    let least = windows.count.saturating_sub(1) as u64;
+    let missing = least.saturating_sub(whole) * windows.length_ms;
+    (elapsed + missing).max(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sensor() -> Sensor {
-        Sensor::new(Windows {
+    fn at(ms: u64) -> Moment {
+        let windows = Windows {
             count: 2,
             length_ms: 30_000,
-        })
+        };
+        Moment { ms, windows }
     }
 
     #[test]
     fn nothing_recorded_is_no_number_and_no_rate() {
-        let measured = sensor().measure(5);
+        let measured = Sensor::default().measure(at(5));
         assert!(measured.avg.is_nan() && measured.max.is_nan() && measured.last.is_nan());
         assert_eq!((measured.rate, measured.total), (0.0, 0.0));
     }
@@ -173,35 +178,35 @@ mod tests {
     /// The figures are those that Kafka's `Avg`, `Max` and `Rate` give for the same events.
     #[test]
     fn windows_go_by() {
-        let mut sensor = sensor();
-        sensor.record(10.0, 0);
-        sensor.record(20.0, 1_000);
-        let first = sensor.measure(1_000);
+        let mut sensor = Sensor::default();
+        sensor.record(10.0, at(0));
+        sensor.record(20.0, at(1_000));
+        let first = sensor.measure(at(1_000));
         assert_eq!((first.avg, first.min, first.max), (15.0, 10.0, 20.0));
         // One whole window is taken to have passed before.
         assert_eq!(first.rate, 30.0 / 31.0);
         assert_eq!(first.event_rate, 2.0 / 31.0);
-        sensor.record(60.0, 30_000);
-        let second = sensor.measure(40_000);
+        sensor.record(60.0, at(30_000));
+        let second = sensor.measure(at(40_000));
         assert_eq!((second.avg, second.max), (30.0, 60.0));
         assert_eq!(second.rate, 90.0 / 40.0);
         // The first window's last event was 60 seconds ago.
-        let third = sensor.measure(61_000);
+        let third = sensor.measure(at(61_000));
         assert_eq!((third.avg, third.min, third.count), (60.0, 60.0, 3.0));
         assert_eq!((third.total, third.last), (90.0, 60.0));
-        let late = sensor.measure(1_000_000);
+        let late = sensor.measure(at(1_000_000));
         assert!(late.avg.is_nan());
         assert_eq!((late.rate, late.total), (0.0, 90.0));
     }
 
     #[test]
     fn one_window_more_than_asked_for_is_kept_at_most() {
-        let mut sensor = sensor();
+        let mut sensor = Sensor::default();
         for second in 0..1_000 {
-            sensor.record(f64::from(second), u64::from(second as u32) * 1_000);
+            sensor.record(f64::from(second), at(u64::from(second as u32) * 1_000));
         }
         assert_eq!(sensor.samples.len(), 3);
-        let measured = sensor.measure(999_000);
+        let measured = sensor.measure(at(999_000));
         assert_eq!(measured.max, 999.0);
         assert!(measured.min >= 999.0 - 90.0, "{}", measured.min);
         assert!(

@@ -94,21 +94,18 @@ impl ProducerConfig {
                 }
                 // Below, once the codec is known.
                 "compression.gzip.level" | "compression.lz4.level" | "compression.zstd.level" => {}
-                "batch.size" => self.batch_size = value.number(0..=i32::MAX as u64)? as usize,
+                "batch.size" => self.batch_size = value.size(0)? as usize,
                 "linger.ms" => self.linger = value.milliseconds()?,
                 "buffer.memory" => {
                     self.buffer_memory = value.number(0..=i64::MAX as u64)? as usize;
                 }
                 "max.block.ms" => self.max_block = value.milliseconds()?,
-                "max.request.size" => {
-                    self.max_request_size = value.number(0..=i32::MAX as u64)? as usize;
-                }
+                "max.request.size" => self.max_request_size = value.size(0)? as usize,
                 "max.in.flight.requests.per.connection" => {
-                    self.max_in_flight_requests_per_connection =
-                        value.number(1..=i32::MAX as u64)? as usize;
+                    self.max_in_flight_requests_per_connection = value.size(1)? as usize;
                 }
                 "delivery.timeout.ms" => self.delivery_timeout = value.milliseconds()?,
-                "retries" => self.retries = value.number(0..=i32::MAX as u64)? as u32,
+                "retries" => self.retries = value.size(0)? as u32,
                 "enable.idempotence" => self.enable_idempotence = Some(value.boolean()?),
                 "partitioner.ignore.keys" => self.partitioner_ignore_keys = value.boolean()?,
                 "partitioner.adaptive.partitioning.enable" => {

@@ -11,7 +11,7 @@ use super::batch::ProducerBatch;
 use super::buffer_pool::BufferPool;
 use super::topics::PartitionQueue;
 use crate::client::Client;
-use crate::metrics::{Beginning, Metrics, Sensor, Sheet, Windows};
+use crate::metrics::{Clock, Metrics, Sensor, Sheet, Windows};
 
 const GROUP: &str = "producer-metrics";
 const NODE_GROUP: &str = "producer-node-metrics";
@@ -19,11 +19,11 @@ const TOPIC_GROUP: &str = "producer-topic-metrics";
 
 /// Recorded batch by batch and request by request, mostly on the sender's task, so that the lock is free.
 pub(super) struct ProducerSensors {
-    beginning: Beginning,
-    windows: Windows,
+    clock: Clock,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     batch_size: Sensor,
     /// Bytes of records after compression, for each byte before.
@@ -46,6 +46,7 @@ struct State {
     topics: BTreeMap<Arc<str>, TopicSensors>,
 }
 
+#[derive(Default)]
 struct TopicSensors {
     records: Sensor,
     bytes: Sensor,
@@ -91,44 +92,17 @@ impl Call {
 }
 
 impl State {
-    fn topic(&mut self, name: &Arc<str>, windows: Windows) -> &mut TopicSensors {
-        let sensor = || Sensor::new(windows);
+    fn topic(&mut self, name: &Arc<str>) -> &mut TopicSensors {
         // The name is shared, so that a new entry alone counts it.
-        self.topics
-            .entry(name.clone())
-            .or_insert_with(|| TopicSensors {
-                records: sensor(),
-                bytes: sensor(),
-                compression_rate: sensor(),
-                retries: sensor(),
-                errors: sensor(),
-            })
+        self.topics.entry(name.clone()).or_default()
     }
 }
 
 impl ProducerSensors {
     pub(super) fn new(windows: Windows) -> ProducerSensors {
-        let sensor = || Sensor::new(windows);
         ProducerSensors {
-            beginning: Beginning::now(),
-            windows,
-            state: Mutex::new(State {
-                batch_size: sensor(),
-                compression_rate: sensor(),
-                queue_time: sensor(),
-                request_latency: sensor(),
-                records_per_request: sensor(),
-                record_size: sensor(),
-                throttle_time: sensor(),
-                retries: sensor(),
-                errors: sensor(),
-                splits: sensor(),
-                bufferpool_wait: sensor(),
-                exhausted: sensor(),
-                requests_in_flight: 0,
-                spent: BTreeMap::new(),
-                topics: BTreeMap::new(),
-            }),
+            clock: Clock::start(windows),
+            state: Mutex::default(),
         }
     }
 
@@ -139,7 +113,7 @@ impl ProducerSensors {
         in_flight: usize,
         at: Instant,
     ) {
-        let now = self.beginning.at(at);
+        let now = self.clock.at(at);
         let mut state = self.state.lock();
         state.requests_in_flight = in_flight;
         let mut records = 0;
@@ -152,8 +126,8 @@ impl ProducerSensors {
             state.compression_rate.record(compression_rate, now);
             state.record_size.record(batch.largest_record() as f64, now);
             let queued = at.saturating_duration_since(batch.created);
-            state.queue_time.record(queued.as_secs_f64() * 1000.0, now);
-            let topic = state.topic(&queue.topic, self.windows);
+            state.queue_time.record_time(queued, now);
+            let topic = state.topic(&queue.topic);
             topic.records.record(count, now);
             topic.bytes.record(size, now);
             topic.compression_rate.record(compression_rate, now);
@@ -168,45 +142,41 @@ impl ProducerSensors {
         throttle: Option<Duration>,
         in_flight: usize,
     ) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         state.requests_in_flight = in_flight;
         if let Some(latency) = latency {
-            state
-                .request_latency
-                .record(latency.as_secs_f64() * 1000.0, now);
+            state.request_latency.record_time(latency, now);
         }
         if let Some(throttle) = throttle {
-            state
-                .throttle_time
-                .record(throttle.as_secs_f64() * 1000.0, now);
+            state.throttle_time.record_time(throttle, now);
         }
     }
 
     pub(super) fn on_retry(&self, topic: &Arc<str>, records: u32) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         state.retries.record(f64::from(records), now);
-        let topic = state.topic(topic, self.windows);
+        let topic = state.topic(topic);
         topic.retries.record(f64::from(records), now);
     }
 
     pub(super) fn on_error(&self, topic: &Arc<str>, records: u32) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         state.errors.record(f64::from(records), now);
-        let topic = state.topic(topic, self.windows);
+        let topic = state.topic(topic);
         topic.errors.record(f64::from(records), now);
     }
 
     pub(super) fn on_split(&self) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         self.state.lock().splits.record(1.0, now);
     }
 
     /// Somebody has waited for memory, and has got it or not.
     pub(super) fn on_memory_awaited(&self, waited: Duration, is_granted: bool) {
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         state.bufferpool_wait.record(waited.as_nanos() as f64, now);
         if !is_granted {
@@ -223,39 +193,22 @@ impl ProducerSensors {
     pub(super) fn read(&self, client: &Client, pool: &BufferPool) -> Metrics {
         let mut sheet = Sheet::new(&client.config().client_id);
         client.write_metrics(&mut sheet, GROUP, NODE_GROUP);
-        let now = self.beginning.elapsed_ms();
+        let now = self.clock.now();
         let mut state = self.state.lock();
         sheet.begin(GROUP, &[]);
-        let batch_size = state.batch_size.measure(now);
-        sheet.put("batch-size-avg", batch_size.avg);
-        sheet.put("batch-size-max", batch_size.max);
+        sheet.put_avg_and_max("batch-size", state.batch_size.measure(now));
         let compression_rate = state.compression_rate.measure(now);
         sheet.put("compression-rate-avg", compression_rate.avg);
-        let queue_time = state.queue_time.measure(now);
-        sheet.put("record-queue-time-avg", queue_time.avg);
-        sheet.put("record-queue-time-max", queue_time.max);
-        let latency = state.request_latency.measure(now);
-        sheet.put("request-latency-avg", latency.avg);
-        sheet.put("request-latency-max", latency.max);
+        sheet.put_avg_and_max("record-queue-time", state.queue_time.measure(now));
+        sheet.put_avg_and_max("request-latency", state.request_latency.measure(now));
         let records = state.records_per_request.measure(now);
-        sheet.put("record-send-rate", records.rate);
-        sheet.put("record-send-total", records.total);
+        sheet.put_sums("record-send", records);
         sheet.put("records-per-request-avg", records.avg);
-        let record_size = state.record_size.measure(now);
-        sheet.put("record-size-avg", record_size.avg);
-        sheet.put("record-size-max", record_size.max);
-        let retries = state.retries.measure(now);
-        sheet.put("record-retry-rate", retries.rate);
-        sheet.put("record-retry-total", retries.total);
-        let errors = state.errors.measure(now);
-        sheet.put("record-error-rate", errors.rate);
-        sheet.put("record-error-total", errors.total);
-        let splits = state.splits.measure(now);
-        sheet.put("batch-split-rate", splits.rate);
-        sheet.put("batch-split-total", splits.total);
-        let throttle = state.throttle_time.measure(now);
-        sheet.put("produce-throttle-time-avg", throttle.avg);
-        sheet.put("produce-throttle-time-max", throttle.max);
+        sheet.put_avg_and_max("record-size", state.record_size.measure(now));
+        sheet.put_sums("record-retry", state.retries.measure(now));
+        sheet.put_sums("record-error", state.errors.measure(now));
+        sheet.put_sums("batch-split", state.splits.measure(now));
+        sheet.put_avg_and_max("produce-throttle-time", state.throttle_time.measure(now));
         let age = client.metadata_age();
         sheet.put("metadata-age", age.as_secs_f64());
         sheet.put("requests-in-flight", state.requests_in_flight as f64);
@@ -265,9 +218,7 @@ impl ProducerSensors {
         let wait = state.bufferpool_wait.measure(now);
         sheet.put("bufferpool-wait-ratio", wait.rate / 1e9);
         sheet.put("bufferpool-wait-time-ns-total", wait.total);
-        let exhausted = state.exhausted.measure(now);
-        sheet.put("buffer-exhausted-rate", exhausted.rate);
-        sheet.put("buffer-exhausted-total", exhausted.total);
+        sheet.put_sums("buffer-exhausted", state.exhausted.measure(now));
         for call in Call::ALL {
             let spent = state.spent.get(&call).copied().unwrap_or_default();
             sheet.put(call.metric(), spent.as_nanos() as f64);
@@ -276,20 +227,12 @@ impl ProducerSensors {
         sheet.put("txn-prepare-time-ns-total", 0.0);
         for (topic, sensors) in &mut state.topics {
             sheet.begin(TOPIC_GROUP, &[("topic", topic)]);
-            let records = sensors.records.measure(now);
-            sheet.put("record-send-rate", records.rate);
-            sheet.put("record-send-total", records.total);
-            let bytes = sensors.bytes.measure(now);
-            sheet.put("byte-rate", bytes.rate);
-            sheet.put("byte-total", bytes.total);
+            sheet.put_sums("record-send", sensors.records.measure(now));
+            sheet.put_sums("byte", sensors.bytes.measure(now));
             let compression_rate = sensors.compression_rate.measure(now);
             sheet.put("compression-rate", compression_rate.avg);
-            let retries = sensors.retries.measure(now);
-            sheet.put("record-retry-rate", retries.rate);
-            sheet.put("record-retry-total", retries.total);
-            let errors = sensors.errors.measure(now);
-            sheet.put("record-error-rate", errors.rate);
-            sheet.put("record-error-total", errors.total);
+            sheet.put_sums("record-retry", sensors.retries.measure(now));
+            sheet.put_sums("record-error", sensors.errors.measure(now));
         }
         sheet.finish()
     }

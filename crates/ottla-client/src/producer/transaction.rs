@@ -26,32 +26,15 @@ use super::shared::Shared;
 use super::topics::PartitionQueue;
 use super::transaction_state::{Phase, TopicPartition, TransactionState, is_fatal, misuse};
 use crate::client::CoordinatorKind;
+use crate::consumer::CommitOffset;
 use crate::error::ClientError;
+use crate::partitions::{by_topic, first_error};
 
 pub(super) const LAST_PRODUCE_VERSION_BEFORE_V2: i16 = 11;
 const LAST_END_TXN_VERSION_BEFORE_V2: i16 = 4;
 const LAST_TXN_OFFSET_COMMIT_VERSION_BEFORE_V2: i16 = 4;
 /// Later versions are for brokers among themselves.
 const LAST_ADD_PARTITIONS_VERSION_OF_CLIENTS: i16 = 3;
-
-/// An offset that a transaction commits: that of the next record to read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OffsetToCommit {
-    pub offset: i64,
-    /// Of the record before; -1 where it is not known.
-    pub leader_epoch: i32,
-    pub metadata: String,
-}
-
-impl OffsetToCommit {
-    pub fn new(offset: i64) -> OffsetToCommit {
-        OffsetToCommit {
-            offset,
-            leader_epoch: -1,
-            metadata: String::new(),
-        }
-    }
-}
 
 /// Who commits offsets through a transaction: what [`crate::Consumer::group_metadata`] says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +77,7 @@ impl Producer {
     /// Commits offsets of a consumer's group with the transaction. The consumer itself must not commit.
     pub async fn send_offsets_to_transaction(
         &self,
-        offsets: &BTreeMap<(String, i32), OffsetToCommit>,
+        offsets: &BTreeMap<(String, i32), CommitOffset>,
         group: &ConsumerGroupMetadata,
     ) -> Result<(), ClientError> {
         let shared = &self.shared;
@@ -275,10 +258,7 @@ impl Shared {
 
     async fn add_partitions(&self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let identity = self.known_identity()?;
-        let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
-        for (topic, partition) in partitions {
-            topics.entry(topic).or_default().push(*partition);
-        }
+        let topics = by_topic(partitions.iter().map(|it| (it, it.1)));
         let request = AddPartitionsToTxnRequest {
             v3_and_below_transactional_id: self.transactional_id().to_owned().into(),
             v3_and_below_producer_id: identity.id.0,
@@ -354,7 +334,7 @@ impl Shared {
 
     async fn send_offsets(
         &self,
-        offsets: &BTreeMap<TopicPartition, OffsetToCommit>,
+        offsets: &BTreeMap<TopicPartition, CommitOffset>,
         group: &ConsumerGroupMetadata,
     ) -> Result<(), ClientError> {
         let identity = self.known_identity()?;
@@ -373,17 +353,16 @@ impl Shared {
                 state.lock().has_started = true;
             }
         }
-        let mut topics: BTreeMap<&str, Vec<TxnOffsetCommitRequestPartition>> = BTreeMap::new();
-        for ((topic, partition), offset) in offsets {
-            let partition = TxnOffsetCommitRequestPartition {
-                partition_index: *partition,
+        let committed = offsets.iter().map(|(partition, offset)| {
+            let committed = TxnOffsetCommitRequestPartition {
+                partition_index: partition.1,
                 committed_offset: offset.offset,
                 committed_leader_epoch: offset.leader_epoch,
                 committed_metadata: Some(offset.metadata.clone().into()),
                 ..Default::default()
             };
-            topics.entry(topic).or_default().push(partition);
-        }
+            (partition, committed)
+        });
         let request = TxnOffsetCommitRequest {
             transactional_id: self.transactional_id().to_owned().into(),
             group_id: group.group_id.clone().into(),
@@ -392,7 +371,7 @@ impl Shared {
             generation_id: group.generation_id,
             member_id: group.member_id.clone().into(),
             group_instance_id: group.group_instance_id.clone().map(Into::into),
-            topics: topics
+            topics: by_topic(committed)
                 .into_iter()
                 .map(|(name, partitions)| TxnOffsetCommitRequestTopic {
                     name: name.to_owned().into(),
@@ -413,11 +392,8 @@ impl Shared {
             newest,
             |response| {
                 let topics = response.topics.iter();
-                topics
-                    .flat_map(|topic| &topic.partitions)
-                    .map(|partition| partition.error_code)
-                    .find(|code| *code != 0)
-                    .unwrap_or(0)
+                let partitions = topics.flat_map(|topic| &topic.partitions);
+                first_error(partitions.map(|partition| partition.error_code))
             },
         )
         .await
@@ -461,7 +437,7 @@ impl Shared {
                 let coordinator = client.coordinator(kind, key).await?;
                 let connection = client.connection(&coordinator.address()).await?;
                 let response = connection.send_up_to(request, newest_version).await?;
-                ClientError::check(R::API_KEY.name(), error_of(&response), None::<&str>)?;
+                ClientError::check_code(R::API_KEY.name(), error_of(&response))?;
                 Ok::<_, ClientError>(response)
             };
             let error = match attempt.await {

@@ -45,6 +45,17 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// A number that fits into Java's `int`.
+    pub(crate) fn size(self, least: u64) -> Result<i32, ClientError> {
+        let size = self.number(least..=i32::MAX as u64)?;
+        Ok(size as i32)
+    }
+
+    /// Nothing where it is empty.
+    pub(crate) fn optional(self) -> Option<String> {
+        Some(self.value.to_owned()).filter(|value| !value.is_empty())
+    }
+
     pub(crate) fn milliseconds(self) -> Result<Duration, ClientError> {
         match self.value.parse::<u64>() {
             Ok(number) if i64::try_from(number).is_ok() => Ok(Duration::from_millis(number)),

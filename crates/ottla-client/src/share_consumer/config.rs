@@ -94,7 +94,6 @@ impl ShareConsumerConfig {
         let mut unknown = Vec::new();
         for (key, value) in settings {
             let value = Value::new(key, value);
-            let size = || value.number(0..=i32::MAX as u64).map(|it| it as i32);
             match key.as_str() {
                 "group.id" => self.group_id = value.non_empty()?.to_owned(),
                 "share.acknowledgement.mode" => {
@@ -112,15 +111,11 @@ impl ShareConsumerConfig {
                     };
                 }
                 "check.crcs" => self.check_crcs = value.boolean()?,
-                "client.rack" => {
-                    self.client_rack = Some(value.text().to_owned()).filter(|it| !it.is_empty());
-                }
-                "fetch.min.bytes" => self.fetch_min_bytes = size()?,
-                "fetch.max.bytes" => self.fetch_max_bytes = size()?,
+                "client.rack" => self.client_rack = value.optional(),
+                "fetch.min.bytes" => self.fetch_min_bytes = value.size(0)?,
+                "fetch.max.bytes" => self.fetch_max_bytes = value.size(0)?,
                 "fetch.max.wait.ms" => self.fetch_max_wait = value.milliseconds()?,
-                "max.poll.records" => {
-                    self.max_poll_records = value.number(1..=i32::MAX as u64)? as usize;
-                }
+                "max.poll.records" => self.max_poll_records = value.size(1)? as usize,
                 "max.poll.interval.ms" => self.max_poll_interval = value.milliseconds()?,
                 "key.deserializer" | "value.deserializer" => value.java_serde("Deserializer")?,
                 _ => unknown.push(key.clone()),

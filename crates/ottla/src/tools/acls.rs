@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
 use ottla_client::Admin;
 use ottla_protocol::messages::create_acls_request::AclCreation;
@@ -290,10 +290,7 @@ fn entries(args: &AclsArgs, operations: &[Operation]) -> anyhow::Result<BTreeSet
         (&args.deny_principal, &args.deny_host, PermissionType::Deny),
     ] {
         let any = [WILDCARD.to_owned()];
-        let hosts = match hosts.is_empty() {
-            true => &any[..],
-            false => hosts,
-        };
+        let hosts = if hosts.is_empty() { &any } else { &hosts[..] };
         for principal in principals(principals_given)? {
             for host in hosts {
                 for operation in operations {
@@ -309,10 +306,7 @@ fn entries(args: &AclsArgs, operations: &[Operation]) -> anyhow::Result<BTreeSet
 fn principals(texts: &[String]) -> anyhow::Result<Vec<String>> {
     let parsed = texts.iter().map(|text| Principal::parse(text.trim()));
     parsed
-        .map(|principal| match principal {
-            Ok(principal) => Ok(principal.to_string()),
-            Err(error) => bail!("{error}"),
-        })
+        .map(|principal| Ok(principal.map_err(|error| anyhow!("{error}"))?.to_string()))
         .collect()
 }
 
@@ -369,12 +363,12 @@ fn shown_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Matches the resource; `entry` narrows that down to one.
-fn filter((resource_type, name, pattern_type): &Target, entry: Option<&Entry>) -> DeleteAclsFilter {
+/// Matches the resource, or all; `entry` narrows that down to one.
+fn filter(target: Option<&Target>, entry: Option<&Entry>) -> DeleteAclsFilter {
     DeleteAclsFilter {
-        resource_type_filter: resource_type.code(),
-        resource_name_filter: Some(name.clone().into()),
-        pattern_type_filter: pattern_type.code(),
+        resource_type_filter: target.map_or(ResourceType::Any, |it| it.0).code(),
+        resource_name_filter: target.map(|it| it.1.clone().into()),
+        pattern_type_filter: target.map_or(PatternType::Any, |it| it.2).code(),
         principal_filter: entry.map(|it| it.0.clone().into()),
         host_filter: entry.map(|it| it.1.clone().into()),
         operation: entry.map_or(Operation::Any, |it| it.2).code(),
@@ -385,7 +379,7 @@ fn filter((resource_type, name, pattern_type): &Target, entry: Option<&Entry>) -
 
 async fn add(admin: &Admin, changes: BTreeMap<Target, BTreeSet<Entry>>) -> anyhow::Result<()> {
     for (target, entries) in &changes {
-        let existing = described(admin, &filter(target, None)).await?;
+        let existing = described(admin, &filter(Some(target), None)).await?;
         let existing = existing.get(target);
         let (there, missing): (Vec<&Entry>, Vec<&Entry>) = entries
             .iter()
@@ -432,7 +426,7 @@ async fn remove(
                 format!(
                     "Are you sure you want to delete all ACLs for resource filter `{shown}`? (y/n)"
                 ),
-                vec![filter(target, None)],
+                vec![filter(Some(target), None)],
             ),
             false => (
                 format!(
@@ -441,7 +435,7 @@ async fn remove(
                 ),
                 entries
                     .iter()
-                    .map(|entry| filter(target, Some(entry)))
+                    .map(|entry| filter(Some(target), Some(entry)))
                     .collect(),
             ),
         };
@@ -467,10 +461,12 @@ async fn list(
     principals: &[String],
 ) -> anyhow::Result<()> {
     let mut found: BTreeMap<Target, BTreeSet<Entry>> = BTreeMap::new();
-    let mut filters: Vec<DeleteAclsFilter> =
-        targets.iter().map(|target| filter(target, None)).collect();
+    let mut filters: Vec<DeleteAclsFilter> = targets
+        .iter()
+        .map(|target| filter(Some(target), None))
+        .collect();
     if filters.is_empty() {
-        filters.push(any());
+        filters.push(filter(None, None));
     }
     for filter in &filters {
         for (target, entries) in described(admin, filter).await? {
@@ -494,19 +490,6 @@ async fn list(
         print(&|entry| entry.0 == *principal);
     }
     Ok(())
-}
-
-fn any() -> DeleteAclsFilter {
-    DeleteAclsFilter {
-        resource_type_filter: ResourceType::Any.code(),
-        resource_name_filter: None,
-        pattern_type_filter: PatternType::Any.code(),
-        principal_filter: None,
-        host_filter: None,
-        operation: Operation::Any.code(),
-        permission_type: PermissionType::Any.code(),
-        ..Default::default()
-    }
 }
 
 async fn described(
@@ -535,14 +518,10 @@ async fn described(
 
 async fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let operation = operation(&args.operation)?;
-    let principal = match Principal::parse(args.principal.trim()) {
-        Ok(principal) => principal,
-        Err(error) => bail!("{error}"),
-    };
-    let super_users = match SuperUsers::parse(&args.super_users) {
-        Ok(super_users) => super_users,
-        Err(error) => bail!("--super-users: {error}"),
-    };
+    let principal = Principal::parse(args.principal.trim());
+    let principal = principal.map_err(|error| anyhow!("{error}"))?;
+    let super_users = SuperUsers::parse(&args.super_users);
+    let super_users = super_users.map_err(|error| anyhow!("--super-users: {error}"))?;
     let named = args.resources.named().next();
     let (resource_type, name) = named.unwrap_or((ResourceType::Cluster, CLUSTER_NAME));
     let mut authorizer = StandardAuthorizer {
@@ -554,7 +533,8 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         .bootstrap
         .connect(args.command_config.as_deref(), "ottla-acls")
         .await?;
-    let about = filter(&(resource_type, name.to_owned(), PatternType::Match), None);
+    let target = (resource_type, name.to_owned(), PatternType::Match);
+    let about = filter(Some(&target), None);
     for ((resource_type, name, pattern_type), entries) in described(&admin, &about).await? {
         for (principal, host, operation, permission_type) in entries {
             authorizer.acls.insert(Acl {
@@ -585,10 +565,8 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
 
 fn explanation(authorizer: &StandardAuthorizer, client: Client<'_>, action: Action<'_>) -> String {
     let explained = authorizer.explain(client, action);
-    let is = match explained.rule.is_allowed() {
-        true => "allowed",
-        false => "denied",
-    };
+    let is_allowed = explained.rule.is_allowed();
+    let is = if is_allowed { "allowed" } else { "denied" };
     let mut text = format!(
         "{} from {} is {is} {} on {} {}\n",
         client.principal,

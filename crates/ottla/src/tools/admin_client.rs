@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
+use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig};
 
 use super::load_properties;
@@ -46,39 +47,16 @@ pub(super) struct Bootstrap {
     bootstrap_controller: Option<String>,
 }
 
-/// As [`Bootstrap`], for a tool with commands that need no cluster.
-#[derive(Args, Debug)]
-#[group(id = "bootstrap", multiple = false)]
-pub(super) struct OptionalBootstrap {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: Option<String>,
-    /// Controllers to connect to first, instead of brokers.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_controller: Option<String>,
-}
-
 impl Bootstrap {
-    pub(super) fn is_controller(&self) -> bool {
-        self.bootstrap_controller.is_some()
+    /// The nodes that are connected to.
+    pub(super) fn endpoint_type(&self) -> EndpointType {
+        if self.bootstrap_controller.is_some() {
+            EndpointType::Controller
+        } else {
+            EndpointType::Broker
+        }
     }
 
-    pub(super) async fn connect(
-        &self,
-        command_config: Option<&str>,
-        client_id: &str,
-    ) -> anyhow::Result<Admin> {
-        connect_to_either(
-            self.bootstrap_server.as_deref(),
-            self.bootstrap_controller.as_deref(),
-            command_config,
-            client_id,
-        )
-        .await
-    }
-}
-
-impl OptionalBootstrap {
     pub(super) async fn connect(
         &self,
         command_config: Option<&str>,

@@ -7,9 +7,9 @@ use anyhow::bail;
 use clap::{ArgGroup, Args};
 use ottla_client::Admin;
 use ottla_client::admin::{ConfigOperation, ConfigResourceType};
-use ottla_types::Uuid;
 
 use super::admin_client::Brokers;
+use super::storage::random_uuid;
 use super::{block_on, report_on_stdout};
 
 /// Show and change which metrics brokers request from clients (KIP-714).
@@ -103,11 +103,7 @@ async fn act(args: &ClientMetricsArgs) -> anyhow::Result<()> {
 async fn alter(args: &ClientMetricsArgs, admin: &Admin) -> anyhow::Result<()> {
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => loop {
-            if let Some(id) = Uuid::from_random(rand::random()) {
-                break id.to_string();
-            }
-        },
+        None => random_uuid().to_string(),
     };
     let mut operations = BTreeMap::new();
     for (key, value) in [

@@ -93,7 +93,7 @@ pub fn run(args: ClusterArgs) -> ExitCode {
 async fn act(command: &KafkasCommand) -> anyhow::Result<()> {
     match command {
         KafkasCommand::ClusterId(connection) => {
-            let nodes = endpoint_type(&connection.bootstrap);
+            let nodes = connection.bootstrap.endpoint_type();
             let admin = connection.connect().await?;
             let cluster = admin.describe_cluster(nodes, false).await?;
             println!("Cluster ID: {}", &*cluster.cluster_id);
@@ -112,7 +112,7 @@ async fn act(command: &KafkasCommand) -> anyhow::Result<()> {
             connection,
             include_fenced_brokers,
         } => {
-            let nodes = endpoint_type(&connection.bootstrap);
+            let nodes = connection.bootstrap.endpoint_type();
             if *include_fenced_brokers && nodes == EndpointType::Controller {
                 anyhow::bail!(
                     "The option --include-fenced-brokers is only supported with --bootstrap-server option"
@@ -126,14 +126,6 @@ async fn act(command: &KafkasCommand) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn endpoint_type(bootstrap: &Bootstrap) -> EndpointType {
-    if bootstrap.is_controller() {
-        EndpointType::Controller
-    } else {
-        EndpointType::Broker
-    }
 }
 
 fn print_nodes(nodes: &[DescribeClusterBroker], kind: EndpointType) {

@@ -148,11 +148,9 @@ async fn act(args: &ConfigsArgs) -> anyhow::Result<()> {
         BTreeMap::new()
     };
     let (kind, entity) = subjects.first().cloned().expect("one at least is given");
-    let quota_change = if kind.has_quotas() && args.alter {
-        Some(quotas::Change::new(&subjects, &operations)?)
-    } else {
-        None
-    };
+    let changes_quotas = kind.has_quotas() && args.alter;
+    let quota_change = changes_quotas.then(|| quotas::Change::new(&subjects, &operations));
+    let quota_change = quota_change.transpose()?;
     let admin = admin_client::connect_to_either(
         args.bootstrap_server.as_deref(),
         args.bootstrap_controller.as_deref(),

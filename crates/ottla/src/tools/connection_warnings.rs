@@ -3,12 +3,20 @@
 
 use std::time::Duration;
 
-use ottla_client::Client;
+use ottla_client::{Client, ClientError};
 use tokio::task::JoinHandle;
 
 /// As Kafka's clients, `reconnect.backoff.ms` and `reconnect.backoff.max.ms`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Asks for the cluster's brokers, for as long as it takes to connect to one, and says of each attempt that failed.
+pub(super) async fn connect(client: &Client, who: &str) -> Result<(), ClientError> {
+    let warnings = warn_until_connected(client.clone(), who);
+    client.refresh_metadata(Some(&[]), false).await?;
+    warnings.abort();
+    Ok(())
+}
 
 /// Says of each attempt to connect that it failed, until one succeeds. `who` is how Kafka's logs name the
 /// client: `Producer clientId=console-producer`.

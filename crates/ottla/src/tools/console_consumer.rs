@@ -107,9 +107,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         client.config().client_id,
         config.group_id.as_deref().unwrap_or("null")
     );
-    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
-    client.refresh_metadata(Some(&[]), false).await?;
-    warnings.abort();
+    connection_warnings::connect(&client, &who).await?;
     let mut consumer = start(args, &client, config).await?;
 
     let max_messages = args

@@ -12,7 +12,7 @@ use ottla_client::{Client, ClientConfig, Delivery, Producer, ProducerConfig};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{block_on, connection_warnings, key_values, load_properties, report_plainly};
+use super::{block_on, connection_warnings, key_values, load_properties_if_given, report_plainly};
 use line_reader::LineReader;
 
 /// Send each line of standard input as a record.
@@ -144,14 +144,8 @@ fn warn_about_deprecated_flags(args: &ConsoleProducerArgs) {
 
 /// The producer's settings: flags go before properties, these before the file, defaults of the tool last.
 fn settings(args: &ConsoleProducerArgs) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut settings = match args
-        .command_config
-        .as_ref()
-        .or(args.producer_config.as_ref())
-    {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
+    let file = args.command_config.as_ref();
+    let mut settings = load_properties_if_given(file.or(args.producer_config.as_ref()))?;
     settings.extend(key_values(&args.producer_property));
     settings.extend(key_values(&args.command_property));
     let text = |number: Option<u64>| number.map(|number| number.to_string());
@@ -214,10 +208,7 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<()> {
              org.apache.kafka.tools.LineMessageReader is known"
         );
     }
-    let mut reader_properties = match &args.reader_config {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
+    let mut reader_properties = load_properties_if_given(args.reader_config.as_ref())?;
     reader_properties.extend(key_values(&args.property));
     reader_properties.extend(key_values(&args.reader_property));
     let mut reader = LineReader::new(&args.topic, &reader_properties)?;

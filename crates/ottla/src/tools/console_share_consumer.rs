@@ -80,9 +80,7 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
         client.config().client_id,
         config.group_id
     );
-    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
-    client.refresh_metadata(Some(&[]), false).await?;
-    warnings.abort();
+    connection_warnings::connect(&client, &who).await?;
     let mut consumer = ShareConsumer::new(client, config)?;
     consumer.subscribe(std::slice::from_ref(&args.topic));
     let (count, result) = print_records(args, &mut consumer, &mut formatter).await?;

@@ -17,8 +17,6 @@ use ottla_client::{Admin, ClientError};
 
 use super::offset_reset::UsageError;
 use super::{admin_client, block_on, java_exceptions, offset_deletion};
-pub(super) use table::MISSING;
-use table::Table;
 
 pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
     if let Some(pattern) = &args.validate_regex {
@@ -195,40 +193,32 @@ pub(super) fn choices(
 
 async fn delete(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let groups = chosen_groups(args, admin).await?;
-    let results = admin.delete_groups(&groups).await;
-    let quoted = |groups: &[&String]| {
-        let quoted: Vec<String> = groups.iter().map(|group| format!("'{group}'")).collect();
-        quoted.join(", ")
-    };
-    let deleted: Vec<&String> = results
-        .iter()
-        .filter(|(_, result)| result.is_ok())
-        .map(|(group, _)| group)
-        .collect();
-    if deleted.len() == results.len() {
-        println!(
-            "Deletion of requested consumer groups ({}) was successful.",
-            quoted(&deleted)
-        );
-        return Ok(());
-    }
-    println!("\nError: Deletion of some consumer groups failed:");
-    for (group, result) in &results {
-        if let Err(error) = result {
-            println!(
-                "* Group '{group}' could not be deleted due to: {}: {}",
-                java_exceptions::class_name(error),
-                error.broker_message()
-            );
+    let (mut deleted, mut failed) = (Vec::new(), Vec::new());
+    for (group, result) in admin.delete_groups(&groups).await {
+        match result {
+            Ok(()) => deleted.push(group),
+            Err(error) => failed.push((group, java_exceptions::shown(&error))),
         }
     }
-    if !deleted.is_empty() {
-        println!(
-            "\nThese consumer groups were deleted successfully: {}",
-            quoted(&deleted)
-        );
-    }
+    report_deletion("consumer", &deleted, &failed);
     Ok(())
+}
+
+/// Says which groups were deleted, and of the others why they were not.
+pub(super) fn report_deletion(kind: &str, deleted: &[String], failed: &[(String, String)]) {
+    let quoted: Vec<String> = deleted.iter().map(|group| format!("'{group}'")).collect();
+    let quoted = quoted.join(", ");
+    if failed.is_empty() {
+        println!("Deletion of requested {kind} groups ({quoted}) was successful.");
+        return;
+    }
+    println!("\nError: Deletion of some {kind} groups failed:");
+    for (group, reason) in failed {
+        println!("* Group '{group}' could not be deleted due to: {reason}");
+    }
+    if !deleted.is_empty() {
+        println!("\nThese {kind} groups were deleted successfully: {quoted}");
+    }
 }
 
 async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {

@@ -17,9 +17,10 @@ use ottla_client::{
 };
 use ottla_records::RecordHeader;
 
+use super::consumer_perf_test::arguments::number;
 use super::java_numbers::{double_to_string, fixed};
 use super::performance::{show_latency, write_histogram};
-use super::{block_on, connection_warnings, load_properties, report_plainly};
+use super::{block_on, connection_warnings, load_properties_if_given, report_plainly};
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 const POSITIONAL_IS_DEPRECATED: &str = "WARNING: Positional argument usage is deprecated and will be removed in \
@@ -124,7 +125,7 @@ fn plan(args: &E2eLatencyArgs) -> anyhow::Result<Plan> {
         command_config = positional.get(5).cloned().or(command_config);
         [0, 1, 2, 3, 4].map(|index| positional[index].as_str())
     };
-    let records = number("num-records", records)?;
+    let records: i32 = number("num-records", records)?;
     let value_bytes = number("record-size", value_bytes)?;
     if !["1", "all"].contains(&acks) {
         bail!(
@@ -140,7 +141,7 @@ fn plan(args: &E2eLatencyArgs) -> anyhow::Result<Plan> {
             .ok()
             .with_context(|| format!("Value for --{option} must be a non-negative integer."))
     };
-    let header_value_bytes = match number("record-header-size", &args.record_header_size)? {
+    let header_value_bytes = match number::<i32>("record-header-size", &args.record_header_size)? {
         -1 => None,
         bytes => Some(usize::try_from(bytes).ok().context(
             "Value for --record-header-size must be a non-negative integer or -1 for null header value.",
@@ -189,18 +190,9 @@ fn without_flags(words: &[String]) -> anyhow::Result<Vec<String>> {
     }
 }
 
-fn number(option: &str, text: &str) -> anyhow::Result<i32> {
-    text.parse()
-        .ok()
-        .with_context(|| format!("Cannot parse argument '{text}' of option {option}"))
-}
-
 /// What a client is given: the file, and what the test needs, which goes before it.
 fn settings(plan: &Plan, own: &[(&str, &str)]) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut settings = match &plan.command_config {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
+    let mut settings = load_properties_if_given(plan.command_config.as_ref())?;
     settings.insert("bootstrap.servers".into(), plan.servers.clone());
     for (key, value) in own {
         settings.insert((*key).to_owned(), (*value).to_owned());

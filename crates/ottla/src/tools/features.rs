@@ -8,15 +8,19 @@ use ottla_client::Admin;
 use ottla_client::admin::FeatureUpdateType;
 use ottla_metadata::{FEATURES, MetadataVersion};
 
-use super::admin_client::OptionalBootstrap;
+use super::admin_client::connect_to_either;
 use super::storage::{feature_dependencies, parse_feature, parse_release, print_version_mapping};
 use super::{block_on, report_on_stderr};
 
 /// Show the features of a cluster, and change their levels.
 #[derive(Args, Debug)]
 pub struct FeaturesArgs {
-    #[command(flatten)]
-    bootstrap: OptionalBootstrap,
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS", group = "bootstrap")]
+    bootstrap_server: Option<String>,
+    /// Controllers to connect to first, instead of brokers.
+    #[arg(long, value_name = "SERVERS", group = "bootstrap")]
+    bootstrap_controller: Option<String>,
     /// Properties file with settings of the client.
     #[arg(long, value_name = "FILE")]
     command_config: Option<String>,
@@ -90,8 +94,10 @@ pub fn run(args: FeaturesArgs) -> ExitCode {
 
 async fn act(args: &FeaturesArgs) -> anyhow::Result<()> {
     let connect = async || {
+        let (brokers, controllers) = (&args.bootstrap_server, &args.bootstrap_controller);
         let config = args.command_config.as_deref();
-        args.bootstrap.connect(config, "ottla-features").await
+        let (brokers, controllers) = (brokers.as_deref(), controllers.as_deref());
+        connect_to_either(brokers, controllers, config, "ottla-features").await
     };
     let downgrade = |is_unsafe: bool| {
         if is_unsafe {

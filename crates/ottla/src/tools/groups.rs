@@ -77,13 +77,12 @@ async fn list(args: &GroupsArgs, wanted_type: Option<&str>) -> anyhow::Result<()
         .iter()
         .flat_map(|group| [group.group_id.len(), group.protocol_type.len()])
         .fold(20, usize::max);
-    let columns = ["GROUP", "TYPE", "PROTOCOL"].map(|title| (title, widest, false));
-    let mut table = Table::new(&columns).pad_last();
-    for group in groups {
-        let kind = type_name(&group.group_type).to_owned();
-        table.row(vec![group.group_id, kind, group.protocol_type]);
-    }
-    for (index, line) in table.lines().enumerate() {
+    let mut table = Table::<GroupListing>::new();
+    table.fixed("GROUP", widest, |group| group.group_id.clone());
+    table.fixed("TYPE", widest, |group| type_name(&group.group_type));
+    table.fixed("PROTOCOL", widest, |group| group.protocol_type.clone());
+    table.pad_last();
+    for (index, line) in table.lines(&groups).iter().enumerate() {
         // Kafka's tool has a blank behind each cell, and none behind the last title.
         println!("{line}{}", if index == 0 { "" } else { " " });
     }

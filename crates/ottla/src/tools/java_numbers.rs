@@ -1,19 +1,13 @@
 //! Numbers as Java prints them.
 
+use ottla_config::java_double;
+
 /// `Double.toString`.
 pub(super) fn double_to_string(value: f64) -> String {
     if !value.is_finite() {
         return not_finite(value);
     }
-    let magnitude = value.abs();
-    if magnitude == 0.0 || (1e-3..1e7).contains(&magnitude) {
-        return format!("{value:?}");
-    }
-    // "1.048576e7", or "1e7" where there is only one digit.
-    let text = format!("{value:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let fraction = if digits.contains('.') { "" } else { ".0" };
-    format!("{digits}{fraction}E{exponent}")
+    java_double(value)
 }
 
 /// `String.format("%.2f", value)` with so many decimals. Java rounds the shortest decimal that stands for the number,

@@ -53,6 +53,12 @@ fn malformed_length(bytes: &[u8]) -> usize {
     }
 }
 
+/// Numbers, separated by commas.
+pub(super) fn joined<'a>(numbers: impl IntoIterator<Item = &'a i32>) -> String {
+    let texts: Vec<String> = numbers.into_iter().map(ToString::to_string).collect();
+    texts.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::decoded;

@@ -10,6 +10,7 @@ use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use serde_json::{Value, json};
 
 use super::admin_client::Brokers;
+use super::java_text::joined as ids;
 use super::{block_on, java_exceptions, report_on_stderr};
 
 /// Print the log directories of brokers and their contents, as JSON.
@@ -111,9 +112,4 @@ fn shown(directory: &DescribeLogDirsResult, topics: &BTreeSet<String>) -> Value 
         "error": error.map(|error| java_exceptions::class_name(&error)),
         "logDir": &*directory.log_dir,
     })
-}
-
-fn ids(brokers: &BTreeSet<i32>) -> String {
-    let texts: Vec<String> = brokers.iter().map(ToString::to_string).collect();
-    texts.join(",")
 }

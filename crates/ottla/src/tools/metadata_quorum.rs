@@ -92,14 +92,7 @@ async fn act(args: &MetadataQuorumArgs) -> anyhow::Result<()> {
             (true, false) if *human_readable => {
                 bail!("The option --human-readable is only supported along with --replication")
             }
-            (true, false) => {
-                let nodes = if args.bootstrap.is_controller() {
-                    EndpointType::Controller
-                } else {
-                    EndpointType::Broker
-                };
-                print_status(&connect().await?, nodes).await
-            }
+            (true, false) => print_status(&connect().await?, args.bootstrap.endpoint_type()).await,
             (false, true) => {
                 let quorum = connect().await?.describe_quorum().await?;
                 print_replication(&quorum, *human_readable)
@@ -257,7 +250,7 @@ fn print_replication(quorum: &QuorumDescription, human_readable: bool) -> anyhow
         "LastCaughtUpTimestamp",
         "Status",
     ];
-    let mut rows = vec![titles.map(str::to_owned)];
+    let mut rows = Vec::new();
     let followers = state
         .current_voters
         .iter()
@@ -276,7 +269,7 @@ fn print_replication(quorum: &QuorumDescription, human_readable: bool) -> anyhow
             status.to_owned(),
         ]);
     }
-    tabbed_table::print(&rows);
+    tabbed_table::print(titles, rows);
     Ok(())
 }
 

@@ -12,16 +12,9 @@ use ottla_client::admin::{CommittedOffset, OffsetSpec};
 pub(super) type Partition = (String, i32);
 
 /// Arguments that make no sense together, found out late.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct UsageError(pub(super) String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// One of the ways to say where offsets are to be.
 #[derive(Args, Debug)]

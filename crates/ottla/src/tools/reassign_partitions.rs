@@ -14,6 +14,7 @@ use ottla_client::{Admin, ClientError};
 use ottla_controller::{UsableBroker, place_on_brokers};
 use ottla_types::{BrokerId, ErrorCode};
 
+use super::java_text::joined as ids;
 use super::{admin_client, block_on, java_exceptions};
 use assignment_file::{
     Assignment, Partition, Replica, duplicates, read_assignment, read_topics, shown, to_json,
@@ -111,7 +112,8 @@ pub fn run(args: ReassignPartitionsArgs) -> ExitCode {
 }
 
 async fn act(args: &ReassignPartitionsArgs) -> anyhow::Result<()> {
-    if args.bootstrap.is_controller() && !args.cancel && !args.list {
+    let is_controller = args.bootstrap.endpoint_type() == EndpointType::Controller;
+    if is_controller && !args.cancel && !args.list {
         bail!(
             "--bootstrap-controller can be used with --cancel and --list only; write --bootstrap-server"
         );
@@ -459,11 +461,7 @@ async fn cancel(
         log_dir_moves::start(admin, &back, Duration::from_millis(args.timeout)).await?;
     }
     if !args.preserve_throttles {
-        let nodes = if args.bootstrap.is_controller() {
-            EndpointType::Controller
-        } else {
-            EndpointType::Broker
-        };
+        let nodes = args.bootstrap.endpoint_type();
         throttles::clear(admin, nodes, &assignment.partitions).await?;
     }
     Ok(())
@@ -493,11 +491,6 @@ async fn list(admin: &Admin) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn ids(brokers: &[i32]) -> String {
-    let texts: Vec<String> = brokers.iter().map(ToString::to_string).collect();
-    texts.join(",")
 }
 
 fn joined<'a>(partitions: impl Iterator<Item = &'a Partition>) -> String {

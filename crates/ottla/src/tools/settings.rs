@@ -9,6 +9,13 @@ pub(super) fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, Str
     Ok(ottla_config::Properties::parse_bytes(&bytes, path)?.into_map())
 }
 
+/// As [`load_properties`]; without a file there are none.
+pub(super) fn load_properties_if_given(
+    path: Option<&String>,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    path.map_or_else(|| Ok(BTreeMap::new()), |path| load_properties(path))
+}
+
 /// `key=value` arguments; a missing value is an empty one, as in Kafka's tools.
 pub(super) fn key_values(arguments: &[String]) -> BTreeMap<String, String> {
     let split = |argument: &String| match argument.split_once('=') {

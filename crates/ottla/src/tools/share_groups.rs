@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use anyhow::bail;
 use ottla_client::Admin;
+use ottla_client::admin::GroupListing;
 use ottla_types::ErrorCode;
 
-use super::consumer_groups::{choices, ended, table::Table};
+use super::consumer_groups::{choices, ended, report_deletion, table::Table};
 use super::{block_on, java_exceptions, java_maps};
 
 pub fn run(args: ShareGroupsArgs) -> ExitCode {
@@ -85,11 +86,10 @@ async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let mut table = Table::new(&[("GROUP", 15, true), ("STATE", 0, false)]);
-    for group in groups {
-        table.row(vec![group.group_id, group.state]);
-    }
-    table.print();
+    let mut table = Table::<GroupListing>::new();
+    table.growing("GROUP", 15, |group| group.group_id.clone());
+    table.fixed("STATE", 0, |group| group.state.clone());
+    table.print(&groups);
     Ok(())
 }
 
@@ -126,19 +126,7 @@ async fn delete(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     }
     java_maps::sort_by_hash(&mut deleted, |group| group);
     java_maps::sort_by_hash(&mut failed, |(group, _)| group);
-    let quoted: Vec<String> = deleted.iter().map(|group| format!("'{group}'")).collect();
-    let quoted = quoted.join(", ");
-    if failed.is_empty() {
-        println!("Deletion of requested share groups ({quoted}) was successful.");
-        return Ok(());
-    }
-    println!("\nError: Deletion of some share groups failed:");
-    for (group, reason) in failed {
-        println!("* Group '{group}' could not be deleted due to: {reason}");
-    }
-    if !deleted.is_empty() {
-        println!("\nThese share groups were deleted successfully: {quoted}");
-    }
+    report_deletion("share", &deleted, &failed);
     Ok(())
 }
 

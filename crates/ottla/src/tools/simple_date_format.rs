@@ -19,29 +19,6 @@ enum Part {
 pub(super) struct SimpleDateFormat(Vec<Part>);
 
 const FIELDS: &str = "yMdHhkKmsSaEDzZ";
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
 
 impl SimpleDateFormat {
     pub(super) fn new(pattern: &str) -> anyhow::Result<SimpleDateFormat> {
@@ -103,21 +80,21 @@ impl SimpleDateFormat {
 }
 
 fn field(text: &mut String, letter: char, count: usize, time: &ZonedDateTime) {
-    let name = |names: &[&'static str], index: i8, is_long: bool| {
-        let name = names.get(index as usize).copied().unwrap_or_default();
-        if is_long {
-            name
-        } else {
-            &name[..name.len().min(3)]
-        }
+    let name = match (letter, count) {
+        ('M', 4..) => Some("%B"),
+        ('M', 3) => Some("%b"),
+        ('E', 4..) => Some("%A"),
+        ('E', _) => Some("%a"),
+        ('a', _) => Some("%p"),
+        _ => None,
     };
+    if let Some(name) = name {
+        let _ = write!(text, "{}", time.strftime(name));
+        return;
+    }
     let number = match letter {
         'y' if count == 2 => time.year() % 100,
         'y' => time.year(),
-        'M' if count >= 3 => {
-            text.push_str(name(&MONTHS, time.month() - 1, count > 3));
-            return;
-        }
         'M' => i16::from(time.month()),
         'd' => i16::from(time.day()),
         'D' => time.day_of_year(),
@@ -128,18 +105,6 @@ fn field(text: &mut String, letter: char, count: usize, time: &ZonedDateTime) {
         'm' => i16::from(time.minute()),
         's' => i16::from(time.second()),
         'S' => time.millisecond(),
-        'a' => {
-            text.push_str(if time.hour() < 12 { "AM" } else { "PM" });
-            return;
-        }
-        'E' => {
-            text.push_str(name(
-                &DAYS,
-                time.weekday().to_sunday_zero_offset(),
-                count > 3,
-            ));
-            return;
-        }
         // 'z' and 'Z', the letters of FIELDS that are left.
         _ => {
             let minutes = time.offset().seconds() / 60;

@@ -106,7 +106,8 @@ pub fn run(args: StorageArgs) -> ExitCode {
     })
 }
 
-fn random_uuid() -> Uuid {
+/// A random ID, as topics, directories and clusters have them.
+pub(super) fn random_uuid() -> Uuid {
     loop {
         if let Some(id) = Uuid::from_random(rand::random()) {
             return id;

@@ -1,9 +1,14 @@
 //! Tables as `ToolsUtils.prettyPrintTable` prints them: cells filled up to the width of their column, each with a
 //! tab behind it.
 
-/// Prints rows, of which the first are the titles.
-pub(super) fn print<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) {
-    for line in lines(rows) {
+/// Prints titles, and rows.
+pub(super) fn print<const COLUMNS: usize>(
+    titles: [&str; COLUMNS],
+    rows: impl IntoIterator<Item = [String; COLUMNS]>,
+) {
+    let titles = titles.map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(titles).chain(rows).collect();
+    for line in lines(&rows) {
         println!("{line}");
     }
 }

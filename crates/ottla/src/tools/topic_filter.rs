@@ -1,5 +1,6 @@
 //! Topics chosen by a regular expression, as Kafka's tools take it.
 
+use ottla_broker::is_internal_topic;
 use regex::Regex;
 
 /// A pattern that must match the whole name of a topic. Commas stand for alternatives, blanks and
@@ -25,14 +26,6 @@ impl TopicFilter {
     pub(super) fn is_allowed(&self, topic: &str, exclude_internal: bool) -> bool {
         self.pattern.is_match(topic) && !(exclude_internal && is_internal_topic(topic))
     }
-}
-
-/// Whether Kafka keeps a topic for itself (`Topic.isInternal`).
-pub(super) fn is_internal_topic(name: &str) -> bool {
-    matches!(
-        name,
-        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
-    )
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
+use ottla_broker::is_internal_topic;
 use ottla_client::admin::{
     ConfigResourceType, DescribedConfigs, NewTopic, PartitionDescription, TopicDescription,
 };
@@ -14,8 +15,9 @@ use ottla_protocol::messages::list_partition_reassignments_response::OngoingPart
 use ottla_types::{ErrorCode, Uuid};
 
 use super::admin_client::Brokers;
+use super::java_text::joined as ids;
 use super::topic_filter::TopicFilter;
-use super::{block_on, is_internal_topic, java_maps, report_on_stdout};
+use super::{block_on, java_maps, report_on_stdout};
 
 /// Create, list, describe, alter and delete topics.
 ///
@@ -110,11 +112,7 @@ pub fn run(args: TopicsArgs) -> ExitCode {
 }
 
 async fn act(args: &TopicsArgs) -> anyhow::Result<()> {
-    let new_topic = if args.create {
-        Some(new_topic(args)?)
-    } else {
-        None
-    };
+    let new_topic = args.create.then(|| new_topic(args)).transpose()?;
     let admin = args.brokers.connect("ottla-topics", None).await?;
     if let Some(topic) = new_topic {
         create(args, &admin, topic).await
@@ -239,10 +237,8 @@ async fn alter(args: &TopicsArgs, admin: &Admin) -> anyhow::Result<()> {
              changed with `ottla configs`"
         );
     };
-    let assignments = match &args.replica_assignment {
-        Some(text) => Some(parse_assignment(text)?),
-        None => None,
-    };
+    let assignments = args.replica_assignment.as_deref();
+    let assignments = assignments.map(parse_assignment).transpose()?;
     for topic in &topics {
         let new = match &assignments {
             Some(all) => {
@@ -283,10 +279,8 @@ async fn describe(args: &TopicsArgs, admin: &Admin) -> anyhow::Result<()> {
     if args.if_exists && args.topic.is_none() && args.topic_id.is_none() {
         bail!("--topic or --topic-id is required to describe a topic");
     }
-    let wanted_id = match &args.topic_id {
-        Some(text) => Some(text.parse::<Uuid>()?).filter(|id| !id.is_zero()),
-        None => None,
-    };
+    let wanted_id = args.topic_id.as_deref().map(str::parse::<Uuid>);
+    let wanted_id = wanted_id.transpose()?.filter(|id| !id.is_zero());
     let topics = match wanted_id {
         Some(id) => {
             let metadata = admin.client().refresh_metadata(None, false).await?;
@@ -429,18 +423,13 @@ fn print_partition(
         );
     }
     let or_unknown =
-        |replicas: &Option<Vec<i32>>| replicas.as_deref().map_or_else(|| "N/A".to_owned(), ids);
+        |replicas: &Option<Vec<i32>>| replicas.as_ref().map_or_else(|| "N/A".to_owned(), ids);
     line += &format!(
         "\tElr: {}\tLastKnownElr: {}",
         or_unknown(&partition.eligible_leader_replicas),
         or_unknown(&partition.last_known_elr)
     );
     println!("{line}");
-}
-
-fn ids(brokers: &[i32]) -> String {
-    let texts: Vec<String> = brokers.iter().map(ToString::to_string).collect();
-    texts.join(",")
 }
 
 #[cfg(test)]

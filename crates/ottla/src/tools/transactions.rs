@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
 use ottla_client::ClientError;
 use ottla_client::admin::{Admin, OpenTransaction, TransactionFilter};
@@ -11,7 +12,7 @@ use ottla_protocol::messages::describe_producers_response::ProducerState;
 use ottla_protocol::messages::describe_transactions_response::TransactionState;
 use ottla_types::ErrorCode;
 
-use super::{admin_client, block_on, message_of, tabbed_table};
+use super::{admin_client, block_on, message_of, report_plainly, tabbed_table};
 
 /// Analyze transactions and their producers; find hanging transactions and abort them.
 #[derive(Args, Debug)]
@@ -97,35 +98,24 @@ struct FindHangingArgs {
 }
 
 pub fn run(args: TransactionsArgs) -> ExitCode {
-    block_on(async {
-        match execute(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{}", error.0);
-                ExitCode::FAILURE
-            }
-        }
-    })
+    block_on(async { report_plainly(execute(&args).await) })
 }
-
-/// What the tool says before it ends.
-struct Failure(String);
 
 /// Kafka's sentence for something that the cluster has refused.
-fn failed<T>(what: &str, result: Result<T, ClientError>) -> Result<T, Failure> {
+fn failed<T>(what: &str, result: Result<T, ClientError>) -> anyhow::Result<T> {
     result.map_err(|error| {
-        Failure(format!(
+        anyhow!(
             "{what}: {}. Enable debug logging for additional detail.",
             error.broker_message()
-        ))
+        )
     })
 }
 
-async fn execute(args: &TransactionsArgs) -> Result<(), Failure> {
+async fn execute(args: &TransactionsArgs) -> anyhow::Result<()> {
     let config = args.command_config.as_deref();
     let connected =
         admin_client::connect(&args.bootstrap_server, config, "ottla-transactions").await;
-    let admin = connected.map_err(|error| Failure(message_of(&error)))?;
+    let admin = connected.map_err(|error| anyhow!(message_of(&error)))?;
     match &args.command {
         Command::List {
             duration_filter,
@@ -153,7 +143,7 @@ async fn execute(args: &TransactionsArgs) -> Result<(), Failure> {
     }
 }
 
-async fn list(admin: &Admin, filter: &TransactionFilter) -> Result<(), Failure> {
+async fn list(admin: &Admin, filter: &TransactionFilter) -> anyhow::Result<()> {
     let listings = failed(
         "Failed to list transactions",
         admin.list_transactions(filter).await,
@@ -164,20 +154,19 @@ async fn list(admin: &Admin, filter: &TransactionFilter) -> Result<(), Failure> 
         "ProducerId",
         "TransactionState",
     ];
-    let mut rows = vec![titles.map(str::to_owned)];
-    rows.extend(listings.into_iter().map(|listing| {
+    let rows = listings.into_iter().map(|listing| {
         [
             listing.transactional_id,
             listing.coordinator.to_string(),
             listing.producer_id.to_string(),
             listing.state,
         ]
-    }));
-    tabbed_table::print(&rows);
+    });
+    tabbed_table::print(titles, rows);
     Ok(())
 }
 
-async fn describe(admin: &Admin, transactional_id: &str) -> Result<(), Failure> {
+async fn describe(admin: &Admin, transactional_id: &str) -> anyhow::Result<()> {
     let (coordinator, state) = failed(
         &format!("Failed to describe transaction state of transactional-id `{transactional_id}`"),
         admin.describe_transaction(transactional_id).await,
@@ -212,7 +201,7 @@ async fn describe(admin: &Admin, transactional_id: &str) -> Result<(), Failure> 
         duration,
         partitions.join(","),
     ];
-    tabbed_table::print(&[titles.map(str::to_owned), row]);
+    tabbed_table::print(titles, [row]);
     Ok(())
 }
 
@@ -231,7 +220,7 @@ async fn describe_producers(
     topic: &str,
     partition: i32,
     broker: Option<i32>,
-) -> Result<(), Failure> {
+) -> anyhow::Result<()> {
     let whose = broker.map_or("leader".to_owned(), |id| format!("broker {id}"));
     let mut producers = failed(
         &format!("Failed to describe producers for partition {topic}-{partition} on {whose}"),
@@ -246,8 +235,7 @@ async fn describe_producers(
         "CurrentTransactionStartOffset",
     ];
     producers.sort_by_key(|producer| producer.producer_id);
-    let mut rows = vec![titles.map(str::to_owned)];
-    rows.extend(producers.into_iter().map(|producer| {
+    let rows = producers.into_iter().map(|producer| {
         [
             producer.producer_id.to_string(),
             producer.producer_epoch.to_string(),
@@ -259,29 +247,26 @@ async fn describe_producers(
                 offset => offset.to_string(),
             },
         ]
-    }));
-    tabbed_table::print(&rows);
+    });
+    tabbed_table::print(titles, rows);
     Ok(())
 }
 
-async fn abort(admin: &Admin, args: &AbortArgs) -> Result<(), Failure> {
+async fn abort(admin: &Admin, args: &AbortArgs) -> anyhow::Result<()> {
     let AbortArgs {
         topic, partition, ..
     } = args;
     let open = match (args.start_offset, args.producer_id) {
-        (None, None) => {
-            return Err(Failure(
-                "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or \
-                 above) or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
-                    .to_owned(),
-            ));
-        }
+        (None, None) => bail!(
+            "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) or \
+             with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
+        ),
         (None, Some(producer_id)) => {
-            let missing = |name: &str| Failure(format!("Missing required argument {name}"));
-            let producer_epoch = args.producer_epoch.ok_or(missing("--producer-epoch"))?;
-            let coordinator_epoch = args
-                .coordinator_epoch
-                .ok_or(missing("--coordinator-epoch"))?;
+            let missing = |name: &str| format!("Missing required argument {name}");
+            let epoch = args.producer_epoch;
+            let producer_epoch = epoch.with_context(|| missing("--producer-epoch"))?;
+            let epoch = args.coordinator_epoch;
+            let coordinator_epoch = epoch.with_context(|| missing("--coordinator-epoch"))?;
             OpenTransaction {
                 topic: topic.clone(),
                 partition: *partition,
@@ -298,11 +283,11 @@ async fn abort(admin: &Admin, args: &AbortArgs) -> Result<(), Failure> {
             )?;
             let mut producers = producers.into_iter();
             let found = producers.find(|it| it.current_txn_start_offset == start_offset);
-            let found = found.filter(|_| start_offset >= 0).ok_or_else(|| {
-                Failure(format!(
+            let found = found.filter(|_| start_offset >= 0).with_context(|| {
+                format!(
                     "Could not find any open transactions starting at offset {start_offset} on partition \
                      {topic}-{partition}"
-                ))
+                )
             })?;
             open_transaction(topic, *partition, &found)
         }
@@ -332,15 +317,14 @@ struct Candidate {
     producer: ProducerState,
 }
 
-async fn find_hanging(admin: &Admin, args: &FindHangingArgs) -> Result<(), Failure> {
-    let said = |text: &str| Err(Failure(text.to_owned()));
+async fn find_hanging(admin: &Admin, args: &FindHangingArgs) -> anyhow::Result<()> {
     if args.topic.is_none() && args.broker_id.is_none() {
-        return said(
-            "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search",
+        bail!(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
         );
     }
     if args.partition.is_some() && args.topic.is_none() {
-        return said("The --partition argument requires --topic to be provided");
+        bail!("The --partition argument requires --topic to be provided");
     }
     let mut candidates = Vec::new();
     for (topic, partition) in partitions_to_search(admin, args).await? {
@@ -373,7 +357,7 @@ async fn find_hanging(admin: &Admin, args: &FindHangingArgs) -> Result<(), Failu
 async fn partitions_to_search(
     admin: &Admin,
     args: &FindHangingArgs,
-) -> Result<Vec<(String, i32)>, Failure> {
+) -> anyhow::Result<Vec<(String, i32)>> {
     let topics = match (&args.topic, args.partition) {
         (Some(topic), Some(partition)) => return Ok(vec![(topic.clone(), partition)]),
         (Some(topic), None) => vec![topic.clone()],
@@ -397,7 +381,7 @@ async fn partitions_to_search(
 async fn without_known(
     admin: &Admin,
     candidates: Vec<Candidate>,
-) -> Result<Vec<Candidate>, Failure> {
+) -> anyhow::Result<Vec<Candidate>> {
     let ids: BTreeSet<i64> = candidates
         .iter()
         .map(|it| it.producer.producer_id)
@@ -439,8 +423,7 @@ fn print_hanging(hanging: &[Candidate]) {
         "LastTimestamp",
         "Duration(min)",
     ];
-    let mut rows = vec![titles.map(str::to_owned)];
-    rows.extend(hanging.iter().map(|found| {
+    let rows = hanging.iter().map(|found| {
         let producer = &found.producer;
         let minutes = now_ms().saturating_sub(producer.last_timestamp) / 60_000;
         [
@@ -453,8 +436,8 @@ fn print_hanging(hanging: &[Candidate]) {
             producer.last_timestamp.to_string(),
             minutes.to_string(),
         ]
-    }));
-    tabbed_table::print(&rows);
+    });
+    tabbed_table::print(titles, rows);
 }
 
 fn now_ms() -> i64 {

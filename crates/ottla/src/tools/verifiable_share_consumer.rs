@@ -16,7 +16,7 @@ use ottla_client::{
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{block_on, load_properties};
+use super::{block_on, load_properties_if_given};
 
 const POLL: Duration = Duration::from_secs(5);
 
@@ -167,10 +167,7 @@ pub fn run(args: VerifiableShareConsumerArgs) -> ExitCode {
 }
 
 fn begin(args: &VerifiableShareConsumerArgs) -> anyhow::Result<ShareConsumer> {
-    let mut settings = match &args.command_config {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
+    let mut settings = load_properties_if_given(args.command_config.as_ref())?;
     settings.insert("group.id".into(), args.group_id.clone());
     settings.insert("bootstrap.servers".into(), args.bootstrap_server.clone());
     let (mut client, mut config) = (ClientConfig::default(), ShareConsumerConfig::default());

@@ -17,7 +17,7 @@ pub(super) async fn init_producer_id(client: &Client) -> Result<Identity, Client
                 ..Default::default()
             };
             let response = client.any_node().await?.send(&request).await?;
-            ClientError::check("a producer id", response.error_code, None::<&str>)?;
+            ClientError::check_code("a producer id", response.error_code)?;
             Ok(Identity {
                 id: ProducerId(response.producer_id),
                 epoch: ProducerEpoch(response.producer_epoch),

@@ -36,10 +36,6 @@ impl Sender {
             version = version.map(|version| version.min(LAST_PRODUCE_VERSION_BEFORE_V2));
         }
         let metadata = shared.client.metadata();
-        let topic_id = |topic: &str| {
-            let topic = metadata.topics.get(topic);
-            topic.map_or(Uuid::ZERO, |it| it.topic_id)
-        };
         let mut topics: Vec<TopicProduceData> = Vec::new();
         for (queue, batch) in &batches {
             let data = PartitionProduceData {
@@ -51,7 +47,7 @@ impl Sender {
                 Some(topic) if *topic.name == *queue.topic => topic.partition_data.push(data),
                 _ => topics.push(TopicProduceData {
                     name: queue.topic.to_string().into(),
-                    topic_id: topic_id(&queue.topic),
+                    topic_id: metadata.topic_id(&queue.topic),
                     partition_data: vec![data],
                     ..Default::default()
                 }),

@@ -15,6 +15,8 @@ use ottla_metadata::MetadataVersion;
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_types::{BrokerId, Uuid};
 
+use crate::tools::storage::random_uuid;
+
 const CLUSTER_FILE: &str = "cluster.properties";
 const LOCK_FILE: &str = ".cluster.lock";
 const HOST: &str = "127.0.0.1";
@@ -105,7 +107,7 @@ impl Layout {
                 read
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let new = (random_id().to_string(), new_nodes(wanted)?);
+                let new = (random_uuid().to_string(), new_nodes(wanted)?);
                 write_whole(&file, &text_of(&new.0, &new.1)).map_err(at)?;
                 new
             }
@@ -299,13 +301,13 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
         id: 1 + index,
         port: Some(first + index),
         controller_port: (index < combined).then_some(first + brokers + index),
-        directory_id: random_id(),
+        directory_id: random_uuid(),
     };
     let controller = |index: u16| NodeLayout {
         id: FIRST_CONTROLLER + index,
         port: None,
         controller_port: Some(first + brokers + index),
-        directory_id: random_id(),
+        directory_id: random_uuid(),
     };
     Ok((0..brokers)
         .map(broker)
@@ -344,14 +346,6 @@ fn check_same(nodes: &[NodeLayout], wanted: Wanted, dir: &Path) -> Result<(), St
         }
     }
     Ok(())
-}
-
-fn random_id() -> Uuid {
-    loop {
-        if let Some(id) = Uuid::from_random(rand::random()) {
-            return id;
-        }
-    }
 }
 
 fn text_of(cluster_id: &str, nodes: &[NodeLayout]) -> String {

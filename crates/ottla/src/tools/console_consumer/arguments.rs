@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::formatter::Formatter;
-use crate::tools::{key_values, load_properties};
+use crate::tools::{key_values, load_properties_if_given};
 
 #[derive(Args, Debug)]
 pub(in crate::tools) struct PrintingArgs {
@@ -49,10 +49,7 @@ impl PrintingArgs {
 
     /// Those of the file, those that have flags of their own, and those of the command line; what comes later counts.
     fn properties(&self) -> anyhow::Result<BTreeMap<String, String>> {
-        let mut properties = match &self.formatter_config {
-            Some(path) => load_properties(path)?,
-            None => BTreeMap::new(),
-        };
+        let mut properties = load_properties_if_given(self.formatter_config.as_ref())?;
         for (key, class) in [
             ("key.deserializer", &self.key_deserializer),
             ("value.deserializer", &self.value_deserializer),
@@ -109,10 +106,7 @@ impl SettingsArgs {
         group: Option<&String>,
         (old_flag, old_file): (&str, Option<&String>),
     ) -> anyhow::Result<(BTreeMap<String, String>, Option<String>)> {
-        let mut settings = match self.command_config.as_ref().or(old_file) {
-            Some(path) => load_properties(path)?,
-            None => BTreeMap::new(),
-        };
+        let mut settings = load_properties_if_given(self.command_config.as_ref().or(old_file))?;
         let mut given = key_values(&self.consumer_property);
         given.extend(key_values(&self.command_property));
         let groups = [

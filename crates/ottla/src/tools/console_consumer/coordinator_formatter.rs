@@ -6,20 +6,9 @@
 
 use ottla_client::ConsumerRecord;
 use ottla_protocol::Reader;
-use ottla_protocol_codegen::schema::Kind;
 use serde_json::{Value, json};
 
-use crate::tools::dump_log::schema_json::{Schemas, decode};
-
-macro_rules! schema {
-    ($name:literal) => {
-        include_str!(concat!(
-            "../../../../ottla-protocol/schema/",
-            $name,
-            ".schema"
-        ))
-    };
-}
+use crate::tools::dump_log::schema_json::{Schemas, decode, decode_versioned, schema};
 
 /// Shows the records of one coordinator.
 pub(super) struct CoordinatorFormatter {
@@ -57,10 +46,7 @@ impl CoordinatorFormatter {
         };
         let mut key = Reader::new(key.clone());
         let record_type = key.i16().map_err(|error| failed(error.to_string()))?;
-        let (Some(key_schema), Some(value_schema)) = (
-            self.schemas.by_api_key(Kind::CoordinatorKey, record_type),
-            self.schemas.by_api_key(Kind::CoordinatorValue, record_type),
-        ) else {
+        let Some((key_schema, value_schema)) = self.schemas.of_coordinator(record_type) else {
             return Ok(None);
         };
         if !self.types.is_empty() && !self.types.contains(&record_type) {
@@ -69,9 +55,7 @@ impl CoordinatorFormatter {
         let data = decode(key_schema, &mut key, 0).map_err(failed)?;
         let value = match &record.value {
             Some(value) => {
-                let mut reader = Reader::new(value.clone());
-                let version = reader.i16().map_err(|error| failed(error.to_string()))?;
-                let data = decode(value_schema, &mut reader, version).map_err(failed)?;
+                let (version, data) = decode_versioned(value_schema, value).map_err(failed)?;
                 json!({ "version": version, "data": data })
             }
             None => Value::Null,

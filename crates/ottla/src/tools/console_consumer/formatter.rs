@@ -249,42 +249,29 @@ impl Deserializer {
     }
 
     fn text(self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let wrong = |size: usize| {
-            format!(
-                "Size of data received by {self:?}Deserializer is not {size}: {}",
-                bytes.len()
-            )
-        };
         let text = match self {
             Deserializer::Bytes => return Ok(bytes.to_vec()),
             Deserializer::Boolean => match bytes {
                 [0] => "false".to_owned(),
                 [1] => "true".to_owned(),
-                _ => return Err(wrong(1)),
+                _ => return Err(self.wrong_size(1, bytes)),
             },
-            Deserializer::Short => {
-                i16::from_be_bytes(bytes.try_into().map_err(|_| wrong(2))?).to_string()
-            }
-            Deserializer::Integer => {
-                i32::from_be_bytes(bytes.try_into().map_err(|_| wrong(4))?).to_string()
-            }
-            Deserializer::Long => {
-                i64::from_be_bytes(bytes.try_into().map_err(|_| wrong(8))?).to_string()
-            }
-            Deserializer::Float => {
-                format!(
-                    "{:?}",
-                    f32::from_be_bytes(bytes.try_into().map_err(|_| wrong(4))?)
-                )
-            }
-            Deserializer::Double => {
-                format!(
-                    "{:?}",
-                    f64::from_be_bytes(bytes.try_into().map_err(|_| wrong(8))?)
-                )
-            }
+            Deserializer::Short => i16::from_be_bytes(self.sized(bytes)?).to_string(),
+            Deserializer::Integer => i32::from_be_bytes(self.sized(bytes)?).to_string(),
+            Deserializer::Long => i64::from_be_bytes(self.sized(bytes)?).to_string(),
+            Deserializer::Float => format!("{:?}", f32::from_be_bytes(self.sized(bytes)?)),
+            Deserializer::Double => format!("{:?}", f64::from_be_bytes(self.sized(bytes)?)),
         };
         Ok(text.into_bytes())
+    }
+
+    fn sized<const SIZE: usize>(self, bytes: &[u8]) -> Result<[u8; SIZE], String> {
+        bytes.try_into().map_err(|_| self.wrong_size(SIZE, bytes))
+    }
+
+    fn wrong_size(self, size: usize, bytes: &[u8]) -> String {
+        let length = bytes.len();
+        format!("Size of data received by {self:?}Deserializer is not {size}: {length}")
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ottla_client::admin::{CommittedOffset, DescribedConsumerGroup, GroupMember, OffsetSpec};
+use ottla_client::admin::{DescribedConsumerGroup, GroupMember, OffsetSpec};
 use ottla_client::{Admin, BrokerNode};
 
-use super::{ConsumerGroupsArgs, MISSING, Table, chosen_groups};
+use super::table::{MISSING, Table, shown};
+use super::{ConsumerGroupsArgs, chosen_groups};
+use crate::tools::java_text::joined;
+use crate::tools::offset_reset::Partition;
 
 pub(super) async fn describe(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let mut groups = Vec::new();
@@ -41,8 +44,7 @@ fn announce(group: &DescribedConsumerGroup, rows: usize) -> bool {
 
 /// One line of the table of offsets.
 struct Row<'a> {
-    topic: String,
-    partition: i32,
+    partition: Partition,
     member: Option<&'a GroupMember>,
 }
 
@@ -54,115 +56,67 @@ async fn print_offsets(
     let committed = admin.committed_offsets(&group.group_id).await?;
     let mut rows = Vec::new();
     let mut assigned = BTreeSet::new();
-    let mut members: Vec<&GroupMember> = group
-        .members
-        .iter()
-        .filter(|member| !member.assignment.is_empty())
-        .collect();
+    let members = group.members.iter();
+    let mut members: Vec<&GroupMember> = members.filter(|it| !it.assignment.is_empty()).collect();
     members.sort_by_key(|member| std::cmp::Reverse(member.assignment.len()));
     for member in members {
-        let partitions: BTreeSet<&(String, i32)> = member.assignment.iter().collect();
-        for (topic, partition) in partitions {
-            assigned.insert((topic.clone(), *partition));
-            rows.push(Row {
-                topic: topic.clone(),
-                partition: *partition,
-                member: Some(member),
-            });
-        }
+        let partitions: BTreeSet<&Partition> = member.assignment.iter().collect();
+        rows.extend(partitions.iter().map(|partition| Row {
+            partition: (*partition).clone(),
+            member: Some(member),
+        }));
+        assigned.extend(partitions);
     }
-    for (topic, partition) in committed.keys() {
-        if !assigned.contains(&(topic.clone(), *partition)) {
-            rows.push(Row {
-                topic: topic.clone(),
-                partition: *partition,
-                member: None,
-            });
-        }
-    }
+    let others = committed.keys().filter(|it| !assigned.contains(it));
+    rows.extend(others.map(|partition| Row {
+        partition: partition.clone(),
+        member: None,
+    }));
     if !announce(group, rows.len()) {
         return Ok(());
     }
     let ends = log_end_offsets(admin, &rows).await;
-    let mut columns = vec![
-        ("GROUP", 15, true),
-        ("TOPIC", 15, true),
-        ("PARTITION", 10, false),
-    ];
+    let end = |row: &Row<'_>| ends.get(&row.partition).copied();
+    let committed = |row: &Row<'_>| committed.get(&row.partition);
+    let offset = |row: &Row<'_>| committed(row).map(|committed| committed.offset);
+    let mut table = Table::<Row<'_>>::new();
+    table.growing("GROUP", 15, |_| &group.group_id);
+    table.growing("TOPIC", 15, |row| row.partition.0.clone());
+    table.fixed("PARTITION", 10, |row| row.partition.1);
     if verbose {
-        columns.push(("LEADER-EPOCH", 15, false));
+        table.fixed("LEADER-EPOCH", 15, |row| {
+            let epoch = committed(row).map(|it| it.leader_epoch);
+            shown(epoch.filter(|epoch| *epoch >= 0))
+        });
     }
-    columns.extend([
-        ("CURRENT-OFFSET", 15, false),
-        ("LOG-END-OFFSET", 15, false),
-        ("LAG", 15, false),
-        ("CONSUMER-ID", 15, true),
-        ("HOST", 15, true),
-        ("CLIENT-ID", 0, false),
-    ]);
-    let mut table = Table::new(&columns);
-    for row in &rows {
-        let partition = (row.topic.clone(), row.partition);
-        table.row(cells(
-            group,
-            row,
-            committed.get(&partition),
-            ends.get(&partition),
-            verbose,
-        ));
-    }
-    table.print_apart();
+    table.fixed("CURRENT-OFFSET", 15, |row| shown(offset(row)));
+    table.fixed("LOG-END-OFFSET", 15, |row| shown(end(row)));
+    table.fixed("LAG", 15, |row| {
+        let offset = offset(row).filter(|offset| *offset != -1);
+        shown(end(row).zip(offset).map(|(end, offset)| end - offset))
+    });
+    table.growing("CONSUMER-ID", 15, |row| {
+        shown(row.member.map(|it| &it.member_id))
+    });
+    table.growing("HOST", 15, |row| shown(row.member.map(|it| &it.host)));
+    table.fixed("CLIENT-ID", 0, |row| {
+        shown(row.member.map(|it| &it.client_id))
+    });
+    table.print_apart(&rows);
     Ok(())
 }
 
-fn cells(
-    group: &DescribedConsumerGroup,
-    row: &Row<'_>,
-    committed: Option<&CommittedOffset>,
-    end: Option<&i64>,
-    verbose: bool,
-) -> Vec<String> {
-    let or_missing = |text: Option<String>| text.unwrap_or_else(|| MISSING.to_owned());
-    let offset = committed.map(|committed| committed.offset);
-    let lag = offset
-        .filter(|offset| *offset != -1)
-        .zip(end)
-        .map(|(offset, end)| end - offset);
-    let mut cells = vec![
-        group.group_id.clone(),
-        row.topic.clone(),
-        row.partition.to_string(),
-    ];
-    if verbose {
-        let epoch = committed
-            .map(|it| it.leader_epoch)
-            .filter(|epoch| *epoch >= 0);
-        cells.push(or_missing(epoch.map(|epoch| epoch.to_string())));
-    }
-    cells.extend([
-        or_missing(offset.map(|offset| offset.to_string())),
-        or_missing(end.map(|end| end.to_string())),
-        or_missing(lag.map(|lag| lag.to_string())),
-        or_missing(row.member.map(|member| member.member_id.clone())),
-        or_missing(row.member.map(|member| member.host.clone())),
-        or_missing(row.member.map(|member| member.client_id.clone())),
-    ]);
-    cells
-}
-
 /// The ends of the partitions that have a leader to ask.
-async fn log_end_offsets(admin: &Admin, rows: &[Row<'_>]) -> BTreeMap<(String, i32), i64> {
-    let mut names: Vec<String> = rows.iter().map(|row| row.topic.clone()).collect();
+async fn log_end_offsets(admin: &Admin, rows: &[Row<'_>]) -> BTreeMap<Partition, i64> {
+    let partitions = rows.iter().map(|row| &row.partition);
+    let mut names: Vec<String> = partitions.clone().map(|(topic, _)| topic.clone()).collect();
     names.sort_unstable();
     names.dedup();
     let Ok(metadata) = admin.client().refresh_metadata(Some(&names), false).await else {
         return BTreeMap::new();
     };
-    let with_leader: Vec<(String, i32)> = rows
-        .iter()
-        .filter(|row| metadata.leader(&row.topic, row.partition).is_some())
-        .map(|row| (row.topic.clone(), row.partition))
-        .collect();
+    let with_leader = partitions.filter(|it| metadata.leader(&it.0, it.1).is_some());
+    let with_leader: Vec<Partition> = with_leader.cloned().collect();
     let listed = admin
         .list_offsets(&with_leader, OffsetSpec::Latest, false)
         .await;
@@ -180,65 +134,34 @@ fn print_members(group: &DescribedConsumerGroup, verbose: bool) {
         .any(|member| member.group_instance_id.is_some());
     let has = |upgraded: bool| group.members.iter().any(|it| it.upgraded == Some(upgraded));
     let is_migrating = has(true) && has(false);
-    let mut columns = vec![("GROUP", 15, true), ("CONSUMER-ID", 15, true)];
+    let mut table = Table::<GroupMember>::new();
+    table.growing("GROUP", 15, |_| &group.group_id);
+    table.growing("CONSUMER-ID", 15, |it| it.member_id.clone());
     if with_instances {
-        columns.push(("GROUP-INSTANCE-ID", 17, true));
+        table.growing("GROUP-INSTANCE-ID", 17, |it| {
+            it.group_instance_id.clone().unwrap_or_default()
+        });
     }
-    columns.extend([
-        ("HOST", 15, true),
-        ("CLIENT-ID", 15, true),
-        ("#PARTITIONS", 15, false),
-    ]);
+    table.growing("HOST", 15, |it| it.host.clone());
+    table.growing("CLIENT-ID", 15, |it| it.client_id.clone());
+    table.fixed("#PARTITIONS", 15, |it| it.assignment.len());
     if verbose {
-        columns.extend([
-            ("CURRENT-EPOCH", 15, false),
-            ("CURRENT-ASSIGNMENT", 20, true),
-            ("TARGET-EPOCH", 15, false),
-            ("TARGET-ASSIGNMENT", 20, true),
-        ]);
+        table.fixed("CURRENT-EPOCH", 15, |it| shown(it.member_epoch));
+        table.growing("CURRENT-ASSIGNMENT", 20, |it| assignment(&it.assignment));
+        table.fixed("TARGET-EPOCH", 15, |_| shown(group.target_assignment_epoch));
+        table.growing("TARGET-ASSIGNMENT", 20, |it| {
+            assignment(it.target_assignment.as_deref().unwrap_or_default())
+        });
         if is_migrating {
-            columns.push(("UPGRADED", 0, false));
+            table.fixed("UPGRADED", 0, |it| shown(it.upgraded));
+        } else {
+            table.pad_last();
         }
     } else {
         // Kafka's format ends with a blank here.
-        columns.push(("", 0, false));
+        table.fixed("", 0, |_| "");
     }
-    let mut table = Table::new(&columns);
-    if verbose && !is_migrating {
-        table = table.pad_last();
-    }
-    for member in &group.members {
-        let mut cells = vec![group.group_id.clone(), member.member_id.clone()];
-        if with_instances {
-            cells.push(member.group_instance_id.clone().unwrap_or_default());
-        }
-        cells.extend([
-            member.host.clone(),
-            member.client_id.clone(),
-            member.assignment.len().to_string(),
-        ]);
-        if verbose {
-            let number =
-                |number: Option<i32>| number.map_or(MISSING.to_owned(), |it| it.to_string());
-            cells.extend([
-                number(member.member_epoch),
-                assignment(&member.assignment),
-                number(group.target_assignment_epoch),
-                assignment(member.target_assignment.as_deref().unwrap_or_default()),
-            ]);
-            if is_migrating {
-                cells.push(
-                    member
-                        .upgraded
-                        .map_or(MISSING.to_owned(), |it| it.to_string()),
-                );
-            }
-        } else {
-            cells.push(String::new());
-        }
-        table.row(cells);
-    }
-    table.print_apart();
+    table.print_apart(&group.members);
 }
 
 /// `topic:0,1;other:2`
@@ -252,10 +175,7 @@ pub(in crate::tools) fn assignment(partitions: &[(String, i32)]) -> String {
     }
     let topics: Vec<String> = by_topic
         .into_iter()
-        .map(|(topic, partitions)| {
-            let numbers: Vec<String> = partitions.iter().map(ToString::to_string).collect();
-            format!("{topic}:{}", numbers.join(","))
-        })
+        .map(|(topic, partitions)| format!("{topic}:{}", joined(&partitions)))
         .collect();
     topics.join(";")
 }
@@ -269,42 +189,22 @@ fn print_state(group: &DescribedConsumerGroup, verbose: bool) {
     if !announce(group, 1) {
         return;
     }
-    let coordinator = shown_coordinator(&group.coordinator);
-    let mut columns = vec![
-        ("GROUP", 15, true),
-        ("COORDINATOR (ID)", 25, true),
-        ("ASSIGNMENT-STRATEGY", 20, false),
-        ("STATE", 20, false),
-    ];
+    let strategy = Some(&group.assignor).filter(|assignor| !assignor.is_empty());
+    let mut table = Table::<DescribedConsumerGroup>::new();
+    table.growing("GROUP", 15, |it| it.group_id.clone());
+    table.growing("COORDINATOR (ID)", 25, |it| {
+        shown_coordinator(&it.coordinator)
+    });
+    table.fixed("ASSIGNMENT-STRATEGY", 20, |_| shown(strategy));
+    table.fixed("STATE", 20, |it| it.state.clone());
     if verbose {
-        columns.extend([
-            ("GROUP-EPOCH", 15, false),
-            ("TARGET-ASSIGNMENT-EPOCH", 25, false),
-        ]);
+        table.fixed("GROUP-EPOCH", 15, |it| shown(it.group_epoch));
+        table.fixed("TARGET-ASSIGNMENT-EPOCH", 25, |it| {
+            shown(it.target_assignment_epoch)
+        });
     }
-    columns.push(("#MEMBERS", 0, false));
-    let mut table = Table::new(&columns);
-    let strategy = if group.assignor.is_empty() {
-        MISSING
-    } else {
-        &group.assignor
-    };
-    let mut cells = vec![
-        group.group_id.clone(),
-        coordinator,
-        strategy.to_owned(),
-        group.state.clone(),
-    ];
-    if verbose {
-        let number = |number: Option<i32>| number.map_or(MISSING.to_owned(), |it| it.to_string());
-        cells.extend([
-            number(group.group_epoch),
-            number(group.target_assignment_epoch),
-        ]);
-    }
-    cells.push(group.members.len().to_string());
-    table.row(cells);
-    table.print_apart();
+    table.fixed("#MEMBERS", 0, |it| it.members.len());
+    table.print_apart(std::slice::from_ref(group));
 }
 
 #[cfg(test)]

@@ -1,77 +1,104 @@
 //! Tables whose columns are as wide as Kafka's tools make them: a least width, more where a value needs
 //! it, a blank between two columns, and a last column that is not padded.
 
-/// A table being built.
-pub(in crate::tools) struct Table {
-    widths: Vec<usize>,
-    /// Whether a column grows with its values.
-    grows: Vec<bool>,
+/// A table that shows an `R` in each of its lines.
+pub(in crate::tools) struct Table<'a, R> {
+    columns: Vec<Column<'a, R>>,
     /// Whether the last column is padded too.
     pads_last: bool,
-    rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    /// A table with these columns: title, least width, whether it grows. The last column is not padded.
-    pub(in crate::tools) fn new(columns: &[(&str, usize, bool)]) -> Table {
+struct Column<'a, R> {
+    title: &'static str,
+    least_width: usize,
+    /// Whether it grows with its values.
+    grows: bool,
+    cell: Box<dyn Fn(&R) -> String + 'a>,
+}
+
+impl<'a, R> Table<'a, R> {
+    /// The last column is not padded.
+    pub(in crate::tools) fn new() -> Table<'a, R> {
         Table {
-            widths: columns.iter().map(|(_, width, _)| *width).collect(),
-            grows: columns.iter().map(|(_, _, grows)| *grows).collect(),
+            columns: Vec::new(),
             pads_last: false,
-            rows: vec![
-                columns
-                    .iter()
-                    .map(|(title, _, _)| (*title).to_owned())
-                    .collect(),
-            ],
         }
+    }
+
+    /// Adds a column that is as wide as its values need, and so wide at least.
+    pub(in crate::tools) fn growing<T: ToString>(
+        &mut self,
+        title: &'static str,
+        least_width: usize,
+        cell: impl Fn(&R) -> T + 'a,
+    ) {
+        self.columns.push(Column {
+            title,
+            least_width,
+            grows: true,
+            cell: Box::new(move |row| cell(row).to_string()),
+        });
+    }
+
+    /// Adds a column that is so wide, whatever its values need.
+    pub(in crate::tools) fn fixed<T: ToString>(
+        &mut self,
+        title: &'static str,
+        width: usize,
+        cell: impl Fn(&R) -> T + 'a,
+    ) {
+        self.growing(title, width, cell);
+        self.columns.last_mut().expect("just added").grows = false;
     }
 
     /// Pads the last column as the others.
-    pub(in crate::tools) fn pad_last(mut self) -> Table {
+    pub(in crate::tools) fn pad_last(&mut self) {
         self.pads_last = true;
-        self
-    }
-
-    pub(in crate::tools) fn row(&mut self, cells: Vec<String>) {
-        for ((width, cell), grows) in self.widths.iter_mut().zip(&cells).zip(&self.grows) {
-            if *grows {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        self.rows.push(cells);
     }
 
     /// Each line in a line of its own.
-    pub(in crate::tools) fn print(&self) {
-        for line in self.lines() {
+    pub(in crate::tools) fn print(&self, rows: &[R]) {
+        for line in self.lines(rows) {
             println!("{line}");
         }
     }
 
     /// An empty line, and the lines.
-    pub(in crate::tools) fn print_apart(&self) {
+    pub(in crate::tools) fn print_apart(&self, rows: &[R]) {
         println!();
-        self.print();
+        self.print(rows);
     }
 
     /// The lines, the titles first.
-    pub(in crate::tools) fn lines(&self) -> impl Iterator<Item = String> {
-        self.rows.iter().map(|row| {
-            let mut line = String::new();
-            for (index, cell) in row.iter().enumerate() {
+    pub(in crate::tools) fn lines(&self, rows: &[R]) -> Vec<String> {
+        let mut lines = vec![String::new(); 1 + rows.len()];
+        for (index, column) in self.columns.iter().enumerate() {
+            let titled = std::iter::once(column.title.to_owned());
+            let cells: Vec<String> = titled.chain(rows.iter().map(&column.cell)).collect();
+            let longest = cells[1..].iter().map(|cell| cell.chars().count()).max();
+            let width = match longest.filter(|_| column.grows) {
+                Some(longest) => longest.max(column.least_width),
+                None => column.least_width,
+            };
+            let is_last = index + 1 == self.columns.len();
+            for (line, cell) in lines.iter_mut().zip(cells) {
                 if index > 0 {
                     line.push(' ');
                 }
-                if index + 1 == row.len() && !self.pads_last {
-                    line.push_str(cell)
+                if is_last && !self.pads_last {
+                    line.push_str(&cell)
                 } else {
-                    line += &format!("{cell:<width$}", width = self.widths[index])
+                    *line += &format!("{cell:<width$}")
                 }
             }
-            line
-        })
+        }
+        lines
     }
+}
+
+/// A value, or [`MISSING`].
+pub(in crate::tools) fn shown<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| MISSING.to_owned(), |value| value.to_string())
 }
 
 /// What a column holds where there is nothing to say.
@@ -83,9 +110,11 @@ mod tests {
 
     #[test]
     fn columns_grow_where_they_may() {
-        let mut table = Table::new(&[("GROUP", 6, true), ("N", 3, false), ("LAST", 9, false)]);
-        table.row(vec!["long-group".into(), "12345".into(), "x".into()]);
-        let lines: Vec<String> = table.lines().collect();
+        let mut table = Table::new();
+        table.growing("GROUP", 6, |row: &[&str; 3]| row[0].to_owned());
+        table.fixed("N", 3, |row| row[1].to_owned());
+        table.fixed("LAST", 9, |row| row[2].to_owned());
+        let lines = table.lines(&[["long-group", "12345", "x"]]);
         assert_eq!(lines, ["GROUP      N   LAST", "long-group 12345 x"]);
     }
 }

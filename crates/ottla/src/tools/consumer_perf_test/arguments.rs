@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use crate::tools::simple_date_format::SimpleDateFormat;
-use crate::tools::{key_values, load_properties};
+use crate::tools::{key_values, load_properties_if_given};
 
 /// Kafka's default. It leaves the buffer to the kernel, which lets it grow further than it lets programs set it.
 const SOCKET_BUFFER_SIZE: &str = "2097152";
@@ -112,10 +112,7 @@ impl MeasuringArgs {
         client_id: &str,
     ) -> anyhow::Result<BTreeMap<String, String>> {
         let file = self.consumer_config.as_ref();
-        let mut settings = match file.or(self.command_config.as_ref()) {
-            Some(path) => load_properties(path)?,
-            None => BTreeMap::new(),
-        };
+        let mut settings = load_properties_if_given(file.or(self.command_config.as_ref()))?;
         settings.extend(key_values(&self.command_property));
         let socket_buffer_size: i32 = number("socket-buffer-size", &self.socket_buffer_size)?;
         let receive_buffer = if self.socket_buffer_size == SOCKET_BUFFER_SIZE {

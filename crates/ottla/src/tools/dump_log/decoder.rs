@@ -12,18 +12,8 @@ use serde_json::{Value, json};
 
 use super::arguments::DumpLogArgs;
 use super::java_json::to_json;
-use super::schema_json::{Schemas, decode, decode_versioned};
+use super::schema_json::{Schemas, decode, decode_versioned, schema};
 use crate::tools::java_text;
-
-macro_rules! schema {
-    ($name:literal) => {
-        include_str!(concat!(
-            "../../../../ottla-protocol/schema/",
-            $name,
-            ".schema"
-        ))
-    };
-}
 
 /// How a record's key and value are printed.
 pub(super) enum Decoder {
@@ -117,10 +107,7 @@ fn coordinator_record(
     };
     let mut key = Reader::new(key_bytes.clone());
     let record_type = key.i16().map_err(|error| failed(error.to_string()))?;
-    let (Some(key_schema), Some(value_schema)) = (
-        schemas.by_api_key(Kind::CoordinatorKey, record_type),
-        schemas.by_api_key(Kind::CoordinatorValue, record_type),
-    ) else {
+    let Some((key_schema, value_schema)) = schemas.of_coordinator(record_type) else {
         return Err(format!(
             "Unknown record type {record_type} at offset {offset}, skipping."
         ));
@@ -130,9 +117,7 @@ fn coordinator_record(
     let Some(value) = &record.value else {
         return Ok((key, "<DELETE>".into()));
     };
-    let mut reader = Reader::new(value.clone());
-    let version = reader.i16().map_err(|error| failed(error.to_string()))?;
-    let mut data = decode(value_schema, &mut reader, version).map_err(failed)?;
+    let (version, mut data) = decode_versioned(value_schema, value).map_err(failed)?;
     if let Some(schemas) = consumer_protocol
         && value_schema.name == "GroupMetadataValue"
         && data["protocolType"] == "consumer"
@@ -160,7 +145,7 @@ fn show_consumer_protocol(schemas: &Schemas, group: &mut Value) {
                 continue;
             };
             // What cannot be read stays as it is.
-            if let Ok(shown) = decode_versioned(message, &Bytes::from(bytes)) {
+            if let Ok((_, shown)) = decode_versioned(message, &Bytes::from(bytes)) {
                 member[field] = shown;
             }
         }

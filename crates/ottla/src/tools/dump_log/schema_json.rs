@@ -13,6 +13,18 @@ use ottla_protocol_codegen::notation;
 use ottla_protocol_codegen::schema::{Field, Kind, Message, Type};
 use serde_json::{Map, Value};
 
+/// The text of a file of schemas.
+macro_rules! schema {
+    ($name:literal) => {
+        include_str!(concat!(
+            "../../../../ottla-protocol/schema/",
+            $name,
+            ".schema"
+        ))
+    };
+}
+pub(in crate::tools) use schema;
+
 /// The schemas of one kind of records.
 pub(in crate::tools) struct Schemas {
     messages: Vec<Message>,
@@ -29,6 +41,15 @@ impl Schemas {
         self.messages
             .iter()
             .find(|message| message.kind == kind && message.api_key == Some(api_key))
+    }
+
+    /// Those of a key and of a value of a coordinator's records.
+    pub(in crate::tools) fn of_coordinator(
+        &self,
+        record_type: i16,
+    ) -> Option<(&Message, &Message)> {
+        let key = self.by_api_key(Kind::CoordinatorKey, record_type)?;
+        Some((key, self.by_api_key(Kind::CoordinatorValue, record_type)?))
     }
 
     pub(in crate::tools) fn by_name(&self, name: &str) -> Option<&Message> {
@@ -197,14 +218,14 @@ fn json_name(field: &Field) -> String {
     name
 }
 
-/// A message behind its version, as the consumer protocol has them.
+/// A message behind its version, and the version.
 pub(in crate::tools) fn decode_versioned(
     message: &Message,
     bytes: &Bytes,
-) -> Result<Value, String> {
+) -> Result<(i16, Value), String> {
     let mut reader = Reader::new(bytes.clone());
     let version = reader.i16().map_err(|error| error.to_string())?;
-    decode(message, &mut reader, version)
+    Ok((version, decode(message, &mut reader, version)?))
 }
 
 #[cfg(test)]

@@ -1,23 +1,25 @@
 //! `--describe`: offsets and lag, members, or state of share groups.
 
-use ottla_client::Admin;
-use ottla_client::admin::DescribedShareGroup;
+use ottla_client::admin::SharePartitionOffset;
+use ottla_client::{Admin, BrokerNode};
+use ottla_protocol::messages::share_group_describe_response::{DescribedGroup, Member};
 
 use super::{ShareGroupsArgs, Table, chosen_groups};
-use crate::tools::consumer_groups::MISSING;
 use crate::tools::consumer_groups::describe::{assignment, shown_coordinator};
+use crate::tools::consumer_groups::table::shown;
+use crate::tools::offset_reset::Partition;
 
 pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let mut groups = Vec::new();
     for group in chosen_groups(args, admin).await? {
         groups.push(admin.describe_share_group(&group).await?);
     }
-    groups.sort_by(|left, right| left.group_id.cmp(&right.group_id));
-    for group in &groups {
+    groups.sort_by(|(left, _), (right, _)| left.group_id.cmp(&right.group_id));
+    for (group, coordinator) in &groups {
         if args.members {
             print_members(group, args.verbose);
         } else if args.state.is_some() {
-            print_state(group, args.verbose);
+            print_state(group, coordinator, args.verbose);
         } else {
             print_offsets(admin, group, args.verbose).await?;
         }
@@ -26,21 +28,17 @@ pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::R
 }
 
 /// Says what state keeps a group from being shown as usual; false where there is nothing to show.
-fn announce(group: &DescribedShareGroup, rows: usize) -> bool {
+fn announce(group: &DescribedGroup, rows: usize) -> bool {
     let id = &group.group_id;
-    match group.state.as_str() {
+    match &*group.group_state {
         "Dead" => println!("\nError: Share group '{id}' does not exist."),
         "Empty" => eprintln!("\nShare group '{id}' has no active members."),
         _ => {}
     }
-    group.state != "Dead" && rows > 0
+    &*group.group_state != "Dead" && rows > 0
 }
 
-async fn print_offsets(
-    admin: &Admin,
-    group: &DescribedShareGroup,
-    verbose: bool,
-) -> anyhow::Result<()> {
+async fn print_offsets(admin: &Admin, group: &DescribedGroup, verbose: bool) -> anyhow::Result<()> {
     let offsets = admin.share_group_offsets(&group.group_id).await?;
     if offsets.is_empty() {
         println!(
@@ -49,90 +47,66 @@ async fn print_offsets(
         );
         return Ok(());
     }
-    let mut columns = vec![
-        ("GROUP", 15, true),
-        ("TOPIC", 15, true),
-        ("PARTITION", 10, false),
-    ];
+    type Row = (Partition, Option<SharePartitionOffset>);
+    let rows: Vec<Row> = offsets.into_iter().collect();
+    let mut table = Table::<Row>::new();
+    table.growing("GROUP", 15, |_| &*group.group_id);
+    table.growing("TOPIC", 15, |((topic, _), _)| topic.clone());
+    table.fixed("PARTITION", 10, |((_, partition), _)| *partition);
     if verbose {
-        columns.push(("LEADER-EPOCH", 13, false));
+        table.fixed("LEADER-EPOCH", 13, |(_, it)| {
+            shown(it.and_then(|it| it.leader_epoch))
+        });
     }
-    columns.extend([("START-OFFSET", 13, false), ("LAG", 0, false)]);
-    let mut table = Table::new(&columns);
-    for ((topic, partition), offset) in offsets {
-        let shown = |value: Option<i64>| value.map_or(MISSING.to_owned(), |it| it.to_string());
-        let mut cells = vec![group.group_id.clone(), topic, partition.to_string()];
-        if verbose {
-            let epoch = offset.and_then(|offset| offset.leader_epoch);
-            cells.push(shown(epoch.map(i64::from)));
-        }
-        cells.push(shown(offset.map(|offset| offset.start_offset)));
-        cells.push(shown(offset.and_then(|offset| offset.lag)));
-        table.row(cells);
-    }
-    table.print_apart();
+    table.fixed("START-OFFSET", 13, |(_, it)| {
+        shown(it.map(|it| it.start_offset))
+    });
+    table.fixed("LAG", 0, |(_, it)| shown(it.and_then(|it| it.lag)));
+    table.print_apart(&rows);
     Ok(())
 }
 
-fn print_members(group: &DescribedShareGroup, verbose: bool) {
+fn print_members(group: &DescribedGroup, verbose: bool) {
     if !announce(group, group.members.len()) {
         return;
     }
-    let mut columns = vec![
-        ("GROUP", 15, true),
-        ("CONSUMER-ID", 15, true),
-        ("HOST", 15, true),
-        ("CLIENT-ID", 15, true),
-        ("#PARTITIONS", 12, false),
-    ];
-    if verbose {
-        columns.push(("MEMBER-EPOCH", 13, false));
-    }
-    columns.push(("ASSIGNMENT", 0, false));
-    let mut table = Table::new(&columns);
-    let mut members: Vec<_> = group.members.iter().collect();
-    members.sort_by(|left, right| left.member_id.cmp(&right.member_id));
-    for member in members {
-        let mut cells = vec![
-            group.group_id.clone(),
-            member.member_id.clone(),
-            member.host.clone(),
-            member.client_id.clone(),
-            member.assignment.len().to_string(),
-        ];
-        if verbose {
-            cells.push(member.member_epoch.to_string());
+    let mut members: Vec<(&Member, Vec<Partition>)> = Vec::new();
+    for member in &group.members {
+        let mut partitions = Vec::new();
+        for topic in &member.assignment.topic_partitions {
+            let numbers = topic.partitions.iter();
+            partitions.extend(numbers.map(|number| (topic.topic_name.to_string(), *number)));
         }
-        // A member without partitions has an empty one, where a consumer has a dash.
-        cells.push(if member.assignment.is_empty() {
-            String::new()
-        } else {
-            assignment(&member.assignment)
-        });
-        table.row(cells);
+        members.push((member, partitions));
     }
-    table.print_apart();
+    members.sort_by(|(left, _), (right, _)| left.member_id.cmp(&right.member_id));
+    let mut table = Table::<(&Member, Vec<Partition>)>::new();
+    table.growing("GROUP", 15, |_| &*group.group_id);
+    table.growing("CONSUMER-ID", 15, |(it, _)| it.member_id.clone());
+    table.growing("HOST", 15, |(it, _)| it.client_host.clone());
+    table.growing("CLIENT-ID", 15, |(it, _)| it.client_id.clone());
+    table.fixed("#PARTITIONS", 12, |(_, partitions)| partitions.len());
+    if verbose {
+        table.fixed("MEMBER-EPOCH", 13, |(it, _)| it.member_epoch);
+    }
+    // A member without partitions has an empty one, where a consumer has a dash.
+    table.fixed("ASSIGNMENT", 0, |(_, partitions)| {
+        let partitions = Some(partitions).filter(|it| !it.is_empty());
+        partitions.map_or_else(String::new, |it| assignment(it))
+    });
+    table.print_apart(&members);
 }
 
-fn print_state(group: &DescribedShareGroup, verbose: bool) {
+fn print_state(group: &DescribedGroup, coordinator: &BrokerNode, verbose: bool) {
     announce(group, 1);
-    let coordinator = shown_coordinator(&group.coordinator);
-    let mut columns = vec![
-        ("GROUP", 15, true),
-        ("COORDINATOR (ID)", 25, true),
-        ("STATE", 15, false),
-    ];
+    let mut table = Table::<DescribedGroup>::new();
+    table.growing("GROUP", 15, |it| it.group_id.clone());
+    table.growing("COORDINATOR (ID)", 25, |_| shown_coordinator(coordinator));
+    table.fixed("STATE", 15, |it| it.group_state.clone());
     if verbose {
-        columns.extend([("GROUP-EPOCH", 12, false), ("ASSIGNMENT-EPOCH", 17, false)]);
+        table.fixed("GROUP-EPOCH", 12, |it| it.group_epoch);
+        table.fixed("ASSIGNMENT-EPOCH", 17, |it| it.assignment_epoch);
     }
-    columns.push(("#MEMBERS", 0, false));
-    let mut table = Table::new(&columns);
-    let mut cells = vec![group.group_id.clone(), coordinator, group.state.clone()];
-    if verbose {
-        cells.push(group.group_epoch.to_string());
-        cells.push(group.target_assignment_epoch.to_string());
-    }
-    cells.push(group.members.len().to_string());
-    table.row(cells);
-    table.print_apart();
+    table.fixed("#MEMBERS", 0, |it| it.members.len());
+    table.print_apart(std::slice::from_ref(group));
 }

@@ -16,7 +16,7 @@ use crate::tools::offset_reset::{
 pub(super) async fn reset(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let group = args.group.first().map_or("", String::as_str);
     match admin.describe_share_group(group).await {
-        Ok(described) if described.state == "Empty" || described.state == "Dead" => {}
+        Ok((group, _)) if matches!(&*group.group_state, "Empty" | "Dead") => {}
         Ok(_) => bail!(UsageError(format!("Share group '{group}' is not empty."))),
         Err(error) if error.code() == Some(ErrorCode::GroupIdNotFound) => {}
         Err(error) => bail!(UsageError(error.broker_message())),

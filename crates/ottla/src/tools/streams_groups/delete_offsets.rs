@@ -3,13 +3,13 @@
 use ottla_client::Admin;
 
 use super::StreamsGroupsArgs;
-use super::offsets::committed_inputs;
+use super::offsets::committed;
 use crate::tools::offset_deletion::{Chosen, delete};
 
 pub(super) async fn delete_offsets(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let group = &args.group[0];
     let chosen = if args.all_input_topics {
-        Chosen::partitions(committed_inputs(admin, group).await?.into_keys())
+        Chosen::partitions(committed(admin, group, false).await?.into_keys())
     } else {
         Chosen::named(&args.input_topic, admin).await?
     };

@@ -1,11 +1,13 @@
 //! `--describe`: how far groups lag behind, their members, or their state.
 
 use ottla_client::Admin;
-use ottla_client::admin::{DescribedStreamsGroup, TaskAssignment};
+use ottla_client::admin::DescribedStreamsGroup;
+use ottla_protocol::messages::streams_group_describe_response::Assignment;
 
-use super::listing::MISSING;
 use super::offsets::{OffsetsOfPartition, offsets};
 use super::{STREAMS, StreamsGroupsArgs, chosen_groups, print_error};
+use crate::tools::consumer_groups::table::shown;
+use crate::tools::java_text::joined;
 
 pub(super) async fn describe(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     for group in chosen_groups(args, admin).await? {
@@ -26,22 +28,24 @@ pub(super) async fn describe(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow:
 
 /// A group that has none is only shown by its state.
 fn has_members(group: &DescribedStreamsGroup) -> bool {
-    group.state != "Dead" && !group.members.is_empty()
+    &*group.group.group_state != "Dead" && !group.group.members.is_empty()
 }
 
-fn width<'a>(least: usize, texts: impl Iterator<Item = &'a String>) -> usize {
-    texts.map(String::len).max().unwrap_or(0).max(least)
+fn width<'a>(least: usize, texts: impl Iterator<Item = &'a str>) -> usize {
+    texts.map(str::len).max().unwrap_or(0).max(least)
 }
 
 fn print_members(group: &DescribedStreamsGroup, verbose: bool) {
     if !has_members(group) {
         return;
     }
+    let topology_epoch = group.topology_epoch;
+    let group = &group.group;
     let members = group.members.iter();
-    let group_width = width(15, [&group.group_id].into_iter());
-    let member_width = width(15, members.clone().map(|member| &member.member_id));
-    let process_width = width(15, members.clone().map(|member| &member.process_id));
-    let client_width = width(15, members.clone().map(|member| &member.client_id));
+    let group_width = group.group_id.len().max(15);
+    let member_width = width(15, members.clone().map(|member| &*member.member_id));
+    let process_width = width(15, members.clone().map(|member| &*member.process_id));
+    let client_width = width(15, members.clone().map(|member| &*member.client_id));
     if !verbose {
         let print = |group: &str, member: &str, process: &str, client: &str, tasks: &str| {
             println!(
@@ -91,8 +95,8 @@ fn print_members(group: &DescribedStreamsGroup, verbose: bool) {
         let target = tasks(&member.target_assignment, "TARGET-");
         print([
             &group.group_id,
-            &group.target_assignment_epoch.to_string(),
-            &group.topology_epoch.to_string(),
+            &group.assignment_epoch.to_string(),
+            &topology_epoch.to_string(),
             &member.member_id,
             if member.is_classic {
                 "classic"
@@ -108,35 +112,36 @@ fn print_members(group: &DescribedStreamsGroup, verbose: bool) {
 }
 
 /// `ACTIVE: 0:[0,1]; 1:[2]; STANDBY: 0:[3]; `, each kind behind `prefix`.
-fn tasks(assignment: &TaskAssignment, prefix: &str) -> String {
+fn tasks(assignment: &Assignment, prefix: &str) -> String {
     let mut shown = String::new();
     for (kind, tasks) in [
-        ("ACTIVE", &assignment.active),
-        ("STANDBY", &assignment.standby),
-        ("WARMUP", &assignment.warmup),
+        ("ACTIVE", &assignment.active_tasks),
+        ("STANDBY", &assignment.standby_tasks),
+        ("WARMUP", &assignment.warmup_tasks),
     ] {
         if !tasks.is_empty() {
             shown += &format!("{prefix}{kind}: ");
         }
-        for (subtopology, partitions) in tasks {
-            let numbers: Vec<String> = partitions.iter().map(ToString::to_string).collect();
-            shown += &format!("{subtopology}:[{}]; ", numbers.join(","));
+        for tasks in tasks {
+            let numbers = joined(&tasks.partitions);
+            shown += &format!("{}:[{numbers}]; ", &*tasks.subtopology_id);
         }
     }
     shown
 }
 
 fn print_state(group: &DescribedStreamsGroup, verbose: bool) {
-    let id = &group.group_id;
-    match group.state.as_str() {
+    let node = &group.coordinator;
+    let group = &group.group;
+    let id = &*group.group_id;
+    match &*group.group_state {
         "Dead" => print_error(&format!("Streams group '{id}' does not exist.")),
         "Empty" => print_error(&format!("Streams group '{id}' has no active members.")),
         _ => {}
     }
-    let node = &group.coordinator;
     let coordinator = format!("{}:{} ({})", node.host, node.port, node.id);
-    let group_width = width(15, [id].into_iter());
-    let coordinator_width = width(25, [&coordinator].into_iter());
+    let group_width = id.len().max(15);
+    let coordinator_width = coordinator.len().max(25);
     let print = |group: &str, coordinator: &str, state: &str, epochs: [&str; 2], members: &str| {
         let [group_epoch, target_epoch] = epochs;
         print!("{group:<group_width$} {coordinator:<coordinator_width$} {state:<25} ");
@@ -151,18 +156,19 @@ fn print_state(group: &DescribedStreamsGroup, verbose: bool) {
     print(
         id,
         &coordinator,
-        &group.state,
+        &group.group_state,
         [
             &group.group_epoch.to_string(),
-            &group.target_assignment_epoch.to_string(),
+            &group.assignment_epoch.to_string(),
         ],
         &group.members.len().to_string(),
     );
 }
 
 fn print_offsets(group: &DescribedStreamsGroup, offsets: &[OffsetsOfPartition], verbose: bool) {
-    let group_width = width(15, [&group.group_id].into_iter());
-    let topic_width = width(15, offsets.iter().map(|offsets| &offsets.topic));
+    let group_id = &*group.group.group_id;
+    let group_width = group_id.len().max(15);
+    let topic_width = width(15, offsets.iter().map(|offsets| offsets.topic.as_str()));
     print!("{:<group_width$} {:<topic_width$} ", "GROUP", "TOPIC");
     if verbose {
         println!(
@@ -173,20 +179,16 @@ fn print_offsets(group: &DescribedStreamsGroup, offsets: &[OffsetsOfPartition], 
         println!("{:<10} OFFSET-LAG", "PARTITION")
     }
     for row in offsets {
-        print!(
-            "{:<group_width$} {:<topic_width$} ",
-            group.group_id, row.topic
-        );
+        print!("{group_id:<group_width$} {:<topic_width$} ", row.topic);
         if !verbose {
             println!("{:<10} {}", row.partition, row.lag);
             continue;
         }
-        let shown = |number: Option<i64>| number.map_or(MISSING.to_owned(), |it| it.to_string());
         println!(
             "{:<10} {:<15} {:<15} {:<15} {:<15}",
             row.partition,
             shown(row.current_offset),
-            shown(row.leader_epoch.map(i64::from)),
+            shown(row.leader_epoch),
             row.log_end_offset,
             row.lag
         );
@@ -195,14 +197,21 @@ fn print_offsets(group: &DescribedStreamsGroup, offsets: &[OffsetsOfPartition], 
 
 #[cfg(test)]
 mod tests {
+    use ottla_protocol::messages::streams_group_describe_response::TaskIds;
+
     use super::*;
 
     #[test]
     fn tasks_are_shown_by_kind() {
-        let assignment = TaskAssignment {
-            active: vec![("0".into(), vec![0, 2]), ("1".into(), vec![1])],
-            standby: vec![("1".into(), vec![0])],
-            warmup: Vec::new(),
+        let tasks_of = |subtopology: &str, partitions: &[i32]| TaskIds {
+            subtopology_id: subtopology.to_owned().into(),
+            partitions: partitions.to_vec(),
+            ..Default::default()
+        };
+        let assignment = Assignment {
+            active_tasks: vec![tasks_of("0", &[0, 2]), tasks_of("1", &[1])],
+            standby_tasks: vec![tasks_of("1", &[0])],
+            ..Default::default()
         };
         assert_eq!(
             tasks(&assignment, ""),

@@ -32,9 +32,9 @@ fn named_as_such(group: &DescribedStreamsGroup) -> Vec<String> {
         .cloned()
         .collect();
     topics.retain(|topic| {
-        let is_internal = is_named_internal(topic, &group.group_id);
+        let is_internal = is_named_internal(topic, &group.group.group_id);
         if !is_internal {
-            let id = &group.group_id;
+            let id = &*group.group.group_id;
             print_error(&format!(
                 "The internal topic '{topic}' is not inferred as internal and thus will not be \
                  deleted with the group '{id}'."

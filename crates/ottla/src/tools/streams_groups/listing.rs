@@ -6,9 +6,6 @@ use ottla_client::{Admin, ClientError};
 use super::arguments::StreamsGroupsArgs;
 use crate::tools::java_exceptions;
 
-/// What a column holds where there is nothing to say.
-pub(super) const MISSING: &str = "-";
-
 pub(super) const STREAMS: &str = "streams";
 
 pub(super) fn print_error(message: &str) {

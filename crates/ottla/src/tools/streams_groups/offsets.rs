@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
+use ottla_client::Admin;
 use ottla_client::admin::{CommittedOffset, DescribedStreamsGroup, OffsetSpec};
-use ottla_client::{Admin, ClientError};
 
 use super::wrapped;
-use crate::tools::offset_reset::{Partition, UsageError};
+use crate::tools::offset_reset::{self, Partition, UsageError};
 
 /// One partition that a member of the group reads.
 pub(super) struct OffsetsOfPartition {
@@ -25,9 +25,9 @@ pub(super) async fn offsets(
     group: &DescribedStreamsGroup,
 ) -> anyhow::Result<Vec<OffsetsOfPartition>> {
     let partitions = partitions_read(group)?;
-    let starts = listed(admin, &partitions, OffsetSpec::Earliest).await?;
-    let ends = listed(admin, &partitions, OffsetSpec::Latest).await?;
-    let committed = committed_of(admin, &group.group_id, group, true).await?;
+    let starts = offset_reset::offsets(admin, &partitions, OffsetSpec::Earliest).await?;
+    let ends = offset_reset::offsets(admin, &partitions, OffsetSpec::Latest).await?;
+    let committed = committed_of(admin, &group.group.group_id, group, true).await?;
     let of = |partition: Partition| {
         let found = committed.get(&partition);
         let current_offset = found.map(|found| found.offset);
@@ -48,50 +48,31 @@ pub(super) async fn offsets(
 
 fn partitions_read(group: &DescribedStreamsGroup) -> anyhow::Result<Vec<Partition>> {
     let mut partitions = BTreeSet::new();
-    let members = group.members.iter();
-    for (id, numbers) in members.flat_map(|member| &member.assignment.active) {
+    let members = group.group.members.iter();
+    for tasks in members.flat_map(|member| &member.assignment.active_tasks) {
+        let id = &*tasks.subtopology_id;
         let mut subtopologies = group.subtopologies.iter();
-        let Some(subtopology) = subtopologies.find(|subtopology| subtopology.id == *id) else {
+        let Some(subtopology) = subtopologies.find(|subtopology| subtopology.id == id) else {
             bail!(UsageError(format!(
                 "Subtopology {id} not found in group description!"
             )));
         };
         let repartitioned = &subtopology.repartition_source_topics;
         for topic in subtopology.source_topics.iter().chain(repartitioned) {
-            partitions.extend(numbers.iter().map(|number| (topic.clone(), *number)));
+            partitions.extend(tasks.partitions.iter().map(|it| (topic.clone(), *it)));
         }
     }
     Ok(partitions.into_iter().collect())
 }
 
-async fn listed(
-    admin: &Admin,
-    partitions: &[Partition],
-    spec: OffsetSpec,
-) -> Result<BTreeMap<Partition, i64>, ClientError> {
-    let listed = admin.list_offsets(partitions, spec, false).await;
-    listed
-        .into_iter()
-        .map(|(partition, listed)| Ok((partition, listed?.offset)))
-        .collect()
-}
-
-/// What the group has committed for its input topics and the topics that it repartitions by.
+/// What the group has committed for its input topics, and the topics that it repartitions by if those are wanted.
 pub(super) async fn committed(
     admin: &Admin,
     group: &str,
+    with_repartitioned: bool,
 ) -> anyhow::Result<BTreeMap<Partition, CommittedOffset>> {
     let described = admin.describe_streams_group(group).await.map_err(wrapped)?;
-    committed_of(admin, group, &described, true).await
-}
-
-/// What the group has committed for its input topics.
-pub(super) async fn committed_inputs(
-    admin: &Admin,
-    group: &str,
-) -> anyhow::Result<BTreeMap<Partition, CommittedOffset>> {
-    let described = admin.describe_streams_group(group).await.map_err(wrapped)?;
-    committed_of(admin, group, &described, false).await
+    committed_of(admin, group, &described, with_repartitioned).await
 }
 
 async fn committed_of(

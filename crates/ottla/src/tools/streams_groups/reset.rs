@@ -7,7 +7,7 @@ use ottla_client::{Admin, ClientError};
 use ottla_types::ErrorCode;
 
 use super::internal_topics::internal_topics;
-use super::offsets::{committed, committed_inputs};
+use super::offsets::committed;
 use super::{StreamsGroupsArgs, chosen_groups, print_error, wrapped};
 use crate::tools::java_exceptions;
 use crate::tools::offset_reset::{Partition, UsageError, check_exist, named_partitions, print_csv};
@@ -16,7 +16,7 @@ pub(super) async fn reset(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Re
     let mut results: BTreeMap<String, BTreeMap<Partition, i64>> = BTreeMap::new();
     for group in chosen_groups(args, admin).await? {
         let state = match admin.describe_streams_group(&group).await {
-            Ok(described) => Some(described.state),
+            Ok(described) => Some(described.group.group_state),
             Err(error) if error.code() == Some(ErrorCode::GroupIdNotFound) => None,
             Err(error) => return Err(wrapped(error)),
         };
@@ -54,7 +54,7 @@ async fn reset_group(
 ) -> anyhow::Result<BTreeMap<Partition, i64>> {
     let partitions = partitions_to_reset(args, admin, group).await?;
     let is_single = args.group.len() == 1;
-    let committed = async || committed(admin, group).await;
+    let committed = async || committed(admin, group, true).await;
     let offsets = args
         .scenario
         .new_offsets(admin, group, is_single, &partitions, committed)
@@ -76,7 +76,7 @@ async fn partitions_to_reset(
     group: &str,
 ) -> anyhow::Result<Vec<Partition>> {
     if args.all_input_topics {
-        let committed = committed_inputs(admin, group).await?;
+        let committed = committed(admin, group, false).await?;
         return Ok(committed.into_keys().collect());
     }
     if args.input_topic.is_empty() {
