@@ -8,6 +8,7 @@ mod groups;
 mod outcome;
 mod record;
 mod recorded_kind;
+mod refused;
 mod replay;
 
 mod heartbeat;
@@ -40,11 +41,14 @@ pub use config::{BoundedSetting, GroupCoordinatorConfig};
 pub use consumer::{HeartbeatContext, MigrationPolicy, ResolvedRegex, resolve, validate_heartbeat};
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
+pub use modern::GroupError;
 pub use outcome::{
-    Command, DeletedShareGroups, InitializeShareState, Outcome, Reply, Requester, ResolveRegexes,
-    Response, TimerChange, TimerKey, Write,
+    AlteredShareOffsets, Command, DeletedShareGroups, DeletedShareOffsets, InitializeShareState,
+    Outcome, Reply, Requester, ResolveRegexes, Response, StreamsHeartbeat, TimerChange, TimerKey,
+    Write,
 };
 pub use record::CoordinatorRecord;
+pub use refused::Refused;
 pub use replay::ReplayError;
 pub use share::{PartitionsOfTopics, ShareHeartbeatContext, validate_share_heartbeat};
 pub use streams::{StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::transaction::{AddPartitions, Response};
+use ottla_coordinator::transaction::AddPartitions;
 use ottla_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 
@@ -66,8 +66,5 @@ async fn add(
     let added = coordinator.request(&broker.transactions, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
-    match added.await {
-        Ok(Response::AddPartitions(error)) | Err(error) => error,
-        Ok(_) => ErrorCode::UnknownServerError,
-    }
+    added.await.unwrap_or_else(|error| error)
 }

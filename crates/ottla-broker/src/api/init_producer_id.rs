@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::transaction::{InitProducerId, Response};
+use ottla_coordinator::transaction::InitProducerId;
 use ottla_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
@@ -111,8 +111,5 @@ async fn init_transactional(
     let initialized = coordinator.request(&broker.transactions, |coordinator, to, now| {
         coordinator.handle_init_producer_id(to, request, now)
     });
-    match initialized.await? {
-        Response::InitProducerId(result) => result,
-        _ => Err(ErrorCode::UnknownServerError),
-    }
+    initialized.await?
 }

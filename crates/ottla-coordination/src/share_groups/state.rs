@@ -9,7 +9,7 @@ use ottla_coordinator::persister::{
     InitializeState, ReadState, SharePartitionKey, StateFailure, StateRead, StateSummary,
     WriteState,
 };
-use ottla_coordinator::share_state::{Outcome, Response, ShareCoordinator};
+use ottla_coordinator::share_state::{Outcome, Response, ShareCoordinator, StateError};
 use ottla_types::{ErrorCode, Timestamp, Uuid};
 
 use super::{Persister, ShareGroups};
@@ -132,24 +132,18 @@ impl ShareGroups {
         request: InitializeState,
     ) -> Result<(), StateFailure> {
         let (key, what) = (request.key.clone(), "initialize share group state");
-        let initialize = |coordinator: &mut ShareCoordinator, to, count, now| {
+        let asked = self.ask(&key, what, |coordinator, to, count, now| {
             coordinator.initialize_state(to, request, count, now)
-        };
-        match self.ask(&key, what, initialize).await? {
-            Response::Initialized(initialized) => initialized.map_err(StateFailure::from),
-            other => Err(unexpected(&other)),
-        }
+        });
+        asked.await
     }
 
     pub async fn write_state(self: &Arc<Self>, request: WriteState) -> Result<(), StateFailure> {
         let (key, what) = (request.key.clone(), "write share group state");
-        let write = |coordinator: &mut ShareCoordinator, to, count, now| {
+        let asked = self.ask(&key, what, |coordinator, to, count, now| {
             coordinator.write_state(to, request, count, now)
-        };
-        match self.ask(&key, what, write).await? {
-            Response::Written(written) => written.map_err(StateFailure::from),
-            other => Err(unexpected(&other)),
-        }
+        });
+        asked.await
     }
 
     pub async fn read_state(
@@ -157,13 +151,10 @@ impl ShareGroups {
         request: ReadState,
     ) -> Result<StateRead, StateFailure> {
         let (key, what) = (request.key.clone(), "read share group state");
-        let read = |coordinator: &mut ShareCoordinator, to, count, now| {
+        let asked = self.ask(&key, what, |coordinator, to, count, now| {
             coordinator.read_state(to, request, count, now)
-        };
-        match self.ask(&key, what, read).await? {
-            Response::Read(read) => read.map_err(StateFailure::from),
-            other => Err(unexpected(&other)),
-        }
+        });
+        asked.await
     }
 
     pub async fn read_state_summary(
@@ -171,52 +162,47 @@ impl ShareGroups {
         key: SharePartitionKey,
     ) -> Result<StateSummary, StateFailure> {
         let what = "read share group state summary";
-        let read = |coordinator: &mut ShareCoordinator, to, count, _| {
+        let asked = self.ask(&key, what, |coordinator, to, count, _| {
             coordinator.read_state_summary(to, &key, count)
-        };
-        match self.ask(&key, what, read).await? {
-            Response::Summary(summary) => summary.map_err(StateFailure::from),
-            other => Err(unexpected(&other)),
-        }
+        });
+        asked.await
     }
 
     pub async fn delete_state(
         self: &Arc<Self>,
         key: SharePartitionKey,
     ) -> Result<(), StateFailure> {
-        let (deleted, what) = (key.clone(), "delete share group state");
-        let delete = |coordinator: &mut ShareCoordinator, to, count, _| {
-            coordinator.delete_state(to, deleted, count)
-        };
-        match self.ask(&key, what, delete).await? {
-            Response::Deleted(deleted) => deleted.map_err(StateFailure::from),
-            other => Err(unexpected(&other)),
-        }
+        let asked = self.ask(
+            &key,
+            "delete share group state",
+            |coordinator, to, count, _| coordinator.delete_state(to, key.clone(), count),
+        );
+        asked.await
     }
 
     /// Has the coordinator of a share partition decide, given how many partitions the topic has.
-    async fn ask(
+    async fn ask<T>(
         self: &Arc<Self>,
         key: &SharePartitionKey,
         what: &str,
-        decide: impl FnOnce(&mut ShareCoordinator, ReplyTo, Option<i32>, Timestamp) -> Outcome,
-    ) -> Result<Response, StateFailure> {
-        let refused = |code| not_here(code, what);
-        let shard = self
-            .coordinator_of(&key.coordinator_key())
-            .map_err(refused)?;
+        decide: impl FnOnce(
+            &mut ShareCoordinator,
+            ReplyTo<Result<T, StateError>>,
+            Option<i32>,
+            Timestamp,
+        ) -> Outcome,
+    ) -> Result<T, StateFailure>
+    where
+        Result<T, StateError>: TryFrom<Response>,
+    {
         let image = self.surroundings.context.metadata().clone();
         let topic = image.topics.by_id(key.topic_id);
         let count = topic.map(|topic| topic.partition_count() as i32);
-        let asked = shard.request(self, |coordinator, to, now| {
+        let coordinator_key = key.coordinator_key();
+        let asked = self.request(self, &coordinator_key, |coordinator, to, now| {
             decide(coordinator, to, count, now)
         });
-        asked.await.map_err(refused)
+        let answered = asked.await.map_err(|code| not_here(code, what))?;
+        answered.map_err(StateFailure::from)
     }
-}
-
-/// A coordinator answers what it was asked.
-fn unexpected(response: &Response) -> StateFailure {
-    tracing::error!("the share coordinator has answered something else: {response:?}");
-    ErrorCode::UnknownServerError.into()
 }

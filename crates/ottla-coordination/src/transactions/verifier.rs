@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use hashbrown::HashMap;
-use ottla_coordinator::transaction::{AddPartitions, Response};
+use ottla_coordinator::transaction::AddPartitions;
 use ottla_protocol::messages::AddPartitionsToTxnRequest;
 use ottla_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
@@ -258,10 +258,7 @@ async fn ask_here(
     let added = shard.request(transactions, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
-    match added.await {
-        Ok(Response::AddPartitions(error)) | Err(error) => all(error),
-        Ok(_) => all(ErrorCode::UnknownServerError),
-    }
+    all(added.await.unwrap_or_else(|error| error))
 }
 
 /// `partitions` are sorted.

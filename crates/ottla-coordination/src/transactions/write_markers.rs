@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
 use ottla_coordinator::{TransactionEnd, TransactionalProducer};
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_replica::{AckOutcome, RequiredAcks};
@@ -123,11 +122,7 @@ async fn end_in_group(
             ending.await
         }
     };
-    let error = match written {
-        Ok(Response::TransactionEnd(error)) | Err(error) => error,
-        Ok(_) => ErrorCode::UnknownServerError,
-    };
-    match error {
+    match written.unwrap_or_else(|error| error) {
         // What coordinators of transactions take for "not yet".
         ErrorCode::CoordinatorNotAvailable
         | ErrorCode::CoordinatorLoadInProgress

@@ -22,7 +22,7 @@ use super::modern::GroupsMetadata;
 use super::offsets::{
     OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
 };
-use super::outcome::{Command, Outcome, ReplyTo, Response, TimerKey, WriteId};
+use super::outcome::{Command, Outcome, Reply, ReplyTo, Response, TimerKey, WriteId};
 use super::record::CoordinatorRecord;
 use super::recorded_kind::recorded_group_of;
 use super::share::ShareGroup;
@@ -178,11 +178,11 @@ impl Coordinator for GroupCoordinator {
     fn on_unloaded(&mut self) -> Outcome {
         let mut effects = self.effects();
         for (_, deferred) in std::mem::take(&mut self.deferred) {
-            if let Deferred::Reply(to, response)
-            | Deferred::ReplyAndTimers(to, response, _)
-            | Deferred::ReplyAndInitialize(to, response, _) = deferred
+            if let Deferred::Reply(reply)
+            | Deferred::ReplyAndTimers(reply, _)
+            | Deferred::ReplyAndInitialize(reply, _) = deferred
             {
-                effects.reply(to, response.failed(ErrorCode::NotCoordinator));
+                effects.send(reply.failed(ErrorCode::NotCoordinator));
             }
         }
         self.journal.clear();
@@ -338,27 +338,19 @@ impl GroupCoordinator {
     ) {
         match deferred {
             Deferred::Nothing => {}
-            Deferred::Reply(to, response) => {
-                let response = match result {
-                    Ok(()) => response,
-                    Err(error) => response.failed(error),
-                };
-                effects.reply(to, response);
-            }
-            Deferred::ReplyAndTimers(to, response, timers) => match result {
-                Ok(()) => {
-                    effects.reply(to, response);
+            Deferred::Reply(reply) => effects.send(reply.settled(result)),
+            Deferred::ReplyAndTimers(reply, timers) => {
+                effects.send(reply.settled(result));
+                if result.is_ok() {
                     effects.change_timers(timers);
                 }
-                Err(error) => effects.reply(to, response.failed(error)),
-            },
-            Deferred::ReplyAndInitialize(to, response, initialize) => match result {
-                Ok(()) => {
-                    effects.reply(to, response);
+            }
+            Deferred::ReplyAndInitialize(reply, initialize) => {
+                effects.send(reply.settled(result));
+                if result.is_ok() {
                     effects.command(Command::InitializeShareState(initialize));
                 }
-                Err(error) => effects.reply(to, response.failed(error)),
-            },
+            }
             Deferred::Timer(key) => {
                 if result.is_err() {
                     effects.set_timer_if_absent(key, TIMER_RETRY_MS);
@@ -406,15 +398,17 @@ impl GroupCoordinator {
     }
 
     /// Sends a reply that tells of the latest state, as soon as that state is committed.
-    pub(super) fn reply_when_committed(
-        &self,
-        to: ReplyTo,
-        response: Response,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn reply_when_committed<T>(&self, to: ReplyTo<T>, response: T, effects: &mut Effects)
+    where
+        Response: From<T>,
+    {
+        self.send_when_committed(to.with(response), effects);
+    }
+
+    fn send_when_committed(&self, reply: Reply, effects: &mut Effects) {
         match self.last_write(effects) {
-            None => effects.reply(to, response),
-            Some(id) => effects.deferred.push((id, Deferred::Reply(to, response))),
+            None => effects.send(reply),
+            Some(id) => effects.deferred.push((id, Deferred::Reply(reply))),
         }
     }
 
@@ -446,8 +440,8 @@ impl GroupCoordinator {
         effects: &mut Effects,
     ) {
         if records.is_empty() {
-            if let Deferred::Reply(to, response) = deferred {
-                self.reply_when_committed(to, response, effects);
+            if let Deferred::Reply(reply) = deferred {
+                self.send_when_committed(reply, effects);
             }
             return;
         }
@@ -655,6 +649,6 @@ pub(super) fn refuse_parked(group: &mut Group, error: ErrorCode, effects: &mut E
         effects.refuse_join(to, &member_id, error);
     }
     for to in syncs {
-        effects.refuse_sync(to, error);
+        effects.refuse(to, error);
     }
 }

@@ -524,12 +524,12 @@ impl BrokerShell {
         }
     }
 
-    fn ask_groups(
+    fn ask_groups<T>(
         &mut self,
         index: i32,
         waiting: Waiting,
         around: &mut Surroundings<'_>,
-        decide: impl FnOnce(&mut GroupCoordinator, ReplyTo) -> Outcome<GroupCoordinator>,
+        decide: impl FnOnce(&mut GroupCoordinator, ReplyTo<T>) -> Outcome<GroupCoordinator>,
     ) -> Result<(), Stopped> {
         let at = at(around.now_ms, around.timestamp());
         let refused = match self.coordinators.groups.get_mut(&index) {
@@ -542,12 +542,12 @@ impl BrokerShell {
         }
     }
 
-    fn ask_transactions(
+    fn ask_transactions<T>(
         &mut self,
         index: i32,
         waiting: Waiting,
         around: &mut Surroundings<'_>,
-        decide: impl FnOnce(&mut TransactionCoordinator, ReplyTo) -> Outcome<TransactionCoordinator>,
+        decide: impl FnOnce(&mut TransactionCoordinator, ReplyTo<T>) -> Outcome<TransactionCoordinator>,
     ) -> Result<(), Stopped> {
         let at = at(around.now_ms, around.timestamp());
         let refused = match self.coordinators.transactions.get_mut(&index) {

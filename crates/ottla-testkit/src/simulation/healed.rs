@@ -2,7 +2,7 @@
 
 use ottla_coordinator::persister::ReadState;
 use ottla_coordinator::share_state::{Response, ShareCoordinator};
-use ottla_coordinator::{Coordinator, ReplyTo, partition_for};
+use ottla_coordinator::{Coordinator, ReplyId, ReplyTo, partition_for};
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicIdPartition};
 
 use super::clients::Role;
@@ -110,7 +110,7 @@ impl World {
                 leader_epoch: LeaderEpoch::UNKNOWN,
             };
             let count = Some(inputs.len() as i32);
-            let outcome = coordinator.read_state(ReplyTo(0), read, count, now);
+            let outcome = coordinator.read_state(ReplyTo::new(ReplyId(0)), read, count, now);
             let settled = match outcome.replies.first().map(|reply| &reply.response) {
                 Some(Response::Read(Ok(read))) => restored(read, LeaderEpoch(0)).start_offset(),
                 _ => Offset::UNKNOWN,

@@ -30,13 +30,14 @@ use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::join::JoinContext;
 use crate::group::member::{owned, owned_protocols};
 use crate::group::modern::{Assignment, GroupError, MemberState};
-use crate::group::outcome::{ReplyTo, Response, TimerChange, TimerKey};
+use crate::group::outcome::{ReplyTo, TimerChange, TimerKey};
+use crate::group::refused::Refused;
 
 impl GroupCoordinator {
     /// `group` has members.
     pub(in crate::group) fn join_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<JoinGroupResponse>,
         group: ConsumerGroup,
         request: &JoinGroupRequest,
         context: &JoinContext,
@@ -50,7 +51,7 @@ impl GroupCoordinator {
 
     fn classic_join(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<JoinGroupResponse>,
         group: ConsumerGroup,
         request: &JoinGroupRequest,
         context: &JoinContext,
@@ -125,7 +126,7 @@ impl GroupCoordinator {
             member_id: updated.member_id.clone(),
             ..Default::default()
         };
-        let reply = Response::JoinGroup(response);
+        let reply = to.with(response);
         let group_id = decision.group_id();
         let cancel_rejoin = TimerChange::Cancel {
             key: TimerKey::rejoin(&group_id, &updated.member_id),
@@ -142,7 +143,7 @@ impl GroupCoordinator {
             let classic = self
                 .classic_group_of(&downgrade, now)
                 .map_err(|_| GroupError::from(ErrorCode::GroupIdNotFound))?;
-            let deferred = Deferred::ReplyAndTimers(to, reply, vec![cancel_rejoin]);
+            let deferred = Deferred::ReplyAndTimers(reply, vec![cancel_rejoin]);
             self.conclude_downgrade(downgrade, classic, deferred, now, effects);
             return Ok(());
         }
@@ -157,7 +158,7 @@ impl GroupCoordinator {
             set(session, request.session_timeout_ms),
             set(sync, request.rebalance_timeout_ms),
         ];
-        let deferred = Deferred::ReplyAndTimers(to, reply, timers);
+        let deferred = Deferred::ReplyAndTimers(reply, timers);
         self.conclude(decision, deferred, now, effects);
         Ok(())
     }
@@ -171,7 +172,7 @@ impl GroupCoordinator {
     /// A member asks for its assignment.
     pub(in crate::group) fn sync_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<SyncGroupResponse>,
         group: &ConsumerGroup,
         request: &SyncGroupRequest,
         now: Timestamp,
@@ -179,13 +180,13 @@ impl GroupCoordinator {
     ) {
         match self.classic_sync(to, group, request, effects) {
             Ok(deferred) => self.defer_until_committed(deferred, now, effects),
-            Err(error) => effects.refuse_sync(to, error.error),
+            Err(error) => effects.refuse(to, error.error),
         }
     }
 
     fn classic_sync(
         &self,
-        to: ReplyTo,
+        to: ReplyTo<SyncGroupResponse>,
         group: &ConsumerGroup,
         request: &SyncGroupRequest,
         effects: &mut Effects,
@@ -237,13 +238,13 @@ impl GroupCoordinator {
                 after_ms: u64::try_from(classic.session_timeout_ms).unwrap_or(0),
             },
         ];
-        let reply = Response::SyncGroup(response);
-        Ok(Deferred::ReplyAndTimers(to, reply, timers))
+        let reply = to.with(response);
+        Ok(Deferred::ReplyAndTimers(reply, timers))
     }
 
     pub(in crate::group) fn heartbeat_in_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<HeartbeatResponse>,
         group: &ConsumerGroup,
         request: &HeartbeatRequest,
         effects: &mut Effects,
@@ -252,10 +253,7 @@ impl GroupCoordinator {
         let is_rejected = result.is_err();
         let error = result.err().map_or(ErrorCode::None, |error| error.error);
         let is_answer = !is_rejected || error == ErrorCode::RebalanceInProgress;
-        let response = Response::Heartbeat(HeartbeatResponse {
-            error_code: error.code(),
-            ..Default::default()
-        });
+        let response = HeartbeatResponse::refused(error);
         if is_answer {
             self.reply_when_committed(to, response, effects)
         } else {
@@ -265,7 +263,7 @@ impl GroupCoordinator {
 
     pub(in crate::group) fn leave_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<LeaveGroupResponse>,
         group: ConsumerGroup,
         request: &LeaveGroupRequest,
         now: Timestamp,
@@ -295,7 +293,7 @@ impl GroupCoordinator {
             members,
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::LeaveGroup(response));
+        let reply = Deferred::Reply(to.with(response));
         self.fence(group, &going, reply, now, effects);
     }
 }

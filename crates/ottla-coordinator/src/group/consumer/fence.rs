@@ -16,12 +16,12 @@ use super::member::{ConsumerGroupMember, LEAVE_GROUP_STATIC_EPOCH, PartitionsWit
 use super::{record, timers};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
-use crate::group::outcome::{ReplyTo, Response};
+use crate::group::outcome::ReplyTo;
 
 impl GroupCoordinator {
     pub(super) fn leave(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ConsumerGroupHeartbeatResponse>,
         request: &ConsumerGroupHeartbeatRequest,
         now: Timestamp,
         effects: &mut Effects,
@@ -47,7 +47,7 @@ impl GroupCoordinator {
             member_epoch: request.member_epoch,
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::ConsumerGroupHeartbeat(response));
+        let reply = Deferred::Reply(to.with(response));
         let comes_back =
             request.instance_id.is_some() && request.member_epoch == LEAVE_GROUP_STATIC_EPOCH;
         if comes_back {

@@ -21,7 +21,7 @@ use super::regexes::RegexChange;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::modern::{GroupError, GroupSpec, MemberSpec, MemberState, may_assign_now};
-use crate::group::outcome::{Outcome, ReplyTo, Requester, Response, TimerKey};
+use crate::group::outcome::{Outcome, ReplyTo, Requester, TimerKey};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl GroupCoordinator {
     /// `request` has passed `validate_heartbeat`.
     pub fn handle_consumer_group_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ConsumerGroupHeartbeatResponse>,
         request: ConsumerGroupHeartbeatRequest,
         context: HeartbeatContext,
         now: Timestamp,
@@ -59,14 +59,14 @@ impl GroupCoordinator {
             _ => self.heartbeat(to, &request, &context, now, &mut effects),
         };
         if let Err(error) = result {
-            effects.reply(to, refused(error));
+            effects.refuse(to, error);
         }
         self.finish(effects)
     }
 
     fn heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ConsumerGroupHeartbeatResponse>,
         request: &ConsumerGroupHeartbeatRequest,
         context: &HeartbeatContext,
         now: Timestamp,
@@ -142,7 +142,7 @@ impl GroupCoordinator {
             assignment: tells_assignment.then(|| assignment_of(&updated.assigned)),
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::ConsumerGroupHeartbeat(response));
+        let reply = Deferred::Reply(to.with(response));
         self.conclude(decision, reply, now, effects);
         Ok(())
     }
@@ -520,12 +520,4 @@ fn assignment_of(partitions: &PartitionsWithEpochs) -> Assignment {
         topic_partitions: topics.collect(),
         ..Default::default()
     }
-}
-
-fn refused(error: GroupError) -> Response {
-    Response::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse {
-        error_code: error.error.code(),
-        error_message: error.message.map(Into::into),
-        ..Default::default()
-    })
 }

@@ -22,7 +22,7 @@ use crate::group::modern::assignors::SimpleAssignor;
 use crate::group::modern::{
     GroupError, GroupSpec, MemberSpec, MemberState, Subscription, may_assign_now,
 };
-use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey};
+use crate::group::outcome::{Outcome, ReplyTo, TimerKey};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl GroupCoordinator {
     /// `request` has passed `validate_share_heartbeat`.
     pub fn handle_share_group_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ShareGroupHeartbeatResponse>,
         request: &ShareGroupHeartbeatRequest,
         context: &ShareHeartbeatContext,
         now: Timestamp,
@@ -47,14 +47,14 @@ impl GroupCoordinator {
             _ => self.share_heartbeat(to, request, context, now, &mut effects),
         };
         if let Err(error) = result {
-            effects.reply(to, refused(error));
+            effects.refuse(to, error);
         }
         self.finish(effects)
     }
 
     fn share_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ShareGroupHeartbeatResponse>,
         request: &ShareGroupHeartbeatRequest,
         context: &ShareHeartbeatContext,
         now: Timestamp,
@@ -106,10 +106,10 @@ impl GroupCoordinator {
             assignment: tells_assignment.then(|| assignment_of(&next)),
             ..Default::default()
         };
-        let response = Response::ShareGroupHeartbeat(response);
+        let reply = to.with(response);
         let deferred = match self.begin_to_initialize(&mut decision, now) {
-            Some(initialize) => Deferred::ReplyAndInitialize(to, response, initialize),
-            None => Deferred::Reply(to, response),
+            Some(initialize) => Deferred::ReplyAndInitialize(reply, initialize),
+            None => Deferred::Reply(reply),
         };
         self.conclude_share(decision, deferred, now, effects);
         Ok(())
@@ -343,12 +343,4 @@ fn assignment_of(member: &ShareGroupMember) -> Assignment {
         topic_partitions: topics.collect(),
         ..Default::default()
     }
-}
-
-fn refused(error: GroupError) -> Response {
-    Response::ShareGroupHeartbeat(ShareGroupHeartbeatResponse {
-        error_code: error.error.code(),
-        error_message: error.message.map(Into::into),
-        ..Default::default()
-    })
 }

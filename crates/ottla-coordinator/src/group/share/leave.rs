@@ -11,12 +11,12 @@ use super::heartbeat::unknown_member;
 use super::record;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
-use crate::group::outcome::{ReplyTo, Response, TimerKey};
+use crate::group::outcome::{ReplyTo, TimerKey};
 
 impl GroupCoordinator {
     pub(super) fn leave_share_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ShareGroupHeartbeatResponse>,
         request: &ShareGroupHeartbeatRequest,
         now: Timestamp,
         effects: &mut Effects,
@@ -31,7 +31,7 @@ impl GroupCoordinator {
             member_epoch: request.member_epoch,
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::ShareGroupHeartbeat(response));
+        let reply = Deferred::Reply(to.with(response));
         self.fence_share_member(group, &request.member_id, reply, now, effects);
         Ok(())
     }

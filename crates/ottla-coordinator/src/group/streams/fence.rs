@@ -8,17 +8,17 @@ use ottla_types::Timestamp;
 
 use super::decision::Decision;
 use super::group::StreamsGroup;
-use super::heartbeat::{heartbeat_response, unknown_member};
+use super::heartbeat::unknown_member;
 use super::member::StreamsGroupMember;
 use super::{record, timers};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
-use crate::group::outcome::ReplyTo;
+use crate::group::outcome::{ReplyTo, StreamsHeartbeat};
 
 impl GroupCoordinator {
     pub(super) fn streams_leave(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<StreamsHeartbeat>,
         request: &StreamsGroupHeartbeatRequest,
         now: Timestamp,
         effects: &mut Effects,
@@ -43,7 +43,11 @@ impl GroupCoordinator {
             status: Some(Vec::new()),
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, heartbeat_response(response, Vec::new()));
+        let heartbeat = StreamsHeartbeat {
+            response: Box::new(response),
+            ..Default::default()
+        };
+        let reply = Deferred::Reply(to.with(heartbeat));
         self.fence_streams_member(group, &member, reply, now, effects);
         Ok(())
     }

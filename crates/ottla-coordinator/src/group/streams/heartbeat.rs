@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::streams_group_heartbeat_request as request;
 use ottla_protocol::messages::streams_group_heartbeat_response::TaskIds;
 use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
@@ -34,7 +33,7 @@ use crate::group::classic_group::ClassicGroupState;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::modern::GroupError;
-use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey};
+use crate::group::outcome::{Outcome, ReplyTo, StreamsHeartbeat, TimerKey};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -55,7 +54,7 @@ impl GroupCoordinator {
     /// `request` has passed `validate_streams_heartbeat`, and its topology names only topics that a client may have.
     pub fn handle_streams_group_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<StreamsHeartbeat>,
         request: StreamsGroupHeartbeatRequest,
         context: StreamsHeartbeatContext,
         now: Timestamp,
@@ -68,14 +67,14 @@ impl GroupCoordinator {
             _ => self.streams_heartbeat(to, &request, &context, now, &mut effects),
         };
         if let Err(error) = result {
-            effects.reply(to, refused(error));
+            effects.refuse(to, error);
         }
         self.finish(effects)
     }
 
     fn streams_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<StreamsHeartbeat>,
         request: &StreamsGroupHeartbeatRequest,
         context: &StreamsHeartbeatContext,
         now: Timestamp,
@@ -249,7 +248,11 @@ impl GroupCoordinator {
             };
         }
         self.unwritten.put(group_id, unwritten);
-        let reply = Deferred::Reply(to, heartbeat_response(response, topics_to_create));
+        let heartbeat = StreamsHeartbeat {
+            response: Box::new(response),
+            topics_to_create,
+        };
+        let reply = Deferred::Reply(to.with(heartbeat));
         self.conclude_streams(decision, reply, now, effects);
         Ok(())
     }
@@ -551,23 +554,4 @@ fn tell_tasks(response: &mut StreamsGroupHeartbeatResponse, member: &StreamsGrou
     response.active_tasks = of(&active);
     response.standby_tasks = of(&member.assigned.standby);
     response.warmup_tasks = of(&member.assigned.warmup);
-}
-
-pub(super) fn heartbeat_response(
-    response: StreamsGroupHeartbeatResponse,
-    topics_to_create: Vec<CreatableTopic>,
-) -> Response {
-    Response::StreamsGroupHeartbeat {
-        response: Box::new(response),
-        topics_to_create,
-    }
-}
-
-fn refused(error: GroupError) -> Response {
-    let response = StreamsGroupHeartbeatResponse {
-        error_code: error.error.code(),
-        error_message: error.message.map(Into::into),
-        ..Default::default()
-    };
-    heartbeat_response(response, Vec::new())
 }

@@ -8,7 +8,7 @@ use bytestring::ByteString;
 use ottla_coordinator::group::{InitializeShareState, PartitionsOfTopics};
 use ottla_coordinator::persister::{InitializeState, SharePartitionKey, StateRead};
 use ottla_coordinator::share_partition::StateWriteId;
-use ottla_coordinator::share_state::{Response, ShareCoordinator};
+use ottla_coordinator::share_state::Response;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId};
 
 use super::{Question, Waiting};
@@ -225,15 +225,23 @@ impl BrokerShell {
         let topic = self.image.topics.by_id(key.topic_id);
         let count = topic.map(|topic| topic.partition_count() as i32);
         let now = around.timestamp();
-        let decide = |it: &mut ShareCoordinator, to| match request {
-            ShareStateRequest::Initialize(request) => it.initialize_state(to, request, count, now),
-            ShareStateRequest::Read(request) => it.read_state(to, request, count, now),
-            ShareStateRequest::Write(request) => it.write_state(to, request, count, now),
-        };
+        let at = &at(around.now_ms, now);
         let refused = match self.coordinators.share_states.get_mut(&index) {
-            Some(shell) => shell
-                .runtime
-                .request(waiting, &at(around.now_ms, now), decide),
+            Some(shell) => match request {
+                ShareStateRequest::Initialize(request) => {
+                    shell.runtime.request(waiting, at, |it, to| {
+                        it.initialize_state(to, request, count, now)
+                    })
+                }
+                ShareStateRequest::Read(request) => shell
+                    .runtime
+                    .request(waiting, at, |it, to| it.read_state(to, request, count, now)),
+                ShareStateRequest::Write(request) => {
+                    shell.runtime.request(waiting, at, |it, to| {
+                        it.write_state(to, request, count, now)
+                    })
+                }
+            },
             None => Err((waiting, ErrorCode::NotCoordinator)),
         };
         match refused {
@@ -250,7 +258,7 @@ impl BrokerShell {
     ) -> Result<(), Stopped> {
         around.note(|| format!("share coordinator tells {waiting:?}: {response:?}"));
         let result = match response {
-            Response::Initialized(result) | Response::Written(result) => result.map(|()| None),
+            Response::Done(result) => result.map(|()| None),
             Response::Read(result) => result.map(Some),
             other => panic!("nobody asks for {other:?}"),
         };
