@@ -18,13 +18,15 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
 use super::consumer::ConsumerGroup;
-use super::modern::GroupsMetadata;
+use super::membership::set_timers_of_loaded;
+use super::modern::{GroupError, GroupsMetadata};
 use super::offsets::{
     OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
 };
 use super::outcome::{Command, Outcome, Reply, ReplyTo, Response, TimerKey, WriteId};
 use super::record::CoordinatorRecord;
 use super::recorded_kind::recorded_group_of;
+use super::refused::Refused;
 use super::share::ShareGroup;
 use super::streams::{StreamsGroup, UnwrittenStates};
 use crate::planted::{self, Bug};
@@ -164,10 +166,17 @@ impl Coordinator for GroupCoordinator {
         for group in self.groups.values().filter_map(Timeline::latest) {
             match group {
                 Group::Classic(_) => {}
-                Group::Consumer(group) => self.set_timers_of_loaded(group, &mut effects),
-                Group::Share(group) => self.set_timers_of_loaded_share_group(group, &mut effects),
+                Group::Consumer(group) => {
+                    let session_ms = self.consumer_session_timeout_ms(&group.group_id);
+                    set_timers_of_loaded(group, session_ms, &mut effects);
+                }
+                Group::Share(group) => {
+                    let session_ms = self.share_session_timeout_ms(&group.group_id);
+                    set_timers_of_loaded(group, session_ms, &mut effects);
+                }
                 Group::Streams(group) => {
-                    self.set_timers_of_loaded_streams_group(group, &mut effects);
+                    let session_ms = self.streams_session_timeout_ms(&group.group_id);
+                    set_timers_of_loaded(group, session_ms, &mut effects);
                 }
             }
         }
@@ -290,20 +299,12 @@ impl Coordinator for GroupCoordinator {
                     group.on_session_expired(member_id, cx, effects);
                 });
             }
-            TimerKey::Session { ref group_id, .. } | TimerKey::Revocation { ref group_id, .. }
-                if self.streams_group(group_id).is_some() =>
-            {
-                self.on_streams_member_timer(&key, now, &mut effects);
-            }
             TimerKey::InitialRebalance { group_id } => {
                 self.on_streams_initial_rebalance(&group_id, now, &mut effects);
             }
-            TimerKey::Session { ref group_id, .. } if self.share_group(group_id).is_some() => {
-                let group = self.share_group(group_id).cloned();
-                if let Some(group) = group {
-                    self.on_share_session_expired(group, key, now, &mut effects);
-                }
-            }
+            // Left over from a former group of this id: no other kind has members of the classic protocol.
+            TimerKey::Rejoin { ref group_id, .. } | TimerKey::MemberSync { ref group_id, .. }
+                if self.consumer_group(group_id).is_none() => {}
             TimerKey::Session { .. }
             | TimerKey::Rejoin { .. }
             | TimerKey::MemberSync { .. }
@@ -395,6 +396,22 @@ impl GroupCoordinator {
         self.next_write = effects.next_write;
         self.deferred.extend(effects.deferred);
         effects.outcome
+    }
+
+    /// One request, which is refused at once where the decision on it comes to an error.
+    pub(super) fn answer<T: Refused>(
+        &mut self,
+        to: ReplyTo<T>,
+        decide: impl FnOnce(&mut Self, &mut Effects) -> Result<(), GroupError>,
+    ) -> Outcome
+    where
+        Response: From<T>,
+    {
+        let mut effects = self.effects();
+        if let Err(error) = decide(self, &mut effects) {
+            effects.refuse(to, error);
+        }
+        self.finish(effects)
     }
 
     /// Sends a reply that tells of the latest state, as soon as that state is committed.

@@ -17,6 +17,7 @@ use ottla_protocol::messages::{
 };
 use ottla_types::ErrorCode;
 
+use super::modern::GroupError;
 use super::record::CoordinatorRecord;
 use super::refused::Refused;
 use super::share::PartitionsOfTopics;
@@ -77,6 +78,21 @@ pub struct DeletedShareOffsets {
     pub response: DeleteShareGroupOffsetsResponse,
     pub delete: PartitionsOfTopics,
 }
+
+macro_rules! refused_by_response {
+    ($($Answer:ty),+) => {$(
+        impl Refused for $Answer {
+            fn refused(error: impl Into<GroupError>) -> Self {
+                Self {
+                    response: Refused::refused(error),
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+refused_by_response!(AlteredShareOffsets, DeletedShareOffsets, StreamsHeartbeat);
 
 /// By group: the partitions whose state the share coordinators are to delete, or why the group cannot be deleted.
 pub type DeletedShareGroups = Vec<(ByteString, Result<PartitionsOfTopics, ErrorCode>)>;
@@ -252,6 +268,33 @@ pub enum TimerKey {
 }
 
 impl TimerKey {
+    /// Whose timer it is, and the epoch that the member must have left, if it must.
+    pub(super) fn member(&self) -> Option<(&ByteString, &ByteString, Option<i32>)> {
+        match self {
+            TimerKey::Session {
+                group_id,
+                member_id,
+            }
+            | TimerKey::Rejoin {
+                group_id,
+                member_id,
+            }
+            | TimerKey::MemberSync {
+                group_id,
+                member_id,
+            } => Some((group_id, member_id, None)),
+            TimerKey::Revocation {
+                group_id,
+                member_id,
+                member_epoch,
+            } => Some((group_id, member_id, Some(*member_epoch))),
+            TimerKey::InitialRebalance { .. }
+            | TimerKey::Join { .. }
+            | TimerKey::Sync { .. }
+            | TimerKey::Expiration => None,
+        }
+    }
+
     pub(super) fn session(group_id: &ByteString, member_id: &ByteString) -> Self {
         TimerKey::Session {
             group_id: group_id.clone(),

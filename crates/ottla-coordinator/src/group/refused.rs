@@ -5,11 +5,11 @@ use ottla_protocol::messages::{
     AlterShareGroupOffsetsResponse, ConsumerGroupHeartbeatResponse,
     DeleteShareGroupOffsetsResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
     OffsetDeleteResponse, ShareGroupHeartbeatResponse, StreamsGroupHeartbeatResponse,
-    SyncGroupResponse,
+    SyncGroupResponse, consumer_group_describe_response, share_group_describe_response,
+    streams_group_describe_response,
 };
 
 use super::modern::GroupError;
-use super::outcome::{AlteredShareOffsets, DeletedShareOffsets, StreamsHeartbeat};
 
 pub trait Refused {
     fn refused(error: impl Into<GroupError>) -> Self;
@@ -71,27 +71,15 @@ refused_with_code!(
 refused_with_message!(
     ConsumerGroupHeartbeatResponse,
     ShareGroupHeartbeatResponse,
-    StreamsGroupHeartbeatResponse
+    StreamsGroupHeartbeatResponse,
+    consumer_group_describe_response::DescribedGroup,
+    share_group_describe_response::DescribedGroup,
+    streams_group_describe_response::DescribedGroup
 );
 refused_with_any_message!(
     AlterShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponse
 );
-
-macro_rules! refused_by_response {
-    ($($Answer:ty),+) => {$(
-        impl Refused for $Answer {
-            fn refused(error: impl Into<GroupError>) -> Self {
-                Self {
-                    response: Refused::refused(error),
-                    ..Default::default()
-                }
-            }
-        }
-    )+};
-}
-
-refused_by_response!(AlteredShareOffsets, DeletedShareOffsets, StreamsHeartbeat);
 
 impl<R: Refused> Refused for Box<R> {
     fn refused(error: impl Into<GroupError>) -> Self {

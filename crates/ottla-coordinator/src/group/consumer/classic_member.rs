@@ -16,12 +16,9 @@ use ottla_protocol::messages::{
 use ottla_types::{ErrorCode, Timestamp, TopicId};
 
 use super::conversion::Downgrade;
-use super::decision::Decision;
 use super::embedded_protocol::{by_topic_id, read_subscription, version_of, write_assignment};
 use super::group::ConsumerGroup;
-use super::heartbeat::{
-    dynamic_member, refuse_fenced_instance, static_member, unknown_instance, unknown_member,
-};
+use super::heartbeat::{dynamic_member, refuse_fenced_instance, static_member, unknown_instance};
 use super::member::{ClassicMemberMetadata, ConsumerGroupMember, partitions};
 use super::migration_policy::MigrationPolicy;
 use super::regexes::RegexChange;
@@ -29,8 +26,10 @@ use crate::group::classic_group::CONSUMER_PROTOCOL_TYPE;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::join::JoinContext;
 use crate::group::member::{owned, owned_protocols};
+use crate::group::membership::unknown_member;
 use crate::group::modern::{Assignment, GroupError, MemberState};
 use crate::group::outcome::{ReplyTo, TimerChange, TimerKey};
+use crate::group::recorded::Decision;
 use crate::group::refused::Refused;
 
 impl GroupCoordinator {
@@ -85,7 +84,7 @@ impl GroupCoordinator {
             .is_some_and(|replaced| self.may_downgrade_with(&group, replaced));
         let former_epoch = group.group_epoch;
 
-        let mut decision = Decision::about(group);
+        let mut decision = Decision::about(group, now);
         let member = match instance_id {
             None => dynamic_member(&decision.group, &member_id, true)?,
             Some(instance_id) => static_member(
@@ -106,11 +105,11 @@ impl GroupCoordinator {
         let requester = &context.requester;
         self.refresh_regexes(&decision.group, &regex_change, requester, now, effects);
         let bumps_epoch = has_new_names || regex_change.is_change();
-        self.update_metadata(&mut decision, bumps_epoch, now);
+        self.update_metadata(&mut decision, bumps_epoch);
 
         let rebalances = decision.group.target.epoch < decision.group.group_epoch;
         if !downgrades {
-            self.update_target(&mut decision, now)?;
+            self.update_target(&mut decision)?;
         }
         let updated = if downgrades && rebalances {
             // The members are going to be assigned anew in any case.
@@ -132,7 +131,7 @@ impl GroupCoordinator {
             key: TimerKey::rejoin(&group_id, &updated.member_id),
         };
         if downgrades {
-            let Decision { group, records } = decision;
+            let Decision { group, records, .. } = decision;
             let downgrade = Downgrade {
                 group,
                 generation_id: former_epoch,
@@ -159,7 +158,7 @@ impl GroupCoordinator {
             set(sync, request.rebalance_timeout_ms),
         ];
         let deferred = Deferred::ReplyAndTimers(reply, timers);
-        self.conclude(decision, deferred, now, effects);
+        self.conclude(decision, deferred, effects);
         Ok(())
     }
 
@@ -346,7 +345,7 @@ fn leaving_member<'a>(
     }
 }
 
-fn existing_member<'a>(
+pub(super) fn existing_member<'a>(
     group: &'a ConsumerGroup,
     member_id: &str,
     instance_id: Option<&ByteString>,

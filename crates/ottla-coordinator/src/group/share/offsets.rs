@@ -28,7 +28,6 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{ErrorCode, Offset, Timestamp, TopicId};
 
-use super::decision::Decision;
 use super::group::ShareGroup;
 use super::record;
 use super::state_partitions::{PartitionsOfTopics, StatePartitions};
@@ -38,6 +37,7 @@ use crate::group::modern::GroupError;
 use crate::group::outcome::{
     AlteredShareOffsets, DeletedShareGroups, DeletedShareOffsets, Outcome, ReplyTo,
 };
+use crate::group::recorded::Decision;
 use crate::persister::{InitializeState, SharePartitionKey};
 
 impl GroupCoordinator {
@@ -59,11 +59,9 @@ impl GroupCoordinator {
         request: &AlterShareGroupOffsetsRequest,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        if let Err(error) = self.alter_share_group_offsets(to, request, now, &mut effects) {
-            effects.refuse(to, error);
-        }
-        self.finish(effects)
+        self.answer(to, |groups, effects| {
+            groups.alter_share_group_offsets(to, request, now, effects)
+        })
     }
 
     fn alter_share_group_offsets(
@@ -73,7 +71,7 @@ impl GroupCoordinator {
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
-        let group = self.share_group_to_join(&request.group_id, true)?;
+        let group: ShareGroup = self.group_to_join(&request.group_id, true)?;
         check_empty(&group)?;
         let image = self.metadata.image();
         let (mut known, mut offsets) = (PartitionsOfTopics::new(), BTreeMap::new());
@@ -142,7 +140,7 @@ impl GroupCoordinator {
             let state = state.with_initializing(&known, image, now.value());
             decision.write(record::state_partitions(&group_id, &state, image));
         }
-        self.conclude_share(decision, Deferred::Reply(to.with(response)), now, effects);
+        self.conclude(decision, Deferred::Reply(to.with(response)), effects);
         Ok(())
     }
 
@@ -152,11 +150,9 @@ impl GroupCoordinator {
         request: &DeleteShareGroupOffsetsRequest,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        if let Err(error) = self.delete_share_group_offsets(to, request, now, &mut effects) {
-            effects.refuse(to, error);
-        }
-        self.finish(effects)
+        self.answer(to, |groups, effects| {
+            groups.delete_share_group_offsets(to, request, now, effects)
+        })
     }
 
     fn delete_share_group_offsets(
@@ -166,7 +162,9 @@ impl GroupCoordinator {
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
-        let group = self.existing_share_group(&request.group_id)?.clone();
+        let group = self
+            .existing_group::<ShareGroup>(&request.group_id)?
+            .clone();
         check_empty(&group)?;
         let image = self.metadata.image();
         let mut delete = PartitionsOfTopics::new();
@@ -206,7 +204,7 @@ impl GroupCoordinator {
             },
             delete,
         };
-        self.conclude_share(decision, Deferred::Reply(to.with(response)), now, effects);
+        self.conclude(decision, Deferred::Reply(to.with(response)), effects);
         Ok(())
     }
 
@@ -224,18 +222,18 @@ impl GroupCoordinator {
             response,
             delete: PartitionsOfTopics::new(),
         };
-        match self.existing_share_group(group_id).cloned() {
-            Ok(group) => {
+        match self.share_group(group_id).cloned() {
+            Some(group) => {
                 let mut state = StatePartitions::clone(group.state_partitions());
                 state
                     .deleting
                     .retain(|topic_id| !deleted.contains(topic_id));
                 let decision = self.with_state_partitions(group, state, now);
                 let reply = Deferred::Reply(to.with(response));
-                self.conclude_share(decision, reply, now, &mut effects);
+                self.conclude(decision, reply, &mut effects);
             }
             // It has been deleted meanwhile.
-            Err(_) => self.reply_when_committed(to, response, &mut effects),
+            None => self.reply_when_committed(to, response, &mut effects),
         }
         self.finish(effects)
     }
