@@ -55,7 +55,7 @@ fn apply_image(broker: &Broker, delta: &MetadataDelta) {
     let mut change = broker.local_replicas.begin_change(delta);
     groups.follow_leadership(groups, delta);
     transactions.follow_leadership(transactions, delta);
-    share_groups.follow_leadership(share_groups, delta);
+    share_groups.follow_leadership(&share_groups.coordinators, delta);
     broker.context.set_metadata(delta.after.clone());
     change.finish(delta);
     groups.follow_metadata(delta);
@@ -71,7 +71,7 @@ impl Broker {
         self.local_replicas.open_missing_partitions(|replica| {
             groups.on_leader_opened(groups, replica);
             transactions.on_leader_opened(transactions, replica);
-            share_groups.on_leader_opened(share_groups, replica);
+            share_groups.on_leader_opened(&share_groups.coordinators, replica);
         });
     }
 }

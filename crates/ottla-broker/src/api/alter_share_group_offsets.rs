@@ -155,9 +155,9 @@ async fn initialize_all(
     requests: &[InitializeState],
 ) -> HashMap<(TopicId, i32), StateFailure> {
     let answers = Persister::each(
-        &broker.share_groups,
+        &broker.share_groups.coordinators,
         requests.to_vec(),
-        |broker, request| async move { Persister::initialize_state(&broker, request).await },
+        |coordinators, request| async move { Persister::initialize_state(&coordinators, request).await },
     );
     let answers = requests.iter().zip(answers.await);
     let failures = answers.filter_map(|(request, answer)| {

@@ -100,8 +100,8 @@ async fn delete_share_state(
     let deleted = each_at_once(GROUPS_AT_ONCE, groups, |(group_id, partitions)| {
         let broker = Arc::clone(broker);
         async move {
-            let topics =
-                share_groups::delete_state(&broker.share_groups, &group_id, &partitions?).await;
+            let coordinators = &broker.share_groups.coordinators;
+            let topics = share_groups::delete_state(coordinators, &group_id, &partitions?).await;
             topics.into_iter().try_for_each(|(_, deleted)| deleted)
         }
     });

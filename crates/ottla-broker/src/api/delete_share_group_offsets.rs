@@ -76,7 +76,7 @@ async fn delete_offsets(
     let image = Arc::clone(&broker.metadata());
     let (mut topics, mut deleted) = (Vec::new(), BTreeSet::new());
     for (topic_id, answer) in
-        share_groups::delete_state(&broker.share_groups, group_id, &delete).await
+        share_groups::delete_state(&broker.share_groups.coordinators, group_id, &delete).await
     {
         let name = image.topics.by_id(topic_id).map(|it| it.name.clone());
         let topic = match answer {

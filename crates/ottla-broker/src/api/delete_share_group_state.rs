@@ -22,12 +22,12 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        &broker.share_groups,
+        &broker.share_groups.coordinators,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |share_groups, key, _| async move { share_groups.delete_state(key).await },
+        |coordinators, key, _| async move { coordinators.delete_state(key).await },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {
         let partitions = partitions.into_iter();
@@ -44,16 +44,11 @@ pub(crate) async fn handle(
 }
 
 fn result(partition: i32, answered: Result<(), StateFailure>) -> PartitionResult {
-    match answered {
-        Ok(()) => PartitionResult {
-            partition,
-            ..Default::default()
-        },
-        Err(failure) => PartitionResult {
-            partition,
-            error_code: failure.code.code(),
-            error_message: Some(failure.message),
-            ..Default::default()
-        },
+    let failure = answered.err();
+    PartitionResult {
+        partition,
+        error_code: failure.as_ref().map_or(0, |it| it.code.code()),
+        error_message: failure.map(|it| it.message),
+        ..Default::default()
     }
 }

@@ -23,17 +23,17 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        &broker.share_groups,
+        &broker.share_groups.coordinators,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |share_groups, key, partition| {
+        |coordinators, key, partition| {
             let request = ReadState {
                 key,
                 leader_epoch: LeaderEpoch(partition.leader_epoch),
             };
-            async move { share_groups.read_state(request).await }
+            async move { coordinators.read_state(request).await }
         },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {

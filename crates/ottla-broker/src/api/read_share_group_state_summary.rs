@@ -24,12 +24,12 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        &broker.share_groups,
+        &broker.share_groups.coordinators,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |share_groups, key, _| async move { share_groups.read_state_summary(key).await },
+        |coordinators, key, _| async move { coordinators.read_state_summary(key).await },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {
         let partitions = partitions.into_iter();

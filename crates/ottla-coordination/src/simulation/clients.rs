@@ -368,7 +368,10 @@ pub fn share_key(group: &str) -> SharePartitionKey {
 }
 
 async fn summary(broker: &SimulatedBroker, group: &str) -> Result<i64, StateFailure> {
-    let summary = broker.share_groups.read_state_summary(share_key(group));
+    let summary = broker
+        .share_groups
+        .coordinators
+        .read_state_summary(share_key(group));
     Ok(summary.await?.start_offset.0)
 }
 
@@ -399,7 +402,7 @@ pub async fn write_share_state(
                 state_epoch: 0,
                 start_offset: Offset(0),
             };
-            in_time(broker.share_groups.initialize_state(request)).await
+            in_time(broker.share_groups.coordinators.initialize_state(request)).await
         } else if random.one_in(one_in) {
             next += 1;
             let request = WriteState {
@@ -410,7 +413,7 @@ pub async fn write_share_state(
                 delivery_complete_count: 0,
                 batches: Vec::new(),
             };
-            in_time(broker.share_groups.write_state(request)).await
+            in_time(broker.share_groups.coordinators.write_state(request)).await
         } else {
             match in_time(summary(&broker, &group)).await {
                 Ok(start) => {
@@ -458,9 +461,7 @@ pub async fn open_share_partitions(
 ) {
     while !broker.is_over() {
         let groups = &broker.share_groups;
-        let opened = groups
-            .partitions
-            .get_or_open(groups, &group, TOPIC, OF_CLIENTS);
+        let opened = groups.partitions.get_or_open(&group, TOPIC, OF_CLIENTS);
         broker.tally.lock().opened += u64::from(opened.is_ok());
         pause(&mut random).await;
         if random.one_in(3) {
