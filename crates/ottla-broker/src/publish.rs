@@ -54,7 +54,7 @@ fn apply_image(broker: &Broker, delta: &MetadataDelta) {
     let share_groups = &broker.share_groups;
     let mut change = broker.local_replicas.begin_change(delta);
     groups.follow_leadership(groups, delta);
-    transactions.follow_leadership(transactions, delta);
+    transactions.follow_leadership(&transactions.coordinators, delta);
     share_groups.follow_leadership(&share_groups.coordinators, delta);
     broker.context.set_metadata(delta.after.clone());
     change.finish(delta);
@@ -70,7 +70,7 @@ impl Broker {
         let share_groups = &self.share_groups;
         self.local_replicas.open_missing_partitions(|replica| {
             groups.on_leader_opened(groups, replica);
-            transactions.on_leader_opened(transactions, replica);
+            transactions.on_leader_opened(&transactions.coordinators, replica);
             share_groups.on_leader_opened(&share_groups.coordinators, replica);
         });
     }

@@ -18,7 +18,7 @@ use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, TopicId, TopicName};
 
-use crate::runtime::{Coordinators, Served, Shard};
+use crate::runtime::{Coordinators, Served, Shard, compression_of};
 use crate::share_groups::{Persister, ShareCoordinators};
 use crate::surroundings::Surroundings;
 use ottla_net::{Operation, RequestContext, ResourceType};
@@ -160,18 +160,8 @@ impl Served for GroupCoordinator {
 
     /// `offsets.topic.compression.codec`, at the codec's default level.
     fn compression(groups: &Groups) -> Compression {
-        match groups
-            .surroundings
-            .context
-            .config()
-            .offsets_topic_compression_codec
-        {
-            1 => Compression::Gzip { level: -1 },
-            2 => Compression::Snappy,
-            3 => Compression::Lz4 { level: 9 },
-            4 => Compression::Zstd { level: 3 },
-            _ => Compression::None,
-        }
+        let config = groups.surroundings.context.config();
+        compression_of(config.offsets_topic_compression_codec)
     }
 
     fn commit_timeout(groups: &Groups) -> Duration {

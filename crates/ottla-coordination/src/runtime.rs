@@ -23,6 +23,7 @@ use ottla_sync::RwLock;
 use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, Timestamp};
 
 use crate::surroundings::Surroundings;
+pub(crate) use batch::compression_of;
 pub use host::CoordinatorHost;
 #[cfg(test)]
 pub(crate) use load::read_log;

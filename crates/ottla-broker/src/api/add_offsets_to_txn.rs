@@ -63,7 +63,7 @@ async fn add(
         partitions: vec![TopicPartition::new(OFFSETS_TOPIC, index)],
         client_transaction_version: 0,
     };
-    let added = coordinator.request(&broker.transactions, |coordinator, to, now| {
+    let added = coordinator.request(&broker.transactions.coordinators, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
     added.await.unwrap_or_else(|error| error)

@@ -135,7 +135,7 @@ async fn add(
         partitions: partitions.collect(),
         client_transaction_version: if is_clients { 0 } else { 2 },
     };
-    let added = coordinator.request(&broker.transactions, |coordinator, to, now| {
+    let added = coordinator.request(&broker.transactions.coordinators, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
     let error = match added.await.unwrap_or_else(|error| error) {

@@ -65,7 +65,7 @@ async fn end(
             0
         },
     };
-    let ended = coordinator.request(&broker.transactions, |coordinator, to, now| {
+    let ended = coordinator.request(&broker.transactions.coordinators, |coordinator, to, now| {
         coordinator.handle_end_txn(to, request, now)
     });
     ended.await?

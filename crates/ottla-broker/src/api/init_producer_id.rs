@@ -108,8 +108,9 @@ async fn init_transactional(
         transactional_id: transactional_id.clone(),
     };
     let coordinator = broker.transactions.coordinator_of(&transactional_id)?;
-    let initialized = coordinator.request(&broker.transactions, |coordinator, to, now| {
-        coordinator.handle_init_producer_id(to, request, now)
-    });
+    let initialized = coordinator
+        .request(&broker.transactions.coordinators, |coordinator, to, now| {
+            coordinator.handle_init_producer_id(to, request, now)
+        });
     initialized.await?
 }

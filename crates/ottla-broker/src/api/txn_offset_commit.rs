@@ -161,12 +161,7 @@ async fn verify(
     });
     let verifier = &broker.transactions.verifier;
     let topic_partition = partition.topic_partition.clone();
-    verifier.ask(
-        &broker.transactions,
-        Arc::new(transaction),
-        topic_partition,
-        answer,
-    );
+    verifier.ask(Arc::new(transaction), topic_partition, answer);
     let result = answered.await.unwrap_or(Err(ErrorCode::NetworkException));
     if let Err(error) = result {
         partition.on_transaction_verified(&broker.host, producer, asked_under, Err(error));

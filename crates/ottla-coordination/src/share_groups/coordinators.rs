@@ -9,7 +9,7 @@ use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, TopicId};
 
 use super::coordinator_config;
-use crate::runtime::{Coordinators, Served, Shard};
+use crate::runtime::{Coordinators, Served, Shard, compression_of};
 use crate::surroundings::Surroundings;
 
 /// The topic whose partitions hold the state of share groups; created when it is first looked for.
@@ -62,18 +62,8 @@ impl Served for ShareCoordinator {
 
     /// `share.coordinator.state.topic.compression.codec`, at the codec's default level.
     fn compression(coordinators: &ShareCoordinators) -> Compression {
-        match coordinators
-            .surroundings
-            .context
-            .config()
-            .share_coordinator_state_topic_compression_codec
-        {
-            1 => Compression::Gzip { level: -1 },
-            2 => Compression::Snappy,
-            3 => Compression::Lz4 { level: 9 },
-            4 => Compression::Zstd { level: 3 },
-            _ => Compression::None,
-        }
+        let config = coordinators.surroundings.context.config();
+        compression_of(config.share_coordinator_state_topic_compression_codec)
     }
 
     fn commit_timeout(coordinators: &ShareCoordinators) -> Duration {

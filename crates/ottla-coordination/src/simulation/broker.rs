@@ -165,7 +165,7 @@ impl SimulatedBroker {
         let share_groups = &self.share_groups;
         let delta = self.test_host.change(records, |delta| {
             groups.follow_leadership(groups, delta);
-            transactions.follow_leadership(transactions, delta);
+            transactions.follow_leadership(&transactions.coordinators, delta);
             share_groups.follow_leadership(&share_groups.coordinators, delta);
         });
         groups.follow_metadata(&delta);
@@ -252,7 +252,7 @@ impl SimulatedBroker {
     }
 
     pub fn committed_transactions(&self) -> TransactionCoordinator {
-        self.committed(&self.transactions)
+        self.committed(&self.transactions.coordinators)
     }
 
     pub fn committed_share_state(&self) -> ShareCoordinator {

@@ -205,7 +205,9 @@ impl Producer {
         let before = broker.phase_under_min_isr();
         let answered = in_time(async {
             let shard = broker.transactions.coordinator_of(&self.id)?;
-            shard.request(&broker.transactions, decide).await
+            shard
+                .request(&broker.transactions.coordinators, decide)
+                .await
         });
         let answered = match answered.await.map(T::into) {
             Ok(TransactionResponse::InitProducerId(init)) => init.map(Some),

@@ -9,17 +9,6 @@ pub const KNOWN: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "crates/ottla-coordination",
-        &[
-            &[
-                "src/transactions.rs",
-                "src/transactions/marker_sender.rs",
-                "src/transactions/verifier.rs",
-                "src/transactions/write_markers.rs",
-            ],
-        ],
-    ),
-    (
         "crates/ottla-log",
         &[
             &["src/log.rs", "src/log/maintain.rs"],
