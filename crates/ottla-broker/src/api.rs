@@ -52,6 +52,7 @@ pub(crate) mod fetch_metadata_log;
 pub(crate) mod fetch_snapshot;
 pub(crate) mod find_coordinator;
 pub(crate) mod get_telemetry_subscriptions;
+mod group_description;
 pub(crate) mod heartbeat;
 pub(crate) mod incremental_alter_configs;
 pub(crate) mod init_producer_id;

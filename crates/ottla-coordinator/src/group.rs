@@ -52,7 +52,6 @@ pub use outcome::{
 };
 pub use record::CoordinatorRecord;
 pub use refused::Refused;
-pub use replay::ReplayError;
 pub use share::{PartitionsOfTopics, ShareHeartbeatContext, validate_share_heartbeat};
 pub use streams::{StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat};
 

@@ -9,6 +9,7 @@ mod outcome;
 mod append_error;
 mod append_queue;
 mod coordinator_runtime;
+mod replay_error;
 mod timeline;
 mod timer_queue;
 
@@ -20,6 +21,7 @@ pub use outcome::{
     Coordinator, CoordinatorResult, EncodeRecord, LogEntry, Outcome, Reply, ReplyId, ReplyTo,
     TimerChange, TransactionEnd, TransactionalProducer, Write, WriteId, WriteKind,
 };
+pub use replay_error::ReplayError;
 pub(crate) use timeline::Timeline;
 #[cfg(test)]
 pub(crate) use timer_queue::TimerQueue;

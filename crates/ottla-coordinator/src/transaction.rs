@@ -26,7 +26,6 @@ pub use outcome::{
     error_after_append,
 };
 pub use record::TransactionLogRecord;
-pub use replay::ReplayError;
 pub use requests::{AddPartitions, EndTransaction, InitProducerId};
 pub use state::TransactionState;
 

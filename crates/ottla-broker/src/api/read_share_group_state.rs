@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::persister::{ReadState, StateFailure, StateRead};
-use ottla_protocol::messages::read_share_group_state_response::{
-    PartitionResult, ReadStateResult, StateBatch,
-};
+use ottla_protocol::messages::read_share_group_state_response::{PartitionResult, ReadStateResult};
 use ottla_protocol::messages::{ReadShareGroupStateRequest, ReadShareGroupStateResponse};
 use ottla_types::LeaderEpoch;
 
@@ -56,17 +54,7 @@ fn result(partition: i32, answered: Result<StateRead, StateFailure>) -> Partitio
             partition,
             state_epoch: read.state_epoch,
             start_offset: read.start_offset.0,
-            state_batches: read
-                .batches
-                .iter()
-                .map(|batch| StateBatch {
-                    first_offset: batch.first_offset.0,
-                    last_offset: batch.last_offset.0,
-                    delivery_state: batch.delivery_state,
-                    delivery_count: batch.delivery_count,
-                    ..Default::default()
-                })
-                .collect(),
+            state_batches: read.batches.iter().map(Into::into).collect(),
             ..Default::default()
         },
         Err(failure) => PartitionResult {

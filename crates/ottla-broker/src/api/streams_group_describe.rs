@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_protocol::messages::streams_group_describe_response::{DescribedGroup, Topology};
+use ottla_coordinator::group::GroupCoordinator;
+use ottla_net::RequestContext;
+use ottla_protocol::messages::streams_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
-use ottla_types::ErrorCode;
 
-use ottla_net::{Operation, RequestContext, ResourceType};
-
+use super::group_description::{GroupDescription, describe_all};
 use crate::Broker;
 
 pub(crate) async fn handle(
@@ -18,79 +18,48 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: StreamsGroupDescribeRequest,
 ) -> StreamsGroupDescribeResponse {
-    let authorizer = &broker.authorizer;
     let is_served = broker.groups.serves_streams_protocol();
-    let (operation, resource) = (Operation::Describe, ResourceType::Group);
-    // Those that are refused come first, as with Kafka.
-    let (allowed, refused): (Vec<ByteString>, Vec<ByteString>) =
-        request.group_ids.into_iter().partition(|group_id| {
-            !is_served || authorizer.is_allowed(context, operation, resource, group_id)
-        });
-    let refused = refused.into_iter();
-    let mut groups: Vec<DescribedGroup> = refused
-        .map(|group_id| failed(group_id, ErrorCode::GroupAuthorizationFailed))
-        .collect();
-    for group_id in allowed {
-        let mut group = match is_served {
-            true => describe(broker, group_id),
-            false => failed(group_id, ErrorCode::UnsupportedVersion),
-        };
-        if request.include_authorized_operations && group.error_code == 0 {
-            group.authorized_operations =
-                authorizer.authorized_operations(context, resource, &group.group_id);
-        }
-        let topology = group.topology.as_ref();
-        if topology.is_some_and(|topology| !sees_all_of(broker, context, topology)) {
-            group = DescribedGroup {
-                error_message: Some(
-                    "The described group uses topics that the client is not authorized to describe."
-                        .into(),
-                ),
-                ..failed(group.group_id, ErrorCode::TopicAuthorizationFailed)
-            };
-        }
-        groups.push(group);
-    }
+    let with_operations = request.include_authorized_operations;
+    let group_ids = request.group_ids;
     StreamsGroupDescribeResponse {
-        groups,
+        groups: describe_all(broker, context, group_ids, is_served, with_operations),
         ..Default::default()
     }
 }
 
-fn describe(broker: &Broker, group_id: ByteString) -> DescribedGroup {
-    if group_id.is_empty() {
-        return failed(group_id, ErrorCode::InvalidGroupId);
+impl GroupDescription for DescribedGroup {
+    const HIDDEN: &'static str =
+        "The described group uses topics that the client is not authorized to describe.";
+
+    fn of(groups: &GroupCoordinator, group_id: &ByteString) -> Self {
+        groups.describe_streams_group(group_id)
     }
-    let described = broker
-        .groups
-        .coordinator_of(&group_id)
-        .and_then(|shard| shard.read(|groups| groups.describe_streams_group(&group_id)));
-    described.unwrap_or_else(|error| failed(group_id, error))
-}
 
-/// Whether the client may see every topic that the application uses.
-fn sees_all_of(broker: &Broker, context: &RequestContext, topology: &Topology) -> bool {
-    let (operation, resource) = (Operation::Describe, ResourceType::Topic);
-    let mut topics = topology.subtopologies.iter().flatten().flat_map(|it| {
-        let internal = it
-            .repartition_source_topics
-            .iter()
-            .chain(&it.state_changelog_topics);
-        it.source_topics
-            .iter()
-            .chain(&it.repartition_sink_topics)
-            .chain(internal.map(|topic| &topic.name))
-    });
-    topics.all(|topic| {
-        let authorizer = &broker.authorizer;
-        authorizer.is_allowed(context, operation, resource, topic)
-    })
-}
+    fn error_code(&self) -> i16 {
+        self.error_code
+    }
 
-fn failed(group_id: ByteString, error: ErrorCode) -> DescribedGroup {
-    DescribedGroup {
-        group_id,
-        error_code: error.code(),
-        ..Default::default()
+    fn set_group_id(&mut self, group_id: ByteString) {
+        self.group_id = group_id;
+    }
+
+    fn set_authorized_operations(&mut self, operations: i32) {
+        self.authorized_operations = operations;
+    }
+
+    /// Every topic that the application uses.
+    fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {
+        let subtopologies = self.topology.iter().flat_map(|it| &it.subtopologies);
+        let mut topics = subtopologies.flatten().flat_map(|it| {
+            let internal = it
+                .repartition_source_topics
+                .iter()
+                .chain(&it.state_changelog_topics);
+            it.source_topics
+                .iter()
+                .chain(&it.repartition_sink_topics)
+                .chain(internal.map(|topic| &topic.name))
+        });
+        topics.all(|topic| may_see(topic))
     }
 }

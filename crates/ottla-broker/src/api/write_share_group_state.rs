@@ -29,19 +29,17 @@ pub(crate) async fn handle(
         topics,
         |partition| partition.partition,
         |coordinators, key, partition| {
-            let batches = partition.state_batches.iter().map(|batch| StateBatch {
-                first_offset: Offset(batch.first_offset),
-                last_offset: Offset(batch.last_offset),
-                delivery_state: batch.delivery_state,
-                delivery_count: batch.delivery_count,
-            });
             let request = WriteState {
                 key,
                 state_epoch: partition.state_epoch,
                 leader_epoch: LeaderEpoch(partition.leader_epoch),
                 start_offset: Offset(partition.start_offset),
                 delivery_complete_count: partition.delivery_complete_count,
-                batches: batches.collect(),
+                batches: partition
+                    .state_batches
+                    .iter()
+                    .map(StateBatch::from)
+                    .collect(),
             };
             async move { coordinators.write_state(request).await }
         },

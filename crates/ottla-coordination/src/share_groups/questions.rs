@@ -121,16 +121,10 @@ impl StateQuestion for ReadState {
         let mut results = results.flat_map(|topic| topic.partitions);
         let result = results.next().ok_or_else(no_answer)?;
         check(result.error_code, result.error_message)?;
-        let batches = result.state_batches.iter().map(|batch| StateBatch {
-            first_offset: Offset(batch.first_offset),
-            last_offset: Offset(batch.last_offset),
-            delivery_state: batch.delivery_state,
-            delivery_count: batch.delivery_count,
-        });
         Ok(StateRead {
             state_epoch: result.state_epoch,
             start_offset: Offset(result.start_offset),
-            batches: batches.collect(),
+            batches: result.state_batches.iter().map(StateBatch::from).collect(),
         })
     }
 }
@@ -148,24 +142,15 @@ impl StateQuestion for WriteState {
     }
 
     fn to_request(&self) -> WriteShareGroupStateRequest {
-        use write_share_group_state_request::{
-            PartitionData, StateBatch as WireBatch, WriteStateData,
-        };
+        use write_share_group_state_request::{PartitionData, WriteStateData};
         let key = self.key();
-        let batches = self.batches.iter().map(|batch| WireBatch {
-            first_offset: batch.first_offset.0,
-            last_offset: batch.last_offset.0,
-            delivery_state: batch.delivery_state,
-            delivery_count: batch.delivery_count,
-            ..Default::default()
-        });
         let partition = PartitionData {
             partition: key.partition,
             state_epoch: self.state_epoch,
             leader_epoch: self.leader_epoch.0,
             start_offset: self.start_offset.0,
             delivery_complete_count: self.delivery_complete_count,
-            state_batches: batches.collect(),
+            state_batches: self.batches.iter().map(Into::into).collect(),
             ..Default::default()
         };
         WriteShareGroupStateRequest {

@@ -113,35 +113,10 @@ impl GroupCoordinator {
                 updated.topology_epoch, topology.epoch
             )));
         }
-        let former_hash = decision.group.metadata_hash;
-        let is_look_due =
-            self.metadata
-                .is_look_due(&group_id, now.value(), decision.group.group_epoch);
-        let mut metadata_hash = former_hash;
-        let mut has_looked = false;
-        let configured = match &unwritten.configured {
-            Some(configured) if had_topology && !is_look_due => Arc::clone(configured),
-            former => {
-                has_looked = true;
-                let topics = topology.required_topics();
-                metadata_hash = self.metadata.look_at(&group_id, topics.iter());
-                bumps_epoch |= metadata_hash != former_hash;
-                match former {
-                    // It may be of topics that a write which failed had taken in.
-                    Some(former) if had_topology && former.metadata_hash == metadata_hash => {
-                        Arc::clone(former)
-                    }
-                    _ => {
-                        let image = self.metadata.image();
-                        Arc::new(ConfiguredTopology::configure(
-                            &topology,
-                            metadata_hash,
-                            image,
-                        )?)
-                    }
-                }
-            }
-        };
+        let former = unwritten.configured.as_ref().filter(|_| had_topology);
+        let (configured, looked) = self.configure(&decision, &topology, former)?;
+        let metadata_hash = looked.unwrap_or(decision.group.metadata_hash);
+        bumps_epoch |= metadata_hash != decision.group.metadata_hash;
         unwritten.configured = Some(Arc::clone(&configured));
         let validated_topology_epoch = match configured.ready() {
             None => -1,
@@ -196,7 +171,7 @@ impl GroupCoordinator {
                 .shutdown_requested_by
                 .get_or_insert_with(|| updated.member_id.clone());
         }
-        if has_looked {
+        if looked.is_some() {
             self.metadata
                 .has_looked(&group_id, now.value(), group_epoch);
         }
@@ -274,6 +249,33 @@ impl GroupCoordinator {
             }
             _ => Ok(Decision::about(self.group_to_join(group_id, creates)?, now)),
         }
+    }
+
+    /// The topology with the topics that there are: as it was configured last, unless these may have changed since. With
+    /// their hash if they were looked at.
+    fn configure(
+        &mut self,
+        decision: &Decision<StreamsGroup>,
+        topology: &StreamsTopology,
+        former: Option<&Arc<ConfiguredTopology>>,
+    ) -> Result<(Arc<ConfiguredTopology>, Option<i64>), GroupError> {
+        let (group_id, group_epoch) = (decision.group_id(), decision.group.group_epoch);
+        let now_ms = decision.now.value();
+        let is_look_due = self.metadata.is_look_due(&group_id, now_ms, group_epoch);
+        if let Some(former) = former.filter(|_| !is_look_due) {
+            return Ok((Arc::clone(former), None));
+        }
+        let topics = topology.required_topics();
+        let hash = self.metadata.look_at(&group_id, topics.iter());
+        let configured = match former {
+            // It may be of topics that a write which failed had taken in.
+            Some(former) if former.metadata_hash == hash => Arc::clone(former),
+            _ => {
+                let image = self.metadata.image();
+                Arc::new(ConfiguredTopology::configure(topology, hash, image)?)
+            }
+        };
+        Ok((configured, Some(hash)))
     }
 
     fn unwritten_of(&self, group_id: &str, is_made: bool) -> Unwritten {
