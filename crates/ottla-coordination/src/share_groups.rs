@@ -38,7 +38,8 @@ pub use latest_offsets::latest_offsets;
 pub use led_partition::{LedPartition, Reading};
 pub use led_partitions::LedPartitions;
 pub use persister::{AT_ONCE, Persister};
-pub use requests::ask_for_each;
+pub use questions::{DeleteState, ReadSummary, StateQuestion};
+pub use requests::{answer, ask_for_each};
 pub use settings::GroupSettings;
 
 /// What this broker does for share groups.

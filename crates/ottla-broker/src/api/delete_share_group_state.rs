@@ -3,14 +3,9 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::persister::StateFailure;
-use ottla_protocol::messages::delete_share_group_state_response::{
-    DeleteStateResult, PartitionResult,
-};
-use ottla_protocol::messages::{DeleteShareGroupStateRequest, DeleteShareGroupStateResponse};
-
-use ottla_coordination::share_groups::ask_for_each;
+use ottla_coordination::share_groups::{DeleteState, answer};
 use ottla_net::RequestContext;
+use ottla_protocol::messages::{DeleteShareGroupStateRequest, DeleteShareGroupStateResponse};
 
 use crate::Broker;
 
@@ -19,36 +14,5 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DeleteShareGroupStateRequest,
 ) -> DeleteShareGroupStateResponse {
-    let topics = request.topics.into_iter();
-    let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
-    let answers = ask_for_each(
-        &broker.share_groups.coordinators,
-        context,
-        &request.group_id,
-        topics,
-        |partition| partition.partition,
-        |coordinators, key, _| async move { coordinators.delete_state(key).await },
-    );
-    let results = answers.await.into_iter().map(|(topic_id, partitions)| {
-        let partitions = partitions.into_iter();
-        DeleteStateResult {
-            topic_id,
-            partitions: partitions.map(|(number, it)| result(number, it)).collect(),
-            ..Default::default()
-        }
-    });
-    DeleteShareGroupStateResponse {
-        results: results.collect(),
-        ..Default::default()
-    }
-}
-
-fn result(partition: i32, answered: Result<(), StateFailure>) -> PartitionResult {
-    let failure = answered.err();
-    PartitionResult {
-        partition,
-        error_code: failure.as_ref().map_or(0, |it| it.code.code()),
-        error_message: failure.map(|it| it.message),
-        ..Default::default()
-    }
+    answer::<DeleteState>(&broker.share_groups.coordinators, context, request).await
 }

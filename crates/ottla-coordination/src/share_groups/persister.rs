@@ -121,7 +121,7 @@ async fn ask_once<Q: StateQuestion>(
         Place::Here => question.clone().ask_here(coordinators).await,
         Place::Broker(id) => {
             let request = question.to_request();
-            Q::read(ask_peer(coordinators, id, &request).await?)
+            Q::answer_in(ask_peer(coordinators, id, &request).await?)
         }
     }
 }

@@ -9,6 +9,7 @@ use ottla_types::{ErrorCode, Uuid};
 
 use super::coordinators::ShareCoordinators;
 use super::persister::Persister;
+use super::questions::{ResponseOf, StateQuestion, TopicAnswers};
 
 /// Whether the client is one of the cluster's brokers, or as good as one.
 fn may_ask_coordinators(
@@ -24,8 +25,26 @@ fn may_ask_coordinators(
     }
 }
 
-/// What a client of share coordinators was answered of the partitions of a topic, by their numbers.
-pub type TopicAnswers<T> = (Uuid, Vec<(i32, Result<T, StateFailure>)>);
+/// Answers a request about the share partitions of a group.
+pub async fn answer<Q: StateQuestion>(
+    coordinators: &Arc<ShareCoordinators>,
+    context: &RequestContext,
+    request: Q::Request,
+) -> ResponseOf<Q> {
+    let (group_id, topics) = Q::topics_of(request);
+    let answers = ask_for_each(
+        coordinators,
+        context,
+        &group_id,
+        topics,
+        Q::index_of,
+        |coordinators, key, partition| {
+            let question = Q::of_partition(key, partition);
+            async move { question.ask_here(&coordinators).await }
+        },
+    );
+    Q::to_response(answers.await)
+}
 
 /// Asks for several share partitions of a request at one time, since each has a coordinator of its own. The answers come
 /// in the order of the request; they are failures where the client is none of the cluster's brokers, and nothing is asked.
