@@ -2,7 +2,7 @@
 //!
 //! Owns which partitions are coordinated here, their loading, and the way of their records into the log;
 //! what requests mean is decided in `ottla-coordinator`. What is particular to groups or transactions is
-//! in `groups.rs` and `transactions.rs`, which say it by the trait [`Served`].
+//! in `groups.rs`, `share_groups` and `transactions`, which say it by the trait [`Served`].
 //!
 //! Kafka does the same in `CoordinatorRuntime`, and for transactions in `TransactionStateManager`.
 
