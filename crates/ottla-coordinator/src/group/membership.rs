@@ -33,15 +33,15 @@ pub(super) fn check_member_epoch<G: RecordedGroup>(
     known: i32,
     received: i32,
     may_be_behind: impl FnOnce() -> bool,
-    besides: &str,
+    besides: impl FnOnce() -> String,
 ) -> Result<(), GroupError> {
     if received == 0 || received == known || (received < known && may_be_behind()) {
         return Ok(());
     }
     let (relation, besides) = if received > known {
-        ("greater", "")
+        ("greater", String::new())
     } else {
-        ("smaller", besides)
+        ("smaller", besides())
     };
     Err(GroupError::new(
         ErrorCode::FencedMemberEpoch,

@@ -90,7 +90,12 @@ impl GroupCoordinator {
             received == member.previous_member_epoch
                 && owned_partitions.is_some_and(|owned| is_subset(owned, &member.assigned))
         };
-        check_member_epoch::<ConsumerGroup>(member.member_epoch, received, may_be_behind, "")?;
+        check_member_epoch::<ConsumerGroup>(
+            member.member_epoch,
+            received,
+            may_be_behind,
+            String::new,
+        )?;
         let mut updated = with_request(&member, request, context);
         let regex_change = RegexChange::of(&decision.group, &member, &updated)?;
         let has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names;

@@ -64,8 +64,8 @@ impl GroupCoordinator {
         };
         let (known, previous) = (member.member_epoch, member.previous_member_epoch);
         let may_be_behind = || request.member_epoch == previous;
-        let besides = format!(", and it does not match the previous member epoch ({previous})");
-        check_member_epoch::<ShareGroup>(known, request.member_epoch, may_be_behind, &besides)?;
+        let besides = || format!(", and it does not match the previous member epoch ({previous})");
+        check_member_epoch::<ShareGroup>(known, request.member_epoch, may_be_behind, besides)?;
 
         // 1. What the member says of itself.
         let mut decision = Decision::about(group, now);

@@ -96,7 +96,12 @@ impl GroupCoordinator {
         let may_be_behind = || {
             received == member.previous_member_epoch && member.assigned.covers(owned_tasks.said())
         };
-        check_member_epoch::<StreamsGroup>(member.member_epoch, received, may_be_behind, "")?;
+        check_member_epoch::<StreamsGroup>(
+            member.member_epoch,
+            received,
+            may_be_behind,
+            String::new,
+        )?;
         let updated = with_request(&member, request, context)?;
         let mut bumps_epoch = updated != member;
         if bumps_epoch {
