@@ -91,7 +91,7 @@ impl Broker {
         let share_groups = Arc::new(ShareGroups::new(Arc::clone(&surroundings), &config));
         let groups = Arc::new(Groups::new(
             Arc::clone(&surroundings),
-            Arc::clone(&share_groups),
+            Arc::clone(&share_groups.coordinators),
         ));
         let transactions = Arc::new(Transactions::new(
             surroundings,

@@ -54,8 +54,8 @@ fn apply_image(broker: &Broker, delta: &MetadataDelta) {
     let share_groups = &broker.share_groups;
     let mut change = broker.local_replicas.begin_change(delta);
     groups.follow_leadership(groups, delta);
-    transactions.follow_leadership(transactions, delta);
-    share_groups.follow_leadership(share_groups, delta);
+    transactions.follow_leadership(&transactions.coordinators, delta);
+    share_groups.follow_leadership(&share_groups.coordinators, delta);
     broker.context.set_metadata(delta.after.clone());
     change.finish(delta);
     groups.follow_metadata(delta);
@@ -70,8 +70,8 @@ impl Broker {
         let share_groups = &self.share_groups;
         self.local_replicas.open_missing_partitions(|replica| {
             groups.on_leader_opened(groups, replica);
-            transactions.on_leader_opened(transactions, replica);
-            share_groups.on_leader_opened(share_groups, replica);
+            transactions.on_leader_opened(&transactions.coordinators, replica);
+            share_groups.on_leader_opened(&share_groups.coordinators, replica);
         });
     }
 }

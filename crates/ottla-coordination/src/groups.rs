@@ -1,4 +1,4 @@
-//! Groups, as the shell of their coordinators has to know them: `coordination.rs` does the rest.
+//! Groups, as the shell of their coordinators has to know them: `runtime.rs` does the rest.
 
 mod coordinator_config;
 
@@ -18,8 +18,8 @@ use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, TopicId, TopicName};
 
-use crate::runtime::{Coordinators, Served, Shard};
-use crate::share_groups::{Persister, ShareGroups};
+use crate::runtime::{Coordinators, Served, Shard, compression_of};
+use crate::share_groups::{Persister, ShareCoordinators};
 use crate::surroundings::Surroundings;
 use ottla_net::{Operation, RequestContext, ResourceType};
 
@@ -29,7 +29,8 @@ pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// The group coordinators of this broker.
 #[derive(Debug)]
 pub struct Groups {
-    share_groups: Arc<ShareGroups>,
+    /// Have the state of share groups.
+    share_coordinators: Arc<ShareCoordinators>,
     coordinators: Coordinators<GroupCoordinator>,
 }
 
@@ -42,9 +43,12 @@ impl std::ops::Deref for Groups {
 }
 
 impl Groups {
-    pub fn new(surroundings: Arc<Surroundings>, share_groups: Arc<ShareGroups>) -> Groups {
+    pub fn new(
+        surroundings: Arc<Surroundings>,
+        share_coordinators: Arc<ShareCoordinators>,
+    ) -> Groups {
         Groups {
-            share_groups,
+            share_coordinators,
             coordinators: Coordinators::new(surroundings),
         }
     }
@@ -103,9 +107,10 @@ impl Groups {
                     groups.set_config(Arc::clone(config));
                 }
                 groups.on_metadata_changed(Arc::clone(&image), delta);
-                match deleted.is_empty() {
-                    true => Outcome::default(),
-                    false => groups.on_topics_deleted(&deleted, now),
+                if deleted.is_empty() {
+                    Outcome::default()
+                } else {
+                    groups.on_topics_deleted(&deleted, now)
                 }
             });
             if !deleted.is_empty() {
@@ -155,18 +160,8 @@ impl Served for GroupCoordinator {
 
     /// `offsets.topic.compression.codec`, at the codec's default level.
     fn compression(groups: &Groups) -> Compression {
-        match groups
-            .surroundings
-            .context
-            .config()
-            .offsets_topic_compression_codec
-        {
-            1 => Compression::Gzip { level: -1 },
-            2 => Compression::Snappy,
-            3 => Compression::Lz4 { level: 9 },
-            4 => Compression::Zstd { level: 3 },
-            _ => Compression::None,
-        }
+        let config = groups.surroundings.context.config();
+        compression_of(config.offsets_topic_compression_codec)
     }
 
     fn commit_timeout(groups: &Groups) -> Duration {
@@ -247,7 +242,7 @@ async fn initialize_share_state(
         start_offset: Offset::UNKNOWN,
     });
     let answers = Persister::each(
-        &groups.share_groups,
+        &groups.share_coordinators,
         requests.collect(),
         |share_groups, request| async move { Persister::initialize_state(&share_groups, request).await },
     );

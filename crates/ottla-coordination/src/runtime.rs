@@ -2,7 +2,7 @@
 //!
 //! Owns which partitions are coordinated here, their loading, and the way of their records into the log;
 //! what requests mean is decided in `ottla-coordinator`. What is particular to groups or transactions is
-//! in `groups.rs` and `transactions.rs`, which say it by the trait [`Served`].
+//! in `groups.rs`, `share_groups` and `transactions`, which say it by the trait [`Served`].
 //!
 //! Kafka does the same in `CoordinatorRuntime`, and for transactions in `TransactionStateManager`.
 
@@ -17,12 +17,13 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use ottla_coordinator::partition_for;
+use ottla_coordinator::{Outcome, ReplyTo, partition_for};
 use ottla_metadata::{LocalReplica, MetadataDelta};
 use ottla_sync::RwLock;
-use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex};
+use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, Timestamp};
 
 use crate::surroundings::Surroundings;
+pub(crate) use batch::compression_of;
 pub use host::CoordinatorHost;
 #[cfg(test)]
 pub(crate) use load::read_log;
@@ -64,6 +65,19 @@ impl<C: Served> Coordinators<C> {
     /// The coordinator of a key, if it is here.
     pub fn coordinator_of(&self, key: &str) -> Result<Arc<Shard<C>>, ErrorCode> {
         self.shard(self.partition_of(key))
+    }
+
+    /// Has the coordinator of a key decide on a request, and waits for its response.
+    ///
+    /// # Errors
+    /// As of [`Self::coordinator_of`] and [`Shard::request`].
+    pub async fn request<T: TryFrom<C::Response>>(
+        &self,
+        host: &Arc<C::Host>,
+        key: &str,
+        decide: impl FnOnce(&mut C, ReplyTo<T>, Timestamp) -> Outcome<C>,
+    ) -> Result<T, ErrorCode> {
+        self.coordinator_of(key)?.request(host, decide).await
     }
 
     /// The coordinator of a partition, if it is here.

@@ -7,7 +7,9 @@ mod effects;
 mod groups;
 mod outcome;
 mod record;
+mod recorded;
 mod recorded_kind;
+mod refused;
 mod replay;
 
 mod heartbeat;
@@ -27,9 +29,11 @@ mod transactional_offsets;
 mod delete;
 mod describe;
 
+mod assigned;
 mod classic_group;
 mod consumer;
 mod member;
+mod membership;
 pub mod modern;
 mod offsets;
 mod share;
@@ -40,12 +44,14 @@ pub use config::{BoundedSetting, GroupCoordinatorConfig};
 pub use consumer::{HeartbeatContext, MigrationPolicy, ResolvedRegex, resolve, validate_heartbeat};
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
+pub use modern::GroupError;
 pub use outcome::{
-    Command, DeletedShareGroups, InitializeShareState, Outcome, Reply, Requester, ResolveRegexes,
-    Response, TimerChange, TimerKey, Write,
+    AlteredShareOffsets, Command, DeletedShareGroups, DeletedShareOffsets, InitializeShareState,
+    Outcome, Reply, Requester, ResolveRegexes, Response, StreamsHeartbeat, TimerChange, TimerKey,
+    Write,
 };
 pub use record::CoordinatorRecord;
-pub use replay::ReplayError;
+pub use refused::Refused;
 pub use share::{PartitionsOfTopics, ShareHeartbeatContext, validate_share_heartbeat};
 pub use streams::{StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat};
 

@@ -40,6 +40,7 @@ pub mod transaction;
 pub use java_hash::partition_for;
 pub use runtime::{
     BATCH_HEADER_BYTES, Coordinator, CoordinatorResult, CoordinatorRuntime, EncodeRecord, LogEntry,
-    OutboundBatch, Outcome, PendingWrite, Reply, ReplyTo, StepContext, TimerChange, TransactionEnd,
-    TransactionalProducer, Write, WriteId, WriteKind, error_after_append,
+    OutboundBatch, Outcome, PendingWrite, ReplayError, Reply, ReplyId, ReplyTo, StepContext,
+    TimerChange, TransactionEnd, TransactionalProducer, Write, WriteId, WriteKind,
+    error_after_append,
 };

@@ -3,6 +3,8 @@
 //! Source: the package `org.apache.kafka.server.share.persister`.
 
 use bytestring::ByteString;
+use ottla_protocol::coordinator_records::{share_snapshot_value, share_update_value};
+use ottla_protocol::messages::{read_share_group_state_response, write_share_group_state_request};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -30,6 +32,41 @@ pub struct StateBatch {
     pub delivery_state: i8,
     pub delivery_count: i16,
 }
+
+/// A batch has the same fields in records and in requests.
+macro_rules! batches_on_the_wire {
+    ($($Batch:ty),+ $(,)?) => {$(
+        impl From<&$Batch> for StateBatch {
+            fn from(batch: &$Batch) -> Self {
+                StateBatch {
+                    first_offset: Offset(batch.first_offset),
+                    last_offset: Offset(batch.last_offset),
+                    delivery_state: batch.delivery_state,
+                    delivery_count: batch.delivery_count,
+                }
+            }
+        }
+
+        impl From<&StateBatch> for $Batch {
+            fn from(batch: &StateBatch) -> Self {
+                Self {
+                    first_offset: batch.first_offset.0,
+                    last_offset: batch.last_offset.0,
+                    delivery_state: batch.delivery_state,
+                    delivery_count: batch.delivery_count,
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+batches_on_the_wire!(
+    share_snapshot_value::StateBatch,
+    share_update_value::StateBatch,
+    read_share_group_state_response::StateBatch,
+    write_share_group_state_request::StateBatch,
+);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitializeState {

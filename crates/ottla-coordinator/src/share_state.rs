@@ -22,7 +22,6 @@ pub use config::ShareCoordinatorConfig;
 pub use coordinator::ShareCoordinator;
 pub use outcome::{Command, Outcome, Response, StateError, TimerKey};
 pub use record::ShareStateRecord;
-pub use replay::ReplayError;
 
 #[cfg(test)]
 mod tests;

@@ -21,9 +21,11 @@ pub use config::TransactionCoordinatorConfig;
 pub use coordinator::TransactionCoordinator;
 pub use describe::{ListFilter, ListedTransaction};
 pub use metadata::Transaction;
-pub use outcome::{Command, Markers, Outcome, Response, TimerKey, error_after_append};
+pub use outcome::{
+    Command, EndTxnResult, InitProducerIdResult, Markers, Outcome, Response, TimerKey,
+    error_after_append,
+};
 pub use record::TransactionLogRecord;
-pub use replay::ReplayError;
 pub use requests::{AddPartitions, EndTransaction, InitProducerId};
 pub use state::TransactionState;
 

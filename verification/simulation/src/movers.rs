@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use ottla_client::{
-    Consumer, ConsumerConfig, GroupProtocol, OffsetReset, OffsetToCommit, Producer, ProducerConfig,
+    CommitOffset, Consumer, ConsumerConfig, GroupProtocol, OffsetReset, Producer, ProducerConfig,
     RecordRef,
 };
 use ottla_sync::simulation::{Host, Random, now, stream};
@@ -160,7 +160,7 @@ async fn move_records(
             };
             producer.send_ref(moved).await?;
             let partition = (record.topic.to_string(), record.partition);
-            offsets.insert(partition, OffsetToCommit::new(record.offset + 1));
+            offsets.insert(partition, CommitOffset::new(record.offset + 1));
         }
         producer
             .send_offsets_to_transaction(&offsets, &group)

@@ -38,7 +38,7 @@ pub fn hash(seed: u64) -> u64 {
 pub fn tell(seed: u64) -> Outcome {
     let subscriber = tracing_subscriber::fmt()
         .with_timer(SimulatedTime)
-        .with_max_level(tracing::Level::INFO)
+        .with_max_level(tracing::Level::DEBUG)
         .with_ansi(false)
         .finish();
     tracing::subscriber::with_default(subscriber, || run(seed))
@@ -218,6 +218,9 @@ fn check_history(history: &[Operation], outcome: &mut Outcome) -> Result<(), Str
         if is_committed && operation.commit_asked_at.is_some() {
             outcome.committed_transactions += 1;
         }
+    }
+    for operation in history {
+        tracing::debug!("{operation:?}");
     }
     let findings = client_histories::check(history);
     let mut wrong = findings

@@ -5,24 +5,18 @@
 //! use what is behind it. Tests are left out.
 
 mod graph;
-mod known;
 mod modules;
 mod paths;
 
 use std::collections::BTreeMap;
 
 use graph::{Arrows, Circle};
-use known::KNOWN;
 
 use super::complaint::Complaint;
 use super::source_file::SourceFile;
 
-/// Complains of each circle that is not known, and of each known one that is gone.
+/// Complains of each circle.
 pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
-    unexpected(files, KNOWN)
-}
-
-fn unexpected(files: &[SourceFile], known: &[(&str, &[&[&str]])]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let manifests = files
         .iter()
@@ -39,27 +33,9 @@ fn unexpected(files: &[SourceFile], known: &[(&str, &[&[&str]])]) -> Vec<Complai
                 .into_iter()
                 .map(|(path, why)| Complaint::new(format!("{folder}{path}"), why)),
         );
-        let known: &[&[&str]] = known
-            .iter()
-            .find(|(krate, _)| *krate == name)
-            .map_or(&[], |(_, circles)| circles);
         let circles = graph::circles(&arrows);
-        for circle in &circles {
-            if !known.iter().any(|known| circle.files == *known) {
-                complaints.push(Complaint::new(name, described(circle, &arrows)));
-            }
-        }
-        for files in known {
-            if !circles.iter().any(|circle| circle.files == *files) {
-                complaints.push(Complaint::new(
-                    name,
-                    format!(
-                        "the known circle of {} is gone or has changed; correct the list in circles/known.rs",
-                        files.join(", ")
-                    ),
-                ));
-            }
-        }
+        let described = circles.iter().map(|circle| described(circle, &arrows));
+        complaints.extend(described.map(|text| Complaint::new(name, text)));
     }
     complaints
 }
@@ -107,7 +83,7 @@ mod tests {
     }
 
     fn complaints(sources: &[(&str, &str)]) -> Vec<String> {
-        unexpected(&files(sources), &[])
+        check(&files(sources))
             .into_iter()
             .map(|complaint| complaint.text)
             .collect()
@@ -272,18 +248,5 @@ mod tests {
     fn a_module_whose_file_is_not_found_and_a_file_that_does_not_parse_are_complained_of() {
         assert_eq!(complaints(&[("src/lib.rs", "mod a;")]).len(), 1);
         assert_eq!(complaints(&[("src/lib.rs", "mod a {")]).len(), 1);
-    }
-
-    #[test]
-    fn a_known_circle_is_accepted_and_one_that_is_gone_is_not() {
-        let circle = files(&[
-            ("src/lib.rs", "mod a; mod b;"),
-            ("src/a.rs", "pub struct A(crate::b::B);"),
-            ("src/b.rs", "pub struct B(crate::a::A);"),
-        ]);
-        let known: &[(&str, &[&[&str]])] = &[("crates/x", &[&["src/a.rs", "src/b.rs"]])];
-        assert_eq!(unexpected(&circle, known), []);
-        let clean = files(&[("src/lib.rs", "")]);
-        assert!(unexpected(&clean, known)[0].text.contains("is gone"));
     }
 }

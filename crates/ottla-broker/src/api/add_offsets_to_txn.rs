@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::transaction::{AddPartitions, Response};
+use ottla_coordinator::transaction::AddPartitions;
 use ottla_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 
@@ -63,11 +63,8 @@ async fn add(
         partitions: vec![TopicPartition::new(OFFSETS_TOPIC, index)],
         client_transaction_version: 0,
     };
-    let added = coordinator.request(&broker.transactions, |coordinator, to, now| {
+    let added = coordinator.request(&broker.transactions.coordinators, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
-    match added.await {
-        Ok(Response::AddPartitions(error)) | Err(error) => error,
-        Ok(_) => ErrorCode::UnknownServerError,
-    }
+    added.await.unwrap_or_else(|error| error)
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::transaction::{AddPartitions, Response};
+use ottla_coordinator::transaction::AddPartitions;
 use ottla_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -135,14 +135,10 @@ async fn add(
         partitions: partitions.collect(),
         client_transaction_version: if is_clients { 0 } else { 2 },
     };
-    let added = coordinator.request(&broker.transactions, |coordinator, to, now| {
+    let added = coordinator.request(&broker.transactions.coordinators, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
-    let error = match added.await {
-        Ok(Response::AddPartitions(error)) | Err(error) => error,
-        Ok(_) => ErrorCode::UnknownServerError,
-    };
-    let error = match error {
+    let error = match added.await.unwrap_or_else(|error| error) {
         // Older clients know another word for it.
         ErrorCode::ProducerFenced if context.api_version < 2 => ErrorCode::InvalidProducerEpoch,
         error => error,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_coordinator::group::{PartitionsOfTopics, Response};
+use ottla_coordinator::group::{AlteredShareOffsets, PartitionsOfTopics, Refused};
 use ottla_coordinator::persister::{InitializeState, SharePartitionKey, StateFailure};
 use ottla_protocol::messages::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
@@ -31,10 +31,10 @@ pub(crate) async fn handle(
     let authorizer = &broker.authorizer;
     let operation = Operation::Read;
     if !share_groups::are_enabled(&broker.share_groups) {
-        return refused(ErrorCode::UnsupportedVersion);
+        return AlterShareGroupOffsetsResponse::refused(ErrorCode::UnsupportedVersion);
     }
     if !authorizer.is_allowed(context, operation, ResourceType::Group, &request.group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed);
+        return AlterShareGroupOffsetsResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
     let image = Arc::clone(&broker.metadata());
     let id_of = |name: &ByteString| image.topics.by_name(name).map(|topic| topic.id);
@@ -94,22 +94,21 @@ async fn alter(
     request: AlterShareGroupOffsetsRequest,
 ) -> AlterShareGroupOffsetsResponse {
     if request.group_id.is_empty() {
-        return refused(ErrorCode::InvalidGroupId);
+        return AlterShareGroupOffsetsResponse::refused(ErrorCode::InvalidGroupId);
     }
     let coordinator = match broker.groups.coordinator_of(&request.group_id) {
         Ok(coordinator) => coordinator,
-        Err(code) => return refused(code),
+        Err(code) => return AlterShareGroupOffsetsResponse::refused(code),
     };
     let decided = coordinator.request(&broker.groups, |groups, to, now| {
         groups.handle_alter_share_group_offsets(to, &request, now)
     });
     let (mut response, initialize) = match decided.await {
-        Ok(Response::AlterShareGroupOffsets {
+        Ok(AlteredShareOffsets {
             response,
             initialize,
         }) => (response, initialize),
-        Ok(_) => return refused(ErrorCode::UnknownServerError),
-        Err(code) => return refused(code),
+        Err(code) => return AlterShareGroupOffsetsResponse::refused(code),
     };
     // Kafka's persister takes none of it then.
     if let Some(key) = initialize
@@ -125,7 +124,7 @@ async fn alter(
         let refused_by = "Initialize share group parameters has invalid partitionId";
         return AlterShareGroupOffsetsResponse {
             error_message: Some(format!("{refused_by} - {group_id} {topic_id} {partition}").into()),
-            ..refused(ErrorCode::UnknownServerError)
+            ..Refused::refused(ErrorCode::UnknownServerError)
         };
     }
     let failures = initialize_all(broker, &initialize).await;
@@ -156,9 +155,9 @@ async fn initialize_all(
     requests: &[InitializeState],
 ) -> HashMap<(TopicId, i32), StateFailure> {
     let answers = Persister::each(
-        &broker.share_groups,
+        &broker.share_groups.coordinators,
         requests.to_vec(),
-        |broker, request| async move { Persister::initialize_state(&broker, request).await },
+        |coordinators, request| async move { Persister::initialize_state(&coordinators, request).await },
     );
     let answers = requests.iter().zip(answers.await);
     let failures = answers.filter_map(|(request, answer)| {
@@ -173,14 +172,6 @@ fn failed(partition_index: i32, failure: StateFailure) -> Partition {
         partition_index,
         error_code: failure.code.code(),
         error_message: Some(failure.message),
-        ..Default::default()
-    }
-}
-
-fn refused(code: ErrorCode) -> AlterShareGroupOffsetsResponse {
-    AlterShareGroupOffsetsResponse {
-        error_code: code.code(),
-        error_message: Some(code.message().into()),
         ..Default::default()
     }
 }

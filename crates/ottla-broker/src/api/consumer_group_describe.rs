@@ -1,32 +1,56 @@
 //! ConsumerGroupDescribe: state, members and assignments of groups of the consumer protocol (KIP-848).
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
+use ottla_coordinator::group::GroupCoordinator;
+use ottla_net::RequestContext;
 use ottla_protocol::messages::consumer_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
-use ottla_types::ErrorCode;
 
-use ottla_net::{Operation, RequestContext, ResourceType};
-
-use super::group_describe::group_describe;
+use super::group_description::{GroupDescription, describe_all};
 use crate::Broker;
 
-group_describe!(
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    |broker: &Broker| broker.groups.serves_consumer_protocol(),
-    describe_consumer_group,
-    sees_all,
-    "The group has described topic(s) that the client is not authorized to describe."
-);
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ConsumerGroupDescribeRequest,
+) -> ConsumerGroupDescribeResponse {
+    let is_served = broker.groups.serves_consumer_protocol();
+    let with_operations = request.include_authorized_operations;
+    let group_ids = request.group_ids;
+    ConsumerGroupDescribeResponse {
+        groups: describe_all(broker, context, group_ids, is_served, with_operations),
+        ..Default::default()
+    }
+}
 
-/// Whether the client may see every topic that a member has or is to have.
-fn sees_all(broker: &Broker, context: &RequestContext, group: &DescribedGroup) -> bool {
-    let authorizer = &broker.authorizer;
-    let (operation, resource) = (Operation::Describe, ResourceType::Topic);
-    group
-        .members
-        .iter()
-        .flat_map(|member| [&member.assignment, &member.target_assignment])
-        .flat_map(|assignment| &assignment.topic_partitions)
-        .all(|topic| authorizer.is_allowed(context, operation, resource, &topic.topic_name))
+impl GroupDescription for DescribedGroup {
+    const HIDDEN: &'static str =
+        "The group has described topic(s) that the client is not authorized to describe.";
+
+    fn of(groups: &GroupCoordinator, group_id: &ByteString) -> Self {
+        groups.describe_consumer_group(group_id)
+    }
+
+    fn error_code(&self) -> i16 {
+        self.error_code
+    }
+
+    fn set_group_id(&mut self, group_id: ByteString) {
+        self.group_id = group_id;
+    }
+
+    fn set_authorized_operations(&mut self, operations: i32) {
+        self.authorized_operations = operations;
+    }
+
+    /// What a member has, and what it is to have.
+    fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {
+        let members = self.members.iter();
+        members
+            .flat_map(|member| [&member.assignment, &member.target_assignment])
+            .flat_map(|assignment| &assignment.topic_partitions)
+            .all(|topic| may_see(&topic.topic_name))
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::{HeartbeatContext, Requester, Response, validate_heartbeat};
+use ottla_coordinator::group::{HeartbeatContext, Refused, Requester, validate_heartbeat};
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Uuid};
 
@@ -17,24 +17,24 @@ pub(crate) async fn handle(
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse {
     if !broker.groups.serves_consumer_protocol() {
-        return refused(ErrorCode::UnsupportedVersion, None);
+        return ConsumerGroupHeartbeatResponse::refused(ErrorCode::UnsupportedVersion);
     }
     let authorizer = &broker.authorizer;
     let group_id = request.group_id.clone();
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed, None);
+        return ConsumerGroupHeartbeatResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
     let mut topics = request.subscribed_topic_names.iter().flatten();
     let is_visible =
         |topic: &_| authorizer.is_allowed(context, Operation::Describe, ResourceType::Topic, topic);
     if !topics.all(|topic| is_visible(topic)) {
-        return refused(ErrorCode::TopicAuthorizationFailed, None);
+        return ConsumerGroupHeartbeatResponse::refused(ErrorCode::TopicAuthorizationFailed);
     }
     // From version 1 on members make their ids themselves.
     let requires_member_id = context.api_version >= 1;
     let assignors = &broker.config().group_consumer_assignors;
     if let Err(error) = validate_heartbeat(&request, requires_member_id, assignors) {
-        return refused(error.error, error.message);
+        return ConsumerGroupHeartbeatResponse::refused(error);
     }
     let heartbeat = HeartbeatContext {
         client_id: context.client_id(),
@@ -44,24 +44,12 @@ pub(crate) async fn handle(
             .into(),
         requester: Requester::new(context.clone()),
     };
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return refused(error, None),
-    };
-    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_consumer_group_heartbeat(to, request, heartbeat, now)
-    });
-    match heard.await {
-        Ok(Response::ConsumerGroupHeartbeat(response)) => response,
-        Ok(_) => refused(ErrorCode::UnknownServerError, None),
-        Err(error) => refused(error, None),
-    }
-}
-
-fn refused(error: ErrorCode, message: Option<String>) -> ConsumerGroupHeartbeatResponse {
-    ConsumerGroupHeartbeatResponse {
-        error_code: error.code(),
-        error_message: message.map(Into::into),
-        ..Default::default()
-    }
+    let heard = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_consumer_group_heartbeat(to, request, heartbeat, now)
+        });
+    heard
+        .await
+        .unwrap_or_else(ConsumerGroupHeartbeatResponse::refused)
 }

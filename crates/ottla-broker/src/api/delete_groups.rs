@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_coordinator::group::{GroupCoordinator, Response};
+use ottla_coordinator::group::GroupCoordinator;
 use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use ottla_types::ErrorCode;
@@ -81,11 +81,8 @@ async fn delete(
     let deleted = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_delete_groups(to, &group_ids, now)
     });
-    results.extend(match deleted.await {
-        Ok(Response::DeleteGroups(results)) => results,
-        Ok(_) => all_failed(group_ids, ErrorCode::UnknownServerError),
-        Err(error) => all_failed(group_ids, error),
-    });
+    let deleted = deleted.await;
+    results.extend(deleted.unwrap_or_else(|error| all_failed(group_ids, error)));
     results
 }
 
@@ -98,16 +95,13 @@ async fn delete_share_state(
     let begun = coordinator.request(&broker.groups, |groups, to, now| {
         groups.begin_delete_share_groups(to, group_ids, now)
     });
-    let groups = match begun.await? {
-        Response::DeleteShareGroups(groups) => groups?,
-        _ => return Err(ErrorCode::UnknownServerError),
-    };
+    let groups = begun.await??;
     let group_ids: Vec<ByteString> = groups.iter().map(|(id, _)| id.clone()).collect();
     let deleted = each_at_once(GROUPS_AT_ONCE, groups, |(group_id, partitions)| {
         let broker = Arc::clone(broker);
         async move {
-            let topics =
-                share_groups::delete_state(&broker.share_groups, &group_id, &partitions?).await;
+            let coordinators = &broker.share_groups.coordinators;
+            let topics = share_groups::delete_state(coordinators, &group_id, &partitions?).await;
             topics.into_iter().try_for_each(|(_, deleted)| deleted)
         }
     });

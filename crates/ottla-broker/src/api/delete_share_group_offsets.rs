@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
+use ottla_coordinator::group::{DeletedShareOffsets, Refused};
 use ottla_protocol::messages::delete_share_group_offsets_response::DeleteShareGroupOffsetsResponseTopic as Topic;
 use ottla_protocol::messages::{DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse};
 use ottla_types::ErrorCode;
@@ -22,10 +22,10 @@ pub(crate) async fn handle(
     let authorizer = &broker.authorizer;
     let (delete, read) = (Operation::Delete, Operation::Read);
     if !share_groups::are_enabled(&broker.share_groups) {
-        return refused(ErrorCode::UnsupportedVersion);
+        return DeleteShareGroupOffsetsResponse::refused(ErrorCode::UnsupportedVersion);
     }
     if !authorizer.is_allowed(context, delete, ResourceType::Group, &request.group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed);
+        return DeleteShareGroupOffsetsResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
     let mut topics = Vec::new();
     request.topics.retain(|topic| {
@@ -57,19 +57,18 @@ async fn delete_offsets(
 ) -> DeleteShareGroupOffsetsResponse {
     let group_id = &request.group_id;
     if group_id.is_empty() {
-        return refused(ErrorCode::InvalidGroupId);
+        return DeleteShareGroupOffsetsResponse::refused(ErrorCode::InvalidGroupId);
     }
     let coordinator = match broker.groups.coordinator_of(group_id) {
         Ok(coordinator) => coordinator,
-        Err(code) => return refused(code),
+        Err(code) => return DeleteShareGroupOffsetsResponse::refused(code),
     };
     let begun = coordinator.request(&broker.groups, |groups, to, now| {
         groups.begin_delete_share_group_offsets(to, &request, now)
     });
     let (mut response, delete) = match begun.await {
-        Ok(Response::DeleteShareGroupOffsets { response, delete }) => (response, delete),
-        Ok(_) => return refused(ErrorCode::UnknownServerError),
-        Err(code) => return refused(code),
+        Ok(DeletedShareOffsets { response, delete }) => (response, delete),
+        Err(code) => return DeleteShareGroupOffsetsResponse::refused(code),
     };
     if delete.is_empty() {
         return response;
@@ -77,7 +76,7 @@ async fn delete_offsets(
     let image = Arc::clone(&broker.metadata());
     let (mut topics, mut deleted) = (Vec::new(), BTreeSet::new());
     for (topic_id, answer) in
-        share_groups::delete_state(&broker.share_groups, group_id, &delete).await
+        share_groups::delete_state(&broker.share_groups.coordinators, group_id, &delete).await
     {
         let name = image.topics.by_id(topic_id).map(|it| it.name.clone());
         let topic = match answer {
@@ -104,22 +103,13 @@ async fn delete_offsets(
         groups.complete_delete_share_group_offsets(to, group_id, &deleted, response, now)
     });
     match completed.await {
-        Ok(Response::DeleteShareGroupOffsets { response, .. }) => response,
-        Ok(_) => refused(ErrorCode::UnknownServerError),
-        Err(code) => refused(code),
+        Ok(DeletedShareOffsets { response, .. }) => response,
+        Err(code) => DeleteShareGroupOffsetsResponse::refused(code),
     }
 }
 
 fn failed(code: ErrorCode) -> Topic {
     Topic {
-        error_code: code.code(),
-        error_message: Some(code.message().into()),
-        ..Default::default()
-    }
-}
-
-fn refused(code: ErrorCode) -> DeleteShareGroupOffsetsResponse {
-    DeleteShareGroupOffsetsResponse {
         error_code: code.code(),
         error_message: Some(code.message().into()),
         ..Default::default()

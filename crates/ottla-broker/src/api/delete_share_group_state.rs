@@ -1,17 +1,18 @@
 //! DeleteShareGroupState: a share group does not read partitions any more.
 //! Kafka: `KafkaApis.handleDeleteShareGroupStateRequest`, `ShareCoordinatorService.deleteState`.
 
-use ottla_protocol::messages::delete_share_group_state_response::{
-    DeleteStateResult, PartitionResult,
-};
+use std::sync::Arc;
+
+use ottla_coordination::share_groups::{DeleteState, answer};
+use ottla_net::RequestContext;
 use ottla_protocol::messages::{DeleteShareGroupStateRequest, DeleteShareGroupStateResponse};
 
-use super::share_group_state::share_group_state;
+use crate::Broker;
 
-share_group_state!(
-    DeleteShareGroupStateRequest,
-    DeleteShareGroupStateResponse,
-    DeleteStateResult,
-    |share_groups, key, _| async move { share_groups.delete_state(key).await },
-    |()| PartitionResult::default()
-);
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: DeleteShareGroupStateRequest,
+) -> DeleteShareGroupStateResponse {
+    answer::<DeleteState>(&broker.share_groups.coordinators, context, request).await
+}

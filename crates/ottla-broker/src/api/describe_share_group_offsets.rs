@@ -229,8 +229,9 @@ async fn describe(
         return Err(ErrorCode::UnknownServerError);
     }
     let keys = keys_of(group_id, &topics);
-    let summaries = Persister::each(&broker.share_groups, keys, |broker, key| async move {
-        Persister::read_state_summary(&broker, key).await
+    let coordinators = &broker.share_groups.coordinators;
+    let summaries = Persister::each(coordinators, keys, |coordinators, key| async move {
+        Persister::read_state_summary(&coordinators, key).await
     });
     let mut summaries = summaries.await.into_iter();
     let topics: Vec<(Asked, Vec<StateSummary>)> = topics
@@ -251,7 +252,7 @@ async fn describe(
         let begun = partitions.filter(|(_, summary)| has_lag(summary));
         begun.map(move |(partition, _)| (topic.name.clone(), *partition))
     });
-    let latest = latest_offsets(&broker.share_groups, begun.collect()).await;
+    let latest = latest_offsets(coordinators, begun.collect()).await;
     let described = topics.into_iter().map(|(topic, summaries)| {
         let partitions = topic.partitions.iter().zip(summaries);
         let partitions = partitions.map(|(index, summary)| {

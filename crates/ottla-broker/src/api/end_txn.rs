@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::transaction::{EndTransaction, Response};
+use ottla_coordinator::transaction::EndTransaction;
 use ottla_protocol::messages::{EndTxnRequest, EndTxnResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
@@ -59,16 +59,14 @@ async fn end(
             epoch: ProducerEpoch(request.producer_epoch),
         },
         is_commit: request.committed,
-        client_transaction_version: match context.api_version >= RAISES_EPOCH {
-            true => 2,
-            false => 0,
+        client_transaction_version: if context.api_version >= RAISES_EPOCH {
+            2
+        } else {
+            0
         },
     };
-    let ended = coordinator.request(&broker.transactions, |coordinator, to, now| {
+    let ended = coordinator.request(&broker.transactions.coordinators, |coordinator, to, now| {
         coordinator.handle_end_txn(to, request, now)
     });
-    match ended.await? {
-        Response::EndTxn(result) => result,
-        _ => Err(ErrorCode::UnknownServerError),
-    }
+    ended.await?
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
+use ottla_coordinator::group::Refused;
 use ottla_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
 use ottla_types::ErrorCode;
 
@@ -18,27 +18,17 @@ pub(crate) async fn handle(
     let group_id = request.group_id.clone();
     let authorizer = &broker.authorizer;
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
-        return response(ErrorCode::GroupAuthorizationFailed);
+        return HeartbeatResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return response(error),
-    };
-    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_heartbeat(to, request, now)
-    });
+    let heard = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_heartbeat(to, request, now)
+        });
     match heard.await {
-        Ok(Response::Heartbeat(response)) => response,
-        Ok(_) => response(ErrorCode::UnknownServerError),
+        Ok(response) => response,
         // Nothing speaks against the member while its group is being read.
-        Err(ErrorCode::CoordinatorLoadInProgress) => response(ErrorCode::None),
-        Err(error) => response(error),
-    }
-}
-
-fn response(error: ErrorCode) -> HeartbeatResponse {
-    HeartbeatResponse {
-        error_code: error.code(),
-        ..Default::default()
+        Err(ErrorCode::CoordinatorLoadInProgress) => HeartbeatResponse::default(),
+        Err(error) => HeartbeatResponse::refused(error),
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::transaction::{InitProducerId, Response};
+use ottla_coordinator::transaction::InitProducerId;
 use ottla_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
@@ -108,11 +108,9 @@ async fn init_transactional(
         transactional_id: transactional_id.clone(),
     };
     let coordinator = broker.transactions.coordinator_of(&transactional_id)?;
-    let initialized = coordinator.request(&broker.transactions, |coordinator, to, now| {
-        coordinator.handle_init_producer_id(to, request, now)
-    });
-    match initialized.await? {
-        Response::InitProducerId(result) => result,
-        _ => Err(ErrorCode::UnknownServerError),
-    }
+    let initialized = coordinator
+        .request(&broker.transactions.coordinators, |coordinator, to, now| {
+            coordinator.handle_init_producer_id(to, request, now)
+        });
+    initialized.await?
 }

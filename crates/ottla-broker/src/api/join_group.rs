@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::{JoinContext, Requester, Response};
+use ottla_coordinator::group::{JoinContext, Refused, Requester};
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use ottla_types::ErrorCode;
 
@@ -32,26 +32,19 @@ pub(crate) async fn handle(
         random: ottla_sync::random::random("member ids"),
         requester: Requester::new(context.clone()),
     };
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return refused(context, error),
-    };
-    let joined = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_join(to, request, join, now)
-    });
+    let joined = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_join(to, request, join, now)
+        });
     match joined.await {
-        Ok(Response::JoinGroup(response)) => for_version(context, response),
-        Ok(_) => refused(context, ErrorCode::UnknownServerError),
+        Ok(response) => for_version(context, response),
         Err(error) => refused(context, error),
     }
 }
 
 fn refused(context: &RequestContext, error: ErrorCode) -> JoinGroupResponse {
-    let response = JoinGroupResponse {
-        error_code: error.code(),
-        ..Default::default()
-    };
-    for_version(context, response)
+    for_version(context, JoinGroupResponse::refused(error))
 }
 
 /// Before version 7 a protocol name cannot be absent, only empty; from then on it is absent and never empty.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
+use ottla_coordinator::group::Refused;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use ottla_types::ErrorCode;
@@ -19,7 +19,7 @@ pub(crate) async fn handle(
     let group_id = request.group_id.clone();
     let authorizer = &broker.authorizer;
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed);
+        return LeaveGroupResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
     if context.api_version < 3 {
         request.members = vec![MemberIdentity {
@@ -27,24 +27,14 @@ pub(crate) async fn handle(
             ..Default::default()
         }];
     }
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return refused(error),
-    };
-    let left = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_leave(to, request, now)
-    });
+    let left = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_leave(to, request, now)
+        });
     match left.await {
-        Ok(Response::LeaveGroup(response)) => for_version(context, response),
-        Ok(_) => refused(ErrorCode::UnknownServerError),
-        Err(error) => refused(error),
-    }
-}
-
-fn refused(error: ErrorCode) -> LeaveGroupResponse {
-    LeaveGroupResponse {
-        error_code: error.code(),
-        ..Default::default()
+        Ok(response) => for_version(context, response),
+        Err(error) => LeaveGroupResponse::refused(error),
     }
 }
 

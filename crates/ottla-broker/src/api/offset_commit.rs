@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
 use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::offset_commit_request::OffsetCommitRequestTopic;
 use ottla_protocol::messages::offset_commit_response::{
@@ -44,16 +43,13 @@ pub(crate) async fn handle(
     }
 
     request.topics = topics.clone();
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return merged(refused, all_failed(&topics, error)),
-    };
-    let committed = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_offset_commit(to, request, reports_not_found, now)
-    });
+    let committed = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_offset_commit(to, request, reports_not_found, now)
+        });
     let response = match committed.await {
-        Ok(Response::OffsetCommit(response)) => response,
-        Ok(_) => all_failed(&topics, ErrorCode::UnknownServerError),
+        Ok(response) => response,
         Err(error) => all_failed(&topics, error),
     };
     merged(refused, response)

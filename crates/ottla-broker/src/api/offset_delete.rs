@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
+use ottla_coordinator::group::Refused;
 use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::offset_delete_request::OffsetDeleteRequestTopic;
 use ottla_protocol::messages::offset_delete_response::{
@@ -24,7 +24,7 @@ pub(crate) async fn handle(
     let group_id = request.group_id.clone();
     let authorizer = &broker.authorizer;
     if !authorizer.is_allowed(context, Operation::Delete, ResourceType::Group, &group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed);
+        return OffsetDeleteResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
     let image = broker.metadata().clone();
     let mut failed = Vec::new();
@@ -38,24 +38,14 @@ pub(crate) async fn handle(
         }
     }
     request.topics = topics;
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return refused(error),
-    };
-    let deleted = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_offset_delete(to, request, now)
-    });
+    let deleted = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_offset_delete(to, request, now)
+        });
     match deleted.await {
-        Ok(Response::OffsetDelete(response)) => merged(failed, response),
-        Ok(_) => refused(ErrorCode::UnknownServerError),
-        Err(error) => refused(error),
-    }
-}
-
-fn refused(error: ErrorCode) -> OffsetDeleteResponse {
-    OffsetDeleteResponse {
-        error_code: error.code(),
-        ..Default::default()
+        Ok(response) => merged(failed, response),
+        Err(error) => OffsetDeleteResponse::refused(error),
     }
 }
 

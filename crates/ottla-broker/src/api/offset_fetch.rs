@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
 use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
@@ -85,18 +84,12 @@ async fn fetch(
     }
 
     let wants_all = group.topics.is_none();
-    let fetched = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => {
-            let fetched = coordinator.request(&broker.groups, |coordinator, to, _| {
-                coordinator.handle_offset_fetch(to, &group, require_stable)
-            });
-            fetched.await
-        }
-        Err(error) => Err(error),
-    };
-    let mut response = match fetched {
-        Ok(Response::OffsetFetch(response)) => response,
-        Ok(_) => return group_failed(&group, ErrorCode::UnknownServerError),
+    let groups = &broker.groups;
+    let fetched = groups.request(groups, &group_id, |coordinator, to, _| {
+        coordinator.handle_offset_fetch(to, &group, require_stable)
+    });
+    let mut response: OffsetFetchResponseGroup = match fetched.await {
+        Ok(response) => response,
         Err(error) => return group_failed(&group, error),
     };
     if wants_all && response.error_code == 0 {

@@ -91,7 +91,7 @@ async fn serve(
     if epoch == FINAL_EPOCH {
         release_session(broker, &key);
     }
-    let settings = GroupSettings::of(&broker.share_groups, &key.group_id);
+    let settings = GroupSettings::of(&broker.host.context, &key.group_id);
     Ok(respond(broker, context, answers, settings))
 }
 
@@ -233,11 +233,9 @@ pub(super) fn acknowledge(
                     Progress::Ended(Err(failure.into()))
                 }
                 Some(led) => {
-                    let (broker, member) = (Arc::clone(broker), key.member_id.clone());
+                    let member = key.member_id.clone();
                     Progress::Task(ottla_sync::task::spawn(async move {
-                        let acknowledged = led
-                            .acknowledge(&broker.share_groups, &member, &batches)
-                            .await;
+                        let acknowledged = led.acknowledge(&member, &batches).await;
                         acknowledged.map_err(PartitionFailure::from)
                     }))
                 }

@@ -107,7 +107,7 @@ async fn serve(
         SessionFetch::Final => Vec::new(),
     };
     rotate(&mut partitions, epoch);
-    let settings = GroupSettings::of(&broker.share_groups, &key.group_id);
+    let settings = GroupSettings::of(&broker.host.context, &key.group_id);
     // A renewed lock could run out while records are waited for.
     let fetched = match renews {
         true => Vec::new(),

@@ -1,32 +1,55 @@
 //! ShareGroupDescribe: state, members and assignments of share groups (KIP-932).
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
+use ottla_coordination::share_groups;
+use ottla_coordinator::group::GroupCoordinator;
+use ottla_net::RequestContext;
 use ottla_protocol::messages::share_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{ShareGroupDescribeRequest, ShareGroupDescribeResponse};
-use ottla_types::ErrorCode;
 
-use ottla_coordination::share_groups;
-use ottla_net::{Operation, RequestContext, ResourceType};
-
-use super::group_describe::group_describe;
+use super::group_description::{GroupDescription, describe_all};
 use crate::Broker;
 
-group_describe!(
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-    |broker: &Broker| share_groups::are_enabled(&broker.share_groups),
-    describe_share_group,
-    sees_all,
-    "The group has described topic(s) that the client is not authorized to describe."
-);
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ShareGroupDescribeRequest,
+) -> ShareGroupDescribeResponse {
+    let is_served = share_groups::are_enabled(&broker.share_groups);
+    let with_operations = request.include_authorized_operations;
+    let group_ids = request.group_ids;
+    ShareGroupDescribeResponse {
+        groups: describe_all(broker, context, group_ids, is_served, with_operations),
+        ..Default::default()
+    }
+}
 
-/// Whether the client may see every topic that a member has.
-fn sees_all(broker: &Broker, context: &RequestContext, group: &DescribedGroup) -> bool {
-    let authorizer = &broker.authorizer;
-    let (operation, resource) = (Operation::Describe, ResourceType::Topic);
-    group
-        .members
-        .iter()
-        .flat_map(|member| &member.assignment.topic_partitions)
-        .all(|topic| authorizer.is_allowed(context, operation, resource, &topic.topic_name))
+impl GroupDescription for DescribedGroup {
+    const HIDDEN: &'static str =
+        "The group has described topic(s) that the client is not authorized to describe.";
+
+    fn of(groups: &GroupCoordinator, group_id: &ByteString) -> Self {
+        groups.describe_share_group(group_id)
+    }
+
+    fn error_code(&self) -> i16 {
+        self.error_code
+    }
+
+    fn set_group_id(&mut self, group_id: ByteString) {
+        self.group_id = group_id;
+    }
+
+    fn set_authorized_operations(&mut self, operations: i32) {
+        self.authorized_operations = operations;
+    }
+
+    fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {
+        let members = self.members.iter();
+        members
+            .flat_map(|member| &member.assignment.topic_partitions)
+            .all(|topic| may_see(&topic.topic_name))
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::{Response, ShareHeartbeatContext, validate_share_heartbeat};
+use ottla_coordinator::group::{Refused, ShareHeartbeatContext, validate_share_heartbeat};
 use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use ottla_types::ErrorCode;
 
@@ -19,47 +19,35 @@ pub(crate) async fn handle(
     request: ShareGroupHeartbeatRequest,
 ) -> ShareGroupHeartbeatResponse {
     if !share_groups::are_enabled(&broker.share_groups) {
-        return refused(ErrorCode::UnsupportedVersion, None);
+        return ShareGroupHeartbeatResponse::refused(ErrorCode::UnsupportedVersion);
     }
     let authorizer = &broker.authorizer;
     let group_id = request.group_id.clone();
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed, None);
+        return ShareGroupHeartbeatResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
     if !is_member_id(&request.member_id) {
-        return refused(ErrorCode::InvalidRequest, None);
+        return ShareGroupHeartbeatResponse::refused(ErrorCode::InvalidRequest);
     }
     let mut topics = request.subscribed_topic_names.iter().flatten();
     let is_visible =
         |topic: &_| authorizer.is_allowed(context, Operation::Describe, ResourceType::Topic, topic);
     if !topics.all(|topic| is_visible(topic)) {
-        return refused(ErrorCode::TopicAuthorizationFailed, None);
+        return ShareGroupHeartbeatResponse::refused(ErrorCode::TopicAuthorizationFailed);
     }
     if let Err(error) = validate_share_heartbeat(&request) {
-        return refused(error.error, error.message);
+        return ShareGroupHeartbeatResponse::refused(error);
     }
     let heartbeat = ShareHeartbeatContext {
         client_id: context.client_id(),
         client_host: context.client_host().into(),
     };
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return refused(error, None),
-    };
-    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_share_group_heartbeat(to, &request, &heartbeat, now)
-    });
-    match heard.await {
-        Ok(Response::ShareGroupHeartbeat(response)) => response,
-        Ok(_) => refused(ErrorCode::UnknownServerError, None),
-        Err(error) => refused(error, None),
-    }
-}
-
-fn refused(error: ErrorCode, message: Option<String>) -> ShareGroupHeartbeatResponse {
-    ShareGroupHeartbeatResponse {
-        error_code: error.code(),
-        error_message: message.map(Into::into),
-        ..Default::default()
-    }
+    let heard = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_share_group_heartbeat(to, &request, &heartbeat, now)
+        });
+    heard
+        .await
+        .unwrap_or_else(ShareGroupHeartbeatResponse::refused)
 }

@@ -2,41 +2,64 @@
 //!
 //! Kafka: `KafkaApis.handleStreamsGroupDescribe`.
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
+use ottla_coordinator::group::GroupCoordinator;
+use ottla_net::RequestContext;
 use ottla_protocol::messages::streams_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
-use ottla_types::ErrorCode;
 
-use ottla_net::{Operation, RequestContext, ResourceType};
-
-use super::group_describe::group_describe;
+use super::group_description::{GroupDescription, describe_all};
 use crate::Broker;
 
-group_describe!(
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-    |broker: &Broker| broker.groups.serves_streams_protocol(),
-    describe_streams_group,
-    sees_all,
-    "The described group uses topics that the client is not authorized to describe."
-);
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: StreamsGroupDescribeRequest,
+) -> StreamsGroupDescribeResponse {
+    let is_served = broker.groups.serves_streams_protocol();
+    let with_operations = request.include_authorized_operations;
+    let group_ids = request.group_ids;
+    StreamsGroupDescribeResponse {
+        groups: describe_all(broker, context, group_ids, is_served, with_operations),
+        ..Default::default()
+    }
+}
 
-/// Whether the client may see every topic that the application uses.
-fn sees_all(broker: &Broker, context: &RequestContext, group: &DescribedGroup) -> bool {
-    let topologies = group.topology.iter().flat_map(|it| &it.subtopologies);
-    let (operation, resource) = (Operation::Describe, ResourceType::Topic);
-    let mut topics = topologies.flatten().flat_map(|it| {
-        let internal = it
-            .repartition_source_topics
-            .iter()
-            .chain(&it.state_changelog_topics);
-        it.source_topics
-            .iter()
-            .chain(&it.repartition_sink_topics)
-            .chain(internal.map(|topic| &topic.name))
-    });
-    topics.all(|topic| {
-        let authorizer = &broker.authorizer;
-        authorizer.is_allowed(context, operation, resource, topic)
-    })
+impl GroupDescription for DescribedGroup {
+    const HIDDEN: &'static str =
+        "The described group uses topics that the client is not authorized to describe.";
+
+    fn of(groups: &GroupCoordinator, group_id: &ByteString) -> Self {
+        groups.describe_streams_group(group_id)
+    }
+
+    fn error_code(&self) -> i16 {
+        self.error_code
+    }
+
+    fn set_group_id(&mut self, group_id: ByteString) {
+        self.group_id = group_id;
+    }
+
+    fn set_authorized_operations(&mut self, operations: i32) {
+        self.authorized_operations = operations;
+    }
+
+    /// Every topic that the application uses.
+    fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {
+        let subtopologies = self.topology.iter().flat_map(|it| &it.subtopologies);
+        let mut topics = subtopologies.flatten().flat_map(|it| {
+            let internal = it
+                .repartition_source_topics
+                .iter()
+                .chain(&it.state_changelog_topics);
+            it.source_topics
+                .iter()
+                .chain(&it.repartition_sink_topics)
+                .chain(internal.map(|topic| &topic.name))
+        });
+        topics.all(|topic| may_see(topic))
+    }
 }

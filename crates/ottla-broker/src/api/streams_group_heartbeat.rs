@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytestring::ByteString;
 use ottla_controller::is_valid_topic_name;
 use ottla_coordinator::group::{
-    Response, StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat,
+    GroupError, Refused, StreamsHeartbeat, StreamsHeartbeatContext, StreamsStatus,
+    validate_streams_heartbeat,
 };
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::streams_group_heartbeat_request::Topology;
@@ -32,34 +33,32 @@ pub(crate) async fn handle(
     request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse {
     if !broker.groups.serves_streams_protocol() {
-        return refused(ErrorCode::UnsupportedVersion, None);
+        return StreamsGroupHeartbeatResponse::refused(ErrorCode::UnsupportedVersion);
     }
     let authorizer = &broker.authorizer;
     let group_id = request.group_id.clone();
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed, None);
+        return StreamsGroupHeartbeatResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
     if let Some(topology) = &request.topology
-        && let Err((error, message)) = check_topics(broker, context, topology)
+        && let Err(error) = check_topics(broker, context, topology)
     {
-        return refused(error, message);
+        return StreamsGroupHeartbeatResponse::refused(error);
     }
     if let Err(error) = validate_streams_heartbeat(&request) {
-        return refused(error.error, error.message);
+        return StreamsGroupHeartbeatResponse::refused(error);
     }
     let heartbeat = StreamsHeartbeatContext {
         client_id: context.client_id(),
         client_host: context.client_host().into(),
     };
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return refused(error, None),
-    };
-    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_streams_group_heartbeat(to, request, heartbeat, now)
-    });
+    let heard = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_streams_group_heartbeat(to, request, heartbeat, now)
+        });
     match heard.await {
-        Ok(Response::StreamsGroupHeartbeat {
+        Ok(StreamsHeartbeat {
             mut response,
             topics_to_create,
         }) => {
@@ -68,8 +67,7 @@ pub(crate) async fn handle(
             }
             *response
         }
-        Ok(_) => refused(ErrorCode::UnknownServerError, None),
-        Err(error) => refused(error, None),
+        Err(error) => StreamsGroupHeartbeatResponse::refused(error),
     }
 }
 
@@ -78,13 +76,14 @@ fn check_topics(
     broker: &Broker,
     context: &RequestContext,
     topology: &Topology,
-) -> Result<(), (ErrorCode, Option<String>)> {
+) -> Result<(), GroupError> {
     let topics = topics_of(topology);
     let named = |is_wrong: &dyn Fn(&str) -> bool| -> Vec<&str> {
         let topics = topics.iter().map(|topic| &***topic);
         topics.filter(|topic| is_wrong(topic)).collect()
     };
-    let invalid = |message| Err((ErrorCode::StreamsInvalidTopology, Some(message)));
+    let invalid =
+        |message: String| Err(GroupError::new(ErrorCode::StreamsInvalidTopology, message));
     let internal = named(&is_internal_topic);
     if !internal.is_empty() {
         let names = internal.join(",");
@@ -103,9 +102,10 @@ fn check_topics(
             .authorizer
             .is_allowed(context, operation, resource, topic)
     };
-    match topics.iter().all(|topic| is_visible(topic)) {
-        true => Ok(()),
-        false => Err((ErrorCode::TopicAuthorizationFailed, None)),
+    if topics.iter().all(|topic| is_visible(topic)) {
+        Ok(())
+    } else {
+        Err(ErrorCode::TopicAuthorizationFailed.into())
     }
 }
 
@@ -181,14 +181,6 @@ fn add_detail(response: &mut StreamsGroupHeartbeatResponse, detail: &str) {
     let mut status = response.status.iter_mut().flatten();
     if let Some(missing) = status.find(|it| it.status_code == missing) {
         missing.status_detail = format!("{}; {detail}", missing.status_detail).into();
-    }
-}
-
-fn refused(error: ErrorCode, message: Option<String>) -> StreamsGroupHeartbeatResponse {
-    StreamsGroupHeartbeatResponse {
-        error_code: error.code(),
-        error_message: message.map(Into::into),
-        ..Default::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::group::Response;
+use ottla_coordinator::group::Refused;
 use ottla_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 use ottla_types::ErrorCode;
 
@@ -18,31 +18,21 @@ pub(crate) async fn handle(
     // From version 5 on the client has to say what it believes was agreed on (KIP-559).
     let says_protocol = request.protocol_type.is_some() && request.protocol_name.is_some();
     if context.api_version >= 5 && !says_protocol {
-        return refused(ErrorCode::InconsistentGroupProtocol);
+        return SyncGroupResponse::refused(ErrorCode::InconsistentGroupProtocol);
     }
     let group_id = request.group_id.clone();
     let authorizer = &broker.authorizer;
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed);
+        return SyncGroupResponse::refused(ErrorCode::GroupAuthorizationFailed);
     }
-    let coordinator = match broker.groups.coordinator_of(&group_id) {
-        Ok(coordinator) => coordinator,
-        Err(error) => return refused(error),
-    };
-    let synced = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_sync(to, request, now)
-    });
+    let synced = broker
+        .groups
+        .request(&broker.groups, &group_id, |coordinator, to, now| {
+            coordinator.handle_sync(to, request, now)
+        });
     match synced.await {
-        Ok(Response::SyncGroup(response)) => for_version(context, response),
-        Ok(_) => refused(ErrorCode::UnknownServerError),
-        Err(error) => refused(error),
-    }
-}
-
-fn refused(error: ErrorCode) -> SyncGroupResponse {
-    SyncGroupResponse {
-        error_code: error.code(),
-        ..Default::default()
+        Ok(response) => for_version(context, response),
+        Err(error) => SyncGroupResponse::refused(error),
     }
 }
 

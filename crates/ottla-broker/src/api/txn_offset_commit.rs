@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
 use ottla_coordinator::error_after_append;
-use ottla_coordinator::group::{GroupCoordinator, Response};
+use ottla_coordinator::group::GroupCoordinator;
 use ottla_protocol::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
 use ottla_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
@@ -116,10 +116,7 @@ async fn commit(
     let committed = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_txn_offset_commit(to, request, guard, now)
     });
-    match committed.await? {
-        Response::TxnOffsetCommit(response) => Ok(response),
-        _ => Err(ErrorCode::UnknownServerError),
-    }
+    committed.await
 }
 
 /// Kafka looks for the partition to verify the transaction, and finds none where nobody has looked for a coordinator yet;
@@ -161,12 +158,7 @@ async fn verify(
     });
     let verifier = &broker.transactions.verifier;
     let topic_partition = partition.topic_partition.clone();
-    verifier.ask(
-        &broker.transactions,
-        Arc::new(transaction),
-        topic_partition,
-        answer,
-    );
+    verifier.ask(Arc::new(transaction), topic_partition, answer);
     let result = answered.await.unwrap_or(Err(ErrorCode::NetworkException));
     if let Err(error) = result {
         partition.on_transaction_verified(&broker.host, producer, asked_under, Err(error));

@@ -60,7 +60,7 @@ pub(crate) async fn handle(
         let partitions = partitions_of(&marker).collect();
         let broker = Arc::clone(broker);
         writing.spawn(async move {
-            let written = write_markers(&broker.transactions, ended, partitions).await;
+            let written = write_markers(&broker.groups, ended, partitions).await;
             result(marker.producer_id, written)
         });
     }

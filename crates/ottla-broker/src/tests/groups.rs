@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use ottla_coordinator::group::{JoinContext, Requester, Response};
+use ottla_coordinator::group::{JoinContext, Requester};
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::offset_commit_request::{
@@ -209,7 +209,7 @@ async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
             let Poll::Ready(answer) = polled else {
                 return true;
             };
-            let Ok(Response::JoinGroup(joined)) = answer else {
+            let Ok(joined) = answer else {
                 panic!("{answer:?}");
             };
             assert_eq!(error(joined.error_code), ErrorCode::None);

@@ -80,7 +80,7 @@ async fn writes_of_many_threads_are_reported_in_order() {
                     state_epoch: epoch,
                     start_offset: Offset(0),
                 };
-                let initialized = broker.share_groups.initialize_state(request);
+                let initialized = broker.share_groups.coordinators.initialize_state(request);
                 initialized.await.expect("it is written");
             }
         })

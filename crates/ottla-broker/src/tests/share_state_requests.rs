@@ -18,7 +18,7 @@ async fn a_request_asks_for_a_bounded_number_of_partitions_at_one_time() {
     let (group_id, count) = ("g".into(), 3 * AT_ONCE as i32);
     let topics = [1, 2].map(|id| (Uuid::from_u128(id), Vec::from_iter(0..count)));
     let answers = ask_for_each(
-        &broker.broker().share_groups,
+        &broker.broker().share_groups.coordinators,
         &context,
         &group_id,
         topics.clone(),

@@ -7,6 +7,17 @@ use ottla_types::{Sequence, Timestamp};
 
 const _: () = assert!(BatchHeader::SIZE == BATCH_HEADER_BYTES);
 
+/// The codec of an internal topic by its number in the broker's configuration, at its default level.
+pub fn compression_of(codec: i32) -> Compression {
+    match codec {
+        1 => Compression::Gzip { level: -1 },
+        2 => Compression::Snappy,
+        3 => Compression::Lz4 { level: 9 },
+        4 => Compression::Zstd { level: 3 },
+        _ => Compression::None,
+    }
+}
+
 /// Whether the batch of a write is small enough for the log.
 pub fn fits(
     write: &PendingWrite,
@@ -29,9 +40,10 @@ pub fn build(writes: &[PendingWrite], compression: Compression, now: Timestamp) 
                     .transactional(true);
             }
             WriteKind::EndTransaction { producer, marker } => {
-                let kind = match marker.is_commit {
-                    true => ControlRecordType::Commit,
-                    false => ControlRecordType::Abort,
+                let kind = if marker.is_commit {
+                    ControlRecordType::Commit
+                } else {
+                    ControlRecordType::Abort
                 };
                 let coordinator_epoch = marker.coordinator_epoch;
                 let marker = EndTxnMarker { coordinator_epoch };

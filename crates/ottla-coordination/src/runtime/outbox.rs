@@ -28,9 +28,10 @@ fn append_of<C: Served>(
             host.surroundings.context.timestamp(),
         ),
         // Whether it is committed, the shard finds out by the high watermark.
-        required_acks: match C::REQUIRES_MIN_ISR && !planted::has(Bug::AppendUnderMinIsr) {
-            true => RequiredAcks::LeaderWithMinIsr,
-            false => RequiredAcks::Leader,
+        required_acks: if C::REQUIRES_MIN_ISR && !planted::has(Bug::AppendUnderMinIsr) {
+            RequiredAcks::LeaderWithMinIsr
+        } else {
+            RequiredAcks::Leader
         },
         expected_leader_epoch: Some(shard.leader_epoch()),
         of_transaction: match outbound.kind() {

@@ -123,12 +123,12 @@ impl<C: Served> Shard<C> {
         self.leader_epoch
     }
 
-    /// Has the coordinator decide on a request, and waits for its reply.
-    pub async fn request(
+    /// Has the coordinator decide on a request, and waits for its response.
+    pub async fn request<T: TryFrom<C::Response>>(
         self: &Arc<Self>,
         host: &Arc<C::Host>,
-        decide: impl FnOnce(&mut C, ReplyTo, Timestamp) -> Outcome<C>,
-    ) -> Result<C::Response, ErrorCode> {
+        decide: impl FnOnce(&mut C, ReplyTo<T>, Timestamp) -> Outcome<C>,
+    ) -> Result<T, ErrorCode> {
         let (reply, replied) = oneshot::channel();
         let asked = self.step(host, |runtime, at| {
             runtime.request(reply, at, |coordinator, to| decide(coordinator, to, at.now))
@@ -150,7 +150,9 @@ impl<C: Served> Shard<C> {
             self.step(host, |runtime, at| runtime.fire_due_timer(at));
             self.run_outbox(host);
         }
-        replied.await.map_err(|_| ErrorCode::NotCoordinator)
+        let response = replied.await.map_err(|_| ErrorCode::NotCoordinator)?;
+        // Nothing else can be sent to a `ReplyTo<T>`.
+        Ok(T::try_from(response).unwrap_or_else(|_| unreachable!("another response was awaited")))
     }
 
     /// Looks at the coordinator.

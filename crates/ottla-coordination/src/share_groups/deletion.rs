@@ -8,12 +8,12 @@ use ottla_coordinator::group::PartitionsOfTopics;
 use ottla_coordinator::persister::SharePartitionKey;
 use ottla_types::{ErrorCode, TopicId};
 
-use super::Persister;
-use super::ShareGroups;
+use super::coordinators::ShareCoordinators;
+use super::persister::Persister;
 
 /// A topic is deleted when all of its partitions are; otherwise one of the reasons is told.
 pub async fn delete_state(
-    share_groups: &Arc<ShareGroups>,
+    coordinators: &Arc<ShareCoordinators>,
     group_id: &ByteString,
     partitions: &PartitionsOfTopics,
 ) -> Vec<(TopicId, Result<(), ErrorCode>)> {
@@ -25,9 +25,9 @@ pub async fn delete_state(
         })
     });
     let answers = Persister::each(
-        share_groups,
+        coordinators,
         keys.collect(),
-        |share_groups, key| async move { Persister::delete_state(&share_groups, key).await },
+        |coordinators, key| async move { Persister::delete_state(&coordinators, key).await },
     );
     let mut answers = answers.await.into_iter();
     let topics = partitions.iter().map(|(topic_id, partitions)| {

@@ -9,7 +9,7 @@ use ottla_protocol::messages::ListOffsetsRequest;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use ottla_types::{BrokerId, ErrorCode, Offset};
 
-use super::ShareGroups;
+use super::coordinators::ShareCoordinators;
 use super::persister::ask_peer;
 use crate::at_once::each_at_once;
 
@@ -24,20 +24,20 @@ pub type LatestOffsets = BTreeMap<(ByteString, i32), Result<Offset, ErrorCode>>;
 
 /// One request to each of the leaders that are not here. A partition that is missing could not be asked about.
 pub async fn latest_offsets(
-    share_groups: &Arc<ShareGroups>,
+    coordinators: &Arc<ShareCoordinators>,
     partitions: Vec<(ByteString, i32)>,
 ) -> LatestOffsets {
     let mut found = LatestOffsets::new();
     let mut elsewhere: BTreeMap<BrokerId, Vec<(ByteString, i32)>> = BTreeMap::new();
-    let image = Arc::clone(&share_groups.surroundings.context.metadata());
+    let image = Arc::clone(&coordinators.surroundings.context.metadata());
     for (topic, partition) in partitions {
         let registered = image.topics.by_name(&topic);
         let leader = registered
             .and_then(|topic| topic.partition(partition.into()))
             .map(|partition| partition.leader);
         match leader {
-            Some(leader) if leader == share_groups.surroundings.context.broker_id() => {
-                let latest = latest_here(share_groups, &topic, partition);
+            Some(leader) if leader == coordinators.surroundings.context.broker_id() => {
+                let latest = latest_here(coordinators, &topic, partition);
                 found.insert((topic, partition), latest);
             }
             Some(leader) if image.cluster.broker(leader).is_some_and(|it| !it.fenced) => {
@@ -50,30 +50,31 @@ pub async fn latest_offsets(
         }
     }
     let answers = each_at_once(LEADERS_AT_ONCE, elsewhere, |(leader, partitions)| {
-        let share_groups = Arc::clone(share_groups);
-        async move { latest_at(&share_groups, leader, partitions).await }
+        let coordinators = Arc::clone(coordinators);
+        async move { latest_at(&coordinators, leader, partitions).await }
     });
     found.extend(answers.await.into_iter().flatten().flatten());
     found
 }
 
 fn latest_here(
-    share_groups: &ShareGroups,
+    coordinators: &ShareCoordinators,
     topic: &str,
     partition: i32,
 ) -> Result<Offset, ErrorCode> {
-    let partition = share_groups
+    let partition = coordinators
         .surroundings
         .local_partition(topic, partition)?;
     partition.check_leader(-1)?;
-    match partition.is_high_watermark_behind() {
-        true => Err(ErrorCode::OffsetNotAvailable),
-        false => Ok(partition.reader().high_watermark()),
+    if partition.is_high_watermark_behind() {
+        Err(ErrorCode::OffsetNotAvailable)
+    } else {
+        Ok(partition.reader().high_watermark())
     }
 }
 
 async fn latest_at(
-    share_groups: &Arc<ShareGroups>,
+    coordinators: &Arc<ShareCoordinators>,
     leader: BrokerId,
     partitions: Vec<(ByteString, i32)>,
 ) -> LatestOffsets {
@@ -94,7 +95,7 @@ async fn latest_at(
         topics: asked.collect(),
         ..Default::default()
     };
-    let missing = match ask_peer(share_groups, leader, &request).await {
+    let missing = match ask_peer(coordinators, leader, &request).await {
         Ok(response) => {
             let answered = response.topics.into_iter().flat_map(|topic| {
                 let name = topic.name;

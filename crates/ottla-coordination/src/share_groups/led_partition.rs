@@ -16,8 +16,9 @@ use ottla_sync::Mutex;
 use ottla_sync::{Notify, oneshot};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
-use super::settings::OffsetReset;
-use super::{GroupSettings, Persister, ShareGroups};
+use super::coordinators::ShareCoordinators;
+use super::persister::Persister;
+use super::settings::{GroupSettings, OffsetReset};
 use ottla_partition::partition::{Partition, Waiters};
 
 pub struct LedPartition {
@@ -29,6 +30,9 @@ pub struct LedPartition {
     pub waiters: Waiters,
     /// The next deadline has moved, or the share partition is closed.
     timers_changed: Notify,
+    coordinators: Arc<ShareCoordinators>,
+    /// Who is told that it cannot be read any more: it is loaded anew by whoever asks next.
+    on_failed: Box<dyn Fn(&Arc<LedPartition>) + Send + Sync>,
 }
 
 type Machine = LedSharePartition<oneshot::Sender<Result<(), StateFailure>>>;
@@ -70,10 +74,11 @@ impl Drop for Reading {
 impl LedPartition {
     /// Begins to load what was persisted.
     pub(super) fn open(
-        share_groups: &Arc<ShareGroups>,
+        coordinators: Arc<ShareCoordinators>,
         key: SharePartitionKey,
         partition: Arc<Partition>,
         leader_epoch: LeaderEpoch,
+        on_failed: impl Fn(&Arc<LedPartition>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let led = Arc::new(LedPartition {
             key,
@@ -82,37 +87,37 @@ impl LedPartition {
             machine: Mutex::default(),
             waiters: Waiters::default(),
             timers_changed: Notify::new(),
+            coordinators,
+            on_failed: Box::new(on_failed),
         });
-        let (loading, share_groups) = (Arc::clone(&led), Arc::clone(share_groups));
+        let loading = Arc::clone(&led);
         ottla_sync::task::spawn(async move {
-            match loading.load(&share_groups).await {
-                Ok(machine) => loading.activate(&share_groups, machine),
+            match loading.load().await {
+                Ok(machine) => loading.activate(machine),
                 Err(failure) => {
                     let partition = &loading.partition.topic_partition;
                     let (group, reason) = (&loading.key.group_id, &failure.message);
                     tracing::debug!(%partition, "share group {group} cannot read it: {reason}");
                     loading.close(failure);
-                    share_groups.partitions.forget(&loading);
+                    (loading.on_failed)(&loading);
                 }
             }
         });
         led
     }
 
-    async fn load(&self, share_groups: &Arc<ShareGroups>) -> Result<SharePartition, StateFailure> {
+    async fn load(&self) -> Result<SharePartition, StateFailure> {
         let request = ReadState {
             key: self.key.clone(),
             leader_epoch: self.leader_epoch,
         };
-        let read = Persister::read_state(share_groups, request)
+        let read = Persister::read_state(&self.coordinators, request)
             .await
             .map_err(of_persister)?;
-        let settings = GroupSettings::of(share_groups, &self.key.group_id);
+        let settings =
+            GroupSettings::of(&self.coordinators.surroundings.context, &self.key.group_id);
         let start_offset = match read.start_offset {
-            Offset::UNKNOWN => {
-                self.initial_offset(share_groups, settings.offset_reset)
-                    .await?
-            }
+            Offset::UNKNOWN => self.initial_offset(settings.offset_reset).await?,
             start_offset => start_offset,
         };
         let restored = restore(&read, start_offset, settings.partition, self.leader_epoch);
@@ -128,23 +133,15 @@ impl LedPartition {
     }
 
     /// Where a group begins that has read nothing yet.
-    async fn initial_offset(
-        &self,
-        share_groups: &ShareGroups,
-        reset: OffsetReset,
-    ) -> Result<Offset, StateFailure> {
+    async fn initial_offset(&self, reset: OffsetReset) -> Result<Offset, StateFailure> {
         let reader = self.partition.reader().clone();
         let since = match reset {
             OffsetReset::Latest => return Ok(reader.high_watermark()),
             OffsetReset::Earliest => return Ok(reader.log_start_offset()),
-            OffsetReset::ByDuration(ms) => Timestamp(
-                share_groups
-                    .surroundings
-                    .context
-                    .timestamp()
-                    .0
-                    .saturating_sub(ms),
-            ),
+            OffsetReset::ByDuration(ms) => {
+                let now = self.coordinators.surroundings.context.timestamp();
+                Timestamp(now.0.saturating_sub(ms))
+            }
         };
         let latest = reader.high_watermark();
         let threads = self.partition.home().threads.reads.clone();
@@ -158,11 +155,11 @@ impl LedPartition {
         }
     }
 
-    fn activate(self: &Arc<Self>, share_groups: &Arc<ShareGroups>, machine: SharePartition) {
+    fn activate(self: &Arc<Self>, machine: SharePartition) {
         if !self.machine.lock().on_loaded(machine) {
             return;
         }
-        ottla_sync::task::spawn(Arc::clone(self).run_timers(Arc::clone(share_groups)));
+        ottla_sync::task::spawn(Arc::clone(self).run_timers());
         self.waiters.wake_all();
     }
 
@@ -175,6 +172,10 @@ impl LedPartition {
         }
         self.timers_changed.notify_one();
         self.waiters.wake_all();
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.coordinators.surroundings.context.now_ms()
     }
 
     /// Why nothing can be read here, if so.
@@ -215,54 +216,45 @@ impl LedPartition {
     /// Ends when what the member says is persisted.
     pub async fn acknowledge(
         self: &Arc<Self>,
-        share_groups: &Arc<ShareGroups>,
         member: &str,
         batches: &[AcknowledgementBatch],
     ) -> Result<(), StateFailure> {
-        let settings = GroupSettings::of(share_groups, &self.key.group_id);
+        let settings =
+            GroupSettings::of(&self.coordinators.surroundings.context, &self.key.group_id);
         let (answer, written) = oneshot::channel();
         let acknowledged = {
-            let (settings, now_ms) = (
-                settings.partition,
-                share_groups.surroundings.context.now_ms(),
-            );
+            let (settings, now_ms) = (settings.partition, self.now_ms());
             let mut machine = self.machine.lock();
             machine.acknowledge(member, batches, settings, now_ms, || answer)
         };
         // A lock that is renewed may be the one that runs out next.
         self.timers_changed.notify_one();
-        self.await_persisted(share_groups, acknowledged?, written)
-            .await
+        self.await_persisted(acknowledged?, written).await
     }
 
     /// What a member that is gone has in hand is for the others.
-    pub async fn release(
-        self: &Arc<Self>,
-        share_groups: &Arc<ShareGroups>,
-        member: &str,
-    ) -> Result<(), StateFailure> {
+    pub async fn release(self: &Arc<Self>, member: &str) -> Result<(), StateFailure> {
         let (answer, written) = oneshot::channel();
         let released = self.machine.lock().release(member, Some(|| answer));
-        self.await_persisted(share_groups, released?, written).await
+        self.await_persisted(released?, written).await
     }
 
     async fn await_persisted(
         self: &Arc<Self>,
-        share_groups: &Arc<ShareGroups>,
         has_write: bool,
         written: oneshot::Receiver<Result<(), StateFailure>>,
     ) -> Result<(), StateFailure> {
         if !has_write {
             return Ok(());
         }
-        self.run_outbox(share_groups);
+        self.run_outbox();
         written
             .await
             .unwrap_or_else(|_| Err(ErrorCode::NotLeaderOrFollower.into()))
     }
 
     /// Frees what is locked no longer, until the share partition is closed.
-    async fn run_timers(self: Arc<Self>, share_groups: Arc<ShareGroups>) {
+    async fn run_timers(self: Arc<Self>) {
         loop {
             let next = {
                 let mut machine = self.machine.lock();
@@ -274,9 +266,7 @@ impl LedPartition {
             let changed = self.timers_changed.notified();
             match next {
                 Some(deadline) => {
-                    let wait = Duration::from_millis(
-                        deadline.saturating_sub(share_groups.surroundings.context.now_ms()),
-                    );
+                    let wait = Duration::from_millis(deadline.saturating_sub(self.now_ms()));
                     ottla_sync::select! {
                         () = ottla_sync::time::sleep(wait) => {}
                         () = changed => {}
@@ -284,13 +274,10 @@ impl LedPartition {
                 }
                 None => changed.await,
             }
-            if self
-                .machine
-                .lock()
-                .on_lock_timeouts(share_groups.surroundings.context.now_ms())
-            {
+            let now_ms = self.now_ms();
+            if self.machine.lock().on_lock_timeouts(now_ms) {
                 self.waiters.wake_all();
-                self.run_outbox(&share_groups);
+                self.run_outbox();
             }
         }
     }
@@ -298,17 +285,17 @@ impl LedPartition {
     // Persisting
 
     /// Has persisted what there is to be persisted, unless a task is at it.
-    fn run_outbox(self: &Arc<Self>, share_groups: &Arc<ShareGroups>) {
+    fn run_outbox(self: &Arc<Self>) {
         let Some(mut write) = self.machine.lock().next_write() else {
             return;
         };
-        let (led, share_groups) = (Arc::clone(self), Arc::clone(share_groups));
+        let led = Arc::clone(self);
         ottla_sync::task::spawn(async move {
             loop {
                 let id = write.id;
                 let request = request_of(led.key.clone(), write);
-                let written = Persister::write_state(&share_groups, request).await;
-                led.on_written(&share_groups, id, written);
+                let written = Persister::write_state(&led.coordinators, request).await;
+                led.on_written(id, written);
                 match led.machine.lock().next_write() {
                     Some(next) => write = next,
                     None => return,
@@ -317,12 +304,7 @@ impl LedPartition {
         });
     }
 
-    fn on_written(
-        self: &Arc<Self>,
-        share_groups: &Arc<ShareGroups>,
-        id: StateWriteId,
-        written: Result<(), StateFailure>,
-    ) {
+    fn on_written(self: &Arc<Self>, id: StateWriteId, written: Result<(), StateFailure>) {
         let written = self.machine.lock().on_written(id, written);
         if let Some((waiting, answer)) = written.answer {
             // Who has gone away meanwhile needs no answer.
@@ -333,7 +315,7 @@ impl LedPartition {
         }
         if let Some(failure) = written.fenced {
             self.close(failure);
-            share_groups.partitions.forget(self);
+            (self.on_failed)(self);
         }
     }
 }

@@ -9,14 +9,18 @@ use ottla_sync::RwLock;
 use ottla_types::{ErrorCode, LeaderEpoch, TopicIdPartition};
 use std::collections::BTreeMap;
 
-use super::{LedPartition, ShareGroups};
+use super::coordinators::ShareCoordinators;
+use super::led_partition::LedPartition;
 use crate::planted::{self, Bug};
 use ottla_partition::partition::Partition;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LedPartitions {
-    by_key: RwLock<BTreeMap<SharePartitionKey, Arc<LedPartition>>>,
+    coordinators: Arc<ShareCoordinators>,
+    by_key: Arc<RwLock<ByKey>>,
 }
+
+type ByKey = BTreeMap<SharePartitionKey, Arc<LedPartition>>;
 
 /// The key of a group's share partition.
 pub fn key_of(group_id: &str, partition: TopicIdPartition) -> SharePartitionKey {
@@ -28,6 +32,13 @@ pub fn key_of(group_id: &str, partition: TopicIdPartition) -> SharePartitionKey 
 }
 
 impl LedPartitions {
+    pub(super) fn new(coordinators: Arc<ShareCoordinators>) -> Self {
+        LedPartitions {
+            coordinators,
+            by_key: Arc::default(),
+        }
+    }
+
     pub fn get(&self, group_id: &str, partition: TopicIdPartition) -> Option<Arc<LedPartition>> {
         self.by_key
             .read()
@@ -38,7 +49,6 @@ impl LedPartitions {
     /// The share partition, loaded where nobody has asked for it yet; or why it is not here.
     pub fn get_or_open(
         &self,
-        share_groups: &Arc<ShareGroups>,
         group_id: &str,
         topic: &str,
         partition: TopicIdPartition,
@@ -47,9 +57,7 @@ impl LedPartitions {
         if let Some(led) = self.by_key.read().get(&key) {
             return Ok(Arc::clone(led));
         }
-        self.open(share_groups, key, || {
-            led_here(share_groups, topic, partition)
-        })
+        self.open(key, || led_here(&self.coordinators, topic, partition))
     }
 
     /// Whether the partition is led here is looked at under the lock that `close_if` takes. Were it looked at before, then
@@ -58,7 +66,6 @@ impl LedPartitions {
     /// 3. the first one takes up one more, which nobody closes.
     fn open(
         &self,
-        share_groups: &Arc<ShareGroups>,
         key: SharePartitionKey,
         led_here: impl Fn() -> Result<(Arc<Partition>, LeaderEpoch), ErrorCode>,
     ) -> Result<Arc<LedPartition>, ErrorCode> {
@@ -68,20 +75,16 @@ impl LedPartitions {
             return Ok(Arc::clone(led));
         }
         let (local, leader_epoch) = too_early.unwrap_or_else(led_here)?;
-        let led = LedPartition::open(share_groups, key.clone(), local, leader_epoch);
+        let coordinators = Arc::clone(&self.coordinators);
+        let led_partitions = Arc::downgrade(&self.by_key);
+        let forget_it = move |closed: &Arc<LedPartition>| {
+            if let Some(by_key) = led_partitions.upgrade() {
+                forget(&mut by_key.write(), closed);
+            }
+        };
+        let led = LedPartition::open(coordinators, key.clone(), local, leader_epoch, forget_it);
         by_key.insert(key, Arc::clone(&led));
         Ok(led)
-    }
-
-    /// It is closed, and loaded anew by whoever asks next.
-    pub(super) fn forget(&self, closed: &Arc<LedPartition>) {
-        let mut by_key = self.by_key.write();
-        if by_key
-            .get(&closed.key)
-            .is_some_and(|led| Arc::ptr_eq(led, closed))
-        {
-            by_key.remove(&closed.key);
-        }
     }
 
     /// Nobody of the group reads here any more.
@@ -90,11 +93,11 @@ impl LedPartitions {
     }
 
     /// Partitions whose lead has changed are others' to hand out, or have to be taken up anew.
-    pub(super) fn follow_leadership(&self, share_groups: &ShareGroups, delta: &MetadataDelta) {
+    pub(super) fn follow_leadership(&self, delta: &MetadataDelta) {
         if self.by_key.read().is_empty() {
             return;
         }
-        let changes = delta.local_changes(share_groups.surroundings.context.broker_id());
+        let changes = delta.local_changes(self.coordinators.surroundings.context.broker_id());
         let gone = changes.deleted.iter().chain(&changes.followers);
         for replica in gone {
             self.close_if(|led| {
@@ -127,22 +130,31 @@ impl LedPartitions {
     }
 }
 
+/// It is closed, and loaded anew by whoever asks next.
+fn forget(by_key: &mut ByKey, closed: &Arc<LedPartition>) {
+    if by_key
+        .get(&closed.key)
+        .is_some_and(|led| Arc::ptr_eq(led, closed))
+    {
+        by_key.remove(&closed.key);
+    }
+}
+
 /// The partition and the epoch in which this broker leads it, by the image in force: that is replaced before
 /// `follow_leadership` is called, and a replica may hear of it later.
 fn led_here(
-    share_groups: &ShareGroups,
+    coordinators: &ShareCoordinators,
     topic: &str,
     partition: TopicIdPartition,
 ) -> Result<(Arc<Partition>, LeaderEpoch), ErrorCode> {
-    let local = share_groups
-        .surroundings
-        .local_partition(topic, partition.partition.0)?;
+    let surroundings = &coordinators.surroundings;
+    let local = surroundings.local_partition(topic, partition.partition.0)?;
     if local.topic_id != partition.topic_id {
         return Err(ErrorCode::UnknownTopicOrPartition);
     }
-    let image = share_groups.surroundings.context.metadata();
+    let image = surroundings.context.metadata();
     let registration = image.topics.partition(topic, partition.partition);
-    let led = registration.filter(|it| it.leader == share_groups.surroundings.context.broker_id());
+    let led = registration.filter(|it| it.leader == surroundings.context.broker_id());
     match led.map(|it| it.leader_epoch) {
         Some(epoch) if local.is_leader() && local.leader_epoch() == epoch => Ok((local, epoch)),
         _ => Err(ErrorCode::NotLeaderOrFollower),
@@ -164,7 +176,7 @@ mod tests {
     use super::*;
     use crate::surroundings::Surroundings;
 
-    fn share_groups_of(host: &TestHost) -> Arc<ShareGroups> {
+    fn led_partitions_of(host: &TestHost) -> Arc<LedPartitions> {
         let surroundings = Surroundings {
             context: Arc::clone(&host.host.context),
             host: Arc::clone(&host.host),
@@ -175,26 +187,26 @@ mod tests {
             authorizer: Arc::new(Authorizer::allow_all()),
         };
         let config = BrokerConfig::clone(&host.host.context.config());
-        Arc::new(ShareGroups::new(Arc::new(surroundings), &config))
+        let coordinators = ShareCoordinators::new(Arc::new(surroundings), &config);
+        Arc::new(LedPartitions::new(Arc::new(coordinators)))
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_is_taken_up_while_the_lead_is_given_up_is_closed() {
         let host = TestHost::start();
         host.lead(&[]);
-        let share_groups = share_groups_of(&host);
+        let led = led_partitions_of(&host);
         let partition = TopicIdPartition {
             topic_id: TOPIC_ID,
             partition: PartitionIndex(0),
         };
-        let led = &share_groups.partitions;
         let (closed, is_closed) = thread_channel::channel();
-        let giving_up = Arc::clone(&share_groups);
-        let opened = led.open(&share_groups, key_of("g", partition), || {
-            let found = led_here(&share_groups, TOPIC, partition);
+        let giving_up = Arc::clone(&led);
+        let opened = led.open(key_of("g", partition), || {
+            let found = led_here(&led.coordinators, TOPIC, partition);
             let (giving_up, closed) = (Arc::clone(&giving_up), closed.clone());
             ottla_sync::thread::spawn(move || {
-                giving_up.partitions.close_if(|_| true);
+                giving_up.close_if(|_| true);
                 closed.send(()).expect("the test waits");
             });
             // It may come before this one has decided, or after it has taken the share partition up.

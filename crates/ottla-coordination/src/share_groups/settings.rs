@@ -1,10 +1,10 @@
 //! What applies to one share group: its own configuration over the broker's.
 //! Source: `GroupConfig`, `ShareGroupConfigProvider`.
 
+use ottla_context::NodeContext;
 use ottla_coordinator::share_partition::SharePartitionSettings;
 use ottla_metadata::ConfigResource;
 
-use super::ShareGroups;
 use ottla_partition::partition::Isolation;
 
 /// Where a group begins that has read nothing yet (`share.auto.offset.reset`).
@@ -29,9 +29,9 @@ impl GroupSettings {
         i32::try_from(self.partition.record_lock_duration_ms).unwrap_or(i32::MAX)
     }
 
-    pub fn of(share_groups: &ShareGroups, group_id: &str) -> GroupSettings {
-        let config = share_groups.surroundings.context.config();
-        let image = share_groups.surroundings.context.metadata();
+    pub fn of(context: &NodeContext, group_id: &str) -> GroupSettings {
+        let config = context.config();
+        let image = context.metadata();
         let group = ConfigResource::group(group_id.to_owned());
         let own = |key: &str| {
             image

@@ -94,7 +94,10 @@ impl SimulatedBroker {
             authorizer: Arc::new(Authorizer::allow_all()),
         });
         let share_groups = Arc::new(ShareGroups::new(Arc::clone(&surroundings), &config));
-        let groups = Groups::new(Arc::clone(&surroundings), Arc::clone(&share_groups));
+        let groups = Groups::new(
+            Arc::clone(&surroundings),
+            Arc::clone(&share_groups.coordinators),
+        );
         let groups = Arc::new(groups);
         let transactions = Transactions::new(surroundings, Arc::clone(&groups), &config);
         let broker = Arc::new(SimulatedBroker {
@@ -162,8 +165,8 @@ impl SimulatedBroker {
         let share_groups = &self.share_groups;
         let delta = self.test_host.change(records, |delta| {
             groups.follow_leadership(groups, delta);
-            transactions.follow_leadership(transactions, delta);
-            share_groups.follow_leadership(share_groups, delta);
+            transactions.follow_leadership(&transactions.coordinators, delta);
+            share_groups.follow_leadership(&share_groups.coordinators, delta);
         });
         groups.follow_metadata(&delta);
         transactions.follow_features(&delta);
@@ -249,11 +252,11 @@ impl SimulatedBroker {
     }
 
     pub fn committed_transactions(&self) -> TransactionCoordinator {
-        self.committed(&self.transactions)
+        self.committed(&self.transactions.coordinators)
     }
 
     pub fn committed_share_state(&self) -> ShareCoordinator {
-        self.committed(&self.share_groups)
+        self.committed(&self.share_groups.coordinators)
     }
 
     /// The other replica fetches all that there is, now and then.

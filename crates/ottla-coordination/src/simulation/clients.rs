@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_coordinator::group::{GroupCoordinator, Response as GroupResponse};
-use ottla_coordinator::persister::{InitializeState, SharePartitionKey, StateFailure, WriteState};
-use ottla_coordinator::share_state::{Response as ShareResponse, ShareCoordinator};
+use ottla_coordinator::group::GroupCoordinator;
+use ottla_coordinator::persister::{
+    InitializeState, SharePartitionKey, StateFailure, StateSummary, WriteState,
+};
+use ottla_coordinator::share_state::{ShareCoordinator, StateError};
 use ottla_coordinator::transaction::{
     AddPartitions, EndTransaction, InitProducerId, Response as TransactionResponse, Transaction,
     TransactionState,
 };
-use ottla_coordinator::{Outcome, ReplyTo, TransactionalProducer};
+use ottla_coordinator::{Coordinator, Outcome, ReplyId, ReplyTo, TransactionalProducer};
 use ottla_partition::test_host::{TOPIC, TOPIC_ID};
 use ottla_protocol::messages::OffsetCommitRequest;
 use ottla_protocol::messages::offset_commit_request::{
@@ -21,6 +23,7 @@ use ottla_protocol::messages::offset_commit_request::{
 use ottla_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
+use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use ottla_sync::simulation::Random;
 use ottla_sync::time::sleep;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, TopicPartition};
@@ -76,10 +79,7 @@ fn fetch_request(group: &str) -> OffsetFetchRequestGroup {
     }
 }
 
-fn fetched(response: GroupResponse) -> Result<i64, ErrorCode> {
-    let GroupResponse::OffsetFetch(response) = response else {
-        panic!("an answer to something else: {response:?}");
-    };
+fn fetched(response: OffsetFetchResponseGroup) -> Result<i64, ErrorCode> {
     ErrorCode::from_code(response.error_code).into_result()?;
     let partition = &response.topics[0].partitions[0];
     ErrorCode::from_code(partition.error_code).into_result()?;
@@ -104,12 +104,8 @@ async fn commit(broker: &SimulatedBroker, group: &str, offset: i64) -> Result<()
     let answered = shard.request(&broker.groups, |groups, to, now| {
         groups.handle_offset_commit(to, request, true, now)
     });
-    match answered.await? {
-        GroupResponse::OffsetCommit(response) => {
-            ErrorCode::from_code(response.topics[0].partitions[0].error_code).into_result()
-        }
-        other => panic!("an answer to something else: {other:?}"),
-    }
+    let response = answered.await?;
+    ErrorCode::from_code(response.topics[0].partitions[0].error_code).into_result()
 }
 
 async fn fetch(broker: &SimulatedBroker, group: &str) -> Result<i64, ErrorCode> {
@@ -121,14 +117,18 @@ async fn fetch(broker: &SimulatedBroker, group: &str) -> Result<i64, ErrorCode> 
 }
 
 /// What a coordinator that nobody else has answers at once.
-fn answer_of<C: ottla_coordinator::Coordinator>(outcome: Outcome<C>) -> C::Response {
+fn answer_of<C: Coordinator, T: TryFrom<C::Response>>(outcome: Outcome<C>) -> T {
     let mut replies = outcome.replies.into_iter();
-    replies.next().expect("it has nothing to wait for").response
+    let reply = replies.next().expect("it has nothing to wait for");
+    T::try_from(reply.response)
+        .ok()
+        .expect("it is what was asked for")
 }
 
 fn committed_offset(groups: &mut GroupCoordinator, group: &str) -> i64 {
-    let outcome = groups.handle_offset_fetch(ReplyTo(0), &fetch_request(group), false);
-    fetched(answer_of::<GroupCoordinator>(outcome)).expect("it is loaded")
+    let outcome =
+        groups.handle_offset_fetch(ReplyTo::new(ReplyId(0)), &fetch_request(group), false);
+    fetched(answer_of::<GroupCoordinator, _>(outcome)).expect("it is loaded")
 }
 
 /// Commits one offset after the other. They never go back.
@@ -193,11 +193,11 @@ impl Producer {
         }
     }
 
-    async fn ask(
+    async fn ask<T: Into<TransactionResponse> + TryFrom<TransactionResponse>>(
         &mut self,
         decide: impl FnOnce(
             &mut ottla_coordinator::transaction::TransactionCoordinator,
-            ReplyTo,
+            ReplyTo<T>,
             ottla_types::Timestamp,
         ) -> ottla_coordinator::transaction::Outcome,
     ) -> Result<Option<TransactionalProducer>, ErrorCode> {
@@ -205,9 +205,11 @@ impl Producer {
         let before = broker.phase_under_min_isr();
         let answered = in_time(async {
             let shard = broker.transactions.coordinator_of(&self.id)?;
-            shard.request(&broker.transactions, decide).await
+            shard
+                .request(&broker.transactions.coordinators, decide)
+                .await
         });
-        let answered = match answered.await {
+        let answered = match answered.await.map(T::into) {
             Ok(TransactionResponse::InitProducerId(init)) => init.map(Some),
             Ok(TransactionResponse::AddPartitions(code)) => code.into_result().map(|()| None),
             Ok(TransactionResponse::EndTxn(ended)) => ended,
@@ -368,15 +370,20 @@ pub fn share_key(group: &str) -> SharePartitionKey {
 }
 
 async fn summary(broker: &SimulatedBroker, group: &str) -> Result<i64, StateFailure> {
-    let summary = broker.share_groups.read_state_summary(share_key(group));
+    let summary = broker
+        .share_groups
+        .coordinators
+        .read_state_summary(share_key(group));
     Ok(summary.await?.start_offset.0)
 }
 
 fn committed_start(coordinator: &mut ShareCoordinator, group: &str) -> i64 {
-    let outcome = coordinator.read_state_summary(ReplyTo(0), &share_key(group), Some(1));
-    match answer_of::<ShareCoordinator>(outcome) {
-        ShareResponse::Summary(Ok(summary)) => summary.start_offset.0,
-        other => panic!("share state of {group} is gone from the log: {other:?}"),
+    let outcome =
+        coordinator.read_state_summary(ReplyTo::new(ReplyId(0)), &share_key(group), Some(1));
+    let summary: Result<StateSummary, StateError> = answer_of::<ShareCoordinator, _>(outcome);
+    match summary {
+        Ok(summary) => summary.start_offset.0,
+        Err(error) => panic!("share state of {group} is gone from the log: {error:?}"),
     }
 }
 
@@ -397,7 +404,7 @@ pub async fn write_share_state(
                 state_epoch: 0,
                 start_offset: Offset(0),
             };
-            in_time(broker.share_groups.initialize_state(request)).await
+            in_time(broker.share_groups.coordinators.initialize_state(request)).await
         } else if random.one_in(one_in) {
             next += 1;
             let request = WriteState {
@@ -408,7 +415,7 @@ pub async fn write_share_state(
                 delivery_complete_count: 0,
                 batches: Vec::new(),
             };
-            in_time(broker.share_groups.write_state(request)).await
+            in_time(broker.share_groups.coordinators.write_state(request)).await
         } else {
             match in_time(summary(&broker, &group)).await {
                 Ok(start) => {
@@ -456,9 +463,7 @@ pub async fn open_share_partitions(
 ) {
     while !broker.is_over() {
         let groups = &broker.share_groups;
-        let opened = groups
-            .partitions
-            .get_or_open(groups, &group, TOPIC, OF_CLIENTS);
+        let opened = groups.partitions.get_or_open(&group, TOPIC, OF_CLIENTS);
         broker.tally.lock().opened += u64::from(opened.is_ok());
         pause(&mut random).await;
         if random.one_in(3) {

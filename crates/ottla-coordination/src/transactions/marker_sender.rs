@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_coordinator::transaction::{Markers, TransactionCoordinator};
+use ottla_coordinator::transaction::Markers;
 use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::WriteTxnMarkersRequest;
 use ottla_protocol::messages::write_txn_markers_request::{
@@ -21,25 +21,32 @@ use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, ErrorCode, TopicPartition};
 
-use super::Transactions;
-use super::{EndedTransaction, request_timeout, write_markers};
-use crate::runtime::Shard;
+use super::write_markers::{EndedTransaction, request_timeout, write_markers};
+use crate::groups::Groups;
+use crate::surroundings::Surroundings;
 use ottla_net::PeerError;
 
 /// How long a marker that could not be written waits before it goes again.
 const RETRY: Duration = Duration::from_millis(50);
 
-type TransactionShard = Shard<TransactionCoordinator>;
+/// The coordinator of a transaction, which is told what has come of its markers.
+pub trait MarkerAnswers: Send + Sync {
+    /// Who has lost its partition sends no more markers.
+    fn are_awaited(&self) -> bool;
+
+    fn tell(&self, markers: &Markers, answers: &[(TopicPartition, ErrorCode)]);
+}
 
 /// Markers for partitions of one leader.
 struct Batch {
-    shard: Arc<TransactionShard>,
     markers: Markers,
+    answers: Arc<dyn MarkerAnswers>,
 }
 
-/// What waits, by the broker that it goes to. There is an entry as long as somebody is at it.
-#[derive(Default)]
 pub struct MarkerSender {
+    /// Markers end the offsets of their groups.
+    groups: Arc<Groups>,
+    /// What waits, by the broker that it goes to. There is an entry as long as somebody is at it.
     waiting: Mutex<HashMap<BrokerId, Vec<Batch>>>,
 }
 
@@ -61,41 +68,42 @@ enum Destination {
 }
 
 impl MarkerSender {
-    pub fn send(
-        &self,
-        transactions: &Arc<Transactions>,
-        shard: &Arc<TransactionShard>,
-        markers: Markers,
-    ) {
-        let image = transactions.surroundings.context.metadata().clone();
+    pub(super) fn new(groups: Arc<Groups>) -> Self {
+        MarkerSender {
+            groups,
+            waiting: Mutex::default(),
+        }
+    }
+
+    pub fn send(self: &Arc<Self>, markers: Markers, answers: Arc<dyn MarkerAnswers>) {
+        let surroundings = &self.groups.surroundings;
+        let image = surroundings.context.metadata().clone();
         let mut by_destination: BTreeMap<Destination, Vec<TopicPartition>> = BTreeMap::new();
         for partition in &markers.partitions {
-            let destination = destination_of(transactions, &image, partition);
+            let destination = destination_of(surroundings, &image, partition);
             let partitions = by_destination.entry(destination).or_default();
             partitions.push(partition.clone());
         }
         for (destination, partitions) in by_destination {
             let batch = Batch {
-                shard: Arc::clone(shard),
                 markers: Markers {
                     partitions,
                     ..markers.clone()
                 },
+                answers: Arc::clone(&answers),
             };
             match destination {
                 Destination::Here => drop(ottla_sync::task::spawn(
-                    batch.write_here(Arc::clone(transactions)),
+                    batch.write_here(Arc::clone(&self.groups)),
                 )),
-                Destination::Broker(id) => self.send_to(transactions, id, batch),
-                Destination::Unknown => {
-                    batch.answer_all(transactions, ErrorCode::NotLeaderOrFollower)
-                }
-                Destination::Nowhere => batch.answer_all(transactions, ErrorCode::None),
+                Destination::Broker(id) => self.send_to(id, batch),
+                Destination::Unknown => batch.answer_all(ErrorCode::NotLeaderOrFollower),
+                Destination::Nowhere => batch.answer_all(ErrorCode::None),
             }
         }
     }
 
-    fn send_to(&self, transactions: &Arc<Transactions>, id: BrokerId, batch: Batch) {
+    fn send_to(self: &Arc<Self>, id: BrokerId, batch: Batch) {
         let mut waiting = self.waiting.lock();
         if let Some(batches) = waiting.get_mut(&id) {
             batches.push(batch);
@@ -103,10 +111,10 @@ impl MarkerSender {
         }
         waiting.insert(id, vec![batch]);
         drop(waiting);
-        let transactions = Arc::clone(transactions);
+        let sender = Arc::clone(self);
         ottla_sync::task::spawn(async move {
-            while let Some(batches) = transactions.marker_sender.next(id) {
-                exchange(&transactions, id, batches).await;
+            while let Some(batches) = sender.next(id) {
+                exchange(&sender.groups.surroundings, id, batches).await;
             }
         });
     }
@@ -123,7 +131,7 @@ impl MarkerSender {
 }
 
 fn destination_of(
-    transactions: &Transactions,
+    surroundings: &Surroundings,
     image: &MetadataImage,
     partition: &TopicPartition,
 ) -> Destination {
@@ -134,7 +142,7 @@ fn destination_of(
         return Destination::Nowhere;
     };
     let leader = registration.leader;
-    if leader == transactions.surroundings.context.broker_id() {
+    if leader == surroundings.context.broker_id() {
         return Destination::Here;
     }
     match image.cluster.broker(leader) {
@@ -151,11 +159,11 @@ impl Batch {
         }
     }
 
-    async fn write_here(self, transactions: Arc<Transactions>) {
+    async fn write_here(self, groups: Arc<Groups>) {
         let partitions = self.markers.partitions.clone();
-        let mut answers = write_markers(&transactions, self.ended(), partitions).await;
+        let mut answers = write_markers(&groups, self.ended(), partitions).await;
         self.add_missing(&mut answers);
-        self.answer(&transactions, answers);
+        self.answer(answers);
     }
 
     /// A partition without an answer is asked for again.
@@ -167,20 +175,19 @@ impl Batch {
         }
     }
 
-    fn answer_all(self, transactions: &Arc<Transactions>, error: ErrorCode) {
+    fn answer_all(self, error: ErrorCode) {
         let partitions = self.markers.partitions.iter();
         let answers = partitions.map(|it| (it.clone(), error)).collect();
         // Not on the stack of the coordinator that asks.
-        let transactions = Arc::clone(transactions);
-        ottla_sync::task::spawn(async move { self.answer(&transactions, answers) });
+        ottla_sync::task::spawn(async move { self.answer(answers) });
     }
 
-    fn answer(self, transactions: &Arc<Transactions>, answers: Vec<(TopicPartition, ErrorCode)>) {
+    fn answer(self, answers: Vec<(TopicPartition, ErrorCode)>) {
         let (written, failed): (Vec<_>, Vec<_>) = answers
             .into_iter()
             .partition(|(_, error)| *error == ErrorCode::None);
         if !written.is_empty() {
-            self.tell(transactions, &written);
+            self.answers.tell(&self.markers, &written);
         }
         if failed.is_empty() {
             return;
@@ -188,30 +195,16 @@ impl Batch {
         let (partition, error) = &failed[0];
         let id = &self.markers.transactional_id;
         tracing::debug!(%partition, "a marker of transactional id {id} is not written yet: {error}");
-        let transactions = Arc::clone(transactions);
         ottla_sync::task::spawn(async move {
             ottla_sync::time::sleep(RETRY).await;
-            self.tell(&transactions, &failed);
-        });
-    }
-
-    fn tell(&self, transactions: &Arc<Transactions>, answers: &[(TopicPartition, ErrorCode)]) {
-        let Markers {
-            transactional_id,
-            producer,
-            ..
-        } = &self.markers;
-        // Another coordinator reads from its log what is left to do.
-        let _ = self.shard.tell(transactions, |coordinator, now| {
-            coordinator.on_markers_answered(transactional_id, *producer, answers, now)
+            self.answers.tell(&self.markers, &failed);
         });
     }
 }
 
 /// Has another broker write the markers of several transactions.
-async fn exchange(transactions: &Arc<Transactions>, id: BrokerId, mut batches: Vec<Batch>) {
-    // Who has lost its partition sends no more markers.
-    batches.retain(|batch| !batch.shard.is_closed());
+async fn exchange(surroundings: &Surroundings, id: BrokerId, mut batches: Vec<Batch>) {
+    batches.retain(|batch| batch.answers.are_awaited());
     if batches.is_empty() {
         return;
     }
@@ -223,11 +216,10 @@ async fn exchange(transactions: &Arc<Transactions>, id: BrokerId, mut batches: V
         ..Default::default()
     };
     let asked = async {
-        let timeout = request_timeout(transactions);
-        let connection = transactions
-            .surroundings
+        let timeout = request_timeout(surroundings);
+        let connection = surroundings
             .peers
-            .connection(&transactions.surroundings.context, id, timeout)
+            .connection(&surroundings.context, id, timeout)
             .await?;
         connection.send(&request).await
     };
@@ -262,7 +254,7 @@ async fn exchange(transactions: &Arc<Transactions>, id: BrokerId, mut batches: V
             }
         }
         batch.add_missing(&mut answers);
-        batch.answer(transactions, answers);
+        batch.answer(answers);
     }
 }
 

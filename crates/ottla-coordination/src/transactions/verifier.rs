@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_coordinator::transaction::{AddPartitions, Response};
+use ottla_coordinator::transaction::AddPartitions;
 use ottla_protocol::messages::AddPartitionsToTxnRequest;
 use ottla_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
@@ -22,7 +22,8 @@ use ottla_types::{ErrorCode, PartitionIndex, TopicPartition};
 
 use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 
-use super::{TRANSACTION_TOPIC, Transactions, request_timeout};
+use super::coordinators::{TRANSACTION_TOPIC, TransactionCoordinators};
+use super::write_markers::request_timeout;
 use ottla_net::{PeerError, PeerFailure};
 
 /// The version of the protocol in which clients leave adding partitions to the brokers.
@@ -36,17 +37,23 @@ struct Question {
     answer: Answer,
 }
 
-/// What is to be asked, by transactional id. There is an entry as long as somebody is at it.
-#[derive(Default)]
 pub struct Verifier {
+    coordinators: Arc<TransactionCoordinators>,
+    /// What is to be asked, by transactional id. There is an entry as long as somebody is at it.
     questions: Mutex<HashMap<ByteString, Vec<Question>>>,
 }
 
 impl Verifier {
+    pub(super) fn new(coordinators: Arc<TransactionCoordinators>) -> Self {
+        Verifier {
+            coordinators,
+            questions: Mutex::default(),
+        }
+    }
+
     /// Asks whether `partition` is part of the transaction.
     pub fn ask(
-        &self,
-        transactions: &Arc<Transactions>,
+        self: &Arc<Self>,
         transaction: Arc<ProducerTransaction>,
         partition: TopicPartition,
         answer: Answer,
@@ -64,10 +71,10 @@ impl Verifier {
         }
         questions.insert(id.clone(), vec![question]);
         drop(questions);
-        let transactions = Arc::clone(transactions);
+        let verifier = Arc::clone(self);
         ottla_sync::task::spawn(async move {
-            while let Some(together) = transactions.verifier.next(&id) {
-                answer_together(&transactions, together).await;
+            while let Some(together) = verifier.next(&id) {
+                answer_together(&verifier.coordinators, together).await;
             }
         });
     }
@@ -94,9 +101,12 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-async fn answer_together(transactions: &Arc<Transactions>, mut questions: Vec<Question>) {
+async fn answer_together(
+    coordinators: &Arc<TransactionCoordinators>,
+    mut questions: Vec<Question>,
+) {
     let began = ottla_sync::time::now();
-    let config = transactions.surroundings.context.config().clone();
+    let config = coordinators.surroundings.context.config().clone();
     let retry_for = Duration::from_millis(
         config
             .add_partitions_to_txn_retry_backoff_max_ms
@@ -115,7 +125,7 @@ async fn answer_together(transactions: &Arc<Transactions>, mut questions: Vec<Qu
         let mut partitions: Vec<_> = questions.iter().map(|it| it.partition.clone()).collect();
         partitions.sort();
         partitions.dedup();
-        let errors = ask_coordinator(transactions, &transaction, &partitions).await;
+        let errors = ask_coordinator(coordinators, &transaction, &partitions).await;
         let error_of = |partition: &TopicPartition| {
             let index = partitions.binary_search(partition);
             index.map_or(ErrorCode::UnknownServerError, |index| errors[index])
@@ -166,13 +176,13 @@ fn result_of(error: ErrorCode, transaction: &ProducerTransaction) -> Result<(), 
 
 /// What the coordinator says of each partition.
 async fn ask_coordinator(
-    transactions: &Arc<Transactions>,
+    coordinators: &Arc<TransactionCoordinators>,
     transaction: &ProducerTransaction,
     partitions: &[TopicPartition],
 ) -> Vec<ErrorCode> {
     let all = |error| vec![error; partitions.len()];
-    let image = transactions.surroundings.context.metadata().clone();
-    let index = transactions.partition_of(&transaction.transactional_id);
+    let image = coordinators.surroundings.context.metadata().clone();
+    let index = coordinators.partition_of(&transaction.transactional_id);
     let leader = image
         .topics
         .partition(TRANSACTION_TOPIC, PartitionIndex(index))
@@ -181,15 +191,15 @@ async fn ask_coordinator(
     let Some(leader) = leader.map(|leader| leader.id) else {
         return all(ErrorCode::CoordinatorNotAvailable);
     };
-    if leader == transactions.surroundings.context.broker_id() {
-        return ask_here(transactions, index, transaction, partitions).await;
+    if leader == coordinators.surroundings.context.broker_id() {
+        return ask_here(coordinators, index, transaction, partitions).await;
     }
     let asked = async {
-        let timeout = request_timeout(transactions);
-        let connection = transactions
+        let timeout = request_timeout(&coordinators.surroundings);
+        let connection = coordinators
             .surroundings
             .peers
-            .connection(&transactions.surroundings.context, leader, timeout)
+            .connection(&coordinators.surroundings.context, leader, timeout)
             .await?;
         connection.send(&request_of(transaction, partitions)).await
     };
@@ -229,13 +239,13 @@ async fn ask_coordinator(
 }
 
 async fn ask_here(
-    transactions: &Arc<Transactions>,
+    coordinators: &Arc<TransactionCoordinators>,
     index: i32,
     transaction: &ProducerTransaction,
     partitions: &[TopicPartition],
 ) -> Vec<ErrorCode> {
     let all = |error| vec![error; partitions.len()];
-    let shard = match transactions.shard(index) {
+    let shard = match coordinators.shard(index) {
         Ok(shard) => shard,
         Err(error) => return all(error),
     };
@@ -255,13 +265,10 @@ async fn ask_here(
         partitions: partitions.to_vec(),
         client_transaction_version: ADDED_BY_BROKERS,
     };
-    let added = shard.request(transactions, |coordinator, to, now| {
+    let added = shard.request(coordinators, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
-    match added.await {
-        Ok(Response::AddPartitions(error)) | Err(error) => all(error),
-        Ok(_) => all(ErrorCode::UnknownServerError),
-    }
+    all(added.await.unwrap_or_else(|error| error))
 }
 
 /// `partitions` are sorted.

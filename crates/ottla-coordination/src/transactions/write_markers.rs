@@ -3,8 +3,8 @@
 //! Kafka: `KafkaApis.handleWriteTxnMarkersRequest`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ottla_coordinator::group::Response;
 use ottla_coordinator::{TransactionEnd, TransactionalProducer};
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_replica::{AckOutcome, RequiredAcks};
@@ -12,9 +12,8 @@ use ottla_sync::oneshot;
 use ottla_sync::task::JoinSet;
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 
-use super::Transactions;
-use super::request_timeout;
-use crate::groups::OFFSETS_TOPIC;
+use crate::groups::{Groups, OFFSETS_TOPIC};
+use crate::surroundings::Surroundings;
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
 
 /// A transaction whose end is decided.
@@ -26,7 +25,7 @@ pub struct EndedTransaction {
 
 /// Writes a marker into each partition, and says what came of it when it is replicated.
 pub async fn write_markers(
-    transactions: &Arc<Transactions>,
+    groups: &Arc<Groups>,
     ended: EndedTransaction,
     partitions: Vec<TopicPartition>,
 ) -> Vec<(TopicPartition, ErrorCode)> {
@@ -35,14 +34,14 @@ pub async fn write_markers(
     let mut of_groups = JoinSet::new();
     for partition in partitions {
         if *partition.topic == *OFFSETS_TOPIC {
-            let transactions = Arc::clone(transactions);
+            let groups = Arc::clone(groups);
             of_groups.spawn(async move {
-                let error = end_in_group(&transactions, ended, &partition).await;
+                let error = end_in_group(&groups, ended, &partition).await;
                 (partition, error)
             });
             continue;
         }
-        match append(transactions, ended, &partition) {
+        match append(groups, ended, &partition) {
             Ok(appended) => waiting.push((partition, appended)),
             Err(error) => written.push((partition, error)),
         }
@@ -59,12 +58,12 @@ pub async fn write_markers(
 }
 
 fn append(
-    transactions: &Arc<Transactions>,
+    groups: &Arc<Groups>,
     ended: EndedTransaction,
     partition: &TopicPartition,
 ) -> Result<oneshot::Receiver<AckOutcome>, ErrorCode> {
     let EndedTransaction { producer, end } = ended;
-    let found = transactions
+    let found = groups
         .surroundings
         .partitions
         .get(&partition.topic, partition.partition.0);
@@ -73,39 +72,40 @@ fn append(
         // Not a coordinator's: Kafka cannot make such a batch either.
         return Err(ErrorCode::UnknownServerError);
     }
-    let kind = match end.is_commit {
-        true => ControlRecordType::Commit,
-        false => ControlRecordType::Abort,
+    let kind = if end.is_commit {
+        ControlRecordType::Commit
+    } else {
+        ControlRecordType::Abort
     };
     let coordinator_epoch = end.coordinator_epoch;
     let marker = EndTxnMarker { coordinator_epoch };
-    let now = transactions.surroundings.context.timestamp();
+    let now = groups.surroundings.context.timestamp();
     let (released, appended) = oneshot::channel();
-    let timeout_ms = request_timeout(transactions).as_millis() as u64;
+    let timeout_ms = request_timeout(&groups.surroundings).as_millis() as u64;
     let append = PendingAppend {
         batch: end_txn_batch(producer.id, producer.epoch, kind, marker, now),
         required_acks: RequiredAcks::All,
         expected_leader_epoch: None,
         of_transaction: OfTransaction::Marker(end.transaction_version),
-        deadline_ms: transactions
+        deadline_ms: groups
             .surroundings
             .context
             .now_ms()
             .saturating_add(timeout_ms),
         ack: Ack::Internal(released),
     };
-    found.append(&transactions.surroundings.host, append);
+    found.append(&groups.surroundings.host, append);
     Ok(appended)
 }
 
 /// Offsets that were committed in the transaction are the group coordinator's, which writes the marker.
 async fn end_in_group(
-    transactions: &Arc<Transactions>,
+    groups: &Arc<Groups>,
     ended: EndedTransaction,
     partition: &TopicPartition,
 ) -> ErrorCode {
     let index = partition.partition.0;
-    if transactions
+    if groups
         .surroundings
         .partitions
         .get(OFFSETS_TOPIC, index)
@@ -114,24 +114,26 @@ async fn end_in_group(
         return ErrorCode::UnknownTopicOrPartition;
     }
     let EndedTransaction { producer, end } = ended;
-    let written = match transactions.groups.shard(index) {
+    let written = match groups.shard(index) {
         Err(error) => Err(error),
         Ok(shard) => {
-            let ending = shard.request(&transactions.groups, |groups, to, _| {
+            let ending = shard.request(groups, |groups, to, _| {
                 groups.handle_transaction_end(to, producer, end)
             });
             ending.await
         }
     };
-    let error = match written {
-        Ok(Response::TransactionEnd(error)) | Err(error) => error,
-        Ok(_) => ErrorCode::UnknownServerError,
-    };
-    match error {
+    match written.unwrap_or_else(|error| error) {
         // What coordinators of transactions take for "not yet".
         ErrorCode::CoordinatorNotAvailable
         | ErrorCode::CoordinatorLoadInProgress
         | ErrorCode::NotCoordinator => ErrorCode::NotLeaderOrFollower,
         error => error,
     }
+}
+
+/// How long whoever asks another broker, or waits for the log, is kept waiting.
+pub fn request_timeout(surroundings: &Surroundings) -> Duration {
+    let timeout_ms = surroundings.context.config().request_timeout_ms;
+    Duration::from_millis(timeout_ms.max(1) as u64)
 }

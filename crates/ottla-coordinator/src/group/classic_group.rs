@@ -19,8 +19,7 @@ use ottla_protocol::messages::join_group_response::JoinGroupResponseMember;
 use ottla_protocol::{Message, Reader};
 use ottla_types::ErrorCode;
 
-use super::member::{ClassicGroupMember, Protocol, owned};
-use super::outcome::ReplyTo;
+use super::member::{ClassicGroupMember, JoinReply, Protocol, SyncReply, owned};
 
 /// The protocol type of consumers; other types (Connect's `connect`) are opaque to the coordinator.
 pub(crate) const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
@@ -331,7 +330,7 @@ impl ClassicGroup {
         group_instance_id: &ByteString,
         old_member_id: &str,
         new_member_id: &ByteString,
-    ) -> (Option<ReplyTo>, Option<ReplyTo>) {
+    ) -> (Option<JoinReply>, Option<SyncReply>) {
         let mut member = self
             .members
             .shift_remove(old_member_id)
@@ -357,8 +356,8 @@ impl ClassicGroup {
         protocols: Vec<Protocol>,
         rebalance_timeout_ms: i32,
         session_timeout_ms: i32,
-        reply_to: Option<ReplyTo>,
-    ) -> Option<ReplyTo> {
+        reply_to: Option<JoinReply>,
+    ) -> Option<JoinReply> {
         let member = self.members.get_mut(member_id)?;
         let old_protocols = std::mem::replace(&mut member.supported_protocols, protocols.clone());
         member.rebalance_timeout_ms = rebalance_timeout_ms;
@@ -380,20 +379,20 @@ impl ClassicGroup {
     }
 
     /// Takes the parked JoinGroup of a member, to answer it.
-    pub(crate) fn take_awaiting_join(&mut self, member_id: &str) -> Option<ReplyTo> {
+    pub(crate) fn take_awaiting_join(&mut self, member_id: &str) -> Option<JoinReply> {
         let taken = self.members.get_mut(member_id)?.awaiting_join.take();
         self.awaiting_join -= usize::from(taken.is_some());
         taken
     }
 
-    fn take_awaiting_join_of(&mut self, member: &mut ClassicGroupMember) -> Option<ReplyTo> {
+    fn take_awaiting_join_of(&mut self, member: &mut ClassicGroupMember) -> Option<JoinReply> {
         let taken = member.awaiting_join.take();
         self.awaiting_join -= usize::from(taken.is_some());
         taken
     }
 
     /// Every request that is parked anywhere in the group: those of joins, then those of syncs.
-    pub(crate) fn take_all_parked(&mut self) -> (Vec<(ByteString, ReplyTo)>, Vec<ReplyTo>) {
+    pub(crate) fn take_all_parked(&mut self) -> (Vec<(ByteString, JoinReply)>, Vec<SyncReply>) {
         let mut joins = Vec::new();
         let mut syncs = Vec::new();
         for member in self.members.values_mut() {

@@ -54,6 +54,23 @@ pub struct BoundedSetting {
     pub max: i32,
 }
 
+/// What a group of any kind whose members are assigned has by default.
+const SESSION_TIMEOUT_MS: BoundedSetting = BoundedSetting {
+    value: 45_000,
+    min: 45_000,
+    max: 60_000,
+};
+const HEARTBEAT_INTERVAL_MS: BoundedSetting = BoundedSetting {
+    value: 5_000,
+    min: 5_000,
+    max: 15_000,
+};
+const ASSIGNMENT_INTERVAL_MS: BoundedSetting = BoundedSetting {
+    value: 1_000,
+    min: 0,
+    max: 15_000,
+};
+
 impl Default for GroupCoordinatorConfig {
     fn default() -> Self {
         Self {
@@ -65,57 +82,21 @@ impl Default for GroupCoordinatorConfig {
             offset_metadata_max_bytes: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_retention_check_interval_ms: 600_000,
-            group_share_session_timeout_ms: BoundedSetting {
-                value: 45_000,
-                min: 45_000,
-                max: 60_000,
-            },
-            group_share_heartbeat_interval_ms: BoundedSetting {
-                value: 5_000,
-                min: 5_000,
-                max: 15_000,
-            },
-            group_share_assignment_interval_ms: BoundedSetting {
-                value: 1_000,
-                min: 0,
-                max: 15_000,
-            },
+            group_share_session_timeout_ms: SESSION_TIMEOUT_MS,
+            group_share_heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS,
+            group_share_assignment_interval_ms: ASSIGNMENT_INTERVAL_MS,
             group_share_max_size: 200,
             group_share_initialize_retry_interval_ms: 30_000,
-            group_consumer_session_timeout_ms: BoundedSetting {
-                value: 45_000,
-                min: 45_000,
-                max: 60_000,
-            },
-            group_consumer_heartbeat_interval_ms: BoundedSetting {
-                value: 5_000,
-                min: 5_000,
-                max: 15_000,
-            },
-            group_consumer_assignment_interval_ms: BoundedSetting {
-                value: 1_000,
-                min: 0,
-                max: 15_000,
-            },
+            group_consumer_session_timeout_ms: SESSION_TIMEOUT_MS,
+            group_consumer_heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS,
+            group_consumer_assignment_interval_ms: ASSIGNMENT_INTERVAL_MS,
             group_consumer_max_size: i32::MAX,
             group_consumer_assignors: vec!["uniform".to_owned(), "range".to_owned()],
             group_consumer_migration_policy: MigrationPolicy::Bidirectional,
             group_consumer_regex_refresh_interval_ms: 10 * 60 * 1000,
-            group_streams_session_timeout_ms: BoundedSetting {
-                value: 45_000,
-                min: 45_000,
-                max: 60_000,
-            },
-            group_streams_heartbeat_interval_ms: BoundedSetting {
-                value: 5_000,
-                min: 5_000,
-                max: 15_000,
-            },
-            group_streams_assignment_interval_ms: BoundedSetting {
-                value: 1_000,
-                min: 0,
-                max: 15_000,
-            },
+            group_streams_session_timeout_ms: SESSION_TIMEOUT_MS,
+            group_streams_heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS,
+            group_streams_assignment_interval_ms: ASSIGNMENT_INTERVAL_MS,
             group_streams_initial_rebalance_delay_ms: 3_000,
             group_streams_num_standby_replicas: BoundedSetting {
                 value: 0,

@@ -11,7 +11,6 @@
 mod classic_member;
 mod conversion;
 mod counts;
-mod decision;
 mod describe;
 mod embedded_protocol;
 mod fence;
@@ -24,7 +23,6 @@ mod reconcile;
 mod record;
 mod regexes;
 mod replay;
-mod timers;
 mod topic_regex;
 mod validate;
 

@@ -18,13 +18,15 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
 use super::consumer::ConsumerGroup;
-use super::modern::GroupsMetadata;
+use super::membership::set_timers_of_loaded;
+use super::modern::{GroupError, GroupsMetadata};
 use super::offsets::{
     OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
 };
-use super::outcome::{Command, Outcome, ReplyTo, Response, TimerKey, WriteId};
+use super::outcome::{Command, Outcome, Reply, ReplyTo, Response, TimerKey, WriteId};
 use super::record::CoordinatorRecord;
 use super::recorded_kind::recorded_group_of;
+use super::refused::Refused;
 use super::share::ShareGroup;
 use super::streams::{StreamsGroup, UnwrittenStates};
 use crate::planted::{self, Bug};
@@ -164,10 +166,17 @@ impl Coordinator for GroupCoordinator {
         for group in self.groups.values().filter_map(Timeline::latest) {
             match group {
                 Group::Classic(_) => {}
-                Group::Consumer(group) => self.set_timers_of_loaded(group, &mut effects),
-                Group::Share(group) => self.set_timers_of_loaded_share_group(group, &mut effects),
+                Group::Consumer(group) => {
+                    let session_ms = self.consumer_session_timeout_ms(&group.group_id);
+                    set_timers_of_loaded(group, session_ms, &mut effects);
+                }
+                Group::Share(group) => {
+                    let session_ms = self.share_session_timeout_ms(&group.group_id);
+                    set_timers_of_loaded(group, session_ms, &mut effects);
+                }
                 Group::Streams(group) => {
-                    self.set_timers_of_loaded_streams_group(group, &mut effects);
+                    let session_ms = self.streams_session_timeout_ms(&group.group_id);
+                    set_timers_of_loaded(group, session_ms, &mut effects);
                 }
             }
         }
@@ -178,11 +187,11 @@ impl Coordinator for GroupCoordinator {
     fn on_unloaded(&mut self) -> Outcome {
         let mut effects = self.effects();
         for (_, deferred) in std::mem::take(&mut self.deferred) {
-            if let Deferred::Reply(to, response)
-            | Deferred::ReplyAndTimers(to, response, _)
-            | Deferred::ReplyAndInitialize(to, response, _) = deferred
+            if let Deferred::Reply(reply)
+            | Deferred::ReplyAndTimers(reply, _)
+            | Deferred::ReplyAndInitialize(reply, _) = deferred
             {
-                effects.reply(to, response.failed(ErrorCode::NotCoordinator));
+                effects.send(reply.failed(ErrorCode::NotCoordinator));
             }
         }
         self.journal.clear();
@@ -290,20 +299,12 @@ impl Coordinator for GroupCoordinator {
                     group.on_session_expired(member_id, cx, effects);
                 });
             }
-            TimerKey::Session { ref group_id, .. } | TimerKey::Revocation { ref group_id, .. }
-                if self.streams_group(group_id).is_some() =>
-            {
-                self.on_streams_member_timer(&key, now, &mut effects);
-            }
             TimerKey::InitialRebalance { group_id } => {
                 self.on_streams_initial_rebalance(&group_id, now, &mut effects);
             }
-            TimerKey::Session { ref group_id, .. } if self.share_group(group_id).is_some() => {
-                let group = self.share_group(group_id).cloned();
-                if let Some(group) = group {
-                    self.on_share_session_expired(group, key, now, &mut effects);
-                }
-            }
+            // Left over from a former group of this id: no other kind has members of the classic protocol.
+            TimerKey::Rejoin { ref group_id, .. } | TimerKey::MemberSync { ref group_id, .. }
+                if self.consumer_group(group_id).is_none() => {}
             TimerKey::Session { .. }
             | TimerKey::Rejoin { .. }
             | TimerKey::MemberSync { .. }
@@ -338,27 +339,19 @@ impl GroupCoordinator {
     ) {
         match deferred {
             Deferred::Nothing => {}
-            Deferred::Reply(to, response) => {
-                let response = match result {
-                    Ok(()) => response,
-                    Err(error) => response.failed(error),
-                };
-                effects.reply(to, response);
-            }
-            Deferred::ReplyAndTimers(to, response, timers) => match result {
-                Ok(()) => {
-                    effects.reply(to, response);
+            Deferred::Reply(reply) => effects.send(reply.settled(result)),
+            Deferred::ReplyAndTimers(reply, timers) => {
+                effects.send(reply.settled(result));
+                if result.is_ok() {
                     effects.change_timers(timers);
                 }
-                Err(error) => effects.reply(to, response.failed(error)),
-            },
-            Deferred::ReplyAndInitialize(to, response, initialize) => match result {
-                Ok(()) => {
-                    effects.reply(to, response);
+            }
+            Deferred::ReplyAndInitialize(reply, initialize) => {
+                effects.send(reply.settled(result));
+                if result.is_ok() {
                     effects.command(Command::InitializeShareState(initialize));
                 }
-                Err(error) => effects.reply(to, response.failed(error)),
-            },
+            }
             Deferred::Timer(key) => {
                 if result.is_err() {
                     effects.set_timer_if_absent(key, TIMER_RETRY_MS);
@@ -405,16 +398,34 @@ impl GroupCoordinator {
         effects.outcome
     }
 
+    /// One request, which is refused at once where the decision on it comes to an error.
+    pub(super) fn answer<T: Refused>(
+        &mut self,
+        to: ReplyTo<T>,
+        decide: impl FnOnce(&mut Self, &mut Effects) -> Result<(), GroupError>,
+    ) -> Outcome
+    where
+        Response: From<T>,
+    {
+        let mut effects = self.effects();
+        if let Err(error) = decide(self, &mut effects) {
+            effects.refuse(to, error);
+        }
+        self.finish(effects)
+    }
+
     /// Sends a reply that tells of the latest state, as soon as that state is committed.
-    pub(super) fn reply_when_committed(
-        &self,
-        to: ReplyTo,
-        response: Response,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn reply_when_committed<T>(&self, to: ReplyTo<T>, response: T, effects: &mut Effects)
+    where
+        Response: From<T>,
+    {
+        self.send_when_committed(to.with(response), effects);
+    }
+
+    fn send_when_committed(&self, reply: Reply, effects: &mut Effects) {
         match self.last_write(effects) {
-            None => effects.reply(to, response),
-            Some(id) => effects.deferred.push((id, Deferred::Reply(to, response))),
+            None => effects.send(reply),
+            Some(id) => effects.deferred.push((id, Deferred::Reply(reply))),
         }
     }
 
@@ -446,8 +457,8 @@ impl GroupCoordinator {
         effects: &mut Effects,
     ) {
         if records.is_empty() {
-            if let Deferred::Reply(to, response) = deferred {
-                self.reply_when_committed(to, response, effects);
+            if let Deferred::Reply(reply) = deferred {
+                self.send_when_committed(reply, effects);
             }
             return;
         }
@@ -655,6 +666,6 @@ pub(super) fn refuse_parked(group: &mut Group, error: ErrorCode, effects: &mut E
         effects.refuse_join(to, &member_id, error);
     }
     for to in syncs {
-        effects.refuse_sync(to, error);
+        effects.refuse(to, error);
     }
 }

@@ -8,7 +8,7 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::classic_group::ClassicGroupState;
 use super::consumer::group_tombstones;
 use super::coordinator::{Deferred, Group, GroupCoordinator};
-use super::outcome::{Outcome, ReplyTo, Response, TimerKey};
+use super::outcome::{Outcome, ReplyTo, TimerKey};
 use super::record::CoordinatorRecord;
 use super::share::share_group_tombstones;
 use super::streams;
@@ -17,7 +17,7 @@ impl GroupCoordinator {
     /// `group_ids` are all of this coordinator's partition, each once.
     pub fn handle_delete_groups(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<Vec<DeletableGroupResult>>,
         group_ids: &[ByteString],
         now: Timestamp,
     ) -> Outcome {
@@ -48,7 +48,7 @@ impl GroupCoordinator {
                 ..Default::default()
             });
         }
-        let reply = Deferred::Reply(to, Response::DeleteGroups(results));
+        let reply = Deferred::Reply(to.with(results));
         self.apply_and_write(records, reply, now, &mut effects);
         self.finish(effects)
     }

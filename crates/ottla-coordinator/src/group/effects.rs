@@ -2,21 +2,23 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
+use ottla_protocol::messages::JoinGroupResponse;
 use ottla_types::ErrorCode;
 
 use super::config::GroupCoordinatorConfig;
-use super::member::Protocol;
+use super::member::{JoinReply, Protocol};
+use super::modern::GroupError;
 use super::outcome::{
     Command, InitializeShareState, Outcome, Reply, ReplyTo, Response, TimerChange, TimerKey, Write,
     WriteId,
 };
 use super::record::CoordinatorRecord;
+use super::refused::Refused;
 use crate::runtime::WriteKind;
 
 /// What waits for a write.
 pub(super) enum Deferred {
-    Reply(ReplyTo, Response),
+    Reply(Reply),
     /// The leader's assignment, to be handed to the members of `generation_id`.
     Assignment {
         group_id: ByteString,
@@ -25,9 +27,9 @@ pub(super) enum Deferred {
     },
     StaticMemberReplaced(StaticMemberReplaced),
     /// Timers that are to run from the moment at which the reply is sent, and not at all if it is an error.
-    ReplyAndTimers(ReplyTo, Response, Vec<TimerChange>),
+    ReplyAndTimers(Reply, Vec<TimerChange>),
     /// A reply, with which the share coordinator is asked for state that is now known to be missing.
-    ReplyAndInitialize(ReplyTo, Response, InitializeShareState),
+    ReplyAndInitialize(Reply, InitializeShareState),
     /// What was done for a timer is tried again soon if it could not be written.
     Timer(TimerKey),
     /// Nothing: an empty group that could not be written is written again by its next change.
@@ -88,33 +90,31 @@ impl Effects {
     }
 
     /// Sends a reply now.
-    pub(super) fn reply(&mut self, to: ReplyTo, response: Response) {
-        self.outcome.replies.push(Reply { to, response });
+    pub(super) fn reply<T>(&mut self, to: ReplyTo<T>, response: T)
+    where
+        Response: From<T>,
+    {
+        self.send(to.with(response));
     }
 
-    pub(super) fn reply_join(&mut self, to: ReplyTo, response: JoinGroupResponse) {
-        self.reply(to, Response::JoinGroup(response));
+    pub(super) fn send(&mut self, reply: Reply) {
+        self.outcome.replies.push(reply);
     }
 
-    pub(super) fn refuse_join(&mut self, to: ReplyTo, member_id: &ByteString, error: ErrorCode) {
-        self.reply_join(
-            to,
-            JoinGroupResponse {
-                member_id: member_id.clone(),
-                error_code: error.code(),
-                ..Default::default()
-            },
-        );
+    /// Says at once that nothing comes of the request.
+    pub(super) fn refuse<T: Refused>(&mut self, to: ReplyTo<T>, error: impl Into<GroupError>)
+    where
+        Response: From<T>,
+    {
+        self.reply(to, T::refused(error));
     }
 
-    pub(super) fn refuse_sync(&mut self, to: ReplyTo, error: ErrorCode) {
-        self.reply(
-            to,
-            Response::SyncGroup(SyncGroupResponse {
-                error_code: error.code(),
-                ..Default::default()
-            }),
-        );
+    pub(super) fn refuse_join(&mut self, to: JoinReply, member_id: &ByteString, error: ErrorCode) {
+        let response = JoinGroupResponse {
+            member_id: member_id.clone(),
+            ..Refused::refused(error)
+        };
+        self.reply(to, response);
     }
 
     pub(super) fn set_timer(&mut self, key: TimerKey, after_ms: i32) {

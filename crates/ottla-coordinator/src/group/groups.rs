@@ -12,8 +12,8 @@ use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
 use super::consumer::ConsumerGroup;
 use super::coordinator::{Change, Effects, Group, GroupCoordinator, refuse_parked};
-use super::modern::GroupError;
 use super::outcome::WriteId;
+use super::recorded::RecordedGroup;
 use super::recorded_kind::{RecordedKind, is_end_of_group};
 use super::share::ShareGroup;
 use super::streams::StreamsGroup;
@@ -58,33 +58,15 @@ impl GroupCoordinator {
     }
 
     pub(super) fn consumer_group(&self, group_id: &str) -> Option<&ConsumerGroup> {
-        match self.group(group_id)? {
-            Group::Consumer(group) => Some(group),
-            Group::Classic(_) | Group::Share(_) | Group::Streams(_) => None,
-        }
+        self.group_of(group_id)
     }
 
     pub(super) fn share_group(&self, group_id: &str) -> Option<&ShareGroup> {
-        match self.group(group_id)? {
-            Group::Share(group) => Some(group),
-            Group::Classic(_) | Group::Consumer(_) | Group::Streams(_) => None,
-        }
+        self.group_of(group_id)
     }
 
     pub(super) fn streams_group(&self, group_id: &str) -> Option<&StreamsGroup> {
-        match self.group(group_id)? {
-            Group::Streams(group) => Some(group),
-            Group::Classic(_) | Group::Consumer(_) | Group::Share(_) => None,
-        }
-    }
-
-    /// Why nothing is done for a group: there is none of this id, or it is not of this kind.
-    pub(super) fn not_a_group(&self, group_id: &str, kind: &str) -> GroupError {
-        let message = match self.group(group_id) {
-            None => format!("Group {group_id} not found."),
-            Some(_) => format!("Group {group_id} is not a {kind} group."),
-        };
-        GroupError::new(ErrorCode::GroupIdNotFound, message)
+        self.group_of(group_id)
     }
 
     /// Puts a group, or none, in the place of what was there, as part of `write`.
@@ -169,9 +151,9 @@ impl GroupCoordinator {
 impl Group {
     fn begin(kind: RecordedKind, group_id: &ByteString) -> Group {
         match kind {
-            RecordedKind::Consumer => Group::Consumer(ConsumerGroup::new(group_id.clone())),
-            RecordedKind::Share => Group::Share(ShareGroup::new(group_id.clone())),
-            RecordedKind::Streams => Group::Streams(StreamsGroup::new(group_id.clone())),
+            RecordedKind::Consumer => ConsumerGroup::new(group_id.clone()).into(),
+            RecordedKind::Share => ShareGroup::new(group_id.clone()).into(),
+            RecordedKind::Streams => StreamsGroup::new(group_id.clone()).into(),
         }
     }
 
@@ -197,9 +179,9 @@ impl Group {
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, now: Timestamp) {
         match self {
             Group::Classic(_) => unreachable!("records of classic groups are not applied here"),
-            Group::Consumer(group) => group.apply(key, value),
+            Group::Consumer(group) => group.apply(key, value, now),
             Group::Share(group) => group.apply(key, value, now),
-            Group::Streams(group) => group.apply(key, value),
+            Group::Streams(group) => group.apply(key, value, now),
         }
     }
 }

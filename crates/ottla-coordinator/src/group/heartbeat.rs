@@ -6,12 +6,13 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::GroupCoordinator;
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo};
+use super::refused::Refused;
 
 impl GroupCoordinator {
     pub fn handle_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<HeartbeatResponse>,
         request: HeartbeatRequest,
         now: Timestamp,
     ) -> Outcome {
@@ -27,7 +28,7 @@ impl GroupCoordinator {
         };
         let error = match validated {
             Err(error) => {
-                effects.reply(to, response(error));
+                effects.refuse(to, error);
                 return self.finish(effects);
             }
             Ok(ClassicGroupState::Empty) => ErrorCode::UnknownMemberId,
@@ -42,7 +43,8 @@ impl GroupCoordinator {
                 effects.set_timer(timer, member.session_timeout_ms);
             }
         });
-        self.reply_when_committed(to, response(error), &mut effects);
+        let response = HeartbeatResponse::refused(error);
+        self.reply_when_committed(to, response, &mut effects);
         self.finish(effects)
     }
 }
@@ -53,11 +55,4 @@ fn validate(group: &ClassicGroup, request: &HeartbeatRequest) -> Result<(), Erro
         return Err(ErrorCode::IllegalGeneration);
     }
     Ok(())
-}
-
-fn response(error: ErrorCode) -> Response {
-    Response::Heartbeat(HeartbeatResponse {
-        error_code: error.code(),
-        ..Default::default()
-    })
 }

@@ -13,8 +13,8 @@ use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::consumer::group_tombstones;
 use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
 use super::effects::StaticMemberReplaced;
-use super::member::{ClassicGroupMember, owned, owned_protocols};
-use super::outcome::{Outcome, ReplyTo, Requester, Response, TimerKey};
+use super::member::{ClassicGroupMember, JoinReply, owned, owned_protocols};
+use super::outcome::{Outcome, Requester, TimerKey};
 use super::rebalance::max_size;
 use super::record::CoordinatorRecord;
 use super::streams;
@@ -44,7 +44,7 @@ impl JoinContext {
 impl GroupCoordinator {
     pub fn handle_join(
         &mut self,
-        to: ReplyTo,
+        to: JoinReply,
         request: JoinGroupRequest,
         context: JoinContext,
         now: Timestamp,
@@ -126,7 +126,7 @@ impl GroupCoordinator {
 
 /// One JoinGroup on its way into a group.
 struct Join<'a> {
-    to: ReplyTo,
+    to: JoinReply,
     request: &'a JoinGroupRequest,
     context: &'a JoinContext,
     cx: Context<'a>,
@@ -220,8 +220,7 @@ impl Join<'_> {
             ClassicGroupState::PreparingRebalance => self.update_member_and_rebalance(group),
             // The member may just not have received the answer to its first JoinGroup.
             ClassicGroupState::CompletingRebalance if has_same_protocols => {
-                self.effects
-                    .reply_join(self.to, group.generation_for(member_id));
+                self.effects.reply(self.to, group.generation_for(member_id));
             }
             ClassicGroupState::CompletingRebalance => self.update_member_and_rebalance(group),
             // The leader rejoins where something that only it sees has changed, such as topics.
@@ -229,8 +228,7 @@ impl Join<'_> {
                 self.update_member_and_rebalance(group);
             }
             ClassicGroupState::Stable => {
-                self.effects
-                    .reply_join(self.to, group.generation_for(member_id));
+                self.effects.reply(self.to, group.generation_for(member_id));
             }
             ClassicGroupState::Empty => {
                 self.refuse(member_id, ErrorCode::UnknownMemberId);
@@ -351,7 +349,7 @@ impl Join<'_> {
     }
 
     fn refuse_known(&mut self, member_id: &ByteString, error: ErrorCode) {
-        self.effects.reply_join(
+        self.effects.reply(
             self.to,
             JoinGroupResponse {
                 member_id: member_id.clone(),
@@ -378,16 +376,14 @@ impl ClassicGroup {
             return;
         };
         if let Err(error) = result {
-            effects.reply(
-                to,
-                Response::JoinGroup(JoinGroupResponse {
-                    leader: replaced.old_leader.clone(),
-                    member_id: ByteString::new(),
-                    members: Vec::new(),
-                    error_code: error.code(),
-                    ..self.generation_for(new_member_id)
-                }),
-            );
+            let response = JoinGroupResponse {
+                leader: replaced.old_leader.clone(),
+                member_id: ByteString::new(),
+                members: Vec::new(),
+                error_code: error.code(),
+                ..self.generation_for(new_member_id)
+            };
+            effects.reply(to, response);
             self.restore_static_member(replaced, effects);
             return;
         }
@@ -406,7 +402,7 @@ impl ClassicGroup {
                 ..response
             }
         };
-        effects.reply_join(to, response);
+        effects.reply(to, response);
     }
 
     fn restore_static_member(&mut self, replaced: StaticMemberReplaced, effects: &mut Effects) {
@@ -439,7 +435,7 @@ fn fence(
 ) {
     let (join, sync) = group.replace_static_member(group_instance_id, old_member_id, new_member_id);
     if let Some(to) = join {
-        effects.reply_join(
+        effects.reply(
             to,
             JoinGroupResponse {
                 member_id: old_member_id.clone(),
@@ -451,7 +447,7 @@ fn fence(
         );
     }
     if let Some(to) = sync {
-        effects.refuse_sync(to, ErrorCode::FencedInstanceId);
+        effects.refuse(to, ErrorCode::FencedInstanceId);
     }
 }
 

@@ -8,23 +8,19 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Effects, GroupCoordinator};
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo};
 
 impl GroupCoordinator {
     /// `request.members` holds the leaving member also where an older version names it elsewhere.
     pub fn handle_leave(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<LeaveGroupResponse>,
         request: LeaveGroupRequest,
         now: Timestamp,
     ) -> Outcome {
         let mut effects = self.effects();
         if request.group_id.is_empty() {
-            let response = LeaveGroupResponse {
-                error_code: ErrorCode::InvalidGroupId.code(),
-                ..Default::default()
-            };
-            effects.reply(to, Response::LeaveGroup(response));
+            effects.refuse(to, ErrorCode::InvalidGroupId);
             return self.finish(effects);
         }
         if let Some(group) = self.consumer_group(&request.group_id).cloned() {
@@ -38,7 +34,7 @@ impl GroupCoordinator {
                 members: members.collect(),
                 ..Default::default()
             };
-            effects.reply(to, Response::LeaveGroup(response));
+            effects.reply(to, response);
             return self.finish(effects);
         }
 
@@ -64,7 +60,7 @@ impl GroupCoordinator {
             members,
             ..Default::default()
         };
-        self.reply_when_committed(to, Response::LeaveGroup(response), &mut effects);
+        self.reply_when_committed(to, response, &mut effects);
         self.finish(effects)
     }
 }

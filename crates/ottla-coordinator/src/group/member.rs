@@ -7,8 +7,13 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::messages::describe_groups_response::DescribedGroupMember;
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
 
-use super::outcome::ReplyTo;
+use crate::runtime::ReplyTo;
+
+/// Where the answer to a parked request is awaited.
+pub(crate) type JoinReply = ReplyTo<JoinGroupResponse>;
+pub(crate) type SyncReply = ReplyTo<SyncGroupResponse>;
 
 #[derive(Debug)]
 pub(crate) struct ClassicGroupMember {
@@ -24,9 +29,9 @@ pub(crate) struct ClassicGroupMember {
     /// Of the current generation; empty until the leader has sent it.
     pub(crate) assignment: Bytes,
     /// The parked JoinGroup. Only `ClassicGroup` changes it: the group counts those who wait.
-    pub(crate) awaiting_join: Option<ReplyTo>,
+    pub(crate) awaiting_join: Option<JoinReply>,
     /// The parked SyncGroup.
-    pub(crate) awaiting_sync: Option<ReplyTo>,
+    pub(crate) awaiting_sync: Option<SyncReply>,
     /// Joined for the first time and has not seen its member id yet, so it cannot send heartbeats.
     pub(crate) is_new: bool,
 }

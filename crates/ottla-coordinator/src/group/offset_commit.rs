@@ -13,7 +13,7 @@ use super::consumer::Committer;
 use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::member::owned;
 use super::offsets::OffsetAndMetadata;
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo};
 use super::record::CoordinatorRecord;
 
 /// "Keep the offset as long as the broker is set to."
@@ -24,7 +24,7 @@ impl GroupCoordinator {
     /// the client's version knows groups of the consumer protocol, and the error that a group does not exist.
     pub fn handle_offset_commit(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<OffsetCommitResponse>,
         request: OffsetCommitRequest,
         knows_consumer_groups: bool,
         now: Timestamp,
@@ -80,7 +80,7 @@ impl GroupCoordinator {
                 ));
             }
         }
-        let reply = Deferred::Reply(to, response(&request, error_of));
+        let reply = Deferred::Reply(to.with(response(&request, error_of)));
         self.apply_and_write(records, reply, now, &mut effects);
         self.finish(effects)
     }
@@ -146,7 +146,7 @@ fn validate(group: &ClassicGroup, request: &OffsetCommitRequest) -> Result<(), E
 fn response(
     request: &OffsetCommitRequest,
     error_of: impl Fn(&Option<ByteString>) -> ErrorCode,
-) -> Response {
+) -> OffsetCommitResponse {
     let topics = request
         .topics
         .iter()
@@ -164,10 +164,10 @@ fn response(
                 .collect(),
             ..Default::default()
         });
-    Response::OffsetCommit(OffsetCommitResponse {
+    OffsetCommitResponse {
         topics: topics.collect(),
         ..Default::default()
-    })
+    }
 }
 
 /// Whether a text is longer than `offset.metadata.max.bytes`. Kafka counts Java's characters, which is never more

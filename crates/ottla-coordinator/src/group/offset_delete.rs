@@ -11,14 +11,14 @@ use super::classic_group::ClassicGroupState;
 use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::expiry::is_subscribed_to;
 use super::member::owned;
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo};
 use super::record::CoordinatorRecord;
 
 impl GroupCoordinator {
     /// The topics and partitions in `request` exist.
     pub fn handle_offset_delete(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<OffsetDeleteResponse>,
         request: OffsetDeleteRequest,
         now: Timestamp,
     ) -> Outcome {
@@ -32,11 +32,7 @@ impl GroupCoordinator {
         let group = match validated {
             Ok(group) => group,
             Err(error) => {
-                let response = OffsetDeleteResponse {
-                    error_code: error.code(),
-                    ..Default::default()
-                };
-                effects.reply(to, Response::OffsetDelete(response));
+                effects.refuse(to, error);
                 return self.finish(effects);
             }
         };
@@ -75,7 +71,7 @@ impl GroupCoordinator {
             topics,
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::OffsetDelete(response));
+        let reply = Deferred::Reply(to.with(response));
         self.apply_and_write(records, reply, now, &mut effects);
         self.finish(effects)
     }

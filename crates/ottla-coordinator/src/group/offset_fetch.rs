@@ -12,7 +12,7 @@ use ottla_types::{ErrorCode, TopicId};
 
 use super::coordinator::{Group, GroupCoordinator};
 use super::offsets::{OffsetAndMetadata, TopicAndPartition};
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo};
 
 const INVALID_OFFSET: i64 = -1;
 
@@ -20,7 +20,7 @@ impl GroupCoordinator {
     /// Topics in `request` carry their name; without topics, all offsets of the group are asked for.
     pub fn handle_offset_fetch(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<OffsetFetchResponseGroup>,
         request: &OffsetFetchRequestGroup,
         require_stable: bool,
     ) -> Outcome {
@@ -31,7 +31,7 @@ impl GroupCoordinator {
                 error_code: error.code(),
                 ..Default::default()
             };
-            effects.reply(to, Response::OffsetFetch(response));
+            effects.reply(to, response);
             return self.finish(effects);
         }
         let topics = match &request.topics {
@@ -53,11 +53,11 @@ impl GroupCoordinator {
                 })
                 .collect(),
         };
-        let response = Response::OffsetFetch(OffsetFetchResponseGroup {
+        let response = OffsetFetchResponseGroup {
             group_id: request.group_id.clone(),
             topics,
             ..Default::default()
-        });
+        };
         if require_stable {
             self.reply_when_committed(to, response, &mut effects);
         } else {

@@ -13,8 +13,7 @@ use ottla_protocol::coordinator_records::OffsetCommitValue;
 use ottla_types::TopicId;
 
 use super::member::owned;
-use super::outcome::WriteId;
-use crate::runtime::Timeline;
+use crate::runtime::{Timeline, WriteId};
 
 /// A committed offset with what was said about it.
 #[derive(Clone, PartialEq, Debug)]

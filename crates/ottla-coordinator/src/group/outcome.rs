@@ -17,12 +17,16 @@ use ottla_protocol::messages::{
 };
 use ottla_types::ErrorCode;
 
+use super::modern::GroupError;
 use super::record::CoordinatorRecord;
+use super::refused::Refused;
 use super::share::PartitionsOfTopics;
 use crate::persister::InitializeState;
 use crate::runtime;
-use crate::runtime::error_after_append;
+use crate::runtime::{error_after_append, responses};
 
+#[cfg(test)]
+pub use crate::runtime::ReplyId;
 pub use crate::runtime::{ReplyTo, WriteId};
 
 pub type Outcome = runtime::CoordinatorResult<CoordinatorRecord, Response, TimerKey, Command>;
@@ -30,38 +34,65 @@ pub type Write = runtime::Write<CoordinatorRecord>;
 pub type Reply = runtime::Reply<Response>;
 pub type TimerChange = runtime::TimerChange<TimerKey>;
 
-/// A response, without what only the connection knows (throttling, wire version).
-#[derive(Clone, PartialEq, Debug)]
-pub enum Response {
-    JoinGroup(JoinGroupResponse),
-    SyncGroup(SyncGroupResponse),
-    Heartbeat(HeartbeatResponse),
-    ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse),
-    ShareGroupHeartbeat(ShareGroupHeartbeatResponse),
-    StreamsGroupHeartbeat {
-        response: Box<StreamsGroupHeartbeatResponse>,
-        /// Internal topics that the member's topology needs and that do not exist, to be created on its behalf.
-        topics_to_create: Vec<CreatableTopic>,
-    },
-    LeaveGroup(LeaveGroupResponse),
-    OffsetCommit(OffsetCommitResponse),
-    OffsetFetch(OffsetFetchResponseGroup),
-    OffsetDelete(OffsetDeleteResponse),
-    TxnOffsetCommit(TxnOffsetCommitResponse),
-    /// The end of a transaction, which WriteTxnMarkers reports by a code.
-    TransactionEnd(ErrorCode),
-    DeleteGroups(Vec<DeletableGroupResult>),
-    /// What is to be answered, and what the share coordinators are asked before that.
-    AlterShareGroupOffsets {
-        response: AlterShareGroupOffsetsResponse,
-        initialize: Vec<InitializeState>,
-    },
-    DeleteShareGroupOffsets {
-        response: DeleteShareGroupOffsetsResponse,
-        delete: PartitionsOfTopics,
-    },
-    DeleteShareGroups(Result<DeletedShareGroups, ErrorCode>),
+responses! {
+    /// A response, without what only the connection knows (throttling, wire version).
+    #[derive(Clone, PartialEq, Debug)]
+    pub enum Response {
+        JoinGroup(JoinGroupResponse),
+        SyncGroup(SyncGroupResponse),
+        Heartbeat(HeartbeatResponse),
+        ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse),
+        ShareGroupHeartbeat(ShareGroupHeartbeatResponse),
+        StreamsGroupHeartbeat(StreamsHeartbeat),
+        LeaveGroup(LeaveGroupResponse),
+        OffsetCommit(OffsetCommitResponse),
+        OffsetFetch(OffsetFetchResponseGroup),
+        OffsetDelete(OffsetDeleteResponse),
+        TxnOffsetCommit(TxnOffsetCommitResponse),
+        /// The end of a transaction, which WriteTxnMarkers reports by a code.
+        TransactionEnd(ErrorCode),
+        DeleteGroups(Vec<DeletableGroupResult>),
+        AlterShareGroupOffsets(AlteredShareOffsets),
+        DeleteShareGroupOffsets(DeletedShareOffsets),
+        DeleteShareGroups(Result<DeletedShareGroups, ErrorCode>),
+    }
 }
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct StreamsHeartbeat {
+    pub response: Box<StreamsGroupHeartbeatResponse>,
+    /// Internal topics that the member's topology needs and that do not exist, to be created on its behalf.
+    pub topics_to_create: Vec<CreatableTopic>,
+}
+
+/// What is to be answered, and what the share coordinators are asked before that.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct AlteredShareOffsets {
+    pub response: AlterShareGroupOffsetsResponse,
+    pub initialize: Vec<InitializeState>,
+}
+
+/// What is to be answered, and what the share coordinators are to delete before that.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DeletedShareOffsets {
+    pub response: DeleteShareGroupOffsetsResponse,
+    pub delete: PartitionsOfTopics,
+}
+
+macro_rules! refused_by_response {
+    ($($Answer:ty),+) => {$(
+        impl Refused for $Answer {
+            fn refused(error: impl Into<GroupError>) -> Self {
+                Self {
+                    response: Refused::refused(error),
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+refused_by_response!(AlteredShareOffsets, DeletedShareOffsets, StreamsHeartbeat);
 
 /// By group: the partitions whose state the share coordinators are to delete, or why the group cannot be deleted.
 pub type DeletedShareGroups = Vec<(ByteString, Result<PartitionsOfTopics, ErrorCode>)>;
@@ -70,95 +101,70 @@ impl Response {
     /// The response that says `error` to the same request, when what it was to report could not be
     /// made durable. `error` is that of the append; each API has its own words for it.
     pub fn failed(self, error: ErrorCode) -> Response {
-        let code = error_after_append(error).code();
+        let told = error_after_append(error);
+        let code = told.code();
         match self {
-            Response::JoinGroup(response) => Response::JoinGroup(JoinGroupResponse {
-                error_code: code,
+            Response::JoinGroup(response) => JoinGroupResponse {
                 member_id: response.member_id,
-                ..Default::default()
-            }),
-            Response::SyncGroup(_) => Response::SyncGroup(SyncGroupResponse {
-                error_code: code,
-                ..Default::default()
-            }),
-            Response::Heartbeat(_) => Response::Heartbeat(HeartbeatResponse {
-                error_code: code,
-                ..Default::default()
-            }),
+                ..Refused::refused(told)
+            }
+            .into(),
+            Response::SyncGroup(_) => SyncGroupResponse::refused(told).into(),
+            Response::Heartbeat(_) => HeartbeatResponse::refused(told).into(),
             Response::ConsumerGroupHeartbeat(_) => {
-                Response::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse {
-                    error_code: code,
-                    ..Default::default()
-                })
+                ConsumerGroupHeartbeatResponse::refused(told).into()
             }
-            Response::ShareGroupHeartbeat(_) => {
-                Response::ShareGroupHeartbeat(ShareGroupHeartbeatResponse {
-                    error_code: code,
-                    ..Default::default()
-                })
-            }
-            Response::StreamsGroupHeartbeat { .. } => Response::StreamsGroupHeartbeat {
-                response: Box::new(StreamsGroupHeartbeatResponse {
-                    error_code: code,
-                    ..Default::default()
-                }),
-                topics_to_create: Vec::new(),
-            },
-            Response::LeaveGroup(_) => Response::LeaveGroup(LeaveGroupResponse {
-                error_code: code,
-                ..Default::default()
-            }),
+            Response::ShareGroupHeartbeat(_) => ShareGroupHeartbeatResponse::refused(told).into(),
+            Response::StreamsGroupHeartbeat(_) => StreamsHeartbeat::refused(told).into(),
+            Response::LeaveGroup(_) => LeaveGroupResponse::refused(told).into(),
             Response::OffsetCommit(mut response) => {
-                for topic in &mut response.topics {
-                    for partition in &mut topic.partitions {
-                        partition.error_code = code;
-                    }
-                }
-                Response::OffsetCommit(response)
+                let topics = response.topics.iter_mut();
+                topics
+                    .flat_map(|topic| &mut topic.partitions)
+                    .for_each(|partition| partition.error_code = code);
+                response.into()
             }
-            Response::OffsetFetch(response) => Response::OffsetFetch(OffsetFetchResponseGroup {
+            Response::OffsetFetch(response) => OffsetFetchResponseGroup {
                 group_id: response.group_id,
                 error_code: fetch_error_after_append(error).code(),
                 ..Default::default()
-            }),
-            Response::OffsetDelete(_) => Response::OffsetDelete(OffsetDeleteResponse {
-                error_code: code,
-                ..Default::default()
-            }),
+            }
+            .into(),
+            Response::OffsetDelete(_) => OffsetDeleteResponse::refused(told).into(),
             Response::TxnOffsetCommit(mut response) => {
-                for topic in &mut response.topics {
-                    for partition in &mut topic.partitions {
-                        partition.error_code = code;
-                    }
-                }
-                Response::TxnOffsetCommit(response)
+                let topics = response.topics.iter_mut();
+                topics
+                    .flat_map(|topic| &mut topic.partitions)
+                    .for_each(|partition| partition.error_code = code);
+                response.into()
             }
-            Response::TransactionEnd(_) => Response::TransactionEnd(error),
+            Response::TransactionEnd(_) => error.into(),
             Response::DeleteGroups(mut results) => {
-                for result in &mut results {
-                    result.error_code = code;
-                }
-                Response::DeleteGroups(results)
+                results
+                    .iter_mut()
+                    .for_each(|result| result.error_code = code);
+                results.into()
             }
-            Response::AlterShareGroupOffsets { .. } => Response::AlterShareGroupOffsets {
-                response: AlterShareGroupOffsetsResponse {
-                    error_code: code,
-                    error_message: Some(ErrorCode::from_code(code).message().into()),
-                    ..Default::default()
-                },
-                initialize: Vec::new(),
-            },
-            Response::DeleteShareGroupOffsets { .. } => Response::DeleteShareGroupOffsets {
-                response: DeleteShareGroupOffsetsResponse {
-                    error_code: code,
-                    error_message: Some(ErrorCode::from_code(code).message().into()),
-                    ..Default::default()
-                },
-                delete: PartitionsOfTopics::new(),
-            },
-            Response::DeleteShareGroups(_) => {
-                Response::DeleteShareGroups(Err(ErrorCode::from_code(code)))
-            }
+            Response::AlterShareGroupOffsets(_) => AlteredShareOffsets::refused(told).into(),
+            Response::DeleteShareGroupOffsets(_) => DeletedShareOffsets::refused(told).into(),
+            Response::DeleteShareGroups(_) => Err(told).into(),
+        }
+    }
+}
+
+impl Reply {
+    /// The reply after what it rests on was committed, or could not be written.
+    pub(super) fn settled(self, result: Result<(), ErrorCode>) -> Reply {
+        match result {
+            Ok(()) => self,
+            Err(error) => self.failed(error),
+        }
+    }
+
+    pub(super) fn failed(self, error: ErrorCode) -> Reply {
+        Reply {
+            response: self.response.failed(error),
+            ..self
         }
     }
 }
@@ -262,6 +268,33 @@ pub enum TimerKey {
 }
 
 impl TimerKey {
+    /// Whose timer it is, and the epoch that the member must have left, if it must.
+    pub(super) fn member(&self) -> Option<(&ByteString, &ByteString, Option<i32>)> {
+        match self {
+            TimerKey::Session {
+                group_id,
+                member_id,
+            }
+            | TimerKey::Rejoin {
+                group_id,
+                member_id,
+            }
+            | TimerKey::MemberSync {
+                group_id,
+                member_id,
+            } => Some((group_id, member_id, None)),
+            TimerKey::Revocation {
+                group_id,
+                member_id,
+                member_epoch,
+            } => Some((group_id, member_id, Some(*member_epoch))),
+            TimerKey::InitialRebalance { .. }
+            | TimerKey::Join { .. }
+            | TimerKey::Sync { .. }
+            | TimerKey::Expiration => None,
+        }
+    }
+
     pub(super) fn session(group_id: &ByteString, member_id: &ByteString) -> Self {
         TimerKey::Session {
             group_id: group_id.clone(),

@@ -8,12 +8,12 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
+use ottla_protocol::messages::JoinGroupResponse;
 use ottla_types::ErrorCode;
 
 use super::classic_group::{ClassicGroup, ClassicGroupState, InitialDelay};
 use super::effects::{Context, Deferred, Effects};
-use super::outcome::{Response, TimerKey};
+use super::outcome::TimerKey;
 use super::record::CoordinatorRecord;
 
 impl ClassicGroup {
@@ -136,7 +136,7 @@ impl ClassicGroup {
         for member_id in member_ids {
             let response = self.generation_for(&member_id);
             if let Some(to) = self.take_awaiting_join(&member_id) {
-                effects.reply_join(to, response);
+                effects.reply(to, response);
             }
             let session_timer = self.session_timer(&member_id);
             if let Some(member) = self.member_mut(&member_id) {
@@ -227,7 +227,7 @@ impl ClassicGroup {
             effects.refuse_join(to, &ByteString::new(), ErrorCode::UnknownMemberId);
         }
         if let Some(to) = member.awaiting_sync {
-            effects.refuse_sync(to, ErrorCode::UnknownMemberId);
+            effects.refuse(to, ErrorCode::UnknownMemberId);
         }
     }
 
@@ -249,13 +249,7 @@ impl ClassicGroup {
         for member in self.members_mut() {
             member.assignment = Bytes::new();
             if let Some(to) = member.awaiting_sync.take() {
-                effects.reply(
-                    to,
-                    Response::SyncGroup(SyncGroupResponse {
-                        error_code: error.code(),
-                        ..Default::default()
-                    }),
-                );
+                effects.refuse(to, error);
                 // A session that ran out while the request was parked was not counted.
                 let key = TimerKey::session(&group_id, &member.member_id);
                 effects.set_timer(key, member.session_timeout_ms);

@@ -23,16 +23,6 @@ const OFFSET_COMMIT_VALUE_VERSION: i16 = 4;
 /// Of all values of consumer, share and streams groups.
 const MODERN_GROUP_VALUE_VERSION: i16 = 0;
 
-/// The keys of a kind of group, from the ids in them.
-macro_rules! record_keys {
-    ($($name:ident: $key:ident { $($field:ident),+ };)+) => {$(
-        fn $name($($field: &ByteString),+) -> $key {
-            $key { $($field: $field.clone()),+ }
-        }
-    )+};
-}
-pub(super) use record_keys;
-
 /// One record for `__consumer_offsets`. Without a value it is a tombstone.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CoordinatorRecord {

@@ -7,31 +7,17 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use ottla_protocol::DecodeError;
 use ottla_protocol::coordinator_records::{
     GroupMetadataValue, GroupRecordKey, GroupRecordValue, OffsetCommitValue,
 };
 use ottla_types::{Offset, ProducerId, Timestamp};
-use thiserror::Error;
 
 use super::classic_group::ClassicGroup;
 use super::coordinator::{Group, GroupCoordinator};
 use super::member::owned;
 use super::offsets::{OffsetAndMetadata, PendingOffset};
 use super::recorded_kind::recorded_group_of;
-
-/// A record of the log cannot be understood, so the groups in this partition cannot be served.
-#[derive(Debug, Error)]
-pub enum ReplayError {
-    #[error("the key of the record at offset {offset} cannot be read: {error}")]
-    Key { offset: Offset, error: DecodeError },
-    #[error("the value of the record at offset {offset} cannot be read: {error}")]
-    Value { offset: Offset, error: DecodeError },
-    #[error(
-        "the record at offset {offset} describes group {group_id} in a way that contradicts itself"
-    )]
-    Group { offset: Offset, group_id: String },
-}
+use crate::runtime::ReplayError;
 
 impl GroupCoordinator {
     /// Takes in one record of a data batch. `producer_id` is that of a transactional batch, whose
@@ -142,10 +128,8 @@ impl GroupCoordinator {
         value: &GroupMetadataValue,
     ) -> Result<(), ReplayError> {
         let Some(group) = ClassicGroup::from_record(group_id.clone(), value) else {
-            return Err(ReplayError::Group {
-                offset,
-                group_id: group_id.to_string(),
-            });
+            let what = format!("describes group {group_id} in a way that contradicts itself");
+            return Err(ReplayError::Invalid { offset, what });
         };
         self.replay_group_as(&group_id, Some(Group::Classic(group)));
         Ok(())

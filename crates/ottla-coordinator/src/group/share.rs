@@ -7,7 +7,6 @@
 //! What administrators change of how far a group is goes the same way (`offsets.rs`).
 //! Source: `GroupMetadataManager`, `ShareGroup`.
 
-mod decision;
 mod describe;
 mod group;
 mod heartbeat;

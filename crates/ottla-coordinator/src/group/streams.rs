@@ -18,7 +18,6 @@
 
 mod configured_topology;
 mod copartitioning;
-mod decision;
 mod describe;
 mod endpoints;
 mod fence;
@@ -35,7 +34,6 @@ mod settings;
 mod sticky_assignor;
 mod target;
 mod tasks;
-mod timers;
 mod topology;
 mod topology_error;
 mod unwritten;

@@ -13,19 +13,20 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::member::SyncReply;
+use super::outcome::Outcome;
 use super::record::CoordinatorRecord;
 
 impl GroupCoordinator {
     pub fn handle_sync(
         &mut self,
-        to: ReplyTo,
+        to: SyncReply,
         request: SyncGroupRequest,
         now: Timestamp,
     ) -> Outcome {
         let mut effects = self.effects();
         if request.group_id.is_empty() {
-            effects.refuse_sync(to, ErrorCode::InvalidGroupId);
+            effects.refuse(to, ErrorCode::InvalidGroupId);
             return self.finish(effects);
         }
         if let Some(group) = self.consumer_group(&request.group_id).cloned()
@@ -45,21 +46,26 @@ impl GroupCoordinator {
                     },
                 );
             }
-            _ => effects.refuse_sync(to, ErrorCode::UnknownMemberId),
+            _ => effects.refuse(to, ErrorCode::UnknownMemberId),
         }
         self.finish(effects)
     }
 }
 
-fn sync(group: &mut ClassicGroup, to: ReplyTo, request: &SyncGroupRequest, effects: &mut Effects) {
+fn sync(
+    group: &mut ClassicGroup,
+    to: SyncReply,
+    request: &SyncGroupRequest,
+    effects: &mut Effects,
+) {
     if let Err(error) = validate(group, request) {
-        effects.refuse_sync(to, error);
+        effects.refuse(to, error);
         return;
     }
     match group.state() {
-        ClassicGroupState::Empty => effects.refuse_sync(to, ErrorCode::UnknownMemberId),
+        ClassicGroupState::Empty => effects.refuse(to, ErrorCode::UnknownMemberId),
         ClassicGroupState::PreparingRebalance => {
-            effects.refuse_sync(to, ErrorCode::RebalanceInProgress);
+            effects.refuse(to, ErrorCode::RebalanceInProgress);
         }
         ClassicGroupState::CompletingRebalance => {
             group.park_sync(&request.member_id, to, effects);
@@ -81,10 +87,7 @@ fn sync(group: &mut ClassicGroup, to: ReplyTo, request: &SyncGroupRequest, effec
                 .member(&request.member_id)
                 .map(|member| member.assignment.clone())
                 .unwrap_or_default();
-            effects.reply(
-                to,
-                Response::SyncGroup(group.assignment_response(assignment)),
-            );
+            effects.reply(to, group.assignment_response(assignment));
         }
     }
 }
@@ -131,13 +134,13 @@ fn record_with(group: &ClassicGroup, assignments: &[(ByteString, Bytes)]) -> Coo
 }
 
 impl ClassicGroup {
-    fn park_sync(&mut self, member_id: &str, to: ReplyTo, effects: &mut Effects) {
+    fn park_sync(&mut self, member_id: &str, to: SyncReply, effects: &mut Effects) {
         let Some(member) = self.member_mut(member_id) else {
             return;
         };
         if let Some(earlier) = member.awaiting_sync.replace(to) {
             // As for a JoinGroup that a later one replaced: Kafka would never answer it.
-            effects.refuse_sync(earlier, ErrorCode::RebalanceInProgress);
+            effects.refuse(earlier, ErrorCode::RebalanceInProgress);
         }
     }
 
@@ -199,10 +202,7 @@ impl ClassicGroup {
             })
             .collect();
         for (to, member_id, session_timeout_ms, assignment) in parked {
-            effects.reply(
-                to,
-                Response::SyncGroup(self.assignment_response(assignment)),
-            );
+            effects.reply(to, self.assignment_response(assignment));
             // A session that ran out while the request was parked was not counted.
             effects.set_timer(self.session_timer(&member_id), session_timeout_ms);
         }

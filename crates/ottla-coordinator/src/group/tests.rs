@@ -40,7 +40,9 @@ use ottla_protocol::messages::{
 use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId, Uuid};
 
 use super::coordinator::Group;
-use super::outcome::{Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
+use super::outcome::{
+    Command, Outcome, ReplyId, ReplyTo, Response, TimerChange, TimerKey, WriteId,
+};
 use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext, Requester};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord, WriteKind};
@@ -143,9 +145,9 @@ impl Script {
         Timestamp(self.now_ms)
     }
 
-    fn reply_to(&mut self) -> ReplyTo {
+    fn reply_to<T>(&mut self) -> ReplyTo<T> {
         self.next_reply += 1;
-        ReplyTo(self.next_reply - 1)
+        ReplyTo::new(ReplyId(self.next_reply - 1))
     }
 
     pub(super) fn join(&mut self, joining: Joining) -> String {
@@ -286,7 +288,7 @@ impl Script {
     }
 
     /// A reply id for a request that the script has no method for; see [`Script::render`].
-    pub(super) fn next_reply_to(&mut self) -> ReplyTo {
+    pub(super) fn next_reply_to<T>(&mut self) -> ReplyTo<T> {
         self.reply_to()
     }
 
@@ -568,10 +570,9 @@ fn describe_reply(response: &Response) -> String {
         Response::Heartbeat(heartbeat) => format!("heartbeat {}", error(heartbeat.error_code)),
         Response::ConsumerGroupHeartbeat(heartbeat) => consumer_text::heartbeat(heartbeat),
         Response::ShareGroupHeartbeat(heartbeat) => share_text::heartbeat(heartbeat),
-        Response::StreamsGroupHeartbeat {
-            response,
-            topics_to_create,
-        } => streams_text::heartbeat(response, topics_to_create),
+        Response::StreamsGroupHeartbeat(heartbeat) => {
+            streams_text::heartbeat(&heartbeat.response, &heartbeat.topics_to_create)
+        }
         Response::LeaveGroup(leave) => {
             let members = leave.members.iter().map(|member| {
                 let instance_id = member.group_instance_id.as_deref().unwrap_or("");
@@ -644,12 +645,11 @@ fn describe_reply(response: &Response) -> String {
                 .map(|result| format!(" {}={}", result.group_id, error(result.error_code)));
             format!("delete groups{}", results.collect::<String>())
         }
-        Response::AlterShareGroupOffsets {
-            response,
-            initialize,
-        } => share_text::alter_offsets(response, initialize),
-        Response::DeleteShareGroupOffsets { response, delete } => {
-            share_text::delete_offsets(response, delete)
+        Response::AlterShareGroupOffsets(altered) => {
+            share_text::alter_offsets(&altered.response, &altered.initialize)
+        }
+        Response::DeleteShareGroupOffsets(deleted) => {
+            share_text::delete_offsets(&deleted.response, &deleted.delete)
         }
         Response::DeleteShareGroups(groups) => share_text::delete_groups(groups),
     }

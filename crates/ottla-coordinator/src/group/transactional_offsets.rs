@@ -16,7 +16,7 @@ use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::member::owned;
 use super::offset_commit::is_metadata_too_large;
 use super::offsets::OffsetAndMetadata;
-use super::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo};
 use super::record::CoordinatorRecord;
 use crate::runtime::{TransactionEnd, TransactionalProducer, WriteKind};
 
@@ -26,7 +26,7 @@ impl GroupCoordinator {
     /// where the transaction had offsets here already.
     pub fn handle_txn_offset_commit(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<TxnOffsetCommitResponse>,
         request: TxnOffsetCommitRequest,
         guard: Option<u64>,
         now: Timestamp,
@@ -77,7 +77,7 @@ impl GroupCoordinator {
             id: ProducerId(request.producer_id),
             epoch: ProducerEpoch(request.producer_epoch),
         };
-        let reply = Deferred::Reply(to, response);
+        let reply = Deferred::Reply(to.with(response));
         self.apply_and_write_transactional(producer, guard, records, reply, now, &mut effects);
         self.finish(effects)
     }
@@ -86,14 +86,14 @@ impl GroupCoordinator {
     /// waited for that count from now on, or are forgotten. An administrator may ask for it as well, for any producer.
     pub fn handle_transaction_end(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ErrorCode>,
         producer: TransactionalProducer,
         marker: TransactionEnd,
     ) -> Outcome {
         let mut effects = self.effects();
         if producer.id == ProducerId::NONE || producer.epoch == ProducerEpoch::NONE {
             // Kafka cannot make such a marker either: `MemoryRecords.withEndTransactionMarker`.
-            effects.reply(to, Response::TransactionEnd(ErrorCode::UnknownServerError));
+            effects.reply(to, ErrorCode::UnknownServerError);
             return self.finish(effects);
         }
         let write = effects.next_write();
@@ -101,7 +101,7 @@ impl GroupCoordinator {
         effects.write_as(
             WriteKind::EndTransaction { producer, marker },
             Vec::new(),
-            Deferred::Reply(to, Response::TransactionEnd(ErrorCode::None)),
+            Deferred::Reply(to.with(ErrorCode::None)),
         );
         self.finish(effects)
     }
@@ -162,7 +162,7 @@ fn validate(group: &ClassicGroup, request: &TxnOffsetCommitRequest) -> Result<()
 fn response(
     request: &TxnOffsetCommitRequest,
     error_of: impl Fn(&Option<ByteString>) -> ErrorCode,
-) -> Response {
+) -> TxnOffsetCommitResponse {
     let topics = request
         .topics
         .iter()
@@ -179,8 +179,8 @@ fn response(
                 .collect(),
             ..Default::default()
         });
-    Response::TxnOffsetCommit(TxnOffsetCommitResponse {
+    TxnOffsetCommitResponse {
         topics: topics.collect(),
         ..Default::default()
-    })
+    }
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use super::append_queue::{AppendQueue, BatchSpan, OutboundBatch, PendingWrite};
-use super::outcome::{Coordinator, Outcome, ReplyTo, WriteId};
+use super::outcome::{Coordinator, Outcome, ReplyId, ReplyTo, WriteId};
 use super::timer_queue::TimerQueue;
 
 /// What the shell knows at a step.
@@ -57,7 +57,7 @@ enum State<C: Coordinator, W> {
 struct Active<C: Coordinator, W> {
     coordinator: C,
     timers: TimerQueue<C::TimerKey>,
-    waiting: HashMap<ReplyTo, W>,
+    waiting: HashMap<ReplyId, W>,
     next_reply: u64,
     queue: AppendQueue,
 }
@@ -164,19 +164,19 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
     ///
     /// # Errors
     /// Gives back who waits where nobody can be asked, and why.
-    pub fn request(
+    pub fn request<T>(
         &mut self,
         waiting: W,
         at: &StepContext<'_>,
-        decide: impl FnOnce(&mut C, ReplyTo) -> Outcome<C>,
+        decide: impl FnOnce(&mut C, ReplyTo<T>) -> Outcome<C>,
     ) -> Result<(), (W, ErrorCode)> {
         let State::Active(active) = &mut self.state else {
             return Err((waiting, self.refusal()));
         };
-        let to = ReplyTo(active.next_reply);
+        let id = ReplyId(active.next_reply);
         active.next_reply += 1;
-        active.waiting.insert(to, waiting);
-        let outcome = decide(&mut active.coordinator, to);
+        active.waiting.insert(id, waiting);
+        let outcome = decide(&mut active.coordinator, ReplyTo::new(id));
         self.enact(outcome, at);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What a coordinator asks of its shell: records to append, replies to send, timers to change, and
 //! whatever else only its own shell can do.
 //!
-//! Invariants: each [`ReplyTo`] that is handed in comes back in exactly one [`Reply`], at once or in
+//! Invariants: each [`ReplyTo`] that is handed in is answered by exactly one [`Reply`], at once or in
 //! the outcome of a later event. Write ids grow by one in the order in which the writes must be
 //! appended. The shell reports each write once: committed, failed, or first timed out and then one of
 //! the two.
@@ -9,6 +9,7 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use ottla_protocol::EncodeError;
@@ -90,9 +91,71 @@ pub trait EncodeRecord {
     fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError>;
 }
 
-/// The place where a reply is awaited. Given by the shell; the coordinator only hands it back.
+/// Names the place where a reply is awaited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ReplyTo(pub u64);
+pub struct ReplyId(pub u64);
+
+/// The place where a `T` is awaited: no other response can be sent there. Given by the shell; the coordinator only hands it
+/// back.
+#[derive(Debug)]
+pub struct ReplyTo<T> {
+    id: ReplyId,
+    response: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for ReplyTo<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ReplyTo<T> {}
+
+impl<T> ReplyTo<T> {
+    pub fn new(id: ReplyId) -> Self {
+        ReplyTo {
+            id,
+            response: PhantomData,
+        }
+    }
+
+    /// The reply, as one of the coordinator's.
+    pub(crate) fn with<S: From<T>>(self, response: T) -> Reply<S> {
+        Reply {
+            to: self.id,
+            response: response.into(),
+        }
+    }
+}
+
+/// The enum of a coordinator's responses. Each goes in by `From`, and comes out as what it was by `TryFrom`.
+macro_rules! responses {
+    (
+        $(#[$of_enum:meta])*
+        pub enum $Responses:ident { $($(#[$of_variant:meta])* $Variant:ident($Response:ty),)+ }
+    ) => {
+        $(#[$of_enum])*
+        pub enum $Responses { $($(#[$of_variant])* $Variant($Response),)+ }
+
+        $(impl From<$Response> for $Responses {
+            fn from(response: $Response) -> Self {
+                $Responses::$Variant(response)
+            }
+        }
+
+        impl TryFrom<$Responses> for $Response {
+            type Error = $Responses;
+
+            fn try_from(response: $Responses) -> Result<Self, $Responses> {
+                match response {
+                    $Responses::$Variant(response) => Ok(response),
+                    other => Err(other),
+                }
+            }
+        })+
+    };
+}
+pub(crate) use responses;
 
 /// Names one append of one coordinator, in the order of the appends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -142,7 +205,7 @@ pub struct TransactionEnd {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply<S> {
-    pub to: ReplyTo,
+    pub to: ReplyId,
     pub response: S,
 }
 

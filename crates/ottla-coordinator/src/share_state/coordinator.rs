@@ -81,9 +81,12 @@ impl ShareCoordinator {
     }
 
     /// Answers when everything that was decided so far is committed.
-    pub(super) fn answer(&mut self, to: ReplyTo, response: Response) -> Outcome {
+    pub(super) fn answer<T>(&mut self, to: ReplyTo<T>, response: T) -> Outcome
+    where
+        Response: From<T>,
+    {
         let mut outcome = Outcome::default();
-        let reply = Reply { to, response };
+        let reply = to.with(response);
         match self.outstanding.back_mut() {
             Some(write) => write.replies.push(reply),
             None => outcome.replies.push(reply),
@@ -95,7 +98,7 @@ impl ShareCoordinator {
     pub(super) fn write(
         &mut self,
         records: Vec<ShareStateRecord>,
-        reply: Option<(ReplyTo, Response)>,
+        reply: Option<Reply<Response>>,
     ) -> Outcome {
         let mut outcome = Outcome::default();
         let id = self.next_write;
@@ -114,10 +117,7 @@ impl ShareCoordinator {
                 .map(|record| (record.key.clone(), RecordKind::from(&record.change)))
                 .collect(),
             base_offset: None,
-            replies: reply
-                .map(|(to, response)| Reply { to, response })
-                .into_iter()
-                .collect(),
+            replies: reply.into_iter().collect(),
         });
         outcome.writes.push(Write {
             id,

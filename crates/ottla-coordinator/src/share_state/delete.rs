@@ -4,7 +4,7 @@
 use ottla_types::TopicId;
 
 use super::coordinator::{ShareCoordinator, check_partition};
-use super::outcome::{Outcome, Response, StateError};
+use super::outcome::{Outcome, StateError};
 use super::record::{Change, ShareStateRecord};
 use crate::persister::SharePartitionKey;
 use crate::runtime::ReplyTo;
@@ -13,7 +13,7 @@ impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id. What is not there is deleted.
     pub fn delete_state(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<Result<(), StateError>>,
         key: SharePartitionKey,
         partition_count: Option<i32>,
     ) -> Outcome {
@@ -22,11 +22,11 @@ impl ShareCoordinator {
         } else {
             check_partition(key.partition, partition_count)
         };
-        let response = Response::Deleted(checked);
+        let response = checked;
         if checked.is_err() || self.latest(&key).is_none() {
             return self.answer(to, response);
         }
-        self.write(vec![tombstone(key)], Some((to, response)))
+        self.write(vec![tombstone(key)], Some(to.with(response)))
     }
 
     pub fn on_topics_deleted(&mut self, deleted: &[TopicId]) -> Outcome {

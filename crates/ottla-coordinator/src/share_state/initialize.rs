@@ -4,7 +4,7 @@
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
 use super::coordinator::{ShareCoordinator, check_partition};
-use super::outcome::{Outcome, Response, StateError};
+use super::outcome::{Outcome, StateError};
 use super::record::{Change, ShareStateRecord};
 use super::state::Snapshot;
 use crate::persister::InitializeState;
@@ -14,13 +14,13 @@ impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id.
     pub fn initialize_state(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<Result<(), StateError>>,
         request: InitializeState,
         partition_count: Option<i32>,
         now: Timestamp,
     ) -> Outcome {
         if let Err(error) = self.check_initialize(&request, partition_count) {
-            return self.answer(to, Response::Initialized(Err(error)));
+            return self.answer(to, Err(error));
         }
         let before = self.latest(&request.key);
         let snapshot = Snapshot {
@@ -41,7 +41,7 @@ impl ShareCoordinator {
             key: request.key,
             change: Change::Snapshot(snapshot),
         };
-        self.write(vec![record], Some((to, Response::Initialized(Ok(())))))
+        self.write(vec![record], Some(to.with(Ok(()))))
     }
 
     fn check_initialize(

@@ -6,17 +6,19 @@ use ottla_types::{ErrorCode, Offset};
 use super::record::ShareStateRecord;
 use crate::persister::{StateFailure, StateRead, StateSummary};
 use crate::runtime;
+use crate::runtime::responses;
 
 pub type Outcome = runtime::CoordinatorResult<ShareStateRecord, Response, TimerKey, Command>;
 
-/// What a handler is answered, for one share partition; how the wire says it is the shell's.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Response {
-    Initialized(Result<(), StateError>),
-    Written(Result<(), StateError>),
-    Read(Result<StateRead, StateError>),
-    Summary(Result<StateSummary, StateError>),
-    Deleted(Result<(), StateError>),
+responses! {
+    /// What a handler is answered, for one share partition; how the wire says it is the shell's.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Response {
+        /// The state is initialized, written or deleted.
+        Done(Result<(), StateError>),
+        Read(Result<StateRead, StateError>),
+        Summary(Result<StateSummary, StateError>),
+    }
 }
 
 impl Response {
@@ -24,11 +26,9 @@ impl Response {
     pub(super) fn failed(self, error: ErrorCode) -> Response {
         let error = StateError::from(error);
         match self {
-            Response::Initialized(_) => Response::Initialized(Err(error)),
-            Response::Written(_) => Response::Written(Err(error)),
+            Response::Done(_) => Response::Done(Err(error)),
             Response::Read(_) => Response::Read(Err(error)),
             Response::Summary(_) => Response::Summary(Err(error)),
-            Response::Deleted(_) => Response::Deleted(Err(error)),
         }
     }
 }

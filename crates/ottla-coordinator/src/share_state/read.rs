@@ -7,7 +7,7 @@
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::coordinator::{ShareCoordinator, check_partition};
-use super::outcome::{Outcome, Response, StateError};
+use super::outcome::{Outcome, StateError};
 use crate::persister::{ReadState, SharePartitionKey, StateRead, StateSummary, WriteState};
 use crate::runtime::ReplyTo;
 
@@ -15,22 +15,22 @@ impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id.
     pub fn read_state(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<Result<StateRead, StateError>>,
         request: ReadState,
         partition_count: Option<i32>,
         now: Timestamp,
     ) -> Outcome {
         if let Err(error) = self.check_read(&request, partition_count) {
-            return self.answer(to, Response::Read(Err(error)));
+            return self.answer(to, Err(error));
         }
         let Some(state) = self.latest(&request.key) else {
-            return self.answer(to, Response::Read(Err(StateError::READ_UNINITIALIZED)));
+            return self.answer(to, Err(StateError::READ_UNINITIALIZED));
         };
-        let response = Response::Read(Ok(StateRead {
+        let response = Ok(StateRead {
             state_epoch: state.state_epoch,
             start_offset: state.start_offset,
             batches: state.batches.clone(),
-        }));
+        });
         let is_known = state.highest_leader_epoch == request.leader_epoch;
         if is_known || request.leader_epoch == LeaderEpoch::UNKNOWN {
             return self.answer(to, response);
@@ -44,18 +44,18 @@ impl ShareCoordinator {
             batches: Vec::new(),
         };
         let record = self.state_record(write, request.leader_epoch, now);
-        self.write(record.into_iter().collect(), Some((to, response)))
+        self.write(record.into_iter().collect(), Some(to.with(response)))
     }
 
     /// Of a share partition that nobody has read the summary says so.
     pub fn read_state_summary(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<Result<StateSummary, StateError>>,
         key: &SharePartitionKey,
         partition_count: Option<i32>,
     ) -> Outcome {
         let summary = self.summary(key, partition_count);
-        self.answer(to, Response::Summary(summary))
+        self.answer(to, summary)
     }
 
     fn summary(

@@ -8,20 +8,11 @@ use bytestring::ByteString;
 use ottla_protocol::DecodeError;
 use ottla_protocol::coordinator_records::{ShareRecordKey, ShareRecordValue};
 use ottla_types::{Offset, TopicId};
-use thiserror::Error;
 
 use super::coordinator::{RecordKind, ShareCoordinator};
 use super::record::{Change, ShareStateRecord};
 use crate::persister::SharePartitionKey;
-
-/// A record of the log cannot be understood, so the share partitions in it cannot be served.
-#[derive(Debug, Error)]
-pub enum ReplayError {
-    #[error("the key of the record at offset {offset} cannot be read: {error}")]
-    Key { offset: Offset, error: DecodeError },
-    #[error("the value of the record at offset {offset} cannot be read: {error}")]
-    Value { offset: Offset, error: DecodeError },
-}
+use crate::runtime::ReplayError;
 
 impl ShareCoordinator {
     pub fn replay(

@@ -2,7 +2,6 @@
 //! Source: `ShareGroupOffset`.
 
 use ottla_protocol::coordinator_records::{ShareSnapshotValue, ShareUpdateValue};
-use ottla_protocol::coordinator_records::{share_snapshot_value, share_update_value};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::batches::combine;
@@ -144,19 +143,13 @@ pub struct Update {
 
 impl From<&ShareSnapshotValue> for Snapshot {
     fn from(value: &ShareSnapshotValue) -> Self {
-        let batches = value.state_batches.iter().map(|batch| StateBatch {
-            first_offset: Offset(batch.first_offset),
-            last_offset: Offset(batch.last_offset),
-            delivery_state: batch.delivery_state,
-            delivery_count: batch.delivery_count,
-        });
         Snapshot {
             snapshot_epoch: value.snapshot_epoch,
             state_epoch: value.state_epoch,
             leader_epoch: LeaderEpoch(value.leader_epoch),
             start_offset: Offset(value.start_offset),
             delivery_complete_count: value.delivery_complete_count,
-            batches: batches.collect(),
+            batches: value.state_batches.iter().map(StateBatch::from).collect(),
             create_timestamp: value.create_timestamp,
             write_timestamp: value.write_timestamp,
         }
@@ -165,14 +158,6 @@ impl From<&ShareSnapshotValue> for Snapshot {
 
 impl From<&Snapshot> for ShareSnapshotValue {
     fn from(snapshot: &Snapshot) -> Self {
-        let batches = snapshot.batches.iter();
-        let batches = batches.map(|batch| share_snapshot_value::StateBatch {
-            first_offset: batch.first_offset.0,
-            last_offset: batch.last_offset.0,
-            delivery_state: batch.delivery_state,
-            delivery_count: batch.delivery_count,
-            ..Default::default()
-        });
         ShareSnapshotValue {
             snapshot_epoch: snapshot.snapshot_epoch,
             state_epoch: snapshot.state_epoch,
@@ -181,7 +166,7 @@ impl From<&Snapshot> for ShareSnapshotValue {
             delivery_complete_count: snapshot.delivery_complete_count,
             create_timestamp: snapshot.create_timestamp,
             write_timestamp: snapshot.write_timestamp,
-            state_batches: batches.collect(),
+            state_batches: snapshot.batches.iter().map(Into::into).collect(),
             ..Default::default()
         }
     }
@@ -189,38 +174,24 @@ impl From<&Snapshot> for ShareSnapshotValue {
 
 impl From<&ShareUpdateValue> for Update {
     fn from(value: &ShareUpdateValue) -> Self {
-        let batches = value.state_batches.iter().map(|batch| StateBatch {
-            first_offset: Offset(batch.first_offset),
-            last_offset: Offset(batch.last_offset),
-            delivery_state: batch.delivery_state,
-            delivery_count: batch.delivery_count,
-        });
         Update {
             snapshot_epoch: value.snapshot_epoch,
             leader_epoch: LeaderEpoch(value.leader_epoch),
             start_offset: Offset(value.start_offset),
             delivery_complete_count: value.delivery_complete_count,
-            batches: batches.collect(),
+            batches: value.state_batches.iter().map(StateBatch::from).collect(),
         }
     }
 }
 
 impl From<&Update> for ShareUpdateValue {
     fn from(update: &Update) -> Self {
-        let batches = update.batches.iter();
-        let batches = batches.map(|batch| share_update_value::StateBatch {
-            first_offset: batch.first_offset.0,
-            last_offset: batch.last_offset.0,
-            delivery_state: batch.delivery_state,
-            delivery_count: batch.delivery_count,
-            ..Default::default()
-        });
         ShareUpdateValue {
             snapshot_epoch: update.snapshot_epoch,
             leader_epoch: update.leader_epoch.0,
             start_offset: update.start_offset.0,
             delivery_complete_count: update.delivery_complete_count,
-            state_batches: batches.collect(),
+            state_batches: update.batches.iter().map(Into::into).collect(),
             ..Default::default()
         }
     }

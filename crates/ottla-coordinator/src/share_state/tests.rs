@@ -13,7 +13,7 @@ use super::{
 use crate::persister::{
     InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, StateSummary, WriteState,
 };
-use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, WriteId};
+use crate::runtime::{Coordinator, EncodeRecord, ReplyId, ReplyTo, WriteId};
 
 const TOPIC: Uuid = Uuid::from_u128(7);
 const PARTITIONS: Option<i32> = Some(4);
@@ -75,16 +75,19 @@ impl Story {
             state_epoch,
             start_offset: Offset(start),
         };
-        let outcome = self
-            .coordinator
-            .initialize_state(ReplyTo(0), request, PARTITIONS, self.now);
+        let outcome = self.coordinator.initialize_state(
+            ReplyTo::new(ReplyId(0)),
+            request,
+            PARTITIONS,
+            self.now,
+        );
         self.commit(outcome).expect("an answer")
     }
 
     fn write(&mut self, request: WriteState) -> Response {
-        let outcome = self
-            .coordinator
-            .write_state(ReplyTo(0), request, PARTITIONS, self.now);
+        let outcome =
+            self.coordinator
+                .write_state(ReplyTo::new(ReplyId(0)), request, PARTITIONS, self.now);
         self.commit(outcome).expect("an answer")
     }
 
@@ -93,23 +96,25 @@ impl Story {
             key: key(partition),
             leader_epoch: LeaderEpoch(leader_epoch),
         };
-        let outcome = self
-            .coordinator
-            .read_state(ReplyTo(0), request, PARTITIONS, self.now);
+        let outcome =
+            self.coordinator
+                .read_state(ReplyTo::new(ReplyId(0)), request, PARTITIONS, self.now);
         self.commit(outcome).expect("an answer")
     }
 
     fn summary(&mut self, partition: i32) -> Response {
-        let outcome = self
-            .coordinator
-            .read_state_summary(ReplyTo(0), &key(partition), PARTITIONS);
+        let outcome = self.coordinator.read_state_summary(
+            ReplyTo::new(ReplyId(0)),
+            &key(partition),
+            PARTITIONS,
+        );
         self.commit(outcome).expect("an answer")
     }
 
     fn delete(&mut self, partition: i32) -> Response {
-        let outcome = self
-            .coordinator
-            .delete_state(ReplyTo(0), key(partition), PARTITIONS);
+        let outcome =
+            self.coordinator
+                .delete_state(ReplyTo::new(ReplyId(0)), key(partition), PARTITIONS);
         self.commit(outcome).expect("an answer")
     }
 
@@ -155,7 +160,7 @@ fn refused(code: ErrorCode) -> StateError {
 #[test]
 fn what_is_written_is_read() {
     let mut story = Story::new();
-    assert_eq!(story.initialize(0, 1, -1), Response::Initialized(Ok(())));
+    assert_eq!(story.initialize(0, 1, -1), Response::Done(Ok(())));
     let fresh = StateRead {
         state_epoch: 1,
         start_offset: Offset::UNKNOWN,
@@ -163,7 +168,7 @@ fn what_is_written_is_read() {
     };
     assert_eq!(story.read(0, 5), Response::Read(Ok(fresh)));
     let written = story.write(write_of(0, 10, &[batch(10, 14, 2, 1), batch(15, 19, 0, 1)]));
-    assert_eq!(written, Response::Written(Ok(())));
+    assert_eq!(written, Response::Done(Ok(())));
     story.write(WriteState {
         delivery_complete_count: 3,
         ..write_of(0, 12, &[batch(15, 17, 2, 2)])
@@ -201,26 +206,20 @@ fn whoever_is_late_is_fenced() {
         state_epoch: 2,
         ..write_of(0, 0, &[])
     };
-    assert_eq!(
-        story.write(late_leader),
-        Response::Written(Err(fenced_leader))
-    );
+    assert_eq!(story.write(late_leader), Response::Done(Err(fenced_leader)));
     assert_eq!(
         story.write(write_of(0, 0, &[])),
-        Response::Written(Err(fenced_state))
+        Response::Done(Err(fenced_state))
     );
     assert_eq!(story.read(0, 4), Response::Read(Err(fenced_leader)));
-    assert_eq!(
-        story.initialize(0, 1, 0),
-        Response::Initialized(Err(fenced_state))
-    );
+    assert_eq!(story.initialize(0, 1, 0), Response::Done(Err(fenced_state)));
     // Set to another offset, the state epoch fences the leader that does not know of it.
-    assert_eq!(story.initialize(0, 3, 40), Response::Initialized(Ok(())));
+    assert_eq!(story.initialize(0, 3, 40), Response::Done(Ok(())));
     let unaware = WriteState {
         state_epoch: 2,
         ..write_of(0, 0, &[])
     };
-    assert_eq!(story.write(unaware), Response::Written(Err(fenced_state)));
+    assert_eq!(story.write(unaware), Response::Done(Err(fenced_state)));
     let read = StateRead {
         state_epoch: 3,
         start_offset: Offset(40),
@@ -233,17 +232,14 @@ fn whoever_is_late_is_fenced() {
 fn what_is_not_there_is_said() {
     let mut story = Story::new();
     let unknown = refused(ErrorCode::UnknownTopicOrPartition);
-    assert_eq!(
-        story.initialize(4, 1, 0),
-        Response::Initialized(Err(unknown))
-    );
+    assert_eq!(story.initialize(4, 1, 0), Response::Done(Err(unknown)));
     assert_eq!(
         story.initialize(-1, 1, 0),
-        Response::Initialized(Err(StateError::NEGATIVE_PARTITION))
+        Response::Done(Err(StateError::NEGATIVE_PARTITION))
     );
     assert_eq!(
         story.write(write_of(0, 0, &[])),
-        Response::Written(Err(StateError::WRITE_UNINITIALIZED))
+        Response::Done(Err(StateError::WRITE_UNINITIALIZED))
     );
     assert_eq!(
         story.read(0, 5),
@@ -257,7 +253,7 @@ fn what_is_not_there_is_said() {
     };
     assert_eq!(story.summary(0), Response::Summary(Ok(summary)));
     assert_eq!(story.summary(4), Response::Summary(Err(unknown)));
-    assert_eq!(story.delete(0), Response::Deleted(Ok(())));
+    assert_eq!(story.delete(0), Response::Done(Ok(())));
     assert_eq!(story.kinds(), "");
 }
 
@@ -285,10 +281,10 @@ fn deleting_forgets_and_so_does_the_deletion_of_the_topic() {
     let mut story = Story::new();
     story.initialize(0, 3, 0);
     story.initialize(1, 3, 0);
-    assert_eq!(story.delete(0), Response::Deleted(Ok(())));
+    assert_eq!(story.delete(0), Response::Done(Ok(())));
     assert_eq!(story.kinds(), "ssx");
     // Nothing of what was is held against a new beginning.
-    assert_eq!(story.initialize(0, 1, 0), Response::Initialized(Ok(())));
+    assert_eq!(story.initialize(0, 1, 0), Response::Done(Ok(())));
     let outcome = story.coordinator.on_topics_deleted(&[Uuid::from_u128(8)]);
     assert!(outcome.writes.is_empty());
     let outcome = story.coordinator.on_topics_deleted(&[TOPIC]);
@@ -303,9 +299,14 @@ fn an_answer_waits_for_what_it_rests_on() {
     story.initialize(0, 1, 0);
     let now = story.now;
     let coordinator = &mut story.coordinator;
-    let write = coordinator.write_state(ReplyTo(1), write_of(0, 7, &[]), PARTITIONS, now);
+    let write = coordinator.write_state(
+        ReplyTo::new(ReplyId(1)),
+        write_of(0, 7, &[]),
+        PARTITIONS,
+        now,
+    );
     assert_eq!((write.writes.len(), write.replies.len()), (1, 0));
-    let summary = coordinator.read_state_summary(ReplyTo(2), &key(0), PARTITIONS);
+    let summary = coordinator.read_state_summary(ReplyTo::new(ReplyId(2)), &key(0), PARTITIONS);
     assert_eq!(summary.replies.len(), 0);
     let id = write.writes[0].id;
     let failed = coordinator.on_write_failed(id, ErrorCode::NotLeaderOrFollower, now);
@@ -313,7 +314,7 @@ fn an_answer_waits_for_what_it_rests_on() {
     let replies: Vec<Response> = failed.replies.into_iter().map(|r| r.response).collect();
     assert_eq!(
         replies,
-        [Response::Written(Err(error)), Response::Summary(Err(error))]
+        [Response::Done(Err(error)), Response::Summary(Err(error))]
     );
     let Response::Summary(Ok(summary)) = story.summary(0) else {
         panic!("nothing stands in the way");
@@ -326,13 +327,16 @@ fn a_write_that_takes_long_is_given_up_by_those_who_wait_and_still_counts() {
     let mut story = Story::new();
     story.initialize(0, 1, 0);
     let now = story.now;
-    let write = story
-        .coordinator
-        .write_state(ReplyTo(1), write_of(0, 7, &[]), PARTITIONS, now);
+    let write = story.coordinator.write_state(
+        ReplyTo::new(ReplyId(1)),
+        write_of(0, 7, &[]),
+        PARTITIONS,
+        now,
+    );
     let id = write.writes[0].id;
     let late = story.coordinator.on_write_timed_out(id, now);
     let error = refused(ErrorCode::CoordinatorNotAvailable);
-    assert_eq!(late.replies[0].response, Response::Written(Err(error)));
+    assert_eq!(late.replies[0].response, Response::Done(Err(error)));
     story.coordinator.on_appended(id, id, Offset(1));
     assert_eq!(
         story

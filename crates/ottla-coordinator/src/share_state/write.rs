@@ -5,7 +5,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
 use super::batches::combine;
 use super::coordinator::{ShareCoordinator, check_partition};
-use super::outcome::{Outcome, Response, StateError};
+use super::outcome::{Outcome, StateError};
 use super::record::{Change, ShareStateRecord};
 use super::state::{Snapshot, Update};
 use crate::persister::WriteState;
@@ -15,17 +15,17 @@ impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id.
     pub fn write_state(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<Result<(), StateError>>,
         request: WriteState,
         partition_count: Option<i32>,
         now: Timestamp,
     ) -> Outcome {
         if let Err(error) = self.check_write(&request, partition_count) {
-            return self.answer(to, Response::Written(Err(error)));
+            return self.answer(to, Err(error));
         }
         match self.state_record(request, LeaderEpoch::UNKNOWN, now) {
-            Some(record) => self.write(vec![record], Some((to, Response::Written(Ok(()))))),
-            None => self.answer(to, Response::Written(Err(StateError::WRITE_UNINITIALIZED))),
+            Some(record) => self.write(vec![record], Some(to.with(Ok(())))),
+            None => self.answer(to, Err(StateError::WRITE_UNINITIALIZED)),
         }
     }
 

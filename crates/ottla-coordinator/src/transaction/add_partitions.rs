@@ -8,7 +8,7 @@ use ottla_types::{ErrorCode, Timestamp, TopicPartition};
 
 use super::coordinator::{Then, TransactionCoordinator};
 use super::metadata::{Transaction, TransactionMetadata};
-use super::outcome::{Outcome, Response};
+use super::outcome::Outcome;
 use super::requests::AddPartitions;
 use super::state::TransactionState;
 use crate::planted::{self, Bug};
@@ -18,7 +18,7 @@ impl TransactionCoordinator {
     /// The partitions exist, or are those of `__consumer_offsets`.
     pub fn handle_add_partitions(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ErrorCode>,
         request: AddPartitions,
         now: Timestamp,
     ) -> Outcome {
@@ -26,8 +26,8 @@ impl TransactionCoordinator {
         let id = request.transactional_id.clone();
         match self.prepare_add(request, now.value()) {
             Ok(Some(next)) => self.write_step(&id, next, Then::AnswerAdd(Some(to)), &mut effects),
-            Ok(None) => effects.reply(to, Response::AddPartitions(ErrorCode::None)),
-            Err(error) => effects.reply(to, Response::AddPartitions(error)),
+            Ok(None) => effects.reply(to, ErrorCode::None),
+            Err(error) => effects.reply(to, error),
         }
         self.finish(effects)
     }

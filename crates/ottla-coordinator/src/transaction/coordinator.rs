@@ -16,12 +16,12 @@ use ottla_types::{ErrorCode, ProducerId, Timestamp};
 
 use super::config::TransactionCoordinatorConfig;
 use super::metadata::{Transaction, TransactionMetadata};
-use super::outcome::{Command, Outcome, Response, TimerKey, error_after_append};
+use super::outcome::{
+    Command, EndTxnResult, InitProducerIdResult, Outcome, Response, TimerKey, error_after_append,
+};
 use super::record::{FLEXIBLE_VALUES, TransactionLogRecord};
 use super::requests::{EndTransaction, InitProducerId};
-use crate::runtime::{
-    Coordinator, LogEntry, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind,
-};
+use crate::runtime::{Coordinator, LogEntry, ReplyTo, TimerChange, Write, WriteId, WriteKind};
 
 /// How long the end of a transaction that could not be written waits before it is written again.
 const COMPLETION_RETRY_MS: u64 = 100;
@@ -53,8 +53,8 @@ pub(super) enum Step {
 }
 
 pub(super) enum Then {
-    AnswerInit(Option<ReplyTo>),
-    AnswerAdd(Option<ReplyTo>),
+    AnswerInit(Option<ReplyTo<InitProducerIdResult>>),
+    AnswerAdd(Option<ReplyTo<ErrorCode>>),
     /// The transaction is going to end: its markers are sent.
     SendMarkers {
         answer: EndAnswer,
@@ -68,17 +68,17 @@ pub(super) enum Then {
 /// Who wanted a transaction to end.
 #[derive(Clone, Copy)]
 pub(super) enum EndAnswer {
-    EndTxn(ReplyTo),
+    EndTxn(ReplyTo<EndTxnResult>),
     /// A new instance of the producer, which is to come again when the transaction of the old one has
     /// ended.
-    Init(ReplyTo),
+    Init(ReplyTo<InitProducerIdResult>),
     /// Time.
     Nobody,
 }
 
 pub(super) enum AwaitingProducerId {
-    Init(ReplyTo, InitProducerId),
-    End(ReplyTo, EndTransaction),
+    Init(ReplyTo<InitProducerIdResult>, InitProducerId),
+    End(ReplyTo<EndTxnResult>, EndTransaction),
     Abort(ByteString),
 }
 
@@ -90,8 +90,11 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    pub(super) fn reply(&mut self, to: ReplyTo, response: Response) {
-        self.outcome.replies.push(Reply { to, response });
+    pub(super) fn reply<T>(&mut self, to: ReplyTo<T>, response: T)
+    where
+        Response: From<T>,
+    {
+        self.outcome.replies.push(to.with(response));
     }
 
     pub(super) fn command(&mut self, command: Command) {
@@ -254,10 +257,10 @@ impl TransactionCoordinator {
                 metadata.complete_transition(next);
                 match then {
                     Then::AnswerInit(Some(to)) => {
-                        effects.reply(to, Response::InitProducerId(Ok(producer)));
+                        effects.reply(to, Ok(producer));
                     }
                     Then::AnswerAdd(Some(to)) => {
-                        effects.reply(to, Response::AddPartitions(ErrorCode::None));
+                        effects.reply(to, ErrorCode::None);
                     }
                     Then::SendMarkers { answer, .. } => {
                         self.send_markers(&transactional_id, answer, now, effects);
@@ -425,12 +428,12 @@ fn answer_failed(then: Then, error: ErrorCode, effects: &mut Effects) {
         | Then::SendMarkers {
             answer: EndAnswer::Init(to),
             ..
-        } => effects.reply(to, Response::InitProducerId(Err(error))),
-        Then::AnswerAdd(Some(to)) => effects.reply(to, Response::AddPartitions(error)),
+        } => effects.reply(to, Err(error)),
+        Then::AnswerAdd(Some(to)) => effects.reply(to, error),
         Then::SendMarkers {
             answer: EndAnswer::EndTxn(to),
             ..
-        } => effects.reply(to, Response::EndTxn(Err(error))),
+        } => effects.reply(to, Err(error)),
         Then::AnswerInit(None)
         | Then::AnswerAdd(None)
         | Then::SendMarkers {
@@ -444,9 +447,9 @@ fn answer_failed(then: Then, error: ErrorCode, effects: &mut Effects) {
 fn refuse(awaiting: AwaitingProducerId, error: ErrorCode, effects: &mut Effects) {
     match awaiting {
         AwaitingProducerId::Init(to, _) => {
-            effects.reply(to, Response::InitProducerId(Err(error)));
+            effects.reply(to, Err(error));
         }
-        AwaitingProducerId::End(to, _) => effects.reply(to, Response::EndTxn(Err(error))),
+        AwaitingProducerId::End(to, _) => effects.reply(to, Err(error)),
         // It is looked for again.
         AwaitingProducerId::Abort(_) => {}
     }

@@ -17,7 +17,7 @@ use ottla_types::{ErrorCode, ProducerId, Timestamp};
 
 use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, TransactionCoordinator};
 use super::metadata::{EPOCH_RAISED_AT_END, TransactionMetadata};
-use super::outcome::{Outcome, Response};
+use super::outcome::{EndTxnResult, Outcome};
 use super::requests::EndTransaction;
 use super::state::TransactionState as State;
 use crate::runtime::ReplyTo;
@@ -34,7 +34,7 @@ enum Ending {
 impl TransactionCoordinator {
     pub fn handle_end_txn(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<EndTxnResult>,
         request: EndTransaction,
         now: Timestamp,
     ) -> Outcome {
@@ -45,7 +45,7 @@ impl TransactionCoordinator {
 
     pub(super) fn end_txn(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<EndTxnResult>,
         request: EndTransaction,
         now: Timestamp,
         effects: &mut Effects,
@@ -63,13 +63,13 @@ impl TransactionCoordinator {
                 .map(|ending| (ending, metadata.transaction.producer())),
         };
         let has_no_partition = match ending {
-            Err(error) => return effects.reply(to, Response::EndTxn(Err(error))),
+            Err(error) => return effects.reply(to, Err(error)),
             Ok((Ending::DoneBefore, producer)) => {
                 let producer = raises_epoch.then_some(producer);
-                return effects.reply(to, Response::EndTxn(Ok(producer)));
+                return effects.reply(to, Ok(producer));
             }
             Ok((Ending::Begins { .. }, _)) if !self.may_write_version_of_client(version) => {
-                let refused = Response::EndTxn(Err(ErrorCode::UnsupportedVersion));
+                let refused = Err(ErrorCode::UnsupportedVersion);
                 return effects.reply(to, refused);
             }
             Ok((Ending::Begins { has_no_partition }, _)) => has_no_partition,
@@ -104,7 +104,7 @@ impl TransactionCoordinator {
                 };
                 self.write_step(&id, next, then, effects);
             }
-            Err(error) => effects.reply(to, Response::EndTxn(Err(error))),
+            Err(error) => effects.reply(to, Err(error)),
         }
     }
 
@@ -153,7 +153,7 @@ impl TransactionCoordinator {
             }
             Err(error) => {
                 if let EndAnswer::Init(to) = answer {
-                    effects.reply(to, Response::InitProducerId(Err(error)));
+                    effects.reply(to, Err(error));
                 }
             }
         }

@@ -8,7 +8,7 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, TransactionCoordinator};
 use super::metadata::{Transaction, TransactionMetadata, is_epoch_exhausted};
-use super::outcome::{Outcome, Response};
+use super::outcome::{InitProducerIdResult, Outcome};
 use super::requests::InitProducerId;
 use super::state::TransactionState;
 use crate::runtime::{ReplyTo, TransactionalProducer};
@@ -16,14 +16,14 @@ use crate::runtime::{ReplyTo, TransactionalProducer};
 impl TransactionCoordinator {
     pub fn handle_init_producer_id(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<InitProducerIdResult>,
         request: InitProducerId,
         now: Timestamp,
     ) -> Outcome {
         let mut effects = self.effects();
         match self.validate_init(&request) {
             Ok(()) => self.init_producer_id(to, request, now, &mut effects),
-            Err(error) => effects.reply(to, Response::InitProducerId(Err(error))),
+            Err(error) => effects.reply(to, Err(error)),
         }
         self.finish(effects)
     }
@@ -50,7 +50,7 @@ impl TransactionCoordinator {
 
     pub(super) fn init_producer_id(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<InitProducerIdResult>,
         request: InitProducerId,
         now: Timestamp,
         effects: &mut Effects,
@@ -65,7 +65,7 @@ impl TransactionCoordinator {
             None => true,
             Some(metadata) => match check(metadata, request.expected) {
                 Err(error) => {
-                    effects.reply(to, Response::InitProducerId(Err(error)));
+                    effects.reply(to, Err(error));
                     return;
                 }
                 Ok(()) if metadata.transaction.state == TransactionState::Ongoing => {
@@ -86,7 +86,7 @@ impl TransactionCoordinator {
         let prepared = self.prepare_init(&id, timeout_ms, expected, producer_id, now.value());
         match prepared {
             Ok(next) => self.write_step(&id, next, Then::AnswerInit(Some(to)), effects),
-            Err(error) => effects.reply(to, Response::InitProducerId(Err(error))),
+            Err(error) => effects.reply(to, Err(error)),
         }
     }
 

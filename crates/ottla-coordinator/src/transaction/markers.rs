@@ -11,7 +11,7 @@ use ottla_types::{ErrorCode, Timestamp, TopicPartition};
 
 use super::coordinator::{Effects, EndAnswer, Then, TransactionCoordinator};
 use super::metadata::{EPOCH_RAISED_AT_END, Transaction, TransactionMetadata};
-use super::outcome::{Command, Markers, Outcome, Response};
+use super::outcome::{Command, Markers, Outcome};
 use super::state::TransactionState;
 use crate::planted::{self, Bug};
 use crate::runtime::{TransactionEnd, TransactionalProducer};
@@ -31,15 +31,15 @@ impl TransactionCoordinator {
             (EndAnswer::EndTxn(to), Ok(completed)) => {
                 let raises_epoch = completed.client_transaction_version >= EPOCH_RAISED_AT_END;
                 let producer = raises_epoch.then(|| completed.producer());
-                effects.reply(to, Response::EndTxn(Ok(producer)));
+                effects.reply(to, Ok(producer));
             }
-            (EndAnswer::EndTxn(to), Err(error)) => effects.reply(to, Response::EndTxn(Err(error))),
+            (EndAnswer::EndTxn(to), Err(error)) => effects.reply(to, Err(error)),
             (EndAnswer::Init(to), Ok(_)) => {
                 let again = ErrorCode::ConcurrentTransactions;
-                effects.reply(to, Response::InitProducerId(Err(again)));
+                effects.reply(to, Err(again));
             }
             (EndAnswer::Init(to), Err(error)) => {
-                effects.reply(to, Response::InitProducerId(Err(error)));
+                effects.reply(to, Err(error));
             }
             (EndAnswer::Nobody, _) => {}
         }

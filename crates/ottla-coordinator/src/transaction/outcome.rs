@@ -5,17 +5,22 @@ use ottla_types::{ErrorCode, TopicPartition};
 
 use super::record::TransactionLogRecord;
 use crate::runtime;
-use crate::runtime::{TransactionEnd, TransactionalProducer};
+use crate::runtime::{TransactionEnd, TransactionalProducer, responses};
 
 pub type Outcome = runtime::CoordinatorResult<TransactionLogRecord, Response, TimerKey, Command>;
 
-/// What a handler is answered; how the wire says it is the shell's.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Response {
-    InitProducerId(Result<TransactionalProducer, ErrorCode>),
-    AddPartitions(ErrorCode),
-    /// The producer's id and epoch from now on, where the end of the transaction has raised the epoch.
-    EndTxn(Result<Option<TransactionalProducer>, ErrorCode>),
+pub type InitProducerIdResult = Result<TransactionalProducer, ErrorCode>;
+/// The producer's id and epoch from now on, where the end of the transaction has raised the epoch.
+pub type EndTxnResult = Result<Option<TransactionalProducer>, ErrorCode>;
+
+responses! {
+    /// What a handler is answered; how the wire says it is the shell's.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Response {
+        InitProducerId(InitProducerIdResult),
+        AddPartitions(ErrorCode),
+        EndTxn(EndTxnResult),
+    }
 }
 
 /// What a timer is for.

@@ -9,22 +9,11 @@ use bytestring::ByteString;
 use ottla_protocol::DecodeError;
 use ottla_protocol::coordinator_records::{TransactionRecordKey, TransactionRecordValue};
 use ottla_types::Offset;
-use thiserror::Error;
 
 use super::coordinator::TransactionCoordinator;
 use super::metadata::TransactionMetadata;
 use super::record::transaction_of;
-
-/// A record of the log cannot be understood, so the transactions of this partition cannot be served.
-#[derive(Debug, Error)]
-pub enum ReplayError {
-    #[error("the key of the record at offset {offset} cannot be read: {error}")]
-    Key { offset: Offset, error: DecodeError },
-    #[error("the value of the record at offset {offset} cannot be read: {error}")]
-    Value { offset: Offset, error: DecodeError },
-    #[error("the record at offset {offset} gives transaction state {state}, which there is not")]
-    State { offset: Offset, state: i8 },
-}
+use crate::runtime::ReplayError;
 
 impl TransactionCoordinator {
     pub fn replay(
@@ -50,9 +39,10 @@ impl TransactionCoordinator {
             Ok(_) | Err(DecodeError::UnknownRecord { .. }) => return Ok(()),
             Err(error) => return Err(ReplayError::Value { offset, error }),
         };
-        let transaction = transaction_of(&value).ok_or(ReplayError::State {
-            offset,
-            state: value.transaction_status,
+        let transaction = transaction_of(&value).ok_or_else(|| {
+            let state = value.transaction_status;
+            let what = format!("gives transaction state {state}, which there is not");
+            ReplayError::Invalid { offset, what }
         })?;
         let metadata = TransactionMetadata::new(transactional_id.clone(), transaction);
         self.transactions.insert(transactional_id, metadata);

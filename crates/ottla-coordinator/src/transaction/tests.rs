@@ -20,7 +20,7 @@ use super::{
     Transaction, TransactionCoordinator, TransactionCoordinatorConfig, TransactionState,
 };
 use crate::runtime::{
-    Coordinator, EncodeRecord, ReplyTo, TimerChange, TransactionalProducer, WriteId,
+    Coordinator, EncodeRecord, ReplyId, ReplyTo, TimerChange, TransactionalProducer, WriteId,
 };
 
 pub(super) const ID: &str = "t";
@@ -86,9 +86,9 @@ impl Script {
         Timestamp(self.now_ms)
     }
 
-    fn ask(&mut self) -> ReplyTo {
+    fn ask<T>(&mut self) -> ReplyTo<T> {
         self.next_reply += 1;
-        ReplyTo(self.next_reply)
+        ReplyTo::new(ReplyId(self.next_reply))
     }
 
     pub(super) fn init(&mut self) -> String {

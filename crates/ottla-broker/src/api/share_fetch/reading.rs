@@ -70,12 +70,10 @@ pub(super) async fn fetch(
         return Vec::new();
     }
     let opened = partitions.into_iter().map(|(partition, topic)| Wished {
-        led: broker.share_groups.partitions.get_or_open(
-            &broker.share_groups,
-            &key.group_id,
-            &topic,
-            partition,
-        ),
+        led: broker
+            .share_groups
+            .partitions
+            .get_or_open(&key.group_id, &topic, partition),
         partition,
     });
     let fetching = Fetching {

@@ -16,12 +16,9 @@ use ottla_protocol::messages::{
 use ottla_types::{ErrorCode, Timestamp, TopicId};
 
 use super::conversion::Downgrade;
-use super::decision::Decision;
 use super::embedded_protocol::{by_topic_id, read_subscription, version_of, write_assignment};
 use super::group::ConsumerGroup;
-use super::heartbeat::{
-    dynamic_member, refuse_fenced_instance, static_member, unknown_instance, unknown_member,
-};
+use super::heartbeat::{dynamic_member, refuse_fenced_instance, static_member, unknown_instance};
 use super::member::{ClassicMemberMetadata, ConsumerGroupMember, partitions};
 use super::migration_policy::MigrationPolicy;
 use super::regexes::RegexChange;
@@ -29,14 +26,17 @@ use crate::group::classic_group::CONSUMER_PROTOCOL_TYPE;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::join::JoinContext;
 use crate::group::member::{owned, owned_protocols};
+use crate::group::membership::unknown_member;
 use crate::group::modern::{Assignment, GroupError, MemberState};
-use crate::group::outcome::{ReplyTo, Response, TimerChange, TimerKey};
+use crate::group::outcome::{ReplyTo, TimerChange, TimerKey};
+use crate::group::recorded::Decision;
+use crate::group::refused::Refused;
 
 impl GroupCoordinator {
     /// `group` has members.
     pub(in crate::group) fn join_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<JoinGroupResponse>,
         group: ConsumerGroup,
         request: &JoinGroupRequest,
         context: &JoinContext,
@@ -50,7 +50,7 @@ impl GroupCoordinator {
 
     fn classic_join(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<JoinGroupResponse>,
         group: ConsumerGroup,
         request: &JoinGroupRequest,
         context: &JoinContext,
@@ -84,7 +84,7 @@ impl GroupCoordinator {
             .is_some_and(|replaced| self.may_downgrade_with(&group, replaced));
         let former_epoch = group.group_epoch;
 
-        let mut decision = Decision::about(group);
+        let mut decision = Decision::about(group, now);
         let member = match instance_id {
             None => dynamic_member(&decision.group, &member_id, true)?,
             Some(instance_id) => static_member(
@@ -105,11 +105,11 @@ impl GroupCoordinator {
         let requester = &context.requester;
         self.refresh_regexes(&decision.group, &regex_change, requester, now, effects);
         let bumps_epoch = has_new_names || regex_change.is_change();
-        self.update_metadata(&mut decision, bumps_epoch, now);
+        self.update_metadata(&mut decision, bumps_epoch);
 
         let rebalances = decision.group.target.epoch < decision.group.group_epoch;
         if !downgrades {
-            self.update_target(&mut decision, now)?;
+            self.update_target(&mut decision)?;
         }
         let updated = if downgrades && rebalances {
             // The members are going to be assigned anew in any case.
@@ -125,13 +125,13 @@ impl GroupCoordinator {
             member_id: updated.member_id.clone(),
             ..Default::default()
         };
-        let reply = Response::JoinGroup(response);
+        let reply = to.with(response);
         let group_id = decision.group_id();
         let cancel_rejoin = TimerChange::Cancel {
             key: TimerKey::rejoin(&group_id, &updated.member_id),
         };
         if downgrades {
-            let Decision { group, records } = decision;
+            let Decision { group, records, .. } = decision;
             let downgrade = Downgrade {
                 group,
                 generation_id: former_epoch,
@@ -142,7 +142,7 @@ impl GroupCoordinator {
             let classic = self
                 .classic_group_of(&downgrade, now)
                 .map_err(|_| GroupError::from(ErrorCode::GroupIdNotFound))?;
-            let deferred = Deferred::ReplyAndTimers(to, reply, vec![cancel_rejoin]);
+            let deferred = Deferred::ReplyAndTimers(reply, vec![cancel_rejoin]);
             self.conclude_downgrade(downgrade, classic, deferred, now, effects);
             return Ok(());
         }
@@ -157,8 +157,8 @@ impl GroupCoordinator {
             set(session, request.session_timeout_ms),
             set(sync, request.rebalance_timeout_ms),
         ];
-        let deferred = Deferred::ReplyAndTimers(to, reply, timers);
-        self.conclude(decision, deferred, now, effects);
+        let deferred = Deferred::ReplyAndTimers(reply, timers);
+        self.conclude(decision, deferred, effects);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl GroupCoordinator {
     /// A member asks for its assignment.
     pub(in crate::group) fn sync_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<SyncGroupResponse>,
         group: &ConsumerGroup,
         request: &SyncGroupRequest,
         now: Timestamp,
@@ -179,13 +179,13 @@ impl GroupCoordinator {
     ) {
         match self.classic_sync(to, group, request, effects) {
             Ok(deferred) => self.defer_until_committed(deferred, now, effects),
-            Err(error) => effects.refuse_sync(to, error.error),
+            Err(error) => effects.refuse(to, error.error),
         }
     }
 
     fn classic_sync(
         &self,
-        to: ReplyTo,
+        to: ReplyTo<SyncGroupResponse>,
         group: &ConsumerGroup,
         request: &SyncGroupRequest,
         effects: &mut Effects,
@@ -237,13 +237,13 @@ impl GroupCoordinator {
                 after_ms: u64::try_from(classic.session_timeout_ms).unwrap_or(0),
             },
         ];
-        let reply = Response::SyncGroup(response);
-        Ok(Deferred::ReplyAndTimers(to, reply, timers))
+        let reply = to.with(response);
+        Ok(Deferred::ReplyAndTimers(reply, timers))
     }
 
     pub(in crate::group) fn heartbeat_in_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<HeartbeatResponse>,
         group: &ConsumerGroup,
         request: &HeartbeatRequest,
         effects: &mut Effects,
@@ -252,10 +252,7 @@ impl GroupCoordinator {
         let is_rejected = result.is_err();
         let error = result.err().map_or(ErrorCode::None, |error| error.error);
         let is_answer = !is_rejected || error == ErrorCode::RebalanceInProgress;
-        let response = Response::Heartbeat(HeartbeatResponse {
-            error_code: error.code(),
-            ..Default::default()
-        });
+        let response = HeartbeatResponse::refused(error);
         if is_answer {
             self.reply_when_committed(to, response, effects)
         } else {
@@ -265,7 +262,7 @@ impl GroupCoordinator {
 
     pub(in crate::group) fn leave_consumer_group(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<LeaveGroupResponse>,
         group: ConsumerGroup,
         request: &LeaveGroupRequest,
         now: Timestamp,
@@ -295,7 +292,7 @@ impl GroupCoordinator {
             members,
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::LeaveGroup(response));
+        let reply = Deferred::Reply(to.with(response));
         self.fence(group, &going, reply, now, effects);
     }
 }
@@ -348,7 +345,7 @@ fn leaving_member<'a>(
     }
 }
 
-fn existing_member<'a>(
+pub(super) fn existing_member<'a>(
     group: &'a ConsumerGroup,
     member_id: &str,
     instance_id: Option<&ByteString>,

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
 
-use super::decision::Decision;
 use super::embedded_protocol::{
     Malformed, by_topic_id, read_assignment, read_subscription, version_of, write_assignment,
 };
@@ -24,6 +23,7 @@ use crate::group::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicG
 use crate::group::coordinator::{Context, Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::ClassicGroupMember;
 use crate::group::modern::{Assignment, GroupError, MemberState};
+use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
 
 /// What a group is on the way to a classic group.
 pub(super) struct Downgrade {
@@ -52,9 +52,13 @@ impl Downgrade {
 
 impl GroupCoordinator {
     /// A consumer group in the place of a classic group.
-    pub(super) fn upgrade(&self, classic: &ClassicGroup) -> Result<Decision, GroupError> {
+    pub(super) fn upgrade(
+        &self,
+        classic: &ClassicGroup,
+        now: Timestamp,
+    ) -> Result<Decision<ConsumerGroup>, GroupError> {
         let group_id = classic.group_id();
-        let mut decision = Decision::about(ConsumerGroup::new(group_id.clone()));
+        let mut decision = Decision::about(ConsumerGroup::new(group_id.clone()), now);
         decision.write(CoordinatorRecord::group_tombstone(group_id));
         if classic.is_in(ClassicGroupState::Empty) {
             return Ok(decision);
@@ -105,12 +109,12 @@ impl GroupCoordinator {
         let mut hashes = crate::group::modern::TopicHashes::default();
         let topics = decision.group.subscribed_topics();
         let hash = hashes.group_hash(topics.names(), self.metadata.image());
-        decision.write(record::group_epoch(group_id, epoch, hash));
+        decision.write(decision.group.in_epoch(epoch, hash));
         for (member, assignment) in &members {
-            let target = record::target_assignment(group_id, &member.member_id, assignment);
+            let target = ConsumerGroup::target_assignment(group_id, &member.member_id, assignment);
             decision.write(target);
         }
-        decision.write(record::target_metadata(group_id, epoch, 0));
+        decision.write(ConsumerGroup::target_metadata(group_id, epoch, 0));
         for (member, _) in &members {
             decision.write_current_assignment(member);
         }

@@ -8,11 +8,12 @@ use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member, TopicPartitions,
 };
-use ottla_types::{ErrorCode, TopicId};
+use ottla_types::TopicId;
 
 use super::group::ConsumerGroup;
 use super::member::ConsumerGroupMember;
-use crate::group::coordinator::{Group, GroupCoordinator};
+use crate::group::coordinator::GroupCoordinator;
+use crate::group::refused::Refused;
 
 /// `Member.MemberType`.
 const CLASSIC_MEMBER: i8 = 0;
@@ -21,22 +22,16 @@ const CONSUMER_MEMBER: i8 = 1;
 impl GroupCoordinator {
     /// The group as it is committed.
     pub fn describe_consumer_group(&self, group_id: &ByteString) -> DescribedGroup {
-        let not_found = |message: String| DescribedGroup {
-            group_id: group_id.clone(),
-            error_code: ErrorCode::GroupIdNotFound.code(),
-            error_message: Some(message.into()),
-            ..Default::default()
-        };
-        match self.committed_group(group_id) {
-            Some(Group::Consumer(group)) => described(
+        match self.committed_group_of::<ConsumerGroup>(group_id) {
+            Ok(group) => described(
                 group,
                 self.config.assignor(None).name(),
                 self.metadata.image(),
             ),
-            Some(Group::Classic(_) | Group::Share(_) | Group::Streams(_)) => {
-                not_found(format!("Group {group_id} is not a consumer group."))
-            }
-            None => not_found(format!("Group {group_id} not found.")),
+            Err(error) => DescribedGroup {
+                group_id: group_id.clone(),
+                ..Refused::refused(error)
+            },
         }
     }
 }

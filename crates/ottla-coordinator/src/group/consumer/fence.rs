@@ -8,52 +8,40 @@ use bytestring::ByteString;
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use ottla_types::Timestamp;
 
+use super::classic_member::existing_member;
 use super::conversion::Downgrade;
-use super::decision::Decision;
 use super::group::ConsumerGroup;
-use super::heartbeat::{refuse_fenced_instance, unknown_instance, unknown_member};
 use super::member::{ConsumerGroupMember, LEAVE_GROUP_STATIC_EPOCH, PartitionsWithEpochs};
-use super::{record, timers};
+use super::record;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
-use crate::group::outcome::{ReplyTo, Response};
+use crate::group::outcome::{ReplyTo, TimerKey};
+use crate::group::recorded::Decision;
 
 impl GroupCoordinator {
     pub(super) fn leave(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ConsumerGroupHeartbeatResponse>,
         request: &ConsumerGroupHeartbeatRequest,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let group_id = &request.group_id;
-        let group = self.consumer_group(group_id).cloned();
-        let group = group.ok_or_else(|| self.not_a_group(group_id, "consumer"))?;
-        let member = match &request.instance_id {
-            None => group
-                .member(&request.member_id)
-                .ok_or_else(|| unknown_member(&request.member_id, group_id))?,
-            Some(instance_id) => {
-                let member = group
-                    .static_member(instance_id)
-                    .ok_or_else(|| unknown_instance(instance_id))?;
-                refuse_fenced_instance(member, &request.member_id, instance_id)?;
-                member
-            }
-        };
-        let member = Arc::clone(member);
+        let group = self.existing_group::<ConsumerGroup>(group_id)?.clone();
+        let instance_id = request.instance_id.as_ref();
+        let member = Arc::clone(existing_member(&group, &request.member_id, instance_id)?);
         let response = ConsumerGroupHeartbeatResponse {
             member_id: Some(member.member_id.clone()),
             member_epoch: request.member_epoch,
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::ConsumerGroupHeartbeat(response));
+        let reply = Deferred::Reply(to.with(response));
         let comes_back =
             request.instance_id.is_some() && request.member_epoch == LEAVE_GROUP_STATIC_EPOCH;
         if comes_back {
-            let mut decision = Decision::about(group);
+            let mut decision = Decision::about(group, now);
             decision.write_current_assignment(&away(&member));
-            self.conclude(decision, reply, now, effects);
+            self.conclude(decision, reply, effects);
         } else {
             self.fence(group, &[member], reply, now, effects);
         }
@@ -81,7 +69,7 @@ impl GroupCoordinator {
                 return;
             }
         }
-        let mut decision = Decision::about(group);
+        let mut decision = Decision::about(group, now);
         for member in members {
             decision.remove_member(&member.member_id);
         }
@@ -97,9 +85,9 @@ impl GroupCoordinator {
             .look(&group_id, decision.group.subscribed_topics());
         decision.bump_group_epoch(hash);
         for member in members {
-            timers::cancel_all(&group_id, member, effects);
+            cancel_timers(&group_id, member, effects);
         }
-        self.conclude(decision, deferred, now, effects);
+        self.conclude(decision, deferred, effects);
     }
 }
 
@@ -127,4 +115,16 @@ fn regexes_left_by(members: &[Arc<ConsumerGroupMember>]) -> Vec<ByteString> {
     regexes.sort_unstable();
     regexes.dedup();
     regexes
+}
+
+fn cancel_timers(group_id: &ByteString, member: &ConsumerGroupMember, effects: &mut Effects) {
+    let member_id = &member.member_id;
+    effects.cancel_timer(TimerKey::session(group_id, member_id));
+    effects.cancel_timer(TimerKey::revocation(
+        group_id,
+        member_id,
+        member.member_epoch,
+    ));
+    effects.cancel_timer(TimerKey::rejoin(group_id, member_id));
+    effects.cancel_timer(TimerKey::member_sync(group_id, member_id));
 }

@@ -1,4 +1,4 @@
-//! The state of a consumer group. Cheap to clone, so that a decision works on a clone (`decision.rs`).
+//! The state of a consumer group. Cheap to clone, so that a decision works on a clone (`recorded.rs`).
 //!
 //! Changed by records alone (`replay.rs`). What is counted here is counted over the members, so that a heartbeat in a large
 //! group need not look at all of them.

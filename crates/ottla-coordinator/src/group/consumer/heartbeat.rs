@@ -10,7 +10,6 @@ use ottla_protocol::messages::consumer_group_heartbeat_response::{Assignment, To
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Timestamp, TopicId};
 
-use super::decision::Decision;
 use super::group::ConsumerGroup;
 use super::member::{
     ConsumerGroupMember, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, PartitionsWithEpochs,
@@ -20,8 +19,12 @@ use super::record;
 use super::regexes::RegexChange;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
-use crate::group::modern::{GroupError, GroupSpec, MemberSpec, MemberState, may_assign_now};
-use crate::group::outcome::{Outcome, ReplyTo, Requester, Response, TimerKey};
+use crate::group::membership::{
+    change_revocation_timer, check_member_epoch, check_room, is_target_due, unknown_member,
+};
+use crate::group::modern::{GroupError, GroupSpec, MemberSpec};
+use crate::group::outcome::{Outcome, ReplyTo, Requester, TimerKey};
+use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -35,47 +38,35 @@ pub struct HeartbeatContext {
     pub requester: Requester,
 }
 
-/// What there is of a group before a member joins it.
-pub(super) enum GroupToJoin {
-    Existing(ConsumerGroup),
-    /// A new group, or one that was another until now: in the decision are the records of that.
-    Made(Decision),
-}
-
 impl GroupCoordinator {
     /// `request` has passed `validate_heartbeat`.
     pub fn handle_consumer_group_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ConsumerGroupHeartbeatResponse>,
         request: ConsumerGroupHeartbeatRequest,
         context: HeartbeatContext,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        let result = match request.member_epoch {
+        self.answer(to, |groups, effects| match request.member_epoch {
             LEAVE_GROUP_EPOCH | LEAVE_GROUP_STATIC_EPOCH => {
-                self.leave(to, &request, now, &mut effects)
+                groups.leave(to, &request, now, effects)
             }
-            _ => self.heartbeat(to, &request, &context, now, &mut effects),
-        };
-        if let Err(error) = result {
-            effects.reply(to, refused(error));
-        }
-        self.finish(effects)
+            _ => groups.heartbeat(to, &request, &context, now, effects),
+        })
     }
 
     fn heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ConsumerGroupHeartbeatResponse>,
         request: &ConsumerGroupHeartbeatRequest,
         context: &HeartbeatContext,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let is_joining = request.member_epoch == 0;
-        let mut decision = match self.group_to_join(&request.group_id, is_joining)? {
-            GroupToJoin::Existing(group) => Decision::about(group),
-            GroupToJoin::Made(decision) => decision,
+        let mut decision = match self.group(&request.group_id) {
+            Some(Group::Classic(group)) if is_joining => self.upgrade(group, now)?,
+            _ => Decision::about(self.group_to_join(&request.group_id, is_joining)?, now),
         };
         self.check_room(&decision.group, &request.member_id)?;
         let member_id = if request.member_id.is_empty() {
@@ -94,7 +85,17 @@ impl GroupCoordinator {
                 static_member(&mut decision, &member_id, instance_id, is_joining, false)?
             }
         };
-        check_member_epoch(&member, request.member_epoch, owned_partitions)?;
+        let received = request.member_epoch;
+        let may_be_behind = || {
+            received == member.previous_member_epoch
+                && owned_partitions.is_some_and(|owned| is_subset(owned, &member.assigned))
+        };
+        check_member_epoch::<ConsumerGroup>(
+            member.member_epoch,
+            received,
+            may_be_behind,
+            String::new,
+        )?;
         let mut updated = with_request(&member, request, context);
         let regex_change = RegexChange::of(&decision.group, &member, &updated)?;
         let has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names;
@@ -112,10 +113,10 @@ impl GroupCoordinator {
         let has_subscription_changed = has_new_names || regex_change.is_change();
         // A new expression that is not resolved yet is going to raise the epoch when it is.
         let bumps_epoch = has_new_names || regex_change.is_resolved_change();
-        self.update_metadata(&mut decision, bumps_epoch, now);
+        self.update_metadata(&mut decision, bumps_epoch);
 
         // 2. and 3. The target assignment, and the member's way to it.
-        self.update_target(&mut decision, now)?;
+        self.update_target(&mut decision)?;
         updated = self.reconcile(
             &mut decision,
             updated,
@@ -142,32 +143,9 @@ impl GroupCoordinator {
             assignment: tells_assignment.then(|| assignment_of(&updated.assigned)),
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, Response::ConsumerGroupHeartbeat(response));
-        self.conclude(decision, reply, now, effects);
+        let reply = Deferred::Reply(to.with(response));
+        self.conclude(decision, reply, effects);
         Ok(())
-    }
-
-    /// The group that a member joins or is in. Source: `getOrMaybeCreateConsumerGroup`.
-    fn group_to_join(
-        &self,
-        group_id: &ByteString,
-        creates: bool,
-    ) -> Result<GroupToJoin, GroupError> {
-        let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        let not_a_consumer_group =
-            || not_found(format!("Group {group_id} is not a consumer group."));
-        match self.group(group_id) {
-            Some(Group::Consumer(group)) => Ok(GroupToJoin::Existing(group.clone())),
-            Some(Group::Classic(group)) if creates => self.upgrade(group).map(GroupToJoin::Made),
-            Some(Group::Classic(_) | Group::Share(_) | Group::Streams(_)) => {
-                Err(not_a_consumer_group())
-            }
-            None if creates => {
-                let group = ConsumerGroup::new(owned(group_id));
-                Ok(GroupToJoin::Made(Decision::about(group)))
-            }
-            None => Err(not_found(format!("Consumer group {group_id} not found."))),
-        }
     }
 
     pub(super) fn check_room(
@@ -176,42 +154,18 @@ impl GroupCoordinator {
         member_id: &ByteString,
     ) -> Result<(), GroupError> {
         let max_size = self.config.group_consumer_max_size;
-        let is_full = group.num_members() >= usize::try_from(max_size).unwrap_or(0);
-        if is_full && (member_id.is_empty() || !group.has_member(member_id)) {
-            return Err(GroupError::new(
-                ErrorCode::GroupMaxSizeReached,
-                format!(
-                    "The consumer group has reached its maximum capacity of {max_size} members."
-                ),
-            ));
-        }
-        Ok(())
+        check_room(group, max_size, group.has_member(member_id))
     }
 
     /// Looks at the topics if they may have changed, and goes to the next epoch if they have.
     pub(super) fn update_metadata(
         &mut self,
-        decision: &mut Decision,
+        decision: &mut Decision<ConsumerGroup>,
         bumps_epoch: bool,
-        now: Timestamp,
     ) {
-        let group_id = decision.group_id();
-        let group_epoch = decision.group.group_epoch;
-        let is_look_due = self
-            .metadata
-            .is_look_due(&group_id, now.value(), group_epoch);
-        if !bumps_epoch && !is_look_due {
-            return;
-        }
-        let hash = self
-            .metadata
-            .look(&group_id, decision.group.subscribed_topics());
-        if bumps_epoch || hash != decision.group.metadata_hash {
-            decision.bump_group_epoch(hash);
-        }
-        self.metadata
-            .has_looked(&group_id, now.value(), decision.group.group_epoch);
-        if decision.group.has_subscription_metadata_record {
+        let has_looked = self.look_at_topics(decision, bumps_epoch).is_some();
+        if has_looked && decision.group.has_subscription_metadata_record {
+            let group_id = decision.group_id();
             decision.write(record::subscription_metadata_tombstone(&group_id));
         }
     }
@@ -219,14 +173,11 @@ impl GroupCoordinator {
     /// Has the target assignment made anew if the group's epoch is ahead of it, and the last time is long enough ago.
     pub(super) fn update_target(
         &self,
-        decision: &mut Decision,
-        now: Timestamp,
+        decision: &mut Decision<ConsumerGroup>,
     ) -> Result<(), GroupError> {
         let group = &decision.group;
         let interval_ms = self.consumer_assignment_interval_ms(&group.group_id);
-        if group.target.epoch >= group.group_epoch
-            || !may_assign_now(group.target.timestamp_ms, interval_ms, now.value())
-        {
+        if !is_target_due(group, interval_ms, decision.now) {
             return Ok(());
         }
         let image = self.metadata.image();
@@ -250,27 +201,15 @@ impl GroupCoordinator {
             assignable: None,
         };
         let assignor = self.config.assignor(group.preferred_server_assignor());
-        let epoch = group.group_epoch;
-        let changes = group
-            .target
-            .changes(assignor, &spec)
-            .map_err(|_| GroupError::from(ErrorCode::UnknownServerError))?;
-        let group_id = decision.group_id();
-        for (member_id, assignment) in changes {
-            decision.write(record::target_assignment(
-                &group_id,
-                &member_id,
-                &assignment,
-            ));
-        }
-        decision.write(record::target_metadata(&group_id, epoch, now.value()));
+        let changes = group.target.changes(assignor, &spec);
+        decision.write_target(changes.map_err(|_| ErrorCode::UnknownServerError)?);
         Ok(())
     }
 
     /// Brings the member a step closer to its target.
     pub(super) fn reconcile(
         &self,
-        decision: &mut Decision,
+        decision: &mut Decision<ConsumerGroup>,
         member: ConsumerGroupMember,
         has_subscription_changed: bool,
         owned: Option<&[(TopicId, Vec<i32>)]>,
@@ -293,40 +232,9 @@ impl GroupCoordinator {
         decision.write_current_assignment(&next);
         // Members of the classic protocol have time limits of their own.
         if !next.uses_classic_protocol() {
-            let group_id = decision.group_id();
-            let timer = |epoch: i32| TimerKey::revocation(&group_id, &next.member_id, epoch);
-            if next.state == MemberState::UnrevokedPartitions {
-                effects.set_timer(timer(next.member_epoch), next.rebalance_timeout_ms);
-            } else if member.state == MemberState::UnrevokedPartitions {
-                effects.cancel_timer(timer(member.member_epoch));
-            }
+            change_revocation_timer(&decision.group_id(), &member, &next, effects);
         }
         Ok(next)
-    }
-
-    /// Writes what was decided, and puts the group as it is now in the place of what it was.
-    pub(super) fn conclude(
-        &mut self,
-        decision: Decision,
-        deferred: Deferred,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) {
-        let Decision { group, records } = decision;
-        if records.is_empty() {
-            self.defer_until_committed(deferred, now, effects);
-            return;
-        }
-        let group_id = group.group_id.clone();
-        if let Some(Group::Classic(_)) = self.group(&group_id) {
-            self.end_classic_group(&group_id, effects);
-        }
-        self.put_group(
-            effects.next_write(),
-            &group_id,
-            Some(Group::Consumer(group)),
-        );
-        effects.write(records, deferred);
     }
 }
 
@@ -346,7 +254,7 @@ pub(super) fn dynamic_member(
 /// A member with a name, which may take the place of a former one of that name.
 /// Source: `getOrMaybeSubscribeStaticConsumerGroupMember`.
 pub(super) fn static_member(
-    decision: &mut Decision,
+    decision: &mut Decision<ConsumerGroup>,
     member_id: &ByteString,
     instance_id: &ByteString,
     creates: bool,
@@ -378,7 +286,7 @@ pub(super) fn static_member(
 
 /// The new member has all that the old one had. Source: `replaceMember`.
 fn replace_member(
-    decision: &mut Decision,
+    decision: &mut Decision<ConsumerGroup>,
     old: &Arc<ConsumerGroupMember>,
     member_id: &ByteString,
 ) -> ConsumerGroupMember {
@@ -392,20 +300,12 @@ fn replace_member(
     decision.remove_member(&old.member_id);
     decision.write_member(&new);
     let group_id = decision.group_id();
-    decision.write(record::target_assignment(
-        &group_id,
-        member_id,
-        &target.unwrap_or_default(),
+    let target = target.unwrap_or_default();
+    decision.write(ConsumerGroup::target_assignment(
+        &group_id, member_id, &target,
     ));
     decision.write_current_assignment(&new);
     new
-}
-
-pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
-    GroupError::new(
-        ErrorCode::UnknownMemberId,
-        format!("Member {member_id} is not a member of group {group_id}."),
-    )
 }
 
 pub(super) fn unknown_instance(instance_id: &str) -> GroupError {
@@ -428,36 +328,6 @@ pub(super) fn refuse_fenced_instance(
         format!(
             "Static member {member_id} with instance id {instance_id} was fenced by member {}.",
             member.member_id
-        ),
-    ))
-}
-
-/// Whether the member speaks of the epoch that it is in. One that missed an answer may be an epoch behind, as long as it
-/// has nothing that it should not have.
-fn check_member_epoch(
-    member: &ConsumerGroupMember,
-    received: i32,
-    owned: Option<&[(TopicId, Vec<i32>)]>,
-) -> Result<(), GroupError> {
-    let known = member.member_epoch;
-    let is_behind = || {
-        received == member.previous_member_epoch
-            && owned.is_some_and(|owned| is_subset(owned, &member.assigned))
-    };
-    if received == 0 || received == known || (received < known && is_behind()) {
-        return Ok(());
-    }
-    let relation = if received > known {
-        "greater"
-    } else {
-        "smaller"
-    };
-    Err(GroupError::new(
-        ErrorCode::FencedMemberEpoch,
-        format!(
-            "The consumer group member has a {relation} member epoch ({received}) than the one \
-             known by the group coordinator ({known}). The member must abandon all its partitions \
-             and rejoin."
         ),
     ))
 }
@@ -520,12 +390,4 @@ fn assignment_of(partitions: &PartitionsWithEpochs) -> Assignment {
         topic_partitions: topics.collect(),
         ..Default::default()
     }
-}
-
-fn refused(error: GroupError) -> Response {
-    Response::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse {
-        error_code: error.error.code(),
-        error_message: error.message.map(Into::into),
-        ..Default::default()
-    })
 }

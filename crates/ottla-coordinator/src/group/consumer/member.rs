@@ -14,6 +14,7 @@ use ottla_types::TopicId;
 
 use crate::group::member::{Protocol, owned};
 use crate::group::modern::{Assignment, MemberState, ModernMember, Subscription};
+use crate::group::recorded::RecordedMember;
 
 use super::topic_regex::ResolvedRegex;
 
@@ -57,6 +58,8 @@ pub(super) struct ClassicMemberMetadata {
 }
 
 impl ModernMember for ConsumerGroupMember {
+    type Assignment = Assignment;
+
     fn member_id(&self) -> &ByteString {
         &self.member_id
     }
@@ -66,8 +69,8 @@ impl ModernMember for ConsumerGroupMember {
     }
 }
 
-impl ConsumerGroupMember {
-    pub(super) fn new(member_id: ByteString) -> Self {
+impl RecordedMember for ConsumerGroupMember {
+    fn new(member_id: ByteString) -> Self {
         ConsumerGroupMember {
             member_id,
             member_epoch: 0,
@@ -87,6 +90,23 @@ impl ConsumerGroupMember {
         }
     }
 
+    fn without_current_assignment(&self) -> Self {
+        ConsumerGroupMember {
+            member_epoch: LEAVE_GROUP_EPOCH,
+            previous_member_epoch: LEAVE_GROUP_EPOCH,
+            assigned: PartitionsWithEpochs::new(),
+            pending_revocation: PartitionsWithEpochs::new(),
+            ..self.clone()
+        }
+    }
+
+    fn revocation(&self) -> Option<(i32, i32)> {
+        (self.state == MemberState::UnrevokedPartitions)
+            .then_some((self.member_epoch, self.rebalance_timeout_ms))
+    }
+}
+
+impl ConsumerGroupMember {
     pub(super) fn uses_classic_protocol(&self) -> bool {
         self.classic.is_some()
     }
@@ -164,17 +184,6 @@ impl ConsumerGroupMember {
                 &value.partitions_pending_revocation,
                 value.member_epoch,
             ),
-            ..self.clone()
-        }
-    }
-
-    /// The tombstone of its current assignment was written: the member is about to go.
-    pub(super) fn without_current_assignment(&self) -> Self {
-        ConsumerGroupMember {
-            member_epoch: LEAVE_GROUP_EPOCH,
-            previous_member_epoch: LEAVE_GROUP_EPOCH,
-            assigned: PartitionsWithEpochs::new(),
-            pending_revocation: PartitionsWithEpochs::new(),
             ..self.clone()
         }
     }

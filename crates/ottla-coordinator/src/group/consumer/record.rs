@@ -2,6 +2,7 @@
 //! Source: `GroupCoordinatorRecordHelpers`.
 
 use bytestring::ByteString;
+use ottla_protocol::coordinator_records::GroupRecordKey;
 use ottla_protocol::coordinator_records::consumer_group_member_metadata_value::{
     ClassicMemberMetadata, ClassicProtocol,
 };
@@ -19,120 +20,104 @@ use super::group::ConsumerGroup;
 use super::member::{ConsumerGroupMember, to_record};
 use super::topic_regex::ResolvedRegex;
 use crate::group::modern::Assignment;
-use crate::group::record::{CoordinatorRecord, record_keys};
+use crate::group::record::CoordinatorRecord;
+use crate::group::recorded::{GroupRecords, record_keys};
 
-record_keys! {
-    member_metadata_key: ConsumerGroupMemberMetadataKey { group_id, member_id };
-    target_key: ConsumerGroupTargetAssignmentMemberKey { group_id, member_id };
-    target_metadata_key: ConsumerGroupTargetAssignmentMetadataKey { group_id };
-    current_key: ConsumerGroupCurrentMemberAssignmentKey { group_id, member_id };
-    group_key: ConsumerGroupMetadataKey { group_id };
-    regex_key: ConsumerGroupRegularExpressionKey { group_id, regular_expression };
-}
+impl GroupRecords<ConsumerGroupMember> for ConsumerGroup {
+    record_keys! {
+        group: ConsumerGroupMetadataKey,
+        member: ConsumerGroupMemberMetadataKey,
+        current: ConsumerGroupCurrentMemberAssignmentKey,
+        target: ConsumerGroupTargetAssignmentMemberKey,
+        target_metadata: ConsumerGroupTargetAssignmentMetadataKey => ConsumerGroupTargetAssignmentMetadataValue,
+    }
 
-/// What the member says of itself.
-pub(super) fn member_metadata(
-    group_id: &ByteString,
-    member: &ConsumerGroupMember,
-) -> CoordinatorRecord {
-    let classic = member.classic.as_ref().map(|classic| {
-        let protocols = classic
-            .supported_protocols
-            .iter()
-            .map(|protocol| ClassicProtocol {
-                name: protocol.name.clone(),
-                metadata: protocol.metadata.clone(),
+    fn member_metadata(group_id: &ByteString, member: &ConsumerGroupMember) -> CoordinatorRecord {
+        let classic = member.classic.as_ref().map(|classic| {
+            let protocols = classic
+                .supported_protocols
+                .iter()
+                .map(|protocol| ClassicProtocol {
+                    name: protocol.name.clone(),
+                    metadata: protocol.metadata.clone(),
+                    ..Default::default()
+                });
+            ClassicMemberMetadata {
+                session_timeout_ms: classic.session_timeout_ms,
+                supported_protocols: protocols.collect(),
+                ..Default::default()
+            }
+        });
+        CoordinatorRecord::new(
+            Self::member_key(group_id, &member.member_id),
+            ConsumerGroupMemberMetadataValue {
+                instance_id: member.instance_id.clone(),
+                rack_id: member.rack_id.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                subscribed_topic_names: member.subscribed_topic_names.iter().cloned().collect(),
+                subscribed_topic_regex: member.subscribed_topic_regex.clone(),
+                rebalance_timeout_ms: member.rebalance_timeout_ms,
+                server_assignor: member.server_assignor.clone(),
+                classic_member_metadata: classic,
+                ..Default::default()
+            },
+        )
+    }
+
+    fn current_assignment(
+        group_id: &ByteString,
+        member: &ConsumerGroupMember,
+    ) -> CoordinatorRecord {
+        CoordinatorRecord::new(
+            Self::current_key(group_id, &member.member_id),
+            ConsumerGroupCurrentMemberAssignmentValue {
+                member_epoch: member.member_epoch,
+                previous_member_epoch: member.previous_member_epoch,
+                state: member.state.code(),
+                assigned_partitions: to_record(&member.assigned),
+                partitions_pending_revocation: to_record(&member.pending_revocation),
+                ..Default::default()
+            },
+        )
+    }
+
+    fn target_assignment(
+        group_id: &ByteString,
+        member_id: &ByteString,
+        assignment: &Assignment,
+    ) -> CoordinatorRecord {
+        let topics = assignment
+            .topics()
+            .map(|(topic_id, partitions)| TopicPartition {
+                topic_id,
+                partitions: partitions.iter().copied().collect(),
                 ..Default::default()
             });
-        ClassicMemberMetadata {
-            session_timeout_ms: classic.session_timeout_ms,
-            supported_protocols: protocols.collect(),
-            ..Default::default()
-        }
-    });
-    CoordinatorRecord::new(
-        member_metadata_key(group_id, &member.member_id),
-        ConsumerGroupMemberMetadataValue {
-            instance_id: member.instance_id.clone(),
-            rack_id: member.rack_id.clone(),
-            client_id: member.client_id.clone(),
-            client_host: member.client_host.clone(),
-            subscribed_topic_names: member.subscribed_topic_names.iter().cloned().collect(),
-            subscribed_topic_regex: member.subscribed_topic_regex.clone(),
-            rebalance_timeout_ms: member.rebalance_timeout_ms,
-            server_assignor: member.server_assignor.clone(),
-            classic_member_metadata: classic,
-            ..Default::default()
-        },
-    )
-}
+        CoordinatorRecord::new(
+            Self::target_key(group_id, member_id),
+            ConsumerGroupTargetAssignmentMemberValue {
+                topic_partitions: topics.collect(),
+                ..Default::default()
+            },
+        )
+    }
 
-pub(super) fn group_epoch(
-    group_id: &ByteString,
-    epoch: i32,
-    metadata_hash: i64,
-) -> CoordinatorRecord {
-    CoordinatorRecord::new(
-        group_key(group_id),
-        ConsumerGroupMetadataValue {
+    fn in_epoch(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord {
+        let value = ConsumerGroupMetadataValue {
             epoch,
             metadata_hash,
             ..Default::default()
-        },
-    )
+        };
+        CoordinatorRecord::new(Self::group_key(&self.group_id), value)
+    }
 }
 
-pub(super) fn target_assignment(
-    group_id: &ByteString,
-    member_id: &ByteString,
-    assignment: &Assignment,
-) -> CoordinatorRecord {
-    let topics = assignment
-        .topics()
-        .map(|(topic_id, partitions)| TopicPartition {
-            topic_id,
-            partitions: partitions.iter().copied().collect(),
-            ..Default::default()
-        });
-    CoordinatorRecord::new(
-        target_key(group_id, member_id),
-        ConsumerGroupTargetAssignmentMemberValue {
-            topic_partitions: topics.collect(),
-            ..Default::default()
-        },
-    )
-}
-
-pub(super) fn target_metadata(
-    group_id: &ByteString,
-    epoch: i32,
-    timestamp_ms: i64,
-) -> CoordinatorRecord {
-    CoordinatorRecord::new(
-        target_metadata_key(group_id),
-        ConsumerGroupTargetAssignmentMetadataValue {
-            assignment_epoch: epoch,
-            assignment_timestamp: timestamp_ms,
-            ..Default::default()
-        },
-    )
-}
-
-pub(super) fn current_assignment(
-    group_id: &ByteString,
-    member: &ConsumerGroupMember,
-) -> CoordinatorRecord {
-    CoordinatorRecord::new(
-        current_key(group_id, &member.member_id),
-        ConsumerGroupCurrentMemberAssignmentValue {
-            member_epoch: member.member_epoch,
-            previous_member_epoch: member.previous_member_epoch,
-            state: member.state.code(),
-            assigned_partitions: to_record(&member.assigned),
-            partitions_pending_revocation: to_record(&member.pending_revocation),
-            ..Default::default()
-        },
-    )
+fn regex_key(group_id: &ByteString, regex: &ByteString) -> ConsumerGroupRegularExpressionKey {
+    ConsumerGroupRegularExpressionKey {
+        group_id: group_id.clone(),
+        regular_expression: regex.clone(),
+    }
 }
 
 pub(super) fn resolved_regex(
@@ -161,41 +146,15 @@ pub(super) fn subscription_metadata_tombstone(group_id: &ByteString) -> Coordina
     })
 }
 
-/// A member goes: first what it has, then what it was to have, then itself.
-pub(super) fn member_tombstones(
-    group_id: &ByteString,
-    member_id: &ByteString,
-) -> [CoordinatorRecord; 3] {
-    [
-        CoordinatorRecord::tombstone(current_key(group_id, member_id)),
-        CoordinatorRecord::tombstone(target_key(group_id, member_id)),
-        CoordinatorRecord::tombstone(member_metadata_key(group_id, member_id)),
-    ]
-}
-
 /// The group goes, with whoever is in it.
 pub(in crate::group) fn group_tombstones(group: &ConsumerGroup) -> Vec<CoordinatorRecord> {
     let group_id = &group.group_id;
-    let members = || group.members().map(|member| &member.member_id);
-    let mut records = Vec::new();
-    records.extend(
-        members().map(|member_id| CoordinatorRecord::tombstone(current_key(group_id, member_id))),
-    );
-    records.extend(
-        members().map(|member_id| CoordinatorRecord::tombstone(target_key(group_id, member_id))),
-    );
-    records.push(CoordinatorRecord::tombstone(target_metadata_key(group_id)));
-    records.extend(
-        members().map(|member_id| {
-            CoordinatorRecord::tombstone(member_metadata_key(group_id, member_id))
-        }),
-    );
-    records.extend(
-        group
-            .resolved_regexes()
-            .map(|(regex, _)| regex_tombstone(group_id, regex)),
-    );
+    let mut records = ConsumerGroup::tombstones_of_members(group);
+    let regexes = group.resolved_regexes();
+    records.extend(regexes.map(|(regex, _)| regex_tombstone(group_id, regex)));
     records.push(subscription_metadata_tombstone(group_id));
-    records.push(CoordinatorRecord::tombstone(group_key(group_id)));
+    records.push(CoordinatorRecord::tombstone(ConsumerGroup::group_key(
+        group_id,
+    )));
     records
 }

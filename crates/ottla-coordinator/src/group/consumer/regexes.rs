@@ -10,7 +10,6 @@ use bytestring::ByteString;
 use ottla_metadata::MetadataImage;
 use ottla_types::{ErrorCode, Timestamp};
 
-use super::decision::Decision;
 use super::group::ConsumerGroup;
 use super::member::ConsumerGroupMember;
 use super::record;
@@ -18,6 +17,7 @@ use super::topic_regex::{ResolvedRegex, TopicRegex};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::modern::GroupError;
 use crate::group::outcome::{Command, Outcome, Requester, ResolveRegexes};
+use crate::group::recorded::Decision;
 
 const MIN_REFRESH_INTERVAL_MS: i64 = 10_000;
 
@@ -117,7 +117,7 @@ impl RegexChange {
         self.is_resolved
     }
 
-    pub(super) fn write_tombstone(&self, decision: &mut Decision) {
+    pub(super) fn write_tombstone(&self, decision: &mut Decision<ConsumerGroup>) {
         if let Some(regex) = &self.abandoned {
             let group_id = decision.group_id();
             decision.write(record::regex_tombstone(&group_id, regex));
@@ -177,7 +177,7 @@ impl GroupCoordinator {
         let Some(group) = self.consumer_group(group_id) else {
             return self.finish(effects);
         };
-        let mut decision = Decision::about(group.clone());
+        let mut decision = Decision::about(group.clone(), now);
         let mut has_changed = false;
         for (regex, resolved) in resolved {
             if decision.group.subscribed_regexes().get(&regex) == 0 {
@@ -198,7 +198,7 @@ impl GroupCoordinator {
             self.metadata
                 .has_looked(group_id, now.value(), decision.group.group_epoch);
         }
-        self.conclude(decision, Deferred::Nothing, now, &mut effects);
+        self.conclude(decision, Deferred::Nothing, &mut effects);
         self.finish(effects)
     }
 }

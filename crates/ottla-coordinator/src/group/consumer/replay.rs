@@ -1,28 +1,40 @@
 //! What a record does to a consumer group: the one way in which its state changes, when it is decided as when it is read
 //! back.
 //!
-//! A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a tombstone of
-//! what is not there does nothing.
 //! Source: the `replay` methods of `GroupMetadataManager`.
 
 use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+use ottla_types::Timestamp;
 
 use super::group::ConsumerGroup;
 use super::member::ConsumerGroupMember;
 use super::topic_regex::ResolvedRegex;
 use crate::group::member::owned;
 use crate::group::modern::Assignment;
+use crate::group::recorded::RecordedGroup;
 
-impl ConsumerGroup {
-    /// Takes in a record of this group that is not its end.
-    pub(in crate::group) fn apply(
-        &mut self,
-        key: &GroupRecordKey,
-        value: Option<&GroupRecordValue>,
-    ) {
+impl RecordedGroup for ConsumerGroup {
+    type Member = ConsumerGroupMember;
+
+    const KIND: &'static str = "consumer";
+    const CAPITALIZED_KIND: &'static str = "Consumer";
+
+    fn new(group_id: ByteString) -> Self {
+        ConsumerGroup::new(group_id)
+    }
+
+    fn put_member(&mut self, member: ConsumerGroupMember) {
+        ConsumerGroup::put_member(self, member);
+    }
+
+    fn drop_member(&mut self, member_id: &str) {
+        ConsumerGroup::drop_member(self, member_id);
+    }
+
+    fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, _now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;
         match (key, value) {
@@ -72,10 +84,7 @@ impl ConsumerGroup {
                 self.put_member(member);
             }
             (Key::ConsumerGroupCurrentMemberAssignment(key), None) => {
-                if let Some(member) = self.member(&key.member_id) {
-                    let member = member.without_current_assignment();
-                    self.put_member(member);
-                }
+                self.drop_current_assignment(&key.member_id);
             }
             (
                 Key::ConsumerGroupRegularExpression(key),
@@ -93,13 +102,6 @@ impl ConsumerGroup {
             }
             // A record of something else, or a value that does not fit its key.
             _ => {}
-        }
-    }
-
-    fn member_or_new(&self, member_id: &ByteString) -> ConsumerGroupMember {
-        match self.member(member_id) {
-            Some(member) => ConsumerGroupMember::clone(member),
-            None => ConsumerGroupMember::new(owned(member_id)),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! Source: `ModernGroup`.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -14,24 +15,27 @@ use super::{SubscribedTopics, TargetAssignment};
 
 /// What the group has to know of a member.
 pub trait ModernMember {
+    /// What a member is given: partitions, or tasks.
+    type Assignment: Clone + Debug;
+
     fn member_id(&self) -> &ByteString;
 
     fn subscribed_topic_names(&self) -> &BTreeSet<ByteString>;
 }
 
 #[derive(Debug)]
-pub struct ModernGroup<M> {
+pub struct ModernGroup<M: ModernMember> {
     pub group_id: ByteString,
     /// Grows whenever a new target assignment is needed.
     pub group_epoch: i32,
     /// Of the topics as the group saw them last (`topic_hash.rs`).
     pub metadata_hash: i64,
-    pub target: TargetAssignment,
+    pub target: TargetAssignment<M::Assignment>,
     subscribed_topics: SubscribedTopics,
     members: RedBlackTreeMapSync<ByteString, Arc<M>>,
 }
 
-impl<M> Clone for ModernGroup<M> {
+impl<M: ModernMember> Clone for ModernGroup<M> {
     fn clone(&self) -> Self {
         ModernGroup {
             group_id: self.group_id.clone(),

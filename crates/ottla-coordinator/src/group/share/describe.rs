@@ -6,27 +6,23 @@ use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::share_group_describe_response::{
     Assignment, DescribedGroup, Member, TopicPartitions,
 };
-use ottla_types::ErrorCode;
 
 use super::group::ShareGroup;
 use super::member::ShareGroupMember;
-use crate::group::coordinator::{Group, GroupCoordinator};
+use crate::group::coordinator::GroupCoordinator;
 use crate::group::modern::Assignor;
 use crate::group::modern::assignors::SimpleAssignor;
+use crate::group::refused::Refused;
 
 impl GroupCoordinator {
     /// The group as it is committed.
     pub fn describe_share_group(&self, group_id: &ByteString) -> DescribedGroup {
-        let not_found = |message: String| DescribedGroup {
-            group_id: group_id.clone(),
-            error_code: ErrorCode::GroupIdNotFound.code(),
-            error_message: Some(message.into()),
-            ..Default::default()
-        };
-        match self.committed_group(group_id) {
-            Some(Group::Share(group)) => described(group, self.metadata.image()),
-            None => not_found(format!("Group {group_id} not found.")),
-            _ => not_found(format!("Group {group_id} is not a share group.")),
+        match self.committed_group_of::<ShareGroup>(group_id) {
+            Ok(group) => described(group, self.metadata.image()),
+            Err(error) => DescribedGroup {
+                group_id: group_id.clone(),
+                ..Refused::refused(error)
+            },
         }
     }
 }

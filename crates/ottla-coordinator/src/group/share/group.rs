@@ -1,4 +1,4 @@
-//! The state of a share group. Cheap to clone, so that a decision works on a clone (`decision.rs`).
+//! The state of a share group. Cheap to clone, so that a decision works on a clone (`recorded.rs`).
 //!
 //! Changed by records alone (`replay.rs`).
 //! Source: `ShareGroup`.

@@ -12,17 +12,15 @@ use ottla_protocol::messages::share_group_heartbeat_response::{Assignment, Topic
 use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Timestamp, TopicId};
 
-use super::decision::Decision;
 use super::group::ShareGroup;
 use super::member::{LEAVE_GROUP_EPOCH, ShareGroupMember};
-use super::record;
-use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::member::owned;
+use crate::group::membership::{check_member_epoch, check_room, is_target_due, unknown_member};
 use crate::group::modern::assignors::SimpleAssignor;
-use crate::group::modern::{
-    GroupError, GroupSpec, MemberSpec, MemberState, Subscription, may_assign_now,
-};
-use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey};
+use crate::group::modern::{GroupError, GroupSpec, MemberSpec, MemberState, Subscription};
+use crate::group::outcome::{Outcome, ReplyTo, TimerKey};
+use crate::group::recorded::{Decision, RecordedMember};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -36,39 +34,38 @@ impl GroupCoordinator {
     /// `request` has passed `validate_share_heartbeat`.
     pub fn handle_share_group_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ShareGroupHeartbeatResponse>,
         request: &ShareGroupHeartbeatRequest,
         context: &ShareHeartbeatContext,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        let result = match request.member_epoch {
-            LEAVE_GROUP_EPOCH => self.leave_share_group(to, request, now, &mut effects),
-            _ => self.share_heartbeat(to, request, context, now, &mut effects),
-        };
-        if let Err(error) = result {
-            effects.reply(to, refused(error));
-        }
-        self.finish(effects)
+        self.answer(to, |groups, effects| match request.member_epoch {
+            LEAVE_GROUP_EPOCH => groups.leave_share_group(to, request, now, effects),
+            _ => groups.share_heartbeat(to, request, context, now, effects),
+        })
     }
 
     fn share_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<ShareGroupHeartbeatResponse>,
         request: &ShareGroupHeartbeatRequest,
         context: &ShareHeartbeatContext,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let is_joining = request.member_epoch == 0;
-        let group = self.share_group_to_join(&request.group_id, is_joining)?;
-        self.check_room_in_share_group(&group, &request.member_id)?;
+        let group: ShareGroup = self.group_to_join(&request.group_id, is_joining)?;
+        let max_size = self.config.group_share_max_size;
+        check_room(&group, max_size, group.has_member(&request.member_id))?;
         let member = match group.member(&request.member_id) {
             Some(member) => ShareGroupMember::clone(member),
             None if is_joining => ShareGroupMember::new(owned(&request.member_id)),
             None => return Err(unknown_member(&request.member_id, &group.group_id)),
         };
-        check_member_epoch(&member, request.member_epoch)?;
+        let (known, previous) = (member.member_epoch, member.previous_member_epoch);
+        let may_be_behind = || request.member_epoch == previous;
+        let besides = || format!(", and it does not match the previous member epoch ({previous})");
+        check_member_epoch::<ShareGroup>(known, request.member_epoch, may_be_behind, besides)?;
 
         // 1. What the member says of itself.
         let mut decision = Decision::about(group, now);
@@ -76,20 +73,20 @@ impl GroupCoordinator {
         let updated = with_request(&member, request, context);
         let has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names;
         if updated != member {
-            decision.write(record::member_metadata(&group_id, &updated));
+            decision.write_member(&updated);
         }
         let group = &decision.group;
         // While an assignment is due anyway, what has been initialized meanwhile is in it.
         let is_assigned = group.target.epoch >= group.group_epoch;
         let bumps_epoch = has_new_names || (is_assigned && group.has_unassigned_partitions());
-        let bumps_epoch = self.update_share_metadata(&mut decision, bumps_epoch, now);
+        let bumps_epoch = self.look_at_topics(&mut decision, bumps_epoch) == Some(true);
 
         // 2. and 3. The target assignment, which is the member's.
-        self.update_share_target(&mut decision, now)?;
+        self.update_share_target(&mut decision)?;
         let image = self.metadata.image();
         let next = reconciled(&decision.group, &updated, bumps_epoch, image);
         if next != updated {
-            decision.write(record::current_assignment(&group_id, &next));
+            decision.write_current_assignment(&next);
         }
         effects.set_timer(
             TimerKey::session(&group_id, &next.member_id),
@@ -106,79 +103,20 @@ impl GroupCoordinator {
             assignment: tells_assignment.then(|| assignment_of(&next)),
             ..Default::default()
         };
-        let response = Response::ShareGroupHeartbeat(response);
+        let reply = to.with(response);
         let deferred = match self.begin_to_initialize(&mut decision, now) {
-            Some(initialize) => Deferred::ReplyAndInitialize(to, response, initialize),
-            None => Deferred::Reply(to, response),
+            Some(initialize) => Deferred::ReplyAndInitialize(reply, initialize),
+            None => Deferred::Reply(reply),
         };
-        self.conclude_share(decision, deferred, now, effects);
+        self.conclude(decision, deferred, effects);
         Ok(())
-    }
-
-    /// Source: `getOrMaybeCreateShareGroup`.
-    pub(super) fn share_group_to_join(
-        &self,
-        group_id: &ByteString,
-        creates: bool,
-    ) -> Result<ShareGroup, GroupError> {
-        let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        match self.group(group_id) {
-            Some(Group::Share(group)) => Ok(group.clone()),
-            Some(_) => Err(not_found(format!("Group {group_id} is not a share group."))),
-            None if creates => Ok(ShareGroup::new(owned(group_id))),
-            None => Err(not_found(format!("Share group {group_id} not found."))),
-        }
-    }
-
-    fn check_room_in_share_group(
-        &self,
-        group: &ShareGroup,
-        member_id: &ByteString,
-    ) -> Result<(), GroupError> {
-        let max_size = self.config.group_share_max_size;
-        let is_full = group.num_members() >= usize::try_from(max_size).unwrap_or(0);
-        if is_full && !group.has_member(member_id) {
-            return Err(GroupError::new(
-                ErrorCode::GroupMaxSizeReached,
-                format!("The share group has reached its maximum capacity of {max_size} members."),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Looks at the topics if they may have changed, and goes to the next epoch if they have; says whether it did.
-    fn update_share_metadata(
-        &mut self,
-        decision: &mut Decision,
-        bumps_epoch: bool,
-        now: Timestamp,
-    ) -> bool {
-        let group_id = decision.group_id();
-        let group_epoch = decision.group.group_epoch;
-        let metadata = &mut self.metadata;
-        if !bumps_epoch && !metadata.is_look_due(&group_id, now.value(), group_epoch) {
-            return false;
-        }
-        let hash = metadata.look(&group_id, decision.group.subscribed_topics());
-        let bumps_epoch = bumps_epoch || hash != decision.group.metadata_hash;
-        if bumps_epoch {
-            decision.bump_group_epoch(hash);
-        }
-        metadata.has_looked(&group_id, now.value(), decision.group.group_epoch);
-        bumps_epoch
     }
 
     /// Has the target assignment made anew if the group's epoch is ahead of it, and the last time is long enough ago.
-    fn update_share_target(
-        &self,
-        decision: &mut Decision,
-        now: Timestamp,
-    ) -> Result<(), GroupError> {
+    fn update_share_target(&self, decision: &mut Decision<ShareGroup>) -> Result<(), GroupError> {
         let group = &decision.group;
         let interval_ms = self.share_assignment_interval_ms(&group.group_id);
-        if group.target.epoch >= group.group_epoch
-            || !may_assign_now(group.target.timestamp_ms, interval_ms, now.value())
-        {
+        if !is_target_due(group, interval_ms, decision.now) {
             return Ok(());
         }
         let image = self.metadata.image();
@@ -199,73 +137,10 @@ impl GroupCoordinator {
             image,
             assignable: Some(&assignable),
         };
-        let epoch = group.group_epoch;
-        let changes = group
-            .target
-            .changes(&SimpleAssignor, &spec)
-            .map_err(|_| GroupError::from(ErrorCode::UnknownServerError))?;
-        let group_id = decision.group_id();
-        for (member_id, assignment) in changes {
-            decision.write(record::target_assignment(
-                &group_id,
-                &member_id,
-                &assignment,
-            ));
-        }
-        decision.write(record::target_metadata(&group_id, epoch, now.value()));
+        let changes = group.target.changes(&SimpleAssignor, &spec);
+        decision.write_target(changes.map_err(|_| ErrorCode::UnknownServerError)?);
         Ok(())
     }
-
-    /// Writes what was decided, and puts the group as it is now in the place of what it was.
-    pub(super) fn conclude_share(
-        &mut self,
-        decision: Decision,
-        deferred: Deferred,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) {
-        let Decision { group, records, .. } = decision;
-        if records.is_empty() {
-            self.defer_until_committed(deferred, now, effects);
-            return;
-        }
-        let group_id = group.group_id.clone();
-        self.put_group(effects.next_write(), &group_id, Some(Group::Share(group)));
-        effects.write(records, deferred);
-    }
-}
-
-pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
-    GroupError::new(
-        ErrorCode::UnknownMemberId,
-        format!("Member {member_id} is not a member of group {group_id}."),
-    )
-}
-
-/// A member that missed an answer may be an epoch behind.
-fn check_member_epoch(member: &ShareGroupMember, received: i32) -> Result<(), GroupError> {
-    let (known, previous) = (member.member_epoch, member.previous_member_epoch);
-    if received == 0 || received == known || (received < known && received == previous) {
-        return Ok(());
-    }
-    let relation = if received > known {
-        "greater"
-    } else {
-        "smaller"
-    };
-    let besides = if received > known {
-        String::new()
-    } else {
-        format!(", and it does not match the previous member epoch ({previous})")
-    };
-    Err(GroupError::new(
-        ErrorCode::FencedMemberEpoch,
-        format!(
-            "The share group member has a {relation} member epoch ({received}) than the one known \
-             by the group coordinator ({known}){besides}. The member must abandon all its \
-             partitions and rejoin."
-        ),
-    ))
 }
 
 /// The member with what the request says; what it does not say stays.
@@ -343,12 +218,4 @@ fn assignment_of(member: &ShareGroupMember) -> Assignment {
         topic_partitions: topics.collect(),
         ..Default::default()
     }
-}
-
-fn refused(error: GroupError) -> Response {
-    Response::ShareGroupHeartbeat(ShareGroupHeartbeatResponse {
-        error_code: error.error.code(),
-        error_message: error.message.map(Into::into),
-        ..Default::default()
-    })
 }

@@ -11,19 +11,19 @@
 use bytestring::ByteString;
 use ottla_types::{Timestamp, TopicId};
 
-use super::decision::Decision;
 use super::group::ShareGroup;
 use super::record;
 use super::state_partitions::{PartitionsOfTopics, StatePartitions};
 use crate::group::coordinator::{Deferred, Group, GroupCoordinator};
 use crate::group::outcome::{InitializeShareState, Outcome};
+use crate::group::recorded::Decision;
 use crate::runtime::Timeline;
 
 impl GroupCoordinator {
     /// Writes which partitions are to be initialized, if any are.
     pub(super) fn begin_to_initialize(
         &self,
-        decision: &mut Decision,
+        decision: &mut Decision<ShareGroup>,
         now: Timestamp,
     ) -> Option<InitializeShareState> {
         let (group, image) = (&decision.group, self.metadata.image());
@@ -89,14 +89,14 @@ impl GroupCoordinator {
             .collect();
         let mut effects = self.effects();
         for group_id in groups {
-            let Ok(group) = self.share_group_to_join(&group_id, false) else {
+            let Some(group) = self.share_group(&group_id).cloned() else {
                 continue;
             };
             let state = group
                 .state_partitions()
                 .without_topics(|it| topics.contains(&it));
             let decision = self.with_state_partitions(group, state, now);
-            self.conclude_share(decision, Deferred::Nothing, now, &mut effects);
+            self.conclude(decision, Deferred::Nothing, &mut effects);
         }
         self.finish(effects)
     }
@@ -109,10 +109,10 @@ impl GroupCoordinator {
     ) -> Outcome {
         let mut effects = self.effects();
         // The group may be gone meanwhile.
-        if let Ok(group) = self.share_group_to_join(group_id, false) {
+        if let Some(group) = self.share_group(group_id).cloned() {
             let state = change(group.state_partitions(), self);
             let decision = self.with_state_partitions(group, state, now);
-            self.conclude_share(decision, Deferred::Nothing, now, &mut effects);
+            self.conclude(decision, Deferred::Nothing, &mut effects);
         }
         self.finish(effects)
     }
@@ -122,7 +122,7 @@ impl GroupCoordinator {
         group: ShareGroup,
         state: StatePartitions,
         now: Timestamp,
-    ) -> Decision {
+    ) -> Decision<ShareGroup> {
         let is_changed = *group.state_partitions() != state;
         let mut decision = Decision::about(group, now);
         if is_changed {

@@ -12,6 +12,7 @@ use ottla_protocol::coordinator_records::{
 
 use crate::group::member::owned;
 use crate::group::modern::{Assignment, MemberState, ModernMember};
+use crate::group::recorded::RecordedMember;
 
 /// The member epoch with which a member leaves.
 pub(super) const LEAVE_GROUP_EPOCH: i32 = -1;
@@ -31,6 +32,8 @@ pub(in crate::group) struct ShareGroupMember {
 }
 
 impl ModernMember for ShareGroupMember {
+    type Assignment = Assignment;
+
     fn member_id(&self) -> &ByteString {
         &self.member_id
     }
@@ -40,8 +43,8 @@ impl ModernMember for ShareGroupMember {
     }
 }
 
-impl ShareGroupMember {
-    pub(super) fn new(member_id: ByteString) -> Self {
+impl RecordedMember for ShareGroupMember {
+    fn new(member_id: ByteString) -> Self {
         ShareGroupMember {
             member_id,
             member_epoch: 0,
@@ -55,6 +58,22 @@ impl ShareGroupMember {
         }
     }
 
+    fn without_current_assignment(&self) -> Self {
+        ShareGroupMember {
+            member_epoch: LEAVE_GROUP_EPOCH,
+            previous_member_epoch: LEAVE_GROUP_EPOCH,
+            assigned: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    fn revocation(&self) -> Option<(i32, i32)> {
+        // Nobody waits for what a member of a share group has.
+        None
+    }
+}
+
+impl ShareGroupMember {
     pub(super) fn with_metadata(&self, value: &ShareGroupMemberMetadataValue) -> Self {
         ShareGroupMember {
             rack_id: value.rack_id.as_ref().map(owned),
@@ -78,16 +97,6 @@ impl ShareGroupMember {
             previous_member_epoch: value.previous_member_epoch,
             state: MemberState::from_code(value.state),
             assigned: Arc::new(partitions.collect()),
-            ..self.clone()
-        }
-    }
-
-    /// As after a tombstone: it has to leave, and has nothing.
-    pub(super) fn without_current_assignment(&self) -> Self {
-        ShareGroupMember {
-            member_epoch: LEAVE_GROUP_EPOCH,
-            previous_member_epoch: LEAVE_GROUP_EPOCH,
-            assigned: Arc::default(),
             ..self.clone()
         }
     }

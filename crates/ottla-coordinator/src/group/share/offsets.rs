@@ -28,14 +28,16 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{ErrorCode, Offset, Timestamp, TopicId};
 
-use super::decision::Decision;
 use super::group::ShareGroup;
 use super::record;
 use super::state_partitions::{PartitionsOfTopics, StatePartitions};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::modern::GroupError;
-use crate::group::outcome::{Outcome, ReplyTo, Response};
+use crate::group::outcome::{
+    AlteredShareOffsets, DeletedShareGroups, DeletedShareOffsets, Outcome, ReplyTo,
+};
+use crate::group::recorded::Decision;
 use crate::persister::{InitializeState, SharePartitionKey};
 
 impl GroupCoordinator {
@@ -53,37 +55,23 @@ impl GroupCoordinator {
     /// A group that is not there is created by it.
     pub fn handle_alter_share_group_offsets(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<AlteredShareOffsets>,
         request: &AlterShareGroupOffsetsRequest,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        if let Err(error) = self.alter_share_group_offsets(to, request, now, &mut effects) {
-            let response = AlterShareGroupOffsetsResponse {
-                error_code: error.error.code(),
-                error_message: Some(message_of(error)),
-                ..Default::default()
-            };
-            let initialize = Vec::new();
-            effects.reply(
-                to,
-                Response::AlterShareGroupOffsets {
-                    response,
-                    initialize,
-                },
-            );
-        }
-        self.finish(effects)
+        self.answer(to, |groups, effects| {
+            groups.alter_share_group_offsets(to, request, now, effects)
+        })
     }
 
     fn alter_share_group_offsets(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<AlteredShareOffsets>,
         request: &AlterShareGroupOffsetsRequest,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
-        let group = self.share_group_to_join(&request.group_id, true)?;
+        let group: ShareGroup = self.group_to_join(&request.group_id, true)?;
         check_empty(&group)?;
         let image = self.metadata.image();
         let (mut known, mut offsets) = (PartitionsOfTopics::new(), BTreeMap::new());
@@ -139,7 +127,7 @@ impl GroupCoordinator {
                 start_offset: offset,
             }
         });
-        let response = Response::AlterShareGroupOffsets {
+        let response = AlteredShareOffsets {
             response: AlterShareGroupOffsetsResponse {
                 responses,
                 ..Default::default()
@@ -152,37 +140,31 @@ impl GroupCoordinator {
             let state = state.with_initializing(&known, image, now.value());
             decision.write(record::state_partitions(&group_id, &state, image));
         }
-        self.conclude_share(decision, Deferred::Reply(to, response), now, effects);
+        self.conclude(decision, Deferred::Reply(to.with(response)), effects);
         Ok(())
     }
 
     pub fn begin_delete_share_group_offsets(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<DeletedShareOffsets>,
         request: &DeleteShareGroupOffsetsRequest,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        if let Err(error) = self.delete_share_group_offsets(to, request, now, &mut effects) {
-            let response = DeleteShareGroupOffsetsResponse {
-                error_code: error.error.code(),
-                error_message: Some(message_of(error)),
-                ..Default::default()
-            };
-            let delete = PartitionsOfTopics::new();
-            effects.reply(to, Response::DeleteShareGroupOffsets { response, delete });
-        }
-        self.finish(effects)
+        self.answer(to, |groups, effects| {
+            groups.delete_share_group_offsets(to, request, now, effects)
+        })
     }
 
     fn delete_share_group_offsets(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<DeletedShareOffsets>,
         request: &DeleteShareGroupOffsetsRequest,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
-        let group = self.existing_share_group(&request.group_id)?.clone();
+        let group = self
+            .existing_group::<ShareGroup>(&request.group_id)?
+            .clone();
         check_empty(&group)?;
         let image = self.metadata.image();
         let mut delete = PartitionsOfTopics::new();
@@ -215,43 +197,43 @@ impl GroupCoordinator {
             let group_id = decision.group_id();
             decision.write(record::state_partitions(&group_id, &state, image));
         }
-        let response = Response::DeleteShareGroupOffsets {
+        let response = DeletedShareOffsets {
             response: DeleteShareGroupOffsetsResponse {
                 responses,
                 ..Default::default()
             },
             delete,
         };
-        self.conclude_share(decision, Deferred::Reply(to, response), now, effects);
+        self.conclude(decision, Deferred::Reply(to.with(response)), effects);
         Ok(())
     }
 
     /// The share coordinators have no state of these topics any more; `response` says so.
     pub fn complete_delete_share_group_offsets(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<DeletedShareOffsets>,
         group_id: &ByteString,
         deleted: &BTreeSet<TopicId>,
         response: DeleteShareGroupOffsetsResponse,
         now: Timestamp,
     ) -> Outcome {
         let mut effects = self.effects();
-        let response = Response::DeleteShareGroupOffsets {
+        let response = DeletedShareOffsets {
             response,
             delete: PartitionsOfTopics::new(),
         };
-        match self.existing_share_group(group_id).cloned() {
-            Ok(group) => {
+        match self.share_group(group_id).cloned() {
+            Some(group) => {
                 let mut state = StatePartitions::clone(group.state_partitions());
                 state
                     .deleting
                     .retain(|topic_id| !deleted.contains(topic_id));
                 let decision = self.with_state_partitions(group, state, now);
-                let reply = Deferred::Reply(to, response);
-                self.conclude_share(decision, reply, now, &mut effects);
+                let reply = Deferred::Reply(to.with(response));
+                self.conclude(decision, reply, &mut effects);
             }
             // It has been deleted meanwhile.
-            Err(_) => self.reply_when_committed(to, response, &mut effects),
+            None => self.reply_when_committed(to, response, &mut effects),
         }
         self.finish(effects)
     }
@@ -260,7 +242,7 @@ impl GroupCoordinator {
     /// share coordinators are to delete before `handle_delete_groups`, or why that cannot be.
     pub fn begin_delete_share_groups(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<Result<DeletedShareGroups, ErrorCode>>,
         group_ids: &[ByteString],
         now: Timestamp,
     ) -> Outcome {
@@ -288,7 +270,7 @@ impl GroupCoordinator {
                 found.push((owned(group_id), Ok(all)));
             }
         }
-        let reply = Deferred::Reply(to, Response::DeleteShareGroups(Ok(found)));
+        let reply = Deferred::Reply(to.with(Ok(found)));
         self.apply_and_write(records, reply, now, &mut effects);
         self.finish(effects)
     }
@@ -300,9 +282,4 @@ fn check_empty(group: &ShareGroup) -> Result<(), GroupError> {
     } else {
         Err(ErrorCode::NonEmptyGroup.into())
     }
-}
-
-fn message_of(error: GroupError) -> ByteString {
-    let message = error.message.map(ByteString::from);
-    message.unwrap_or_else(|| ByteString::from_static(error.error.message()))
 }

@@ -1,7 +1,5 @@
 //! What a record does to a share group: the one way in which its state changes, when it is decided as when it is read back.
 //!
-//! A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a tombstone of
-//! what is not there does nothing.
 //! Source: the `replay` methods of `GroupMetadataManager`.
 
 use std::sync::Arc;
@@ -15,15 +13,27 @@ use super::member::ShareGroupMember;
 use super::state_partitions::StatePartitions;
 use crate::group::member::owned;
 use crate::group::modern::Assignment;
+use crate::group::recorded::RecordedGroup;
 
-impl ShareGroup {
-    /// Takes in a record of this group that is not its end.
-    pub(in crate::group) fn apply(
-        &mut self,
-        key: &GroupRecordKey,
-        value: Option<&GroupRecordValue>,
-        now: Timestamp,
-    ) {
+impl RecordedGroup for ShareGroup {
+    type Member = ShareGroupMember;
+
+    const KIND: &'static str = "share";
+    const CAPITALIZED_KIND: &'static str = "Share";
+
+    fn new(group_id: ByteString) -> Self {
+        ShareGroup::new(group_id)
+    }
+
+    fn put_member(&mut self, member: ShareGroupMember) {
+        self.update_member(Arc::new(member));
+    }
+
+    fn drop_member(&mut self, member_id: &str) {
+        self.remove_member(member_id);
+    }
+
+    fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;
         match (key, value) {
@@ -33,11 +43,9 @@ impl ShareGroup {
             }
             (Key::ShareGroupMemberMetadata(key), Some(Value::ShareGroupMemberMetadata(value))) => {
                 let member = self.member_or_new(&key.member_id).with_metadata(value);
-                self.update_member(Arc::new(member));
+                self.put_member(member);
             }
-            (Key::ShareGroupMemberMetadata(key), None) => {
-                self.remove_member(&key.member_id);
-            }
+            (Key::ShareGroupMemberMetadata(key), None) => self.drop_member(&key.member_id),
             (
                 Key::ShareGroupTargetAssignmentMetadata(_),
                 Some(Value::ShareGroupTargetAssignmentMetadata(value)),
@@ -63,14 +71,13 @@ impl ShareGroup {
                 Key::ShareGroupCurrentMemberAssignment(key),
                 Some(Value::ShareGroupCurrentMemberAssignment(value)),
             ) => {
-                let member = self.member_or_new(&key.member_id);
-                self.update_member(Arc::new(member.with_current_assignment(value)));
+                let member = self
+                    .member_or_new(&key.member_id)
+                    .with_current_assignment(value);
+                self.put_member(member);
             }
             (Key::ShareGroupCurrentMemberAssignment(key), None) => {
-                if let Some(member) = self.member(&key.member_id) {
-                    let member = member.without_current_assignment();
-                    self.update_member(Arc::new(member));
-                }
+                self.drop_current_assignment(&key.member_id);
             }
             (
                 Key::ShareGroupStatePartitionMetadata(_),
@@ -84,13 +91,6 @@ impl ShareGroup {
             }
             // A record of something else, or a value that does not fit its key.
             _ => {}
-        }
-    }
-
-    fn member_or_new(&self, member_id: &ByteString) -> ShareGroupMember {
-        match self.member(member_id) {
-            Some(member) => ShareGroupMember::clone(member),
-            None => ShareGroupMember::new(owned(member_id)),
         }
     }
 }

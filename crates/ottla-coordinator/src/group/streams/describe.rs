@@ -10,7 +10,6 @@ use ottla_protocol::messages::streams_group_describe_response::{
     Assignment, DescribedGroup, Endpoint, KeyValue, Member, Subtopology, TaskIds, TopicInfo,
     Topology,
 };
-use ottla_types::ErrorCode;
 
 use super::configured_topology::{
     ConfiguredInternalTopic, ConfiguredSubtopology, ConfiguredTopology,
@@ -19,25 +18,20 @@ use super::group::StreamsGroup;
 use super::member::StreamsGroupMember;
 use super::tasks::{Tasks, TasksTuple};
 use super::topology::StreamsTopology;
-use crate::group::coordinator::{Group, GroupCoordinator};
+use crate::group::coordinator::GroupCoordinator;
+use crate::group::refused::Refused;
 
 impl GroupCoordinator {
     /// The group as it is committed.
     pub fn describe_streams_group(&self, group_id: &ByteString) -> DescribedGroup {
-        let message = match self.committed_group(group_id) {
-            Some(Group::Streams(group)) => {
-                let unwritten = self.unwritten.get(group_id);
-                let configured = unwritten.and_then(|it| it.configured.as_deref());
-                return described(group, configured);
-            }
-            None => format!("Group {group_id} not found."),
-            _ => format!("Group {group_id} is not a streams group."),
-        };
-        DescribedGroup {
-            group_id: group_id.clone(),
-            error_code: ErrorCode::GroupIdNotFound.code(),
-            error_message: Some(message.into()),
-            ..Default::default()
+        let configured = self.unwritten.get(group_id);
+        let configured = configured.and_then(|it| it.configured.as_deref());
+        match self.committed_group_of(group_id) {
+            Ok(group) => described(group, configured),
+            Err(error) => DescribedGroup {
+                group_id: group_id.clone(),
+                ..Refused::refused(error)
+            },
         }
     }
 }

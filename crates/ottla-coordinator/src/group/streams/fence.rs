@@ -6,26 +6,24 @@ use std::sync::Arc;
 use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 use ottla_types::Timestamp;
 
-use super::decision::Decision;
 use super::group::StreamsGroup;
-use super::heartbeat::{heartbeat_response, unknown_member};
 use super::member::StreamsGroupMember;
-use super::{record, timers};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
+use crate::group::membership::unknown_member;
 use crate::group::modern::GroupError;
-use crate::group::outcome::ReplyTo;
+use crate::group::outcome::{ReplyTo, StreamsHeartbeat, TimerKey};
+use crate::group::recorded::Decision;
 
 impl GroupCoordinator {
     pub(super) fn streams_leave(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<StreamsHeartbeat>,
         request: &StreamsGroupHeartbeatRequest,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let group_id = &request.group_id;
-        let group = self.streams_group(group_id).cloned();
-        let group = group.ok_or_else(|| self.not_a_group(group_id, "streams"))?;
+        let group = self.existing_group::<StreamsGroup>(group_id)?.clone();
         if request.shutdown_application {
             // Kafka takes anybody's word for it, also of who is no member.
             self.unwritten
@@ -43,13 +41,17 @@ impl GroupCoordinator {
             status: Some(Vec::new()),
             ..Default::default()
         };
-        let reply = Deferred::Reply(to, heartbeat_response(response, Vec::new()));
+        let heartbeat = StreamsHeartbeat {
+            response: Box::new(response),
+            ..Default::default()
+        };
+        let reply = Deferred::Reply(to.with(heartbeat));
         self.fence_streams_member(group, &member, reply, now, effects);
         Ok(())
     }
 
     /// Puts a member out.
-    pub(super) fn fence_streams_member(
+    pub(in crate::group) fn fence_streams_member(
         &mut self,
         group: StreamsGroup,
         member: &Arc<StreamsGroupMember>,
@@ -57,30 +59,23 @@ impl GroupCoordinator {
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        let mut decision = Decision::about(group);
+        let mut decision = Decision::about(group, now);
         decision.remove_member(&member.member_id);
         let group_id = decision.group_id();
-        let StreamsGroup {
-            group_epoch,
-            metadata_hash,
-            validated_topology_epoch,
-            ref last_assignment_configs,
-            ..
-        } = decision.group;
-        let next_epoch = record::group_metadata(
+        // The topics are looked at by the next heartbeat.
+        decision.bump_group_epoch(decision.group.metadata_hash);
+        effects.cancel_timer(TimerKey::session(&group_id, &member.member_id));
+        let left_epoch = member.member_epoch;
+        effects.cancel_timer(TimerKey::revocation(
             &group_id,
-            group_epoch.saturating_add(1),
-            metadata_hash,
-            validated_topology_epoch,
-            last_assignment_configs,
-        );
-        decision.write(next_epoch);
-        timers::cancel_all(&group_id, member, effects);
+            &member.member_id,
+            left_epoch,
+        ));
         if decision.group.is_empty()
             && let Some(unwritten) = self.unwritten.get_mut(&group_id)
         {
             unwritten.shutdown_requested_by = None;
         }
-        self.conclude_streams(decision, deferred, now, effects);
+        self.conclude(decision, deferred, effects);
     }
 }

@@ -1,4 +1,4 @@
-//! The state of a streams group. Cheap to clone, so that a decision works on a clone (`decision.rs`).
+//! The state of a streams group. Cheap to clone, so that a decision works on a clone (`recorded.rs`).
 //!
 //! Changed by records alone (`replay.rs`). What a group knows besides, and forgets with its coordinator, is in
 //! `unwritten.rs`.
@@ -7,15 +7,16 @@
 //! Source: `StreamsGroup`.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytestring::ByteString;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::member::StreamsGroupMember;
-use super::tasks::{self, Tasks, TasksTuple, TasksTupleWithEpochs};
+use super::tasks::{self, Tasks, TasksTupleWithEpochs};
 use super::topology::StreamsTopology;
-use crate::group::modern::TargetAssignment;
+use crate::group::modern::ModernGroup;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::group) enum StreamsGroupState {
@@ -55,34 +56,38 @@ type TaskAndProcess = (ByteString, i32, ByteString);
 
 #[derive(Clone, Debug)]
 pub(in crate::group) struct StreamsGroup {
-    pub(in crate::group) group_id: ByteString,
-    /// Grows whenever a new target assignment is needed.
-    pub(super) group_epoch: i32,
-    /// Of the topics as the group saw them last (`topic_hash.rs`).
-    pub(super) metadata_hash: i64,
+    base: ModernGroup<StreamsGroupMember>,
     /// The epoch of the topology for which all topics were there; -1 if they were not.
     pub(super) validated_topology_epoch: i32,
     /// What the last target assignment was made with.
     pub(super) last_assignment_configs: BTreeMap<ByteString, ByteString>,
     pub(super) topology: Option<Arc<StreamsTopology>>,
-    pub(super) target: TargetAssignment<TasksTuple>,
-    members: RedBlackTreeMapSync<ByteString, Arc<StreamsGroupMember>>,
     active_process: RedBlackTreeMapSync<(ByteString, i32), ByteString>,
     standby_processes: RedBlackTreeSetSync<TaskAndProcess>,
     warmup_processes: RedBlackTreeSetSync<TaskAndProcess>,
 }
 
+impl Deref for StreamsGroup {
+    type Target = ModernGroup<StreamsGroupMember>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.base
+    }
+}
+
+impl DerefMut for StreamsGroup {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.base
+    }
+}
+
 impl StreamsGroup {
     pub(in crate::group) fn new(group_id: ByteString) -> Self {
         StreamsGroup {
-            group_id,
-            group_epoch: 1,
-            metadata_hash: 0,
+            base: ModernGroup::new(group_id),
             validated_topology_epoch: 0,
             last_assignment_configs: BTreeMap::new(),
             topology: None,
-            target: TargetAssignment::default(),
-            members: RedBlackTreeMapSync::new_sync(),
             active_process: RedBlackTreeMapSync::new_sync(),
             standby_processes: RedBlackTreeSetSync::new_sync(),
             warmup_processes: RedBlackTreeSetSync::new_sync(),
@@ -105,23 +110,6 @@ impl StreamsGroup {
         } else {
             StreamsGroupState::Reconciling
         }
-    }
-
-    /// In the order of their ids.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Arc<StreamsGroupMember>> {
-        self.members.values()
-    }
-
-    pub(in crate::group) fn member(&self, member_id: &str) -> Option<&Arc<StreamsGroupMember>> {
-        self.members.get(member_id)
-    }
-
-    pub(in crate::group) fn num_members(&self) -> usize {
-        self.members.size()
-    }
-
-    pub(in crate::group) fn is_empty(&self) -> bool {
-        self.members.is_empty()
     }
 
     /// Whether the offsets of `topic` are in use.
@@ -149,17 +137,15 @@ impl StreamsGroup {
 
     pub(super) fn put_member(&mut self, member: StreamsGroupMember) {
         let member = Arc::new(member);
-        if let Some(former) = self.members.get(&member.member_id).cloned() {
+        if let Some(former) = self.update_member(Arc::clone(&member)) {
             self.forget_tasks(&former);
         }
         self.remember_tasks(&member);
-        self.members.insert_mut(member.member_id.clone(), member);
     }
 
     pub(super) fn drop_member(&mut self, member_id: &str) {
-        if let Some(removed) = self.members.get(member_id).cloned() {
+        if let Some(removed) = self.remove_member(member_id) {
             self.forget_tasks(&removed);
-            self.members.remove_mut(member_id);
         }
     }
 

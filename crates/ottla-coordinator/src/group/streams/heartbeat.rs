@@ -9,19 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::streams_group_heartbeat_request as request;
 use ottla_protocol::messages::streams_group_heartbeat_response::TaskIds;
 use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::configured_topology::{ConfiguredSubtopology, ConfiguredTopology};
-use super::decision::Decision;
 use super::endpoints::endpoints_to_partitions;
 use super::group::StreamsGroup;
-use super::member::{
-    Endpoint, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, MemberState, StreamsGroupMember,
-};
+use super::member::{Endpoint, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, StreamsGroupMember};
 use super::reconcile::Reconciliation;
 use super::record;
 use super::target::Target;
@@ -31,10 +27,14 @@ use super::topology_error::StreamsStatus;
 use super::unwritten::Unwritten;
 use crate::group::CoordinatorRecord;
 use crate::group::classic_group::ClassicGroupState;
-use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::member::owned;
+use crate::group::membership::{
+    change_revocation_timer, check_member_epoch, check_room, unknown_member,
+};
 use crate::group::modern::GroupError;
-use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey};
+use crate::group::outcome::{Outcome, ReplyTo, StreamsHeartbeat, TimerKey};
+use crate::group::recorded::{Decision, RecordedMember};
 
 /// What a heartbeat depends on besides its body.
 #[derive(Clone, Debug)]
@@ -55,27 +55,22 @@ impl GroupCoordinator {
     /// `request` has passed `validate_streams_heartbeat`, and its topology names only topics that a client may have.
     pub fn handle_streams_group_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<StreamsHeartbeat>,
         request: StreamsGroupHeartbeatRequest,
         context: StreamsHeartbeatContext,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        let result = match request.member_epoch {
+        self.answer(to, |groups, effects| match request.member_epoch {
             LEAVE_GROUP_EPOCH | LEAVE_GROUP_STATIC_EPOCH => {
-                self.streams_leave(to, &request, now, &mut effects)
+                groups.streams_leave(to, &request, now, effects)
             }
-            _ => self.streams_heartbeat(to, &request, &context, now, &mut effects),
-        };
-        if let Err(error) = result {
-            effects.reply(to, refused(error));
-        }
-        self.finish(effects)
+            _ => groups.streams_heartbeat(to, &request, &context, now, effects),
+        })
     }
 
     fn streams_heartbeat(
         &mut self,
-        to: ReplyTo,
+        to: ReplyTo<StreamsHeartbeat>,
         request: &StreamsGroupHeartbeatRequest,
         context: &StreamsHeartbeatContext,
         now: Timestamp,
@@ -84,10 +79,9 @@ impl GroupCoordinator {
         let is_joining = request.member_epoch == 0;
         let group_id = owned(&request.group_id);
         let is_made = self.streams_group(&group_id).is_none();
-        let mut decision = self.streams_group_to_join(&group_id, is_joining)?;
-        if is_joining {
-            self.check_streams_room(&decision.group)?;
-        }
+        let mut decision = self.streams_group_to_join(&group_id, is_joining, now)?;
+        let max_size = self.config.group_streams_max_size;
+        check_room(&decision.group, max_size, !is_joining)?;
         let was_empty = decision.group.is_empty();
         let mut unwritten = self.unwritten_of(&group_id, is_made);
         let owned_tasks = OwnedTasks::of(request)?;
@@ -98,7 +92,16 @@ impl GroupCoordinator {
             None if is_joining => StreamsGroupMember::new(owned(&request.member_id)),
             None => return Err(unknown_member(&request.member_id, &group_id)),
         };
-        check_member_epoch(&member, request.member_epoch, &owned_tasks)?;
+        let received = request.member_epoch;
+        let may_be_behind = || {
+            received == member.previous_member_epoch && member.assigned.covers(owned_tasks.said())
+        };
+        check_member_epoch::<StreamsGroup>(
+            member.member_epoch,
+            received,
+            may_be_behind,
+            String::new,
+        )?;
         let updated = with_request(&member, request, context)?;
         let mut bumps_epoch = updated != member;
         if bumps_epoch {
@@ -115,35 +118,10 @@ impl GroupCoordinator {
                 updated.topology_epoch, topology.epoch
             )));
         }
-        let former_hash = decision.group.metadata_hash;
-        let is_look_due =
-            self.metadata
-                .is_look_due(&group_id, now.value(), decision.group.group_epoch);
-        let mut metadata_hash = former_hash;
-        let mut has_looked = false;
-        let configured = match &unwritten.configured {
-            Some(configured) if had_topology && !is_look_due => Arc::clone(configured),
-            former => {
-                has_looked = true;
-                let topics = topology.required_topics();
-                metadata_hash = self.metadata.look_at(&group_id, topics.iter());
-                bumps_epoch |= metadata_hash != former_hash;
-                match former {
-                    // It may be of topics that a write which failed had taken in.
-                    Some(former) if had_topology && former.metadata_hash == metadata_hash => {
-                        Arc::clone(former)
-                    }
-                    _ => {
-                        let image = self.metadata.image();
-                        Arc::new(ConfiguredTopology::configure(
-                            &topology,
-                            metadata_hash,
-                            image,
-                        )?)
-                    }
-                }
-            }
-        };
+        let former = unwritten.configured.as_ref().filter(|_| had_topology);
+        let (configured, looked) = self.configure(&decision, &topology, former)?;
+        let metadata_hash = looked.unwrap_or(decision.group.metadata_hash);
+        bumps_epoch |= metadata_hash != decision.group.metadata_hash;
         unwritten.configured = Some(Arc::clone(&configured));
         let validated_topology_epoch = match configured.ready() {
             None => -1,
@@ -178,7 +156,7 @@ impl GroupCoordinator {
             status.push(StreamsStatus::AssignmentDelayed.with(reason));
             Target::none_yet(&decision.group)
         } else {
-            let is_delayed = self.update_streams_target(&mut decision, &configured, now)?;
+            let is_delayed = self.update_streams_target(&mut decision, &configured)?;
             if is_delayed {
                 let reason = "Assignment delayed due to the configured assignment interval.";
                 status.push(StreamsStatus::AssignmentDelayed.with(reason));
@@ -198,7 +176,7 @@ impl GroupCoordinator {
                 .shutdown_requested_by
                 .get_or_insert_with(|| updated.member_id.clone());
         }
-        if has_looked {
+        if looked.is_some() {
             self.metadata
                 .has_looked(&group_id, now.value(), group_epoch);
         }
@@ -249,45 +227,60 @@ impl GroupCoordinator {
             };
         }
         self.unwritten.put(group_id, unwritten);
-        let reply = Deferred::Reply(to, heartbeat_response(response, topics_to_create));
-        self.conclude_streams(decision, reply, now, effects);
+        let heartbeat = StreamsHeartbeat {
+            response: Box::new(response),
+            topics_to_create,
+        };
+        let reply = Deferred::Reply(to.with(heartbeat));
+        self.conclude(decision, reply, effects);
         Ok(())
     }
 
-    /// The group that a member joins or is in. Source: `getOrCreateStreamsGroup`, `getStreamsGroupOrThrow`.
+    /// A classic group without members becomes a streams group.
     fn streams_group_to_join(
         &self,
         group_id: &ByteString,
         creates: bool,
-    ) -> Result<Decision, GroupError> {
-        let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        let not_a_streams_group = || not_found(format!("Group {group_id} is not a streams group."));
-        match self.group(group_id) {
-            Some(Group::Streams(group)) => Ok(Decision::about(group.clone())),
-            Some(Group::Classic(group)) if creates && group.is_in(ClassicGroupState::Empty) => {
-                let mut decision = Decision::about(StreamsGroup::new(group_id.clone()));
+        now: Timestamp,
+    ) -> Result<Decision<StreamsGroup>, GroupError> {
+        match self.classic_group(group_id) {
+            Some(group) if creates && group.is_in(ClassicGroupState::Empty) => {
+                let group = StreamsGroup::new(group_id.clone());
+                let mut decision = Decision::about(group, now);
                 decision
                     .records
                     .push(CoordinatorRecord::group_tombstone(group_id));
                 Ok(decision)
             }
-            Some(Group::Classic(_) | Group::Consumer(_) | Group::Share(_)) => {
-                Err(not_a_streams_group())
-            }
-            None if creates => Ok(Decision::about(StreamsGroup::new(group_id.clone()))),
-            None => Err(not_found(format!("Streams group {group_id} not found."))),
+            _ => Ok(Decision::about(self.group_to_join(group_id, creates)?, now)),
         }
     }
 
-    fn check_streams_room(&self, group: &StreamsGroup) -> Result<(), GroupError> {
-        let max_size = self.config.group_streams_max_size;
-        if group.num_members() < usize::try_from(max_size).unwrap_or(0) {
-            return Ok(());
+    /// The topology with the topics that there are: as it was configured last, unless these may have changed since. With
+    /// their hash if they were looked at.
+    fn configure(
+        &mut self,
+        decision: &Decision<StreamsGroup>,
+        topology: &StreamsTopology,
+        former: Option<&Arc<ConfiguredTopology>>,
+    ) -> Result<(Arc<ConfiguredTopology>, Option<i64>), GroupError> {
+        let (group_id, group_epoch) = (decision.group_id(), decision.group.group_epoch);
+        let now_ms = decision.now.value();
+        let is_look_due = self.metadata.is_look_due(&group_id, now_ms, group_epoch);
+        if let Some(former) = former.filter(|_| !is_look_due) {
+            return Ok((Arc::clone(former), None));
         }
-        Err(GroupError::new(
-            ErrorCode::GroupMaxSizeReached,
-            format!("The streams group has reached its maximum capacity of {max_size} members."),
-        ))
+        let topics = topology.required_topics();
+        let hash = self.metadata.look_at(&group_id, topics.iter());
+        let configured = match former {
+            // It may be of topics that a write which failed had taken in.
+            Some(former) if former.metadata_hash == hash => Arc::clone(former),
+            _ => {
+                let image = self.metadata.image();
+                Arc::new(ConfiguredTopology::configure(topology, hash, image)?)
+            }
+        };
+        Ok((configured, Some(hash)))
     }
 
     fn unwritten_of(&self, group_id: &str, is_made: bool) -> Unwritten {
@@ -305,7 +298,7 @@ impl GroupCoordinator {
     /// Brings the member a step closer to its target.
     fn streams_reconcile(
         &self,
-        decision: &mut Decision,
+        decision: &mut Decision<StreamsGroup>,
         member: StreamsGroupMember,
         target: &Target,
         owned_tasks: &OwnedTasks,
@@ -326,35 +319,8 @@ impl GroupCoordinator {
             return Ok(member);
         }
         decision.write_current_assignment(&next);
-        let group_id = decision.group_id();
-        let timer = |epoch: i32| TimerKey::revocation(&group_id, &next.member_id, epoch);
-        if next.state == MemberState::UnrevokedTasks {
-            effects.set_timer(timer(next.member_epoch), next.rebalance_timeout_ms);
-        } else if member.state == MemberState::UnrevokedTasks {
-            effects.cancel_timer(timer(member.member_epoch));
-        }
+        change_revocation_timer(&decision.group_id(), &member, &next, effects);
         Ok(next)
-    }
-
-    /// Writes what was decided, and puts the group as it is now in the place of what it was.
-    pub(super) fn conclude_streams(
-        &mut self,
-        decision: Decision,
-        deferred: Deferred,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) {
-        let Decision { group, records } = decision;
-        if records.is_empty() {
-            self.defer_until_committed(deferred, now, effects);
-            return;
-        }
-        let group_id = group.group_id.clone();
-        if self.classic_group(&group_id).is_some() {
-            self.end_classic_group(&group_id, effects);
-        }
-        self.put_group(effects.next_write(), &group_id, Some(Group::Streams(group)));
-        effects.write(records, deferred);
     }
 }
 
@@ -365,6 +331,11 @@ impl OwnedTasks {
             standby: by_subtopology(request.standby_tasks.as_deref())?,
             warmup: by_subtopology(request.warmup_tasks.as_deref())?,
         })
+    }
+
+    /// Active, standby and warm-up tasks.
+    fn said(&self) -> [Option<&Tasks>; 3] {
+        [&self.active, &self.standby, &self.warmup].map(Option::as_ref)
     }
 
     /// If the member says something of every kind.
@@ -386,10 +357,7 @@ impl OwnedTasks {
         subtopologies: &BTreeMap<ByteString, ConfiguredSubtopology>,
     ) -> Result<(), GroupError> {
         let invalid = |message: String| GroupError::new(ErrorCode::InvalidRequest, message);
-        for tasks in [&self.active, &self.standby, &self.warmup]
-            .into_iter()
-            .flatten()
-        {
+        for tasks in self.said().into_iter().flatten() {
             for (id, partitions) in tasks {
                 let Some(subtopology) = subtopologies.get(id) else {
                     let message = format!("Subtopology {id} does not exist in the topology.");
@@ -422,43 +390,6 @@ fn by_subtopology(task_ids: Option<&[request::TaskIds]>) -> Result<Option<Tasks>
         }
     }
     Ok(Some(tasks))
-}
-
-pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
-    GroupError::new(
-        ErrorCode::UnknownMemberId,
-        format!("Member {member_id} is not a member of group {group_id}."),
-    )
-}
-
-/// Whether the member speaks of the epoch that it is in. One that missed an answer may be an epoch behind, as long as it
-/// has nothing that it should not have.
-fn check_member_epoch(
-    member: &StreamsGroupMember,
-    received: i32,
-    owned: &OwnedTasks,
-) -> Result<(), GroupError> {
-    let known = member.member_epoch;
-    let is_behind = || {
-        let owned = [&owned.active, &owned.standby, &owned.warmup].map(Option::as_ref);
-        received == member.previous_member_epoch && member.assigned.covers(owned)
-    };
-    if received == 0 || received == known || (received < known && is_behind()) {
-        return Ok(());
-    }
-    let relation = if received > known {
-        "greater"
-    } else {
-        "smaller"
-    };
-    Err(GroupError::new(
-        ErrorCode::FencedMemberEpoch,
-        format!(
-            "The streams group member has a {relation} member epoch ({received}) than the one \
-             known by the group coordinator ({known}). The member must abandon all its partitions \
-             and rejoin."
-        ),
-    ))
 }
 
 /// The member with what the request says; what it does not say stays.
@@ -506,7 +437,7 @@ fn with_request(
 
 /// The group's topology, which the first member to join says. In 4.3.1 it stays what it is from then on.
 fn update_topology(
-    decision: &mut Decision,
+    decision: &mut Decision<StreamsGroup>,
     said: Option<&request::Topology>,
 ) -> Result<Arc<StreamsTopology>, GroupError> {
     let known = decision.group.topology.clone();
@@ -551,23 +482,4 @@ fn tell_tasks(response: &mut StreamsGroupHeartbeatResponse, member: &StreamsGrou
     response.active_tasks = of(&active);
     response.standby_tasks = of(&member.assigned.standby);
     response.warmup_tasks = of(&member.assigned.warmup);
-}
-
-pub(super) fn heartbeat_response(
-    response: StreamsGroupHeartbeatResponse,
-    topics_to_create: Vec<CreatableTopic>,
-) -> Response {
-    Response::StreamsGroupHeartbeat {
-        response: Box::new(response),
-        topics_to_create,
-    }
-}
-
-fn refused(error: GroupError) -> Response {
-    let response = StreamsGroupHeartbeatResponse {
-        error_code: error.error.code(),
-        error_message: error.message.map(Into::into),
-        ..Default::default()
-    };
-    heartbeat_response(response, Vec::new())
 }

@@ -9,8 +9,10 @@ use ottla_protocol::coordinator_records::{
     StreamsGroupCurrentMemberAssignmentValue, StreamsGroupMemberMetadataValue,
 };
 
-use super::tasks::{Tasks, TasksTupleWithEpochs, TasksWithEpochs};
+use super::tasks::{Tasks, TasksTuple, TasksTupleWithEpochs, TasksWithEpochs};
 use crate::group::member::owned;
+use crate::group::modern::ModernMember;
+use crate::group::recorded::RecordedMember;
 
 /// The epoch of a member that leaves, and of one whose assignment was taken away in the log.
 pub(super) const LEAVE_GROUP_EPOCH: i32 = -1;
@@ -82,8 +84,23 @@ pub(in crate::group) struct StreamsGroupMember {
     pub(super) pending_revocation: TasksTupleWithEpochs,
 }
 
-impl StreamsGroupMember {
-    pub(super) fn new(member_id: ByteString) -> Self {
+/// Members of a streams group name no topics: its topology does.
+static NO_TOPICS: BTreeSet<ByteString> = BTreeSet::new();
+
+impl ModernMember for StreamsGroupMember {
+    type Assignment = TasksTuple;
+
+    fn member_id(&self) -> &ByteString {
+        &self.member_id
+    }
+
+    fn subscribed_topic_names(&self) -> &BTreeSet<ByteString> {
+        &NO_TOPICS
+    }
+}
+
+impl RecordedMember for StreamsGroupMember {
+    fn new(member_id: ByteString) -> Self {
         StreamsGroupMember {
             member_id,
             member_epoch: 0,
@@ -103,6 +120,23 @@ impl StreamsGroupMember {
         }
     }
 
+    fn without_current_assignment(&self) -> Self {
+        StreamsGroupMember {
+            member_epoch: LEAVE_GROUP_EPOCH,
+            previous_member_epoch: LEAVE_GROUP_EPOCH,
+            assigned: TasksTupleWithEpochs::default(),
+            pending_revocation: TasksTupleWithEpochs::default(),
+            ..self.clone()
+        }
+    }
+
+    fn revocation(&self) -> Option<(i32, i32)> {
+        (self.state == MemberState::UnrevokedTasks)
+            .then_some((self.member_epoch, self.rebalance_timeout_ms))
+    }
+}
+
+impl StreamsGroupMember {
     pub(super) fn is_reconciled_to(&self, target_epoch: i32) -> bool {
         self.state == MemberState::Stable && self.member_epoch == target_epoch
     }
@@ -157,17 +191,6 @@ impl StreamsGroupMember {
                 standby: without_epochs(&value.standby_tasks_pending_revocation),
                 warmup: without_epochs(&value.warmup_tasks_pending_revocation),
             },
-            ..self.clone()
-        }
-    }
-
-    /// The tombstone of its current assignment was written: the member is about to go.
-    pub(super) fn without_current_assignment(&self) -> Self {
-        StreamsGroupMember {
-            member_epoch: LEAVE_GROUP_EPOCH,
-            previous_member_epoch: LEAVE_GROUP_EPOCH,
-            assigned: TasksTupleWithEpochs::default(),
-            pending_revocation: TasksTupleWithEpochs::default(),
             ..self.clone()
         }
     }

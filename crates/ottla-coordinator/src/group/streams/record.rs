@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytestring::ByteString;
+use ottla_protocol::coordinator_records::GroupRecordKey;
 use ottla_protocol::coordinator_records::streams_group_current_member_assignment_value as current;
 use ottla_protocol::coordinator_records::streams_group_member_metadata_value::{
     Endpoint, KeyValue,
@@ -21,48 +22,106 @@ use ottla_protocol::coordinator_records::{
 use super::group::StreamsGroup;
 use super::member::StreamsGroupMember;
 use super::tasks::{Tasks, TasksTuple, TasksWithEpochs};
-use crate::group::record::{CoordinatorRecord, record_keys};
+use crate::group::record::CoordinatorRecord;
+use crate::group::recorded::{GroupRecords, record_keys};
 
-record_keys! {
-    group_key: StreamsGroupMetadataKey { group_id };
-    topology_key: StreamsGroupTopologyKey { group_id };
-    member_key: StreamsGroupMemberMetadataKey { group_id, member_id };
-    target_key: StreamsGroupTargetAssignmentMemberKey { group_id, member_id };
-    target_metadata_key: StreamsGroupTargetAssignmentMetadataKey { group_id };
-    current_key: StreamsGroupCurrentMemberAssignmentKey { group_id, member_id };
-}
+impl GroupRecords<StreamsGroupMember> for StreamsGroup {
+    record_keys! {
+        group: StreamsGroupMetadataKey,
+        member: StreamsGroupMemberMetadataKey,
+        current: StreamsGroupCurrentMemberAssignmentKey,
+        target: StreamsGroupTargetAssignmentMemberKey,
+        target_metadata: StreamsGroupTargetAssignmentMetadataKey => StreamsGroupTargetAssignmentMetadataValue,
+    }
 
-/// What the member says of itself.
-pub(super) fn member_metadata(
-    group_id: &ByteString,
-    member: &StreamsGroupMember,
-) -> CoordinatorRecord {
-    let tags = member.client_tags.iter();
-    CoordinatorRecord::new(
-        member_key(group_id, &member.member_id),
-        StreamsGroupMemberMetadataValue {
-            instance_id: member.instance_id.clone(),
-            rack_id: member.rack_id.clone(),
-            client_id: member.client_id.clone(),
-            client_host: member.client_host.clone(),
-            rebalance_timeout_ms: member.rebalance_timeout_ms,
-            topology_epoch: member.topology_epoch,
-            process_id: member.process_id.clone(),
-            user_endpoint: member.user_endpoint.as_ref().map(|endpoint| Endpoint {
-                host: endpoint.host.clone(),
-                port: endpoint.port,
+    fn member_metadata(group_id: &ByteString, member: &StreamsGroupMember) -> CoordinatorRecord {
+        let tags = member.client_tags.iter();
+        CoordinatorRecord::new(
+            Self::member_key(group_id, &member.member_id),
+            StreamsGroupMemberMetadataValue {
+                instance_id: member.instance_id.clone(),
+                rack_id: member.rack_id.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                rebalance_timeout_ms: member.rebalance_timeout_ms,
+                topology_epoch: member.topology_epoch,
+                process_id: member.process_id.clone(),
+                user_endpoint: member.user_endpoint.as_ref().map(|endpoint| Endpoint {
+                    host: endpoint.host.clone(),
+                    port: endpoint.port,
+                    ..Default::default()
+                }),
+                client_tags: tags
+                    .map(|(key, value)| KeyValue {
+                        key: key.clone(),
+                        value: value.clone(),
+                        ..Default::default()
+                    })
+                    .collect(),
                 ..Default::default()
-            }),
-            client_tags: tags
-                .map(|(key, value)| KeyValue {
-                    key: key.clone(),
-                    value: value.clone(),
+            },
+        )
+    }
+
+    fn current_assignment(group_id: &ByteString, member: &StreamsGroupMember) -> CoordinatorRecord {
+        let (assigned, revoked) = (&member.assigned, &member.pending_revocation);
+        CoordinatorRecord::new(
+            Self::current_key(group_id, &member.member_id),
+            StreamsGroupCurrentMemberAssignmentValue {
+                member_epoch: member.member_epoch,
+                previous_member_epoch: member.previous_member_epoch,
+                state: member.state.code(),
+                active_tasks: with_epochs(&assigned.active),
+                standby_tasks: without_epochs(&assigned.standby),
+                warmup_tasks: without_epochs(&assigned.warmup),
+                active_tasks_pending_revocation: with_epochs(&revoked.active),
+                standby_tasks_pending_revocation: without_epochs(&revoked.standby),
+                warmup_tasks_pending_revocation: without_epochs(&revoked.warmup),
+                ..Default::default()
+            },
+        )
+    }
+
+    fn target_assignment(
+        group_id: &ByteString,
+        member_id: &ByteString,
+        tasks: &TasksTuple,
+    ) -> CoordinatorRecord {
+        let task_ids = |tasks: &Tasks| {
+            let tasks = tasks.iter();
+            tasks
+                .map(|(subtopology_id, partitions)| target::TaskIds {
+                    subtopology_id: subtopology_id.clone(),
+                    partitions: partitions.iter().copied().collect(),
                     ..Default::default()
                 })
-                .collect(),
-            ..Default::default()
-        },
-    )
+                .collect()
+        };
+        CoordinatorRecord::new(
+            Self::target_key(group_id, member_id),
+            StreamsGroupTargetAssignmentMemberValue {
+                active_tasks: task_ids(&tasks.active),
+                standby_tasks: task_ids(&tasks.standby),
+                warmup_tasks: task_ids(&tasks.warmup),
+                ..Default::default()
+            },
+        )
+    }
+
+    fn in_epoch(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord {
+        group_metadata(
+            &self.group_id,
+            epoch,
+            metadata_hash,
+            self.validated_topology_epoch,
+            &self.last_assignment_configs,
+        )
+    }
+}
+
+fn topology_key(group_id: &ByteString) -> StreamsGroupTopologyKey {
+    let group_id = group_id.clone();
+    StreamsGroupTopologyKey { group_id }
 }
 
 pub(super) fn topology(
@@ -81,7 +140,7 @@ pub(super) fn group_metadata(
 ) -> CoordinatorRecord {
     let configs = assignment_configs.iter();
     CoordinatorRecord::new(
-        group_key(group_id),
+        StreamsGroup::group_key(group_id),
         StreamsGroupMetadataValue {
             epoch,
             metadata_hash,
@@ -95,69 +154,6 @@ pub(super) fn group_metadata(
                     })
                     .collect(),
             ),
-            ..Default::default()
-        },
-    )
-}
-
-pub(super) fn target_assignment(
-    group_id: &ByteString,
-    member_id: &ByteString,
-    tasks: &TasksTuple,
-) -> CoordinatorRecord {
-    let task_ids = |tasks: &Tasks| {
-        let tasks = tasks.iter();
-        tasks
-            .map(|(subtopology_id, partitions)| target::TaskIds {
-                subtopology_id: subtopology_id.clone(),
-                partitions: partitions.iter().copied().collect(),
-                ..Default::default()
-            })
-            .collect()
-    };
-    CoordinatorRecord::new(
-        target_key(group_id, member_id),
-        StreamsGroupTargetAssignmentMemberValue {
-            active_tasks: task_ids(&tasks.active),
-            standby_tasks: task_ids(&tasks.standby),
-            warmup_tasks: task_ids(&tasks.warmup),
-            ..Default::default()
-        },
-    )
-}
-
-pub(super) fn target_metadata(
-    group_id: &ByteString,
-    epoch: i32,
-    timestamp_ms: i64,
-) -> CoordinatorRecord {
-    CoordinatorRecord::new(
-        target_metadata_key(group_id),
-        StreamsGroupTargetAssignmentMetadataValue {
-            assignment_epoch: epoch,
-            assignment_timestamp: timestamp_ms,
-            ..Default::default()
-        },
-    )
-}
-
-pub(super) fn current_assignment(
-    group_id: &ByteString,
-    member: &StreamsGroupMember,
-) -> CoordinatorRecord {
-    let (assigned, revoked) = (&member.assigned, &member.pending_revocation);
-    CoordinatorRecord::new(
-        current_key(group_id, &member.member_id),
-        StreamsGroupCurrentMemberAssignmentValue {
-            member_epoch: member.member_epoch,
-            previous_member_epoch: member.previous_member_epoch,
-            state: member.state.code(),
-            active_tasks: with_epochs(&assigned.active),
-            standby_tasks: without_epochs(&assigned.standby),
-            warmup_tasks: without_epochs(&assigned.warmup),
-            active_tasks_pending_revocation: with_epochs(&revoked.active),
-            standby_tasks_pending_revocation: without_epochs(&revoked.standby),
-            warmup_tasks_pending_revocation: without_epochs(&revoked.warmup),
             ..Default::default()
         },
     )
@@ -186,34 +182,13 @@ fn without_epochs(tasks: &Tasks) -> Vec<current::TaskIds> {
         .collect()
 }
 
-/// A member goes: first what it has, then what it was to have, then itself.
-pub(super) fn member_tombstones(
-    group_id: &ByteString,
-    member_id: &ByteString,
-) -> [CoordinatorRecord; 3] {
-    [
-        CoordinatorRecord::tombstone(current_key(group_id, member_id)),
-        CoordinatorRecord::tombstone(target_key(group_id, member_id)),
-        CoordinatorRecord::tombstone(member_key(group_id, member_id)),
-    ]
-}
-
 /// The group goes, with whoever is in it.
 pub(in crate::group) fn group_tombstones(group: &StreamsGroup) -> Vec<CoordinatorRecord> {
     let group_id = &group.group_id;
-    let members = || group.members().map(|member| &member.member_id);
-    let mut records = Vec::new();
-    records.extend(
-        members().map(|member_id| CoordinatorRecord::tombstone(current_key(group_id, member_id))),
-    );
-    records.extend(
-        members().map(|member_id| CoordinatorRecord::tombstone(target_key(group_id, member_id))),
-    );
-    records.push(CoordinatorRecord::tombstone(target_metadata_key(group_id)));
-    records.extend(
-        members().map(|member_id| CoordinatorRecord::tombstone(member_key(group_id, member_id))),
-    );
-    records.push(CoordinatorRecord::tombstone(group_key(group_id)));
+    let mut records = StreamsGroup::tombstones_of_members(group);
+    records.push(CoordinatorRecord::tombstone(StreamsGroup::group_key(
+        group_id,
+    )));
     records.push(CoordinatorRecord::tombstone(topology_key(group_id)));
     records
 }

@@ -1,7 +1,5 @@
 //! What a record does to a streams group: the one way in which its state changes, when it is decided as when it is read back.
 //!
-//! A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a tombstone of
-//! what is not there does nothing.
 //! Source: the `replay` methods of `GroupMetadataManager`.
 
 use std::sync::Arc;
@@ -9,20 +7,34 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::streams_group_target_assignment_member_value::TaskIds;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+use ottla_types::Timestamp;
 
 use super::group::StreamsGroup;
 use super::member::StreamsGroupMember;
 use super::tasks::{self, Tasks, TasksTuple};
 use super::topology::StreamsTopology;
 use crate::group::member::owned;
+use crate::group::recorded::RecordedGroup;
 
-impl StreamsGroup {
-    /// Takes in a record of this group that is not its end.
-    pub(in crate::group) fn apply(
-        &mut self,
-        key: &GroupRecordKey,
-        value: Option<&GroupRecordValue>,
-    ) {
+impl RecordedGroup for StreamsGroup {
+    type Member = StreamsGroupMember;
+
+    const KIND: &'static str = "streams";
+    const CAPITALIZED_KIND: &'static str = "Streams";
+
+    fn new(group_id: ByteString) -> Self {
+        StreamsGroup::new(group_id)
+    }
+
+    fn put_member(&mut self, member: StreamsGroupMember) {
+        StreamsGroup::put_member(self, member);
+    }
+
+    fn drop_member(&mut self, member_id: &str) {
+        StreamsGroup::drop_member(self, member_id);
+    }
+
+    fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, _now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;
         match (key, value) {
@@ -78,20 +90,10 @@ impl StreamsGroup {
                 self.put_member(member);
             }
             (Key::StreamsGroupCurrentMemberAssignment(key), None) => {
-                if let Some(member) = self.member(&key.member_id) {
-                    let member = member.without_current_assignment();
-                    self.put_member(member);
-                }
+                self.drop_current_assignment(&key.member_id);
             }
             // A record of something else, or a value that does not fit its key.
             _ => {}
-        }
-    }
-
-    fn member_or_new(&self, member_id: &ByteString) -> StreamsGroupMember {
-        match self.member(member_id) {
-            Some(member) => StreamsGroupMember::clone(member),
-            None => StreamsGroupMember::new(owned(member_id)),
         }
     }
 }

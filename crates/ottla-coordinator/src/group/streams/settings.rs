@@ -10,7 +10,7 @@ use crate::group::config::BoundedSetting;
 use crate::group::coordinator::GroupCoordinator;
 
 impl GroupCoordinator {
-    pub(super) fn streams_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
+    pub(in crate::group) fn streams_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
         let setting = self.config.group_streams_session_timeout_ms;
         self.setting_of(group_id, "streams.session.timeout.ms", setting)
     }

@@ -9,13 +9,13 @@ use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::configured_topology::ConfiguredTopology;
-use super::decision::Decision;
 use super::group::StreamsGroup;
-use super::record;
 use super::sticky_assignor::{MemberSpec, SubtopologySpec, assign};
 use super::tasks::TasksTuple;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
-use crate::group::modern::{GroupError, may_assign_now};
+use crate::group::membership::is_target_due;
+use crate::group::modern::GroupError;
+use crate::group::recorded::Decision;
 
 /// The one setting of a group that assignments depend on, as it is named in records.
 pub(super) const NUM_STANDBY_REPLICAS: &str = "num.standby.replicas";
@@ -47,33 +47,26 @@ impl GroupCoordinator {
     /// Has the target made anew if it is too old. Returns whether that has to wait because the last time is too recent.
     pub(super) fn update_streams_target(
         &self,
-        decision: &mut Decision,
+        decision: &mut Decision<StreamsGroup>,
         configured: &ConfiguredTopology,
-        now: Timestamp,
     ) -> Result<bool, GroupError> {
         let group = &decision.group;
         if group.target.epoch >= group.group_epoch {
             return Ok(false);
         }
         let interval_ms = self.streams_assignment_interval_ms(&group.group_id);
-        if !may_assign_now(group.target.timestamp_ms, interval_ms, now.value()) {
+        if !is_target_due(group, interval_ms, decision.now) {
             return Ok(true);
         }
         let mut assigned = self.assign_tasks(group, configured)?;
-        let member_ids: Vec<ByteString> = group
-            .members()
-            .map(|member| member.member_id.clone())
-            .collect();
-        let group_id = decision.group_id();
-        for member_id in member_ids {
-            let tasks = assigned.remove(&member_id).unwrap_or_default();
-            let former = decision.group.target.of(&member_id);
-            if former.is_none_or(|former| **former != tasks) {
-                decision.write(record::target_assignment(&group_id, &member_id, &tasks));
-            }
-        }
-        let epoch = decision.group.group_epoch;
-        decision.write(record::target_metadata(&group_id, epoch, now.value()));
+        let changes = group.members().filter_map(|member| {
+            let tasks = assigned.remove(&member.member_id).unwrap_or_default();
+            let former = group.target.of(&member.member_id);
+            former
+                .is_none_or(|former| **former != tasks)
+                .then(|| (member.member_id.clone(), Arc::new(tasks)))
+        });
+        decision.write_target(changes.collect());
         Ok(false)
     }
 
@@ -131,12 +124,12 @@ impl GroupCoordinator {
         if group.is_empty() {
             return;
         }
-        let mut decision = Decision::about(group.clone());
+        let mut decision = Decision::about(group.clone(), now);
         if self
-            .update_streams_target(&mut decision, &configured, now)
+            .update_streams_target(&mut decision, &configured)
             .is_ok()
         {
-            self.conclude_streams(decision, Deferred::Nothing, now, effects);
+            self.conclude(decision, Deferred::Nothing, effects);
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) type Tasks = BTreeMap<ByteString, BTreeSet<i32>>;
 pub(super) type TasksWithEpochs = BTreeMap<ByteString, BTreeMap<i32, i32>>;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct TasksTuple {
+pub struct TasksTuple {
     pub(super) active: Tasks,
     pub(super) standby: Tasks,
     pub(super) warmup: Tasks,

@@ -9,7 +9,7 @@ use ottla_protocol::messages::{
 };
 
 use super::{Joining, Script, check, committing, joining};
-use crate::group::outcome::ReplyTo;
+use crate::runtime::{ReplyId, ReplyTo};
 
 #[test]
 fn unknown_groups_members_and_generations() {
@@ -115,7 +115,7 @@ fn an_empty_group_id_is_only_good_for_offsets() {
         "reply 4: leave INVALID_GROUP_ID",
     );
     let outcome = script.coordinator.handle_offset_delete(
-        ReplyTo(5),
+        ReplyTo::new(ReplyId(5)),
         OffsetDeleteRequest::default(),
         script.now(),
     );

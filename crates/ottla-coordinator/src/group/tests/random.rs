@@ -17,7 +17,7 @@ use ottla_protocol::messages::{
 use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use super::{Joining, committing, joining};
-use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
+use crate::group::outcome::{Outcome, ReplyId, ReplyTo, Response, TimerKey, Write};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig, JoinContext, Requester};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord, TransactionEnd, TransactionalProducer, WriteKind};
@@ -72,10 +72,10 @@ impl World {
         self.random % bound
     }
 
-    fn ask(&mut self) -> ReplyTo {
+    fn ask(&mut self) -> ReplyId {
         self.next_reply += 1;
         self.unanswered.insert(self.next_reply);
-        ReplyTo(self.next_reply)
+        ReplyId(self.next_reply)
     }
 
     fn take(&mut self, outcome: Outcome) {
@@ -136,7 +136,8 @@ impl World {
                     generation_id,
                     ..Default::default()
                 };
-                self.coordinator.handle_heartbeat(to, request, now)
+                self.coordinator
+                    .handle_heartbeat(ReplyTo::new(to), request, now)
             }
             8 => {
                 let (group_id, member_id, _) = self.somebody();
@@ -150,7 +151,8 @@ impl World {
                     members,
                     ..Default::default()
                 };
-                self.coordinator.handle_leave(to, request, now)
+                self.coordinator
+                    .handle_leave(ReplyTo::new(to), request, now)
             }
             9 => {
                 let (group_id, member_id, generation_id) = self.somebody();
@@ -164,20 +166,22 @@ impl World {
                 request.topics[0].partitions[0].partition_index = self.below(3) as i32;
                 let to = self.ask();
                 self.coordinator
-                    .handle_offset_commit(to, request, true, now)
+                    .handle_offset_commit(ReplyTo::new(to), request, true, now)
             }
             10 => {
                 let to = self.ask();
                 let (group_id, _, _) = self.somebody();
                 if self.below(2) == 0 {
-                    self.coordinator.handle_delete_groups(to, &[group_id], now)
+                    self.coordinator
+                        .handle_delete_groups(ReplyTo::new(to), &[group_id], now)
                 } else {
                     let request = OffsetFetchRequestGroup {
                         group_id,
                         topics: None,
                         ..Default::default()
                     };
-                    self.coordinator.handle_offset_fetch(to, &request, true)
+                    self.coordinator
+                        .handle_offset_fetch(ReplyTo::new(to), &request, true)
                 }
             }
             13 => self.commit_in_transaction(),
@@ -207,7 +211,7 @@ impl World {
         let to = self.ask();
         let now = Timestamp(self.now_ms);
         self.coordinator
-            .handle_txn_offset_commit(to, request, None, now)
+            .handle_txn_offset_commit(ReplyTo::new(to), request, None, now)
     }
 
     fn end_transaction(&mut self) -> Outcome {
@@ -221,7 +225,8 @@ impl World {
             transaction_version: 2,
         };
         let to = self.ask();
-        self.coordinator.handle_transaction_end(to, producer, end)
+        self.coordinator
+            .handle_transaction_end(ReplyTo::new(to), producer, end)
     }
 
     fn join(&mut self, is_new: bool) -> Outcome {
@@ -253,7 +258,7 @@ impl World {
         let to = self.ask();
         let now = Timestamp(self.now_ms);
         self.coordinator
-            .handle_join(to, joining.request, context, now)
+            .handle_join(ReplyTo::new(to), joining.request, context, now)
     }
 
     fn sync(&mut self) -> Outcome {
@@ -272,7 +277,7 @@ impl World {
             ..Default::default()
         };
         self.coordinator
-            .handle_sync(to, request, Timestamp(self.now_ms))
+            .handle_sync(ReplyTo::new(to), request, Timestamp(self.now_ms))
     }
 
     fn commit(&mut self) {
@@ -341,7 +346,8 @@ impl World {
                 topics: None,
                 ..Default::default()
             };
-            let outcome = coordinator.handle_offset_fetch(ReplyTo(u64::MAX), &request, false);
+            let outcome =
+                coordinator.handle_offset_fetch(ReplyTo::new(ReplyId(u64::MAX)), &request, false);
             let Response::OffsetFetch(fetched) = &outcome.replies[0].response else {
                 panic!("an OffsetFetch is answered with offsets");
             };

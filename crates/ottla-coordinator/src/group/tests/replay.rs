@@ -10,7 +10,7 @@ use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_types::{Offset, ProducerId};
 
 use super::{Script, check, committing, fetching, full, joining};
-use crate::group::ReplayError;
+use crate::runtime::ReplayError;
 
 #[test]
 fn a_restart_goes_on_where_the_group_was() {

@@ -8,8 +8,8 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Tim
 
 use super::*;
 use crate::runtime::{
-    CoordinatorResult, EncodeRecord, LogEntry, Reply, TimerChange, TransactionEnd,
-    TransactionalProducer, Write, WriteKind,
+    CoordinatorResult, EncodeRecord, LogEntry, TimerChange, TransactionEnd, TransactionalProducer,
+    Write, WriteKind,
 };
 
 const TIMEOUT_MS: u64 = 100;
@@ -33,13 +33,13 @@ struct Ledger {
     /// Where each stands, as far as the log has told.
     offsets: Vec<Offset>,
     committed: usize,
-    waiting: Vec<(WriteId, ReplyTo)>,
+    waiting: Vec<(WriteId, ReplyTo<Told>)>,
 }
 
 type Told = Result<WriteId, ErrorCode>;
 
 impl Ledger {
-    fn write(&mut self, to: ReplyTo, kind: WriteKind, bytes: usize) -> Outcome<Self> {
+    fn write(&mut self, to: ReplyTo<Told>, kind: WriteKind, bytes: usize) -> Outcome<Self> {
         let id = WriteId(self.next_write);
         self.next_write += 1;
         self.entries.push(id);
@@ -60,7 +60,7 @@ impl Ledger {
             let is_told = response.is_some();
             outcome
                 .replies
-                .extend(response.map(|response| Reply { to: *to, response }));
+                .extend(response.map(|response| to.with(response)));
             !is_told
         });
         outcome
@@ -287,7 +287,9 @@ fn what_was_read_and_is_not_committed_is_waited_for() {
         offsets: vec![Offset(3)],
         ..Ledger::default()
     };
-    let refused = machine.request(1, &at(0), |_, _| CoordinatorResult::default());
+    let refused = machine.request(1, &at(0), |_, _: ReplyTo<Told>| {
+        CoordinatorResult::default()
+    });
     assert_eq!(refused, Err((1, ErrorCode::CoordinatorLoadInProgress)));
     machine.on_loaded(loaded, Some((WriteId(0), Offset(4))), &at(0));
     assert_eq!(machine.awaited_end(), Some(Offset(4)));

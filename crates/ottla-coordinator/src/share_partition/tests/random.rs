@@ -14,7 +14,7 @@ use super::super::{
 };
 use super::fetched;
 use crate::persister::{InitializeState, ReadState, SharePartitionKey, StateBatch, WriteState};
-use crate::runtime::{Coordinator, ReplyTo};
+use crate::runtime::{Coordinator, ReplyId, ReplyTo};
 use crate::share_state::{Outcome, Response, ShareCoordinator};
 
 const MEMBERS: [&str; 3] = ["a", "b", "c"];
@@ -94,10 +94,12 @@ impl World {
             state_epoch: 1,
             start_offset: Offset(0),
         };
-        let outcome =
-            world
-                .coordinator
-                .initialize_state(ReplyTo(0), request, Some(1), Timestamp(0));
+        let outcome = world.coordinator.initialize_state(
+            ReplyTo::new(ReplyId(0)),
+            request,
+            Some(1),
+            Timestamp(0),
+        );
         world.persist(outcome);
         world.elect();
         world
@@ -136,10 +138,10 @@ impl World {
             delivery_complete_count: write.delivery_complete_count,
             batches: batches.collect(),
         };
-        let outcome = self
-            .coordinator
-            .write_state(ReplyTo(0), request, Some(1), Timestamp(0));
-        assert_eq!(self.persist(outcome), Response::Written(Ok(())));
+        let outcome =
+            self.coordinator
+                .write_state(ReplyTo::new(ReplyId(0)), request, Some(1), Timestamp(0));
+        assert_eq!(self.persist(outcome), Response::Done(Ok(())));
     }
 
     /// A new leader takes up what was persisted.
@@ -150,9 +152,9 @@ impl World {
             key: key(),
             leader_epoch,
         };
-        let outcome = self
-            .coordinator
-            .read_state(ReplyTo(0), request, Some(1), Timestamp(0));
+        let outcome =
+            self.coordinator
+                .read_state(ReplyTo::new(ReplyId(0)), request, Some(1), Timestamp(0));
         let Response::Read(Ok(read)) = self.persist(outcome) else {
             panic!("the state can be read");
         };

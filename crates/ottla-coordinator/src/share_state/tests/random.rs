@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::{PARTITIONS, batch, key};
 use crate::persister::{InitializeState, ReadState, SharePartitionKey, WriteState};
-use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, Write};
+use crate::runtime::{Coordinator, EncodeRecord, ReplyId, ReplyTo, Write};
 
 struct World {
     config: Arc<ShareCoordinatorConfig>,
@@ -60,10 +60,10 @@ impl World {
         (self.random % bound) as i64
     }
 
-    fn ask(&mut self) -> ReplyTo {
+    fn ask(&mut self) -> ReplyId {
         self.next_reply += 1;
         self.unanswered.insert(self.next_reply);
-        ReplyTo(self.next_reply)
+        ReplyId(self.next_reply)
     }
 
     fn take(&mut self, outcome: Outcome) {
@@ -76,11 +76,11 @@ impl World {
                 continue;
             };
             match (reply.response, start) {
-                (Response::Written(Ok(())), Some(start)) => {
+                (Response::Done(Ok(())), Some(start)) => {
                     let highest = self.acknowledged.entry((partition, epoch)).or_insert(start);
                     *highest = (*highest).max(start);
                 }
-                (Response::Initialized(Ok(())) | Response::Deleted(Ok(())), _) => {
+                (Response::Done(Ok(())), None) => {
                     self.acknowledged.retain(|(of, _), _| *of != partition);
                 }
                 _ => {}
@@ -109,21 +109,22 @@ impl World {
                     start_offset: Offset(self.below(100)),
                 };
                 self.coordinator
-                    .initialize_state(to, request, PARTITIONS, now)
+                    .initialize_state(ReplyTo::new(to), request, PARTITIONS, now)
             }
             1 => self
                 .coordinator
-                .delete_state(to, key(partition), PARTITIONS),
+                .delete_state(ReplyTo::new(to), key(partition), PARTITIONS),
             2 => {
                 let request = ReadState {
                     key: key(partition),
                     leader_epoch: LeaderEpoch(self.below(4) as i32),
                 };
-                self.coordinator.read_state(to, request, PARTITIONS, now)
+                self.coordinator
+                    .read_state(ReplyTo::new(to), request, PARTITIONS, now)
             }
             3 => self
                 .coordinator
-                .read_state_summary(to, &key(partition), PARTITIONS),
+                .read_state_summary(ReplyTo::new(to), &key(partition), PARTITIONS),
             _ => {
                 let start_offset = start + self.below(4);
                 self.asked
@@ -137,7 +138,8 @@ impl World {
                     delivery_complete_count: 0,
                     batches: vec![batch(first, first + self.below(4), 2, 1)],
                 };
-                self.coordinator.write_state(to, request, PARTITIONS, now)
+                self.coordinator
+                    .write_state(ReplyTo::new(to), request, PARTITIONS, now)
             }
         };
         self.take(outcome);

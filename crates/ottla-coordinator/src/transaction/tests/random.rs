@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::{partition, producer};
 use crate::runtime::TimerQueue;
-use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, TransactionalProducer, Write};
+use crate::runtime::{Coordinator, EncodeRecord, ReplyId, ReplyTo, TransactionalProducer, Write};
 use crate::transaction::TransactionLogRecord;
 
 const IDS: [&str; 3] = ["a", "b", "c"];
@@ -71,11 +71,11 @@ impl World {
         self.random % bound
     }
 
-    fn ask(&mut self, id: &'static str) -> ReplyTo {
+    fn ask<T>(&mut self, id: &'static str) -> ReplyTo<T> {
         self.next_reply += 1;
         self.unanswered.insert(self.next_reply);
         self.asked_for.push((self.next_reply, id));
-        ReplyTo(self.next_reply)
+        ReplyTo::new(ReplyId(self.next_reply))
     }
 
     fn take(&mut self, outcome: Outcome) {

@@ -12,7 +12,7 @@ use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId};
 use crate::group::Requester;
 use crate::group::consumer::HeartbeatContext;
 use crate::group::modern::test_image::TestImage;
-use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
+use crate::group::outcome::{Outcome, ReplyId, ReplyTo, Response, TimerKey, Write};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord};
@@ -146,7 +146,7 @@ impl World {
 
     fn beat(&mut self, member_id: &ByteString, is_full: bool) {
         self.next_reply += 1;
-        let to = ReplyTo(self.next_reply);
+        let to = ReplyId(self.next_reply);
         let now = self.now();
         let Some(consumer) = self.consumers.get_mut(member_id) else {
             return;
@@ -182,9 +182,12 @@ impl World {
             new_member_id: "given".into(),
             requester: Requester::nobody(),
         };
-        let outcome = self
-            .coordinator
-            .handle_consumer_group_heartbeat(to, request, context, now);
+        let outcome = self.coordinator.handle_consumer_group_heartbeat(
+            ReplyTo::new(to),
+            request,
+            context,
+            now,
+        );
         self.take(outcome);
     }
 

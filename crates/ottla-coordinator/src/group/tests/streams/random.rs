@@ -11,7 +11,9 @@ use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp};
 
 use super::{Beat, joining, subtopology};
 use crate::group::modern::test_image::TestImage;
-use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
+use crate::group::outcome::{
+    Outcome, ReplyId, ReplyTo, Response, StreamsHeartbeat, TimerKey, Write,
+};
 use crate::group::streams::StreamsHeartbeatContext;
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig};
 use crate::runtime::TimerQueue;
@@ -90,7 +92,7 @@ impl World {
     }
 
     fn hear(&mut self, reply: u64, response: Response) {
-        let Response::StreamsGroupHeartbeat { response, .. } = response else {
+        let Response::StreamsGroupHeartbeat(StreamsHeartbeat { response, .. }) = response else {
             panic!("only heartbeats are sent");
         };
         let waiting = self
@@ -166,7 +168,7 @@ impl World {
             return;
         }
         self.next_reply += 1;
-        let to = ReplyTo(self.next_reply);
+        let to = ReplyId(self.next_reply);
         thread.waits_for = Some(to.0);
         let subtopologies = vec![
             subtopology("0", &["in"], &["store"]),
@@ -185,9 +187,9 @@ impl World {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
         };
-        let outcome = self
-            .coordinator
-            .handle_streams_group_heartbeat(to, beat, context, now);
+        let outcome =
+            self.coordinator
+                .handle_streams_group_heartbeat(ReplyTo::new(to), beat, context, now);
         self.take(outcome);
     }
 

@@ -1,0 +1,101 @@
+//! What is asked of a member of a consumer, share or streams group, whatever its kind: whether there is room for it, whether
+//! it speaks of the epoch that it is in, and how long it may take.
+
+use bytestring::ByteString;
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::effects::Effects;
+use super::modern::{GroupError, ModernMember, may_assign_now};
+use super::outcome::TimerKey;
+use super::recorded::{RecordedGroup, RecordedMember};
+
+/// `is_in`: whether the member has its place already.
+pub(super) fn check_room<G: RecordedGroup>(
+    group: &G,
+    max_size: i32,
+    is_in: bool,
+) -> Result<(), GroupError> {
+    if is_in || group.num_members() < usize::try_from(max_size).unwrap_or(0) {
+        return Ok(());
+    }
+    Err(GroupError::new(
+        ErrorCode::GroupMaxSizeReached,
+        format!(
+            "The {} group has reached its maximum capacity of {max_size} members.",
+            G::KIND
+        ),
+    ))
+}
+
+/// Whether the member speaks of the epoch that it is in. One that missed an answer may be an epoch behind, where
+/// `may_be_behind`. `besides` is what is said besides of one that is behind and may not.
+pub(super) fn check_member_epoch<G: RecordedGroup>(
+    known: i32,
+    received: i32,
+    may_be_behind: impl FnOnce() -> bool,
+    besides: impl FnOnce() -> String,
+) -> Result<(), GroupError> {
+    if received == 0 || received == known || (received < known && may_be_behind()) {
+        return Ok(());
+    }
+    let (relation, besides) = if received > known {
+        ("greater", String::new())
+    } else {
+        ("smaller", besides())
+    };
+    Err(GroupError::new(
+        ErrorCode::FencedMemberEpoch,
+        format!(
+            "The {} group member has a {relation} member epoch ({received}) than the one known by \
+             the group coordinator ({known}){besides}. The member must abandon all its partitions \
+             and rejoin.",
+            G::KIND
+        ),
+    ))
+}
+
+pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
+    GroupError::new(
+        ErrorCode::UnknownMemberId,
+        format!("Member {member_id} is not a member of group {group_id}."),
+    )
+}
+
+/// Whether the target assignment is older than the group, and the last one old enough to be followed by another.
+pub(super) fn is_target_due<G: RecordedGroup>(group: &G, interval_ms: i32, now: Timestamp) -> bool {
+    group.target.epoch < group.group_epoch
+        && may_assign_now(group.target.timestamp_ms, interval_ms, now.value())
+}
+
+// Its timers
+
+/// The group was read from the log: its members have one session to be heard of again.
+pub(super) fn set_timers_of_loaded<G: RecordedGroup>(
+    group: &G,
+    session_timeout_ms: i32,
+    effects: &mut Effects,
+) {
+    let group_id = &group.group_id;
+    for member in group.members() {
+        let member_id = member.member_id();
+        effects.set_timer(TimerKey::session(group_id, member_id), session_timeout_ms);
+        if let Some((epoch, timeout_ms)) = member.revocation() {
+            effects.set_timer(TimerKey::revocation(group_id, member_id, epoch), timeout_ms);
+        }
+    }
+}
+
+/// The timer of what a member is giving up, after a step from `former` to `next`.
+pub(super) fn change_revocation_timer<M: RecordedMember>(
+    group_id: &ByteString,
+    former: &M,
+    next: &M,
+    effects: &mut Effects,
+) {
+    let timer = |epoch: i32| TimerKey::revocation(group_id, next.member_id(), epoch);
+    if let Some((epoch, timeout_ms)) = next.revocation() {
+        effects.set_timer(timer(epoch), timeout_ms);
+    } else if let Some((epoch, _)) = former.revocation() {
+        effects.cancel_timer(timer(epoch));
+    }
+}

@@ -1,0 +1,239 @@
+//! A group whose whole state is in records: a consumer, share or streams group. What the three kinds have in common is a
+//! [`ModernGroup`]; here is what each kind has to say for itself, and a [`Decision`] about a group of any kind.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+use ottla_types::Timestamp;
+
+use super::member::owned;
+use super::modern::{ModernGroup, ModernMember};
+use super::record::CoordinatorRecord;
+
+pub(super) trait RecordedMember: ModernMember + Clone {
+    fn new(member_id: ByteString) -> Self;
+
+    /// The tombstone of its current assignment was written: the member is about to go.
+    fn without_current_assignment(&self) -> Self;
+
+    /// The epoch in which the member is giving something up, and how long it may take, if it is.
+    fn revocation(&self) -> Option<(i32, i32)>;
+}
+
+pub(super) trait RecordedGroup:
+    Clone + Deref<Target = ModernGroup<Self::Member>> + DerefMut + GroupRecords<Self::Member>
+{
+    type Member: RecordedMember;
+
+    /// As messages name it, and how a sentence begins with it.
+    const KIND: &'static str;
+    const CAPITALIZED_KIND: &'static str;
+
+    fn new(group_id: ByteString) -> Self;
+
+    /// Takes in a record of this group that is not its end. It is the one way in which the state of a group changes, when
+    /// it is decided as when it is read back.
+    ///
+    /// A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a
+    /// tombstone of what is not there does nothing.
+    /// Source: the `replay` methods of `GroupMetadataManager`.
+    fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, now: Timestamp);
+
+    fn put_member(&mut self, member: Self::Member);
+
+    fn drop_member(&mut self, member_id: &str);
+
+    // For `apply`
+
+    fn member_or_new(&self, member_id: &ByteString) -> Self::Member {
+        match self.member(member_id) {
+            Some(member) => Self::Member::clone(member),
+            None => Self::Member::new(owned(member_id)),
+        }
+    }
+
+    fn drop_current_assignment(&mut self, member_id: &str) {
+        if let Some(member) = self.member(member_id) {
+            let member = member.without_current_assignment();
+            self.put_member(member);
+        }
+    }
+}
+
+/// The records that groups of every kind have, in the versions that Kafka 4.3.1 writes.
+/// Source: `GroupCoordinatorRecordHelpers`, `StreamsCoordinatorRecordHelpers`.
+pub(super) trait GroupRecords<M: ModernMember> {
+    fn group_key(group_id: &ByteString) -> GroupRecordKey;
+    fn member_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey;
+    fn current_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey;
+    fn target_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey;
+    fn target_metadata_key(group_id: &ByteString) -> GroupRecordKey;
+
+    /// What the member says of itself.
+    fn member_metadata(group_id: &ByteString, member: &M) -> CoordinatorRecord;
+
+    fn current_assignment(group_id: &ByteString, member: &M) -> CoordinatorRecord;
+
+    fn target_assignment(
+        group_id: &ByteString,
+        member_id: &ByteString,
+        assignment: &M::Assignment,
+    ) -> CoordinatorRecord;
+
+    fn target_metadata(group_id: &ByteString, epoch: i32, timestamp_ms: i64) -> CoordinatorRecord;
+
+    /// This group in another epoch.
+    fn in_epoch(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord;
+
+    /// A member goes: first what it has, then what it was to have, then itself.
+    fn member_tombstones(group_id: &ByteString, member_id: &ByteString) -> [CoordinatorRecord; 3] {
+        [
+            CoordinatorRecord::tombstone(Self::current_key(group_id, member_id)),
+            CoordinatorRecord::tombstone(Self::target_key(group_id, member_id)),
+            CoordinatorRecord::tombstone(Self::member_key(group_id, member_id)),
+        ]
+    }
+
+    /// The group goes: the members that are in it, in Kafka's order. The end of the group itself comes after them.
+    fn tombstones_of_members(group: &ModernGroup<M>) -> Vec<CoordinatorRecord> {
+        let group_id = &group.group_id;
+        let of_each = |key: fn(&ByteString, &ByteString) -> GroupRecordKey| {
+            let members = group.members();
+            members.map(move |it| CoordinatorRecord::tombstone(key(group_id, it.member_id())))
+        };
+        of_each(Self::current_key)
+            .chain(of_each(Self::target_key))
+            .chain([CoordinatorRecord::tombstone(Self::target_metadata_key(
+                group_id,
+            ))])
+            .chain(of_each(Self::member_key))
+            .collect()
+    }
+}
+
+/// The keys of [`GroupRecords`] for a kind of group, and the one record of which every kind has the same fields.
+macro_rules! record_keys {
+    (
+        group: $Group:ident,
+        member: $Member:ident,
+        current: $Current:ident,
+        target: $Target:ident,
+        target_metadata: $TargetMetadata:ident => $TargetMetadataValue:ident $(,)?
+    ) => {
+        fn group_key(group_id: &ByteString) -> GroupRecordKey {
+            let group_id = group_id.clone();
+            $Group { group_id }.into()
+        }
+
+        fn member_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+            let (group_id, member_id) = (group_id.clone(), member_id.clone());
+            $Member {
+                group_id,
+                member_id,
+            }
+            .into()
+        }
+
+        fn current_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+            let (group_id, member_id) = (group_id.clone(), member_id.clone());
+            $Current {
+                group_id,
+                member_id,
+            }
+            .into()
+        }
+
+        fn target_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+            let (group_id, member_id) = (group_id.clone(), member_id.clone());
+            $Target {
+                group_id,
+                member_id,
+            }
+            .into()
+        }
+
+        fn target_metadata_key(group_id: &ByteString) -> GroupRecordKey {
+            let group_id = group_id.clone();
+            $TargetMetadata { group_id }.into()
+        }
+
+        fn target_metadata(
+            group_id: &ByteString,
+            epoch: i32,
+            timestamp_ms: i64,
+        ) -> CoordinatorRecord {
+            let value = $TargetMetadataValue {
+                assignment_epoch: epoch,
+                assignment_timestamp: timestamp_ms,
+                ..Default::default()
+            };
+            CoordinatorRecord::new(Self::target_metadata_key(group_id), value)
+        }
+    };
+}
+pub(super) use record_keys;
+
+/// A decision about a group while it is being made: a copy of the group, and the records that have changed it.
+///
+/// Whatever is decided later sees what was decided before. If the decision comes to nothing, it is dropped, and the group
+/// is what it was.
+pub(super) struct Decision<G> {
+    pub(super) group: G,
+    pub(super) records: Vec<CoordinatorRecord>,
+    pub(super) now: Timestamp,
+}
+
+impl<G: RecordedGroup> Decision<G> {
+    pub(super) fn about(group: G, now: Timestamp) -> Self {
+        Decision {
+            group,
+            records: Vec::new(),
+            now,
+        }
+    }
+
+    pub(super) fn write(&mut self, record: CoordinatorRecord) {
+        self.group
+            .apply(&record.key, record.value.as_ref(), self.now);
+        self.records.push(record);
+    }
+
+    pub(super) fn group_id(&self) -> ByteString {
+        self.group.group_id.clone()
+    }
+
+    pub(super) fn write_member(&mut self, member: &G::Member) {
+        self.write(G::member_metadata(&self.group_id(), member));
+    }
+
+    pub(super) fn write_current_assignment(&mut self, member: &G::Member) {
+        self.write(G::current_assignment(&self.group_id(), member));
+    }
+
+    /// The next group epoch, for which the target assignment is to be made anew.
+    pub(super) fn bump_group_epoch(&mut self, metadata_hash: i64) {
+        let epoch = self.group.group_epoch.saturating_add(1);
+        self.write(self.group.in_epoch(epoch, metadata_hash));
+    }
+
+    pub(super) fn remove_member(&mut self, member_id: &ByteString) {
+        for tombstone in G::member_tombstones(&self.group_id(), member_id) {
+            self.write(tombstone);
+        }
+    }
+
+    /// The target assignment of the group's epoch, where it differs from the one before.
+    pub(super) fn write_target(
+        &mut self,
+        changes: Vec<(ByteString, Arc<<G::Member as ModernMember>::Assignment>)>,
+    ) {
+        let group_id = self.group_id();
+        for (member_id, assignment) in changes {
+            self.write(G::target_assignment(&group_id, &member_id, &assignment));
+        }
+        let (epoch, now_ms) = (self.group.group_epoch, self.now.value());
+        self.write(G::target_metadata(&group_id, epoch, now_ms));
+    }
+}

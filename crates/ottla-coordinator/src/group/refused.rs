@@ -1,0 +1,88 @@
+//! Responses that say no more than that their request is refused, and why.
+
+use bytestring::ByteString;
+use ottla_protocol::messages::{
+    AlterShareGroupOffsetsResponse, ConsumerGroupHeartbeatResponse,
+    DeleteShareGroupOffsetsResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
+    OffsetDeleteResponse, ShareGroupHeartbeatResponse, StreamsGroupHeartbeatResponse,
+    SyncGroupResponse, consumer_group_describe_response, share_group_describe_response,
+    streams_group_describe_response,
+};
+
+use super::modern::GroupError;
+
+pub trait Refused {
+    fn refused(error: impl Into<GroupError>) -> Self;
+}
+
+macro_rules! refused_with_code {
+    ($($Response:ty),+) => {$(
+        impl Refused for $Response {
+            fn refused(error: impl Into<GroupError>) -> Self {
+                Self {
+                    error_code: error.into().error.code(),
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+/// Without a message the client shows the code's own.
+macro_rules! refused_with_message {
+    ($($Response:ty),+) => {$(
+        impl Refused for $Response {
+            fn refused(error: impl Into<GroupError>) -> Self {
+                let GroupError { error, message } = error.into();
+                Self {
+                    error_code: error.code(),
+                    error_message: message.map(Into::into),
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+/// Here the code's own message is sent as well.
+macro_rules! refused_with_any_message {
+    ($($Response:ty),+) => {$(
+        impl Refused for $Response {
+            fn refused(error: impl Into<GroupError>) -> Self {
+                let GroupError { error, message } = error.into();
+                let message = message.map(ByteString::from);
+                Self {
+                    error_code: error.code(),
+                    error_message: message.or(Some(error.message().into())),
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+refused_with_code!(
+    JoinGroupResponse,
+    SyncGroupResponse,
+    HeartbeatResponse,
+    LeaveGroupResponse,
+    OffsetDeleteResponse
+);
+refused_with_message!(
+    ConsumerGroupHeartbeatResponse,
+    ShareGroupHeartbeatResponse,
+    StreamsGroupHeartbeatResponse,
+    consumer_group_describe_response::DescribedGroup,
+    share_group_describe_response::DescribedGroup,
+    streams_group_describe_response::DescribedGroup
+);
+refused_with_any_message!(
+    AlterShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponse
+);
+
+impl<R: Refused> Refused for Box<R> {
+    fn refused(error: impl Into<GroupError>) -> Self {
+        Box::new(R::refused(error))
+    }
+}
