@@ -4,6 +4,7 @@
 //! committed, by `ottla-raft`. Here are the files. Nothing here may run on a thread that serves
 //! connections: it reads, writes and forces files to disk.
 
+pub mod forced_mark;
 pub mod record_batches;
 
 pub mod snapshot_file;

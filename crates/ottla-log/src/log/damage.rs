@@ -2,7 +2,8 @@
 //!
 //! Recovery cuts a log in front of the first bytes that are no batch. For a log that cannot be had from
 //! anybody else (the metadata log of a single controller), that would lose what was decided behind a flipped
-//! bit. A crash tears the end: nothing whole comes behind.
+//! bit. A killed process tears the end: nothing whole comes behind. A loss of power may do more, but only to what was
+//! not forced to disk.
 //!
 //! Kafka cuts the metadata log, too.
 
@@ -49,8 +50,9 @@ pub enum DamagedLog {
     },
 }
 
-/// The segments of a log, ascending. The last with a valid batch may end torn; damage before that is an error.
-pub fn whole_segments(dir: &Path) -> Result<Vec<WholeSegment>, DamagedLog> {
+/// The segments of a log, ascending. The last with a valid batch may end torn; damage before that is an error, if it is
+/// below `forced`, up to where the log was forced to disk.
+pub fn whole_segments(dir: &Path, forced: Offset) -> Result<Vec<WholeSegment>, DamagedLog> {
     let listing = |error| StorageError::new("list", dir, error);
     let mut segments = Vec::new();
     for entry in ottla_sync::fs::read_dir(dir).map_err(listing)? {
@@ -73,7 +75,7 @@ pub fn whole_segments(dir: &Path) -> Result<Vec<WholeSegment>, DamagedLog> {
             .map_err(|error| StorageError::new("read", &path, error))?;
         let damaged = match &torn {
             Some(torn) if found.valid_bytes > 0 || found.is_followed => Some(torn.clone()),
-            None if found.is_followed => {
+            None if found.is_followed && found.next_offset < forced => {
                 Some((path.clone(), found.valid_bytes, found.reason.clone()))
             }
             _ => None,
@@ -85,7 +87,7 @@ pub fn whole_segments(dir: &Path) -> Result<Vec<WholeSegment>, DamagedLog> {
                 reason,
             });
         }
-        if !found.reason.is_empty() && torn.is_none() {
+        if !found.reason.is_empty() && torn.is_none() && found.next_offset < forced {
             torn = Some((path.clone(), found.valid_bytes, found.reason));
         }
         whole.push(WholeSegment {
@@ -99,6 +101,8 @@ pub fn whole_segments(dir: &Path) -> Result<Vec<WholeSegment>, DamagedLog> {
 
 struct Scanned {
     valid_bytes: u64,
+    /// Behind the valid bytes.
+    next_offset: Offset,
     /// Why what follows is no batch; empty where nothing follows.
     reason: String,
     /// Behind that, there is one.
@@ -131,6 +135,7 @@ fn scan(path: &Path, base_offset: Offset, end_offset: Offset) -> io::Result<Scan
     Ok(Scanned {
         is_followed: !reason.is_empty() && has_batch(&file, base_offset, valid_bytes, size)?,
         valid_bytes,
+        next_offset,
         reason,
     })
 }
@@ -201,7 +206,7 @@ mod tests {
     }
 
     fn valid(dir: &Path) -> Result<Vec<u64>, u64> {
-        match whole_segments(dir) {
+        match whole_segments(dir, Offset(i64::MAX)) {
             Ok(found) => Ok(found.iter().map(|segment| segment.valid_bytes).collect()),
             Err(DamagedLog::InTheMiddle { position, .. }) => Err(position),
             Err(error) => panic!("{error}"),
@@ -245,6 +250,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_forced_may_have_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut bytes = batches(0..5);
+        let size = bytes.len() / 5;
+        bytes[2 * size + 100] ^= 1;
+        fs::write(dir.path().join("00000000000000000000.log"), bytes).unwrap();
+        fs::write(dir.path().join("00000000000000000005.log"), batch(5)).unwrap();
+        let valid =
+            |forced| whole_segments(dir.path(), Offset(forced)).map(|found| found[0].valid_bytes);
+        assert_eq!(valid(2).unwrap(), 2 * size as u64);
+        assert!(valid(3).is_err());
+    }
+
+    #[test]
     fn a_torn_segment_before_another_is_damage() {
         let dir = tempfile::tempdir().unwrap();
         let first = batches(0..3);
@@ -283,6 +302,6 @@ mod tests {
             bytes[at + 16] = 2;
         }
         fs::write(&path, bytes).unwrap();
-        let _ = whole_segments(dir.path());
+        let _ = whole_segments(dir.path(), Offset(i64::MAX));
     }
 }

@@ -28,6 +28,7 @@ use ottla_records::RecordBatch;
 use ottla_sync::fs::{self, Dir, File};
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 
+use super::forced_mark::{ForcedMark, forced_offset};
 use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
 use super::snapshot_file::{Snapshot, read_snapshot};
 
@@ -55,6 +56,7 @@ pub struct MetadataLogError {
 pub struct MetadataLog {
     dir: PathBuf,
     log: Log,
+    forced: ForcedMark,
     /// Oldest first.
     snapshots: BTreeMap<SnapshotId, StoredSnapshot>,
     /// The snapshot that is being fetched.
@@ -95,8 +97,8 @@ impl MetadataLog {
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
-        // Recovery cuts the log at the first bad byte, and nobody else has what would be cut off.
-        whole_segments(&dir).map_err(|error| fail(error.to_string()))?;
+        // Recovery cuts the log at the first bad byte, and nobody else may have what would be cut off.
+        whole_segments(&dir, forced_offset(&dir)).map_err(|error| fail(error.to_string()))?;
         let (log, _) = Log::open(OpenParams {
             dir: dir.clone(),
             topic_partition: TopicPartition::new("__cluster_metadata", 0),
@@ -112,6 +114,7 @@ impl MetadataLog {
         let mut metadata_log = MetadataLog {
             dir: dir.clone(),
             log,
+            forced: ForcedMark::open(&dir).map_err(|error| fail(error.to_string()))?,
             snapshots: BTreeMap::new(),
             partial_snapshot: None,
             #[cfg(any(test, feature = "fault-injection"))]
@@ -298,11 +301,19 @@ impl MetadataLog {
         if let Some(kind) = self.faults.1.take() {
             return Err(self.storage_error(&fault(kind)));
         }
-        job.run().map_err(|error| self.storage_error(&error))
+        let end = job.run().map_err(|error| self.storage_error(&error))?;
+        self.forced.raise(end);
+        Ok(end)
+    }
+
+    fn lower_forced_mark(&mut self, end: Offset) -> Result<(), MetadataLogError> {
+        let lowered = self.forced.lower(end);
+        lowered.map_err(|error| self.storage_error(&StorageError::new("write", &self.dir, error)))
     }
 
     /// Takes back what no flush has forced to disk. Needs no space for that.
     pub fn truncate_to(&mut self, end: Offset, now: Timestamp) -> Result<(), MetadataLogError> {
+        self.lower_forced_mark(end)?;
         match self.log.truncate_to(end, now) {
             Ok(_) => Ok(()),
             // The log is as it was, whatever was lacking.

@@ -18,6 +18,7 @@ use ottla_types::{BrokerId, Offset};
 use super::finding::Unserved;
 use super::log_scan;
 use super::look::{Look, count, some_of};
+use crate::metadata::forced_mark::forced_offset;
 use crate::metadata::metadata_log::{LoadedMetadata, METADATA_DIR, QUORUM_STATE_FILE};
 use crate::metadata::record_batches::{MetadataBatch, MetadataBatchContent};
 use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
@@ -104,7 +105,7 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
             loaded.load_snapshot(id, snapshot, &path)?;
             next_offset = id.end_offset;
         }
-        let segments: Vec<_> = whole_segments(dir)
+        let segments: Vec<_> = whole_segments(dir, forced_offset(dir))
             .map_err(|error| error.to_string())?
             .into_iter()
             .map(log_scan::SegmentFile::from)

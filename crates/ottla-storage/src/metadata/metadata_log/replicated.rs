@@ -181,6 +181,7 @@ impl MetadataLog {
         snapshot: &Snapshot,
         now: Timestamp,
     ) -> Result<(), MetadataLogError> {
+        self.lower_forced_mark(id.end_offset)?;
         self.log
             .truncate_fully_and_start_at(id.end_offset, None, now)
             .map_err(|error| self.error(error.to_string()))?;

@@ -1,0 +1,96 @@
+//! `forced-offset`: up to where the metadata log has been forced to disk, beside the log.
+//!
+//! After a loss of power, what was not forced may have holes: a batch is torn, and a later one is whole. That is cut off, as
+//! in any log. Below the mark a torn batch is damage, and nobody else may have what was decided behind it. The mark is
+//! written after the log was forced and is not forced itself, so it may be too low, never too high; where the log is
+//! truncated, it is lowered and forced before.
+//!
+//! Kafka has no such file, and leaves it alone.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use ottla_sync::fs::{Dir, File, OpenOptions, read};
+use ottla_types::Offset;
+
+pub const FORCED_OFFSET_FILE: &str = "forced-offset";
+
+pub(super) struct ForcedMark {
+    file: File,
+    offset: Offset,
+}
+
+impl ForcedMark {
+    pub fn open(dir: &Path) -> io::Result<ForcedMark> {
+        let path = dir.join(FORCED_OFFSET_FILE);
+        let file = OpenOptions::new().write(true).create(true).open(path)?;
+        // It must not vanish and leave what is written from here on without a mark.
+        Dir::open(dir)?.sync()?;
+        let offset = forced_offset(dir);
+        Ok(ForcedMark { file, offset })
+    }
+
+    /// The log is forced up to `end`.
+    pub fn raise(&mut self, end: Offset) {
+        if end > self.offset {
+            self.offset = end;
+            if let Err(error) = self.write() {
+                // Then less is vouched for.
+                tracing::debug!("{FORCED_OFFSET_FILE} cannot be written: {error}");
+            }
+        }
+    }
+
+    /// The log is about to be truncated to `end`.
+    pub fn lower(&mut self, end: Offset) -> io::Result<()> {
+        if end < self.offset {
+            self.offset = end;
+            self.write()?;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// All in one sector, so that no part of it is older than the rest.
+    fn write(&self) -> io::Result<()> {
+        let line = format!("{:020}\n", self.offset.0);
+        self.file.write_all_at(line.as_bytes(), 0)
+    }
+}
+
+/// What the mark of a metadata log says. Where there is none, another program has written the log, and all of it counts as
+/// forced; a mark that cannot be read vouches for nothing.
+pub fn forced_offset(dir: &Path) -> Offset {
+    let bytes = match read(dir.join(FORCED_OFFSET_FILE)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Offset(i64::MAX),
+        Err(_) => Vec::new(),
+    };
+    let line = str::from_utf8(&bytes).ok();
+    let offset = line.and_then(|line| line.strip_suffix('\n')?.parse().ok());
+    Offset(offset.filter(|offset| *offset >= 0).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_is_what_was_last_raised_or_lowered() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(forced_offset(dir.path()), Offset(i64::MAX));
+        let mut mark = ForcedMark::open(dir.path()).unwrap();
+        for (end, expected) in [(7, 7), (5, 7), (1_000, 1_000)] {
+            mark.raise(Offset(end));
+            assert_eq!(forced_offset(dir.path()), Offset(expected));
+        }
+        mark.lower(Offset(2_000)).unwrap();
+        mark.lower(Offset(12)).unwrap();
+        assert_eq!(forced_offset(dir.path()), Offset(12));
+        for text in ["", "12", "x\n", "-1\n"] {
+            std::fs::write(dir.path().join(FORCED_OFFSET_FILE), text).unwrap();
+            assert_eq!(forced_offset(dir.path()), Offset(0), "{text:?}");
+        }
+    }
+}
