@@ -68,9 +68,9 @@ impl FaultInjector {
         if self.cut_until.is_some_and(|until| until <= now()) {
             self.mend_links();
         }
-        let (due, rest) = self.down.iter().partition(|(_, until)| *until <= now());
+        let (due, rest): (Vec<_>, _) = self.down.iter().partition(|(_, until)| *until <= now());
         self.down = rest;
-        for (index, _) in Vec::<(usize, Duration)>::from(due) {
+        for (index, _) in due {
             tracing::info!(node = cluster.nodes[index].name, "is started");
             cluster.nodes[index].start();
         }

@@ -29,11 +29,8 @@ pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
         };
         let name = name.to_string_lossy().into_owned();
         // What is being deleted, moved or cleaned is not the log.
-        if !name
-            .rsplit('-')
-            .next()
-            .is_some_and(|index| index.parse::<i32>().is_ok())
-        {
+        let index = name.rsplit('-').next().unwrap_or_default();
+        if index.parse::<i32>().is_err() {
             continue;
         }
         segments += 1;
