@@ -80,29 +80,33 @@ pub(super) struct Sender {
 }
 
 pub(super) async fn run(shared: Arc<Shared>) {
-    let (event_sender, events) = mpsc::unbounded_channel();
-    let now = ottla_sync::time::now();
-    let mut sender = Sender {
-        owner: shared.client.new_owner(),
-        shared,
-        nodes: BTreeMap::new(),
-        in_flight: BTreeMap::new(),
-        next_request: 0,
-        events,
-        event_sender,
-        is_refreshing: false,
-        wants_metadata: false,
-        metadata_asked: now,
-        is_identifying: false,
-        identify_after: now,
-        wants_new_epoch: false,
-    };
+    let mut sender = Sender::new(shared);
     sender.serve().await;
     sender.shared.client.disown(sender.owner);
     let _ = sender.shared.sender_ended.set(());
 }
 
 impl Sender {
+    fn new(shared: Arc<Shared>) -> Sender {
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let now = ottla_sync::time::now();
+        Sender {
+            owner: shared.client.new_owner(),
+            shared,
+            nodes: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            next_request: 0,
+            events,
+            event_sender,
+            is_refreshing: false,
+            wants_metadata: false,
+            metadata_asked: now,
+            is_identifying: false,
+            identify_after: now,
+            wants_new_epoch: false,
+        }
+    }
+
     async fn serve(&mut self) {
         loop {
             while let Ok(event) = self.events.try_recv() {
@@ -318,6 +322,8 @@ impl Sender {
                 last: Box::new(ClientError::Unsendable("no answer came".into())),
             };
             self.count_error(&queue, &told);
+            // First the transaction, then those who wait: a commit goes on as soon as its last batch has ended.
+            shared.on_batch_failed(&error, true);
             self.tell(&queue, told, Err(error));
         }
         let is_aborted = shared.is_aborted.load(Ordering::Acquire);
@@ -505,3 +511,6 @@ fn is_about_metadata(error: &ClientError) -> bool {
         None => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,7 +134,11 @@ impl Sender {
             queue.state.lock().sequences.on_failed(ticket);
             self.wants_new_epoch = true;
         }
-        self.shared.on_batch_failed(&error, batch.ticket.is_some());
+        // A batch that was given up on the wire failed its transaction then. That one may be aborted by now, and what
+        // the late answer says is not about the next one.
+        if telling.is_some() {
+            self.shared.on_batch_failed(&error, batch.ticket.is_some());
+        }
         self.tell(queue, telling, Err(error));
         batch.release();
     }
