@@ -107,7 +107,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
 
     let mut groups = stream("groups");
     let mut movers = groups.one_in(2).then(|| Movers::start(&scene));
-    let mut sharers = groups.one_in(1_000_000).then(|| Sharers::start(&scene));
+    let mut sharers = groups.one_in(3).then(|| Sharers::start(&scene));
 
     let mut checks = LogChecks::default();
     let mut faults = FaultInjector::new();
