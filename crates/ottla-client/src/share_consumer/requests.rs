@@ -89,8 +89,12 @@ impl ShareConsumer {
             };
             for index in partitions {
                 let leader = metadata.partition(name, index).map(|it| it.leader);
-                if let Some(leader) = leader.filter(|leader| *leader >= 0) {
-                    wanted.entry(leader).or_default().insert((topic_id, index));
+                match leader.filter(|leader| *leader >= 0) {
+                    Some(leader) => {
+                        drop(wanted.entry(leader).or_default().insert((topic_id, index)))
+                    }
+                    // It had none when this was asked, or is newer.
+                    None => self.is_stale = true,
                 }
             }
         }
