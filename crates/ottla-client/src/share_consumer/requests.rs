@@ -91,7 +91,7 @@ impl ShareConsumer {
                 let leader = metadata.partition(name, index).map(|it| it.leader);
                 match leader.filter(|leader| *leader >= 0) {
                     Some(leader) => {
-                        drop(wanted.entry(leader).or_default().insert((topic_id, index)))
+                        wanted.entry(leader).or_default().insert((topic_id, index));
                     }
                     // It had none when this was asked, or is newer.
                     None => self.is_stale = true,
