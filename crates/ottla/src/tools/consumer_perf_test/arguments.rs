@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use crate::tools::settings::{key_values, load_properties_if_given};
 use crate::tools::simple_date_format::SimpleDateFormat;
-use crate::tools::{key_values, load_properties_if_given};
 
 /// Kafka's default. It leaves the buffer to the kernel, which lets it grow further than it lets programs set it.
 const SOCKET_BUFFER_SIZE: &str = "2097152";
