@@ -28,6 +28,8 @@ use programs::{BENCH_PEER, CONFORMANCE};
 enum Command {
     /// Run every test there is; continuous integration runs this and nothing else.
     Test(test::Options),
+    /// Run the test programs of the workspace, several at once; the suite `unit` of `test`.
+    TestPrograms(test::programs::Options),
     /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
     #[command(disable_help_flag = true)]
     GoldenRecords(Handed),
@@ -94,6 +96,7 @@ struct Handed {
 fn main() {
     let outcome = match Command::parse() {
         Command::Test(options) => test::run(&options),
+        Command::TestPrograms(options) => test::programs::run(&options),
         Command::GoldenRecords(handed) => {
             programs::become_one(CONFORMANCE, "golden-records", &handed.arguments)
         }

@@ -9,6 +9,9 @@
 //! brokers mostly wait for them, and a third when nothing is left to compile. What any of them could run goes to the
 //! one that is done first.
 
+mod changed;
+pub mod programs;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::PathBuf;
@@ -18,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::programs::{self, BENCH_PEER, CONFORMANCE, Program};
+use crate::programs::{ALL, BENCH_PEER, CONFORMANCE, Program};
 use ottla_workspace::process::OwnedChild;
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
@@ -39,6 +42,12 @@ pub struct Options {
     /// Only these suites, by name.
     #[arg(value_name = "SUITE")]
     suites: Vec<String>,
+    /// What most changes need, in a few minutes: tidy, rustfmt, and the tests that start no process.
+    #[arg(long, conflicts_with_all = ["suites", "changed"])]
+    quick: bool,
+    /// Only the suites that the change since this commit can reach, uncommitted files included.
+    #[arg(long, value_name = "COMMIT", num_args = 0..=1, default_missing_value = "HEAD", conflicts_with = "suites")]
+    changed: Option<String>,
 }
 
 /// What runs beside what.
@@ -54,10 +63,13 @@ enum Lane {
     Either,
 }
 
+#[derive(Clone, Copy)]
 struct Suite {
     lane: Lane,
     name: &'static str,
     what: &'static str,
+    /// Packages and folders; a change that reaches none of them cannot change how the suite ends. Without any, each may.
+    reached_by: &'static [&'static str],
     command: fn() -> Command,
 }
 
@@ -65,12 +77,14 @@ const fn suite(
     lane: Lane,
     name: &'static str,
     what: &'static str,
+    reached_by: &'static [&'static str],
     command: fn() -> Command,
 ) -> Suite {
     Suite {
         lane,
         name,
         what,
+        reached_by,
         command,
     }
 }
@@ -110,35 +124,45 @@ impl Failure {
 
 use Lane::{Brokers, Either, First, Tests};
 
+const ALWAYS: &[&str] = &[];
+/// The scripts that the comparing commands run, and the brokers beside which they run, reach all of these.
+const BROKER: &[&str] = &["ottla", "ottla-conformance", "conformance", "peers"];
+const CODEGEN: &[&str] = &["ottla-protocol", "ottla-conformance", "conformance/java"];
+const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/java"];
+const REPORT: &[&str] = &["ottla-bench", "ottla-conformance"];
+const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
+/// The suites of `--quick`.
+const QUICK: [&str; 2] = ["tidy", "fmt"];
+
 #[rustfmt::skip]
 const SUITES: &[Suite] = &[
-    suite(First, "toolchains", "the programs that the suites need are there", || xtask(&["toolchains"])),
-    suite(First, "tidy", "names, lengths, dependencies, licence", || xtask(&["tidy"])),
-    suite(First, "fmt", "rustfmt agrees", || cargo(&["fmt", "--all", "--check"])),
+    suite(First, "toolchains", "the programs that the suites need are there", ALWAYS, || xtask(&["toolchains"])),
+    suite(First, "tidy", "names, lengths, dependencies, licence", ALWAYS, || xtask(&["tidy"])),
+    suite(First, "fmt", "rustfmt agrees", ALWAYS, || cargo(&["fmt", "--all", "--check"])),
     // As a part of the tests beside the code, so that those find built what it is made of. The suites show what the
     // broker does, not how fast, and with the checks of a debug build; `bench-peer` builds its own.
-    suite(First, "binary", "the broker that the other suites start", || cargo(&["test", "--workspace", "--no-run", "--test", "server", "--locked", "--features", FEATURES])),
-    suite(Tests, "clippy", "no warnings", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--features", FEATURES, "--", "--deny", "warnings"])),
-    suite(Tests, "unit", "tests beside the code, and of the broker's process", || cargo(&["test", "--workspace", "--no-fail-fast", "--locked", "--features", FEATURES])),
-    suite(Tests, "codegen", "the schema files are what Kafka's jars give", || conformance(&["codegen", "--check"])),
-    suite(Tests, "golden", "messages against Kafka's classes", || conformance(&["golden"])),
-    suite(Tests, "golden-records", "record batches against Kafka's classes", || conformance(&["golden-records"])),
-    suite(Tests, "client", "the native client against Apache Kafka and Ottla", || conformance(&["client"])),
-    suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", || conformance(&["conformance"])),
-    suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", || conformance(&["report"])),
-    suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", || bench_peer(&["compare-cleaning", "--logs", "2"])),
-    suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", || conformance(&["take-over"])),
-    suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", || conformance(&["exactly-once", "--kills", "3"])),
-    suite(Either, "client-histories", "what clients in transactions were told, under kill -9 of the broker", || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
-    suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", || conformance(&["under-controllers"])),
-    suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
-    suite(Either, "changing-quorum", "voters of both makers are added, come to harm and are removed", || conformance(&["changing-quorum", "--troubles", "1"])),
-    suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
-    suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
-    suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
-    suite(Either, "take-over-static", "the same with static voters", || conformance(&["take-over", "--changes", "2", "--static-voters"])),
-    suite(Either, "take-over-3.9", "a directory of Kafka 3.9", || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
-    suite(Either, "take-over-4.0", "a directory of Kafka 4.0", || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
+    suite(First, "binary", "the broker that the other suites start", ALWAYS, || cargo(&["test", "--workspace", "--no-run", "--test", "server", "--locked", "--features", FEATURES])),
+    suite(Tests, "clippy", "no warnings", ALWAYS, || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--features", FEATURES, "--", "--deny", "warnings"])),
+    suite(Tests, "unit", "tests beside the code, and of the broker's process", ALWAYS, || xtask(&["test-programs"])),
+    suite(Tests, "codegen", "the schema files are what Kafka's jars give", CODEGEN, || conformance(&["codegen", "--check"])),
+    suite(Tests, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
+    suite(Tests, "golden-records", "record batches against Kafka's classes", RECORDS, || conformance(&["golden-records"])),
+    suite(Tests, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
+    suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
+    suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
+    suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
+    suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
+    suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),
+    suite(Either, "client-histories", "what clients in transactions were told, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
+    suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
+    suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
+    suite(Either, "changing-quorum", "voters of both makers are added, come to harm and are removed", BROKER, || conformance(&["changing-quorum", "--troubles", "1"])),
+    suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", BROKER, || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
+    suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
+    suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", BROKER, || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
+    suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
+    suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
+    suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
 ];
 
 pub fn run(options: &Options) -> Result<()> {
@@ -149,15 +173,8 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     let began = Instant::now();
-    let suites_of = |lane| {
-        let is_asked_for = |suite: &&Suite| {
-            options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name)
-        };
-        SUITES
-            .iter()
-            .filter(move |suite| suite.lane == lane)
-            .filter(is_asked_for)
-    };
+    let chosen = choose(options)?;
+    let suites_of = |lane| chosen.iter().filter(move |suite| suite.lane == lane);
     let mut total = run_all(suites_of(Lane::First))?;
     let later = [Lane::Tests, Lane::Brokers, Lane::Either];
     build_programs(later.into_iter().flat_map(suites_of))?;
@@ -199,6 +216,35 @@ pub fn run(options: &Options) -> Result<()> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// The suites of this run; what a change cannot reach is named.
+fn choose(options: &Options) -> Result<Vec<Suite>> {
+    if options.quick {
+        let quick = SUITES.iter().filter(|suite| QUICK.contains(&suite.name));
+        let within = suite(Tests, "unit", "tests that start no process", ALWAYS, || {
+            xtask(&["test-programs", "--quick"])
+        });
+        return Ok(quick.copied().chain([within]).collect());
+    }
+    if let Some(base) = &options.changed {
+        let reached = changed::reached_since(base)?;
+        let (chosen, left): (Vec<Suite>, Vec<Suite>) = SUITES
+            .iter()
+            .copied()
+            .partition(|suite| reached.includes_any(suite.reached_by));
+        for suite in left {
+            println!(
+                "left {:<16} {:>8}   no change since {base} reaches it",
+                suite.name, ""
+            );
+        }
+        return Ok(chosen);
+    }
+    let is_asked_for = |suite: &&Suite| {
+        options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name)
+    };
+    Ok(SUITES.iter().filter(is_asked_for).copied().collect())
 }
 
 fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Outcome> {
@@ -373,7 +419,7 @@ fn build_programs<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<()> {
     let commands: Vec<Command> = suites.map(|suite| (suite.command)()).collect();
     let is_needed =
         |program: &&Program| commands.iter().any(|it| it.get_program() == program.path());
-    let needed: Vec<&str> = programs::ALL
+    let needed: Vec<&str> = ALL
         .iter()
         .filter(is_needed)
         .flat_map(|program| ["--bin", program.0])

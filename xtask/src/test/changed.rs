@@ -1,0 +1,155 @@
+//! What a change reaches: the folders of the files that differ, and the packages that contain or use them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use ottla_workspace::process::output_of;
+use ottla_workspace::workspace;
+
+/// The files that differ and the packages that are built from them, or from what they are built from.
+#[derive(Debug, Default)]
+pub struct Reached {
+    files: Vec<String>,
+    packages: BTreeSet<String>,
+    /// A file that every build depends on has changed.
+    everything: bool,
+}
+
+impl Reached {
+    /// Whether the change reaches one of these packages or folders; no name stands for all.
+    pub fn includes_any(&self, names: &[&str]) -> bool {
+        let is_reached = |name: &&str| {
+            let folder = format!("{name}/");
+            self.packages.contains(*name) || self.files.iter().any(|it| it.starts_with(&folder))
+        };
+        self.everything || names.is_empty() || names.iter().any(is_reached)
+    }
+}
+
+/// What the changes since a commit reach, with the files that are not committed.
+pub fn reached_since(base: &str) -> Result<Reached> {
+    let mut files = Vec::new();
+    for arguments in [
+        ["diff", "--name-only", base].as_slice(),
+        ["ls-files", "--others", "--exclude-standard"].as_slice(),
+    ] {
+        let mut git = std::process::Command::new("git");
+        let printed = output_of(git.current_dir(workspace::root()).args(arguments))?;
+        files.extend(printed.lines().map(str::to_owned));
+    }
+    let printed = output_of(workspace::cargo().args([
+        "metadata",
+        "--format-version=1",
+        "--no-deps",
+        "--locked",
+    ]))?;
+    let metadata: Value = serde_json::from_str(&printed).context("cargo metadata")?;
+    Ok(reached(files, &packages(&metadata)?))
+}
+
+/// A package of the workspace.
+#[derive(Debug)]
+struct Package {
+    name: String,
+    /// Below the root of the workspace, with a slash at its end.
+    folder: String,
+    /// The packages that it is built with; development counts.
+    uses: Vec<String>,
+}
+
+fn packages(metadata: &Value) -> Result<Vec<Package>> {
+    let root = metadata["workspace_root"]
+        .as_str()
+        .context("workspace_root")?;
+    let list = metadata["packages"].as_array().context("packages")?;
+    list.iter()
+        .map(|package| {
+            let manifest = package["manifest_path"].as_str().context("manifest_path")?;
+            let folder = manifest
+                .strip_prefix(root)
+                .and_then(|path| path.strip_prefix('/'))
+                .and_then(|path| path.strip_suffix("Cargo.toml"))
+                .context("a package outside of the workspace")?;
+            let uses = package["dependencies"].as_array().context("dependencies")?;
+            Ok(Package {
+                name: package["name"].as_str().context("name")?.to_owned(),
+                folder: folder.to_owned(),
+                uses: uses
+                    .iter()
+                    .filter_map(|it| Some(it["name"].as_str()?.to_owned()))
+                    .collect(),
+            })
+        })
+        .collect()
+}
+
+fn reached(files: Vec<String>, packages: &[Package]) -> Reached {
+    let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in packages {
+        for used in &package.uses {
+            users.entry(used).or_default().push(&package.name);
+        }
+    }
+    let is_changed = |package: &&Package| files.iter().any(|it| it.starts_with(&package.folder));
+    let mut open: Vec<&str> = packages
+        .iter()
+        .filter(is_changed)
+        .map(|package| package.name.as_str())
+        .collect();
+    let mut found = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if found.insert(name.to_owned()) {
+            open.extend(users.get(name).into_iter().flatten());
+        }
+    }
+    let of_all_builds = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml"];
+    Reached {
+        everything: files.iter().any(|it| of_all_builds.contains(&it.as_str())),
+        files,
+        packages: found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Vec<Package> {
+        let package = |name: &str, uses: &[&str]| Package {
+            name: name.to_owned(),
+            folder: format!("crates/{name}/"),
+            uses: uses.iter().map(|it| (*it).to_owned()).collect(),
+        };
+        vec![
+            package("records", &[]),
+            package("log", &["records"]),
+            package("bench", &[]),
+            package("server", &["log", "bench"]),
+        ]
+    }
+
+    #[test]
+    fn a_change_reaches_all_that_is_built_from_it_and_nothing_beside() {
+        let found = reached(vec!["crates/records/src/lib.rs".to_owned()], &tree());
+        assert!(found.includes_any(&["server"]));
+        assert!(found.includes_any(&["bench", "log"]));
+        assert!(!found.includes_any(&["bench"]));
+        assert!(found.includes_any(&[]));
+    }
+
+    #[test]
+    fn folders_without_a_package_are_reached_by_their_files() {
+        let found = reached(vec!["conformance/java/A.java".to_owned()], &tree());
+        assert!(found.includes_any(&["conformance/java"]));
+        assert!(found.includes_any(&["conformance"]));
+        assert!(!found.includes_any(&["server"]));
+    }
+
+    #[test]
+    fn what_every_build_reads_reaches_everything() {
+        let found = reached(vec!["Cargo.lock".to_owned()], &tree());
+        assert!(found.includes_any(&["bench"]));
+    }
+}

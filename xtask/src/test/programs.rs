@@ -1,0 +1,193 @@
+//! The suite `unit`: the test programs that cargo builds for the workspace, several at once, then the examples in the
+//! documentation.
+//!
+//! `cargo test` runs one program after the other, and most of those that start brokers wait while a core has nothing to do. The
+//! output of each program is printed in one piece when it ends, so that a failure stands beside what explains it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use ottla_workspace::process::{output_of, run_captured};
+use ottla_workspace::workspace;
+
+use super::{FEATURES, shown};
+
+/// Programs that run at the same time. Each has as many threads as there are cores, and most of them wait.
+const AT_ONCE: usize = 3;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only the tests within the libraries and programs, which start no process.
+    #[arg(long)]
+    quick: bool,
+    /// Only these packages.
+    #[arg(long = "package", value_name = "PACKAGE")]
+    packages: Vec<String>,
+}
+
+/// A test program, as cargo reports it.
+#[derive(Debug, PartialEq, Eq)]
+struct TestProgram {
+    package: String,
+    target: String,
+    executable: PathBuf,
+    /// The folder that its package lies in, where cargo runs it.
+    folder: PathBuf,
+    /// Whether it is a file below `tests/`. Those start processes and take longest.
+    is_integration: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let mut build = cargo_test(options);
+    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    if options.quick {
+        build.args(["--lib", "--bins"]);
+    }
+    build.stderr(std::process::Stdio::inherit());
+    let mut programs = test_programs(&output_of(&mut build)?)?;
+    programs.sort_by_key(|program| !program.is_integration);
+    ensure!(!programs.is_empty(), "there is no test program to run");
+    let failed = run_all(&programs)?;
+    let mut succeeded = failed.is_empty();
+    for name in failed {
+        println!("error: {name} failed");
+    }
+    if !options.quick {
+        let mut examples = cargo_test(options);
+        succeeded &= examples
+            .args(["--doc", "--no-fail-fast"])
+            .status()?
+            .success();
+    }
+    if !succeeded {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn cargo_test(options: &Options) -> Command {
+    let mut command = workspace::cargo();
+    command.args(["test", "--locked"]);
+    match options.packages.as_slice() {
+        [] => {
+            command.args(["--workspace", "--features", FEATURES]);
+        }
+        packages => {
+            command.args(packages.iter().flat_map(|name| ["--package", name]));
+        }
+    }
+    command
+}
+
+/// The test programs among what cargo says it has built, a line of JSON each.
+fn test_programs(messages: &str) -> Result<Vec<TestProgram>> {
+    let mut programs = Vec::new();
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).context("a message of cargo")?;
+        let Some(executable) = message["executable"].as_str() else {
+            continue;
+        };
+        if message["profile"]["test"] != true {
+            continue;
+        }
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let manifest = PathBuf::from(text(&message["manifest_path"]).context("manifest_path")?);
+        let folder = manifest.parent().context("a manifest lies in a folder")?;
+        let kinds = message["target"]["kind"].as_array();
+        programs.push(TestProgram {
+            package: folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            target: text(&message["target"]["name"]).context("target.name")?,
+            executable: executable.into(),
+            folder: folder.to_path_buf(),
+            is_integration: kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == "test")),
+        });
+    }
+    Ok(programs)
+}
+
+/// Runs the programs in their order, `AT_ONCE` at a time, and names those that failed.
+fn run_all(programs: &[TestProgram]) -> Result<Vec<String>> {
+    let next = Mutex::new(programs.iter());
+    let failed = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        loop {
+            let Some(program) = next.lock().expect("no holder panics").next() else {
+                return Ok(());
+            };
+            if !run_one(program)? {
+                let name = format!("{} {}", program.package, program.target);
+                failed.lock().expect("no holder panics").push(name);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let joined = workers
+            .into_iter()
+            .map(|worker| worker.join().expect("no worker panics"));
+        joined.collect::<Result<Vec<()>>>()
+    })?;
+    Ok(failed.into_inner().expect("no holder panics"))
+}
+
+fn run_one(program: &TestProgram) -> Result<bool> {
+    let began = Instant::now();
+    let mut command = Command::new(&program.executable);
+    command
+        .current_dir(&program.folder)
+        .env("CARGO_MANIFEST_DIR", &program.folder);
+    let output = run_captured(&mut command)?;
+    let took: Duration = began.elapsed();
+    // In one piece: others print, too.
+    print!(
+        "\n     Running {} {} ({})\n{}{}",
+        program.package,
+        program.target,
+        shown(took),
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout),
+    );
+    Ok(output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_told_from_other_artifacts() {
+        let artifact = |kind: &str, test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","profile":{{"test":{test}}},"target":{{"kind":["{kind}"],"name":"{kind}_of_a"}},"executable":{executable}}}"#
+            )
+        };
+        let messages = [
+            artifact("lib", true, r#""/t/a-1""#),
+            artifact("lib", false, "null"),
+            artifact("bin", false, r#""/t/a""#),
+            artifact("test", true, r#""/t/b-1""#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let found = test_programs(&messages.join("\n")).expect("JSON");
+        let brief: Vec<_> = found
+            .iter()
+            .map(|it| (it.package.as_str(), it.target.as_str(), it.is_integration))
+            .collect();
+        assert_eq!(brief, [("a", "lib_of_a", false), ("a", "test_of_a", true)]);
+        assert_eq!(found[0].folder, PathBuf::from("/w/crates/a"));
+    }
+
+    #[test]
+    fn a_message_that_is_no_json_is_an_error() {
+        assert!(test_programs("Compiling a").is_err());
+    }
+}
