@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_context::BrokerState;
+use ottla_context::{BrokerState, NodeContext};
 use ottla_metadata::MetadataImage;
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
 use ottla_net::{BoundListener, Connection, ListenerInfo, Network, accept_connections};
@@ -42,6 +42,8 @@ const LOGS_CLOSED_AT_ONCE: usize = 16;
 const OPEN_RETRY: Duration = Duration::from_secs(10);
 /// The longest time between two looks at idle connections.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
+/// How often the files of certificates are looked at.
+const CERTIFICATES_CHECK: Duration = Duration::from_secs(3);
 /// A connection on which nothing has come for so long keeps no buffer.
 const QUIET_MS: u64 = 5_000;
 
@@ -114,9 +116,10 @@ impl Broker {
         let broker = Broker::new(config);
         let resolving = Arc::clone(&broker.network);
         ottla_sync::task::spawn_blocking(move || {
-            resolving
-                .address_limits
-                .resolve(&resolving.context.config())
+            let context = &resolving.context;
+            let config = context.config();
+            context.tls.load(&config).map_err(|error| error.0)?;
+            resolving.address_limits.resolve(&config)
         })
         .await
         .map_err(|error| StartError(format!("the start was broken off: {error}")))?
@@ -166,6 +169,7 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
     let mut tasks = vec![
         ottla_sync::task::spawn(windows),
         ottla_sync::task::spawn(close_idle_connections(Arc::clone(&broker.network))),
+        ottla_sync::task::spawn(watch_certificates(Arc::clone(&broker.context))),
         ottla_sync::task::spawn(Arc::clone(broker).wake_at_stop()),
         ottla_sync::task::spawn(open_missing_partitions(Arc::clone(broker))),
         ottla_sync::task::spawn(Arc::clone(&broker.dir_assignments).send_all()),
@@ -188,6 +192,31 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
         ]);
     }
     tasks
+}
+
+/// Takes certificates and what is trusted anew when their files or settings have changed, without being told.
+async fn watch_certificates(context: Arc<NodeContext>) {
+    if context.tls.all().is_empty() {
+        return;
+    }
+    let watching = async {
+        loop {
+            ottla_sync::time::sleep(CERTIFICATES_CHECK).await;
+            let refreshed = Arc::clone(&context);
+            let refresh = move || {
+                refreshed.tls.refresh(&refreshed.config());
+                let now = ottla_sync::time::wall_clock();
+                refreshed.tls.warn_of_expiry(now);
+            };
+            if let Err(error) = ottla_sync::task::spawn_blocking(refresh).await {
+                tracing::error!("certificates are not looked at: {error}");
+            }
+        }
+    };
+    ottla_sync::select! {
+        () = watching => {}
+        () = context.stopping() => {}
+    }
 }
 
 fn accept(broker: &Arc<Broker>, bound: BoundListener) -> JoinHandle<()> {

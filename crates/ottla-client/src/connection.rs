@@ -152,10 +152,10 @@ impl Connection {
         stream
             .set_nodelay(true)
             .map_err(|error| refused(error.to_string()))?;
-        let (read, write): (ReadHalf, WriteHalf) = match config.security.uses_tls() {
-            true => {
+        let (read, write): (ReadHalf, WriteHalf) = match config.security.tls()? {
+            Some(tls) => {
                 let limit = config.socket_connection_setup_timeout;
-                let wrapping = security::wrap(stream, address, &config.security);
+                let wrapping = security::wrap(stream, address, tls);
                 let stream = ottla_sync::time::timeout(limit, wrapping)
                     .await
                     .map_err(|_| refused("no answer to the TLS handshake".into()))?
@@ -163,7 +163,7 @@ impl Connection {
                 let (read, write) = tokio::io::split(stream);
                 (Box::new(read), Box::new(write))
             }
-            false => {
+            None => {
                 let (read, write) = stream.into_split();
                 (Box::new(read), Box::new(write))
             }

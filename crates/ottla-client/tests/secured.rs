@@ -120,12 +120,13 @@ async fn every_mechanism_logs_in_over_both_protocols() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_has_to_be_trusted() {
     let (Some(ssl), Some(truststore)) = (listener("SSL"), listener("TRUSTSTORE")) else {
-        let given = settings("a:1", &[("ssl.truststore.type", "JKS")]);
+        let given = [("security.protocol", "SSL"), ("ssl.truststore.type", "BKS")];
+        let given = settings("a:1", &given);
         let refused = properties::producer(&given)
             .expect_err("refused")
             .to_string();
         assert!(
-            refused.starts_with("ssl.truststore.type=JKS: not accepted; give PEM"),
+            refused.starts_with("ssl.truststore.type=BKS: give PEM, PKCS12 or JKS"),
             "{refused}"
         );
         return;

@@ -59,6 +59,8 @@ macro_rules! broker_config {
             /// The endpoints of this controller advertised to controllers and brokers.
             pub advertised_controller_listeners: Vec<Listener>,
             pub inter_broker_listener_name: String,
+            /// `listener.security.protocol.map`, names in upper case.
+            listener_protocols: BTreeMap<String, SecurityProtocol>,
             /// `log.dirs`, or `log.dir`, as written.
             pub log_dirs: Vec<String>,
             /// `metadata.log.dir`, or the first of the log directories.
@@ -114,6 +116,7 @@ macro_rules! broker_config {
                     advertised_listeners: effective.advertised,
                     advertised_controller_listeners: effective.advertised_controller,
                     inter_broker_listener_name: effective.inter_broker_name,
+                    listener_protocols: effective.protocols,
                     log_dirs,
                     metadata_log_dir,
                     max_connections_per_ip_overrides: values.connection_overrides()?,

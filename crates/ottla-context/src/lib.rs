@@ -16,6 +16,7 @@
 
 mod clock;
 mod effective_config;
+mod node_tls;
 mod state;
 
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,7 @@ use ottla_types::{BrokerId, Timestamp};
 use clock::Clock;
 pub use clock::time_of_day;
 pub use effective_config::effective_config;
+pub use node_tls::{ListenerTls, NodeTls};
 pub use state::BrokerState;
 use state::StateCell;
 
@@ -44,6 +46,8 @@ pub struct NodeContext {
     clock: Clock,
     pub metrics: Metrics,
     pub complaints: Complaints,
+    /// What the node shows and trusts where it uses TLS.
+    pub tls: NodeTls,
     state: StateCell,
     /// Becomes true when the node begins to stop.
     stopping: watch::Sender<bool>,
@@ -61,6 +65,7 @@ impl NodeContext {
             clock: Clock::start(),
             metrics: Metrics::default(),
             complaints: Complaints::default(),
+            tls: NodeTls::default(),
             state: StateCell::default(),
             stopping: watch::Sender::new(false),
             hurried: watch::Sender::new(false),

@@ -50,6 +50,8 @@ pub enum Metric {
     ConnectionsIdle,
     /// Connections closed because what came was no request.
     MalformedRequests,
+    /// Peers that were not let in over TLS or SASL.
+    FailedAuthentications,
     /// Requests that failed over something that should not happen.
     ServerErrors,
     BytesReceived,

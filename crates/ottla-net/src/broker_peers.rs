@@ -45,6 +45,7 @@ impl BrokerPeers {
         let settings = PeerSettings {
             client_id: format!("broker-{}-to-{id}", context.broker_id()).into(),
             request_timeout,
+            tls: context.tls.of(listener),
             connection_setup_timeout: Duration::from_millis(
                 config.socket_connection_setup_timeout_ms.max(1) as u64,
             ),

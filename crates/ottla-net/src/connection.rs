@@ -25,11 +25,13 @@ use ottla_sync::net::TcpStream;
 
 use crate::connections::{Connection, Registered};
 use crate::frame::{FrameError, FrameReader, Front};
+use crate::handshakes::HandshakeError;
 use crate::network::Network;
 use crate::request_context::{RequestContext, WaitedTime};
 use crate::request_memory::{Covered, RequestMemory};
 use crate::send::SendQueue;
 use crate::service::{Answer, RequestError, Service};
+use crate::stream::Stream;
 
 /// The most requests of a connection that wait for their answers.
 const MAX_IN_FLIGHT: usize = 64;
@@ -73,6 +75,10 @@ pub async fn serve<S: Service>(
     registered: Registered,
 ) {
     let connection = Arc::clone(&registered.connection);
+    let Some(stream) = admit(&network, &connection, stream).await else {
+        network.context.metrics.add(Metric::ConnectionsClosed, 1);
+        return;
+    };
     let mut session = Session {
         frames: FrameReader::new(network.context.config().socket_request_max_bytes.max(0) as usize),
         in_flight: VecDeque::new(),
@@ -118,11 +124,51 @@ pub async fn serve<S: Service>(
     drop(registered);
 }
 
+/// Lets a peer in by the protocol of its listener; none where it does not come in, which is logged and counted.
+async fn admit(
+    network: &Network,
+    connection: &Arc<Connection>,
+    stream: TcpStream,
+) -> Option<Stream> {
+    let listener = &connection.listener;
+    if !listener.protocol.uses_tls() {
+        return Some(Stream::Plain(stream));
+    }
+    let context = &network.context;
+    let tls = context.tls.of(&listener.name);
+    let accepted = match &tls {
+        Some(tls) => network.handshakes.accept(stream, tls, connection).await,
+        None => Err(HandshakeError::Failed {
+            reason: "the listener has no certificate".to_owned(),
+        }),
+    };
+    let error = match accepted {
+        Ok(stream) => return Some(stream),
+        Err(HandshakeError::Ended) => return None,
+        Err(error) => error,
+    };
+    context.metrics.add(Metric::FailedAuthentications, 1);
+    context.complaints.say(|| {
+        let (peer, channel) = (connection.identity(), connection.channel_id());
+        let reason = match &error {
+            HandshakeError::Failed { reason } => reason.as_str(),
+            _ => "",
+        };
+        tracing::info!(
+            reason,
+            listener = %listener.name,
+            "Failed authentication with /{} (channelId={channel}) ({error})",
+            peer.host()
+        );
+    });
+    None
+}
+
 struct Session<S> {
     network: Arc<Network>,
     service: Arc<S>,
     connection: Arc<Connection>,
-    stream: TcpStream,
+    stream: Stream,
     frames: FrameReader,
     /// Requests without an answer, in their order. Only Produces wait here.
     in_flight: VecDeque<InFlight>,
@@ -284,7 +330,7 @@ impl<S: Service> Session<S> {
             correlation_id: header.correlation_id,
             client_id: header.client_id,
             connection: Arc::clone(&self.connection),
-            identity: Arc::clone(&self.connection.identity),
+            identity: self.connection.identity(),
             received_at_ms: now_ms,
             waited: WaitedTime::default(),
         };
@@ -403,7 +449,7 @@ impl<S: Service> Session<S> {
         let on_progress = || self.connection.on_active(self.network.context.now_ms());
         let sent = ottla_sync::select! {
             biased;
-            sent = self.queue.send_all(&self.stream, on_progress) => sent?,
+            sent = self.queue.send_all(&mut self.stream, on_progress) => sent?,
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
         self.network.context.metrics.add(Metric::BytesSent, sent);

@@ -12,8 +12,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, SecurityProtocol};
 use ottla_security::Principal;
-use ottla_sync::Mutex;
-use ottla_sync::Notify;
+use ottla_sync::{ArcSwap, Mutex, Notify};
 use ottla_types::{BrokerEpoch, BrokerId};
 
 use crate::client_identity::ClientIdentity;
@@ -42,7 +41,7 @@ pub struct Connection {
     pub listener: Arc<ListenerInfo>,
     pub peer_addr: SocketAddr,
     /// Who is connected; anonymous until TLS or SASL says otherwise.
-    pub identity: Arc<ClientIdentity>,
+    identity: ArcSwap<ClientIdentity>,
     /// Name and version of the client, from its ApiVersions request (KIP-511).
     client_software: Mutex<Option<(ByteString, ByteString)>>,
     /// The broker whose heartbeats come over it, of which registration.
@@ -64,7 +63,10 @@ impl Connection {
             id,
             listener,
             peer_addr,
-            identity: Arc::new(ClientIdentity::new(Principal::anonymous(), peer_addr.ip())),
+            identity: ArcSwap::from_pointee(ClientIdentity::new(
+                Principal::anonymous(),
+                peer_addr.ip(),
+            )),
             client_software: Mutex::new(None),
             heard_broker: Mutex::new(None),
             state: AtomicU8::new(OPEN),
@@ -73,6 +75,25 @@ impl Connection {
             signal: Notify::new(),
             closed: Notify::new(),
         }
+    }
+
+    /// Who is connected.
+    pub fn identity(&self) -> Arc<ClientIdentity> {
+        self.identity.load_full()
+    }
+
+    /// The peer has shown who it is. Requests that were taken before stay those of whom they were.
+    pub fn set_principal(&self, principal: Principal) {
+        let identity = ClientIdentity::new(principal, self.peer_addr.ip());
+        self.identity.store(Arc::new(identity));
+    }
+
+    /// As in Kafka's log: both ends of the connection, and a number.
+    pub fn channel_id(&self) -> String {
+        format!(
+            "{}-{}-{}",
+            self.listener.local_addr, self.peer_addr, self.id
+        )
     }
 
     /// Name and version of the client, where it has said them.

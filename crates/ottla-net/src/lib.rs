@@ -16,6 +16,7 @@ mod connection;
 mod connections;
 mod creation_rate;
 mod frame;
+mod handshakes;
 mod listener;
 mod network;
 mod peer_connection;
@@ -23,6 +24,7 @@ mod request_context;
 mod request_memory;
 mod send;
 mod service;
+mod stream;
 
 pub use address_limits::AddressLimits;
 pub use authorizer::{Authorizer, IsInTable};

@@ -7,6 +7,7 @@ use ottla_context::NodeContext;
 
 use crate::address_limits::AddressLimits;
 use crate::connections::Connections;
+use crate::handshakes::Handshakes;
 use crate::request_memory::RequestMemory;
 
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub struct Network {
     pub context: Arc<NodeContext>,
     pub connections: Arc<Connections>,
     pub address_limits: AddressLimits,
+    pub(crate) handshakes: Handshakes,
     /// `queued.max.request.bytes`.
     pub request_memory: RequestMemory,
 }
@@ -24,6 +26,7 @@ impl Network {
             context,
             connections: Arc::default(),
             address_limits: AddressLimits::default(),
+            handshakes: Handshakes::default(),
             request_memory: RequestMemory::new(config.queued_max_request_bytes),
         }
     }

@@ -28,13 +28,14 @@ use ottla_protocol::{
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
-use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf};
 use ottla_sync::task::AbortHandle;
 use ottla_sync::{mpsc, oneshot};
+use ottla_tls::TlsContext;
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
 use crate::frame::{FrameError, FrameReader};
+use crate::stream::{PeerReader, PeerWriter, to_peer};
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,9 @@ pub struct PeerSettings {
     pub client_id: ByteString,
     /// How long a request may be without an answer before the connection is given up.
     pub request_timeout: Duration,
-    /// How long looking the name up and connecting may take together.
+    /// What this node shows and trusts, where the listener of the peer uses TLS.
+    pub tls: Option<Arc<TlsContext>>,
+    /// How long looking the name up, connecting and the handshake may take together.
     pub connection_setup_timeout: Duration,
     /// The largest answer that is read, in bytes.
     pub receive_limit: usize,
@@ -149,7 +152,7 @@ impl PeerConnection {
         let connected = async {
             let stream = TcpStream::connect((host, port)).await?;
             stream.set_nodelay(true)?;
-            Ok::<_, io::Error>(stream)
+            to_peer(stream, host, settings.tls.as_ref().map(|tls| tls.client())).await
         };
         let limit = settings.connection_setup_timeout;
         let stream = match ottla_sync::time::timeout(limit, connected).await {
@@ -383,13 +386,12 @@ impl InFlight {
 
 /// Writes and reads until either ends.
 async fn drive(
-    stream: TcpStream,
+    (read, write): (PeerReader, PeerWriter),
     queue: mpsc::Receiver<Outgoing>,
     in_flight: Arc<InFlight>,
     client_id: ByteString,
     receive_limit: usize,
 ) {
-    let (read, write) = stream.into_split();
     let mut queue = queue;
     let reason = ottla_sync::select! {
         reason = write_requests(write, &mut queue, &in_flight, client_id) => reason,
@@ -400,7 +402,7 @@ async fn drive(
 }
 
 async fn write_requests(
-    mut socket: OwnedWriteHalf,
+    mut socket: PeerWriter,
     queue: &mut mpsc::Receiver<Outgoing>,
     in_flight: &InFlight,
     client_id: ByteString,
@@ -470,7 +472,7 @@ fn frame(
     Ok(framed)
 }
 
-async fn write_chunks(socket: &mut OwnedWriteHalf, chunks: &mut VecDeque<Bytes>) -> io::Result<()> {
+async fn write_chunks(socket: &mut PeerWriter, chunks: &mut VecDeque<Bytes>) -> io::Result<()> {
     while !chunks.is_empty() {
         let mut slices = [IoSlice::new(&[]); WRITTEN_TOGETHER];
         let count = chunks.len().min(slices.len());
@@ -490,11 +492,11 @@ async fn write_chunks(socket: &mut OwnedWriteHalf, chunks: &mut VecDeque<Bytes>)
             chunks.pop_front();
         }
     }
-    Ok(())
+    socket.flush().await
 }
 
 async fn read_answers(
-    mut socket: OwnedReadHalf,
+    mut socket: PeerReader,
     in_flight: &InFlight,
     receive_limit: usize,
 ) -> String {

@@ -4,22 +4,29 @@
 //! what stands before it is sent with `MSG_MORE`, so that the length and header of a response do not
 //! travel in a packet of their own. A region that ends before its length does (it was cut short under
 //! our hands) cannot be made good: the peer has been promised more, so the connection has to close.
+//! Through TLS, small buffers and what is read of file regions are put together into pieces of a bounded size, which are
+//! encrypted and sent one by one; of a region that is not in the page cache a thread that may wait reads the piece.
 //! Kafka does the same in `ByteBufferSend` and `FileRecords.writeTo`.
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Buf;
 use ottla_protocol::{Chunk, Encoded, FileRegion};
 use ottla_sync::net::{self, TcpStream};
-use tokio::io::Interest;
+use tokio::io::{AsyncWriteExt, Interest};
 
 use ottla_metrics::stalls;
+
+use crate::stream::{Stream, TlsStream};
 
 /// The most buffers that one call takes.
 const MAX_SLICES: usize = 64;
 /// The most that one `sendfile` is asked for, so that one connection does not keep its thread for long.
 const SENDFILE_BYTES: u64 = 1024 * 1024;
+/// What is encrypted at once: four records of the largest size, and what rustls takes before it has to send.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// What still has to be sent on a connection.
 #[derive(Debug, Default)]
@@ -40,6 +47,17 @@ impl SendQueue {
     /// Sends everything; returns how many bytes that were. Waits where the peer does not read, and calls
     /// `on_progress` whenever it has taken some.
     pub async fn send_all(
+        &mut self,
+        stream: &mut Stream,
+        on_progress: impl FnMut(),
+    ) -> io::Result<u64> {
+        match stream {
+            Stream::Plain(stream) => self.send_plain(stream, on_progress).await,
+            Stream::Tls(stream) => self.send_encrypted(stream, on_progress).await,
+        }
+    }
+
+    async fn send_plain(
         &mut self,
         stream: &TcpStream,
         mut on_progress: impl FnMut(),
@@ -62,6 +80,69 @@ impl SendQueue {
             }
         }
         Ok(sent)
+    }
+
+    async fn send_encrypted(
+        &mut self,
+        stream: &mut TlsStream,
+        mut on_progress: impl FnMut(),
+    ) -> io::Result<u64> {
+        let mut sent = 0;
+        let mut piece = Vec::new();
+        while !self.chunks.is_empty() {
+            if let Some(Chunk::Bytes(bytes)) = self.chunks.front_mut()
+                && bytes.len() >= PIECE_BYTES
+            {
+                let taken = stream.write(bytes).await?;
+                bytes.advance(taken);
+                sent += taken as u64;
+            } else {
+                let filled = self.fill(&mut piece).await?;
+                stream.write_all(&piece[..filled]).await?;
+                sent += filled as u64;
+            }
+            self.drop_empty();
+            on_progress();
+        }
+        stream.flush().await?;
+        Ok(sent)
+    }
+
+    /// Takes what stands at the front, up to the size of a piece or to a buffer that is one by itself.
+    async fn fill(&mut self, piece: &mut Vec<u8>) -> io::Result<usize> {
+        let waiting: u64 = self.chunks.iter().take(MAX_SLICES).map(Chunk::len).sum();
+        let size = waiting.min(PIECE_BYTES as u64) as usize;
+        if piece.len() < size {
+            piece.resize(size, 0);
+        }
+        let mut filled = 0;
+        while filled < size {
+            let room = &mut piece[filled..size];
+            filled += match self.chunks.front_mut() {
+                Some(Chunk::Bytes(bytes)) if bytes.len() >= PIECE_BYTES && filled > 0 => break,
+                Some(Chunk::Bytes(bytes)) => {
+                    let taken = bytes.len().min(room.len());
+                    bytes.copy_to_slice(&mut room[..taken]);
+                    taken
+                }
+                Some(Chunk::File(region)) => {
+                    let wanted = region.len.min(room.len() as u64) as usize;
+                    let read = read_region(region, &mut room[..wanted]).await?;
+                    region.position += read as u64;
+                    region.len -= read as u64;
+                    read
+                }
+                None => break,
+            };
+            self.drop_empty();
+        }
+        Ok(filled)
+    }
+
+    fn drop_empty(&mut self) {
+        while self.chunks.front().is_some_and(|chunk| chunk.len() == 0) {
+            self.chunks.pop_front();
+        }
     }
 
     /// Makes one call for what stands at the front.
@@ -121,15 +202,41 @@ impl std::fmt::Display for Peer<'_> {
     }
 }
 
+/// Reads from the front of a region, here if it is in the page cache, else on a thread that may wait.
+async fn read_region(region: &FileRegion, buffer: &mut [u8]) -> io::Result<usize> {
+    let position = region.position;
+    let last = position + (buffer.len() as u64).saturating_sub(1);
+    let is_cached = |at| ottla_sync::fs::is_cached_at(&*region.file, at);
+    let read = if is_cached(position) && is_cached(last) {
+        region.file.read_at(buffer, position)?
+    } else {
+        let file = Arc::clone(&region.file);
+        let mut bytes = vec![0; buffer.len()];
+        let reading = move || file.read_at(&mut bytes, position).map(|read| (bytes, read));
+        let read = ottla_sync::task::spawn_blocking(reading).await;
+        let (bytes, read) = read.map_err(io::Error::other)??;
+        buffer[..read].copy_from_slice(&bytes[..read]);
+        read
+    };
+    match read {
+        0 => Err(cut_short()),
+        read => Ok(read),
+    }
+}
+
+fn cut_short() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "a log file ended before the records that were promised from it",
+    )
+}
+
 /// Sends from the front of the region and moves the front on.
 fn send_file(stream: &TcpStream, region: &mut FileRegion) -> io::Result<u64> {
     let wanted = region.len.min(SENDFILE_BYTES) as usize;
     let sent = net::send_file(stream, &*region.file, region.position, wanted)? as u64;
     if sent == 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "a log file ended before the records that were promised from it",
-        ));
+        return Err(cut_short());
     }
     region.position += sent;
     region.len -= sent;
@@ -155,17 +262,17 @@ mod tests {
         })
     }
 
-    async fn connected() -> (TcpStream, std::net::TcpStream) {
+    async fn connected() -> (Stream, std::net::TcpStream) {
         let listener = ottla_sync::net::TcpListener::bind("127.0.0.1:0")
             .await
             .unwrap();
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (listener.accept().await.unwrap().0, peer)
+        (Stream::Plain(listener.accept().await.unwrap().0), peer)
     }
 
     #[tokio::test]
     async fn buffers_and_regions_leave_in_order() {
-        let (stream, mut peer) = connected().await;
+        let (mut stream, mut peer) = connected().await;
         let large = vec![b'x'; 3 * 1024 * 1024];
         let mut queue = SendQueue::default();
         queue.push(Encoded {
@@ -193,7 +300,7 @@ mod tests {
             received
         });
         let mut calls = 0;
-        let sent = queue.send_all(&stream, || calls += 1).await.unwrap();
+        let sent = queue.send_all(&mut stream, || calls += 1).await.unwrap();
         assert_eq!(sent, length as u64);
         assert!(calls > 3, "progress was told {calls} times");
         assert!(queue.is_empty());
@@ -202,12 +309,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_region_cut_short_is_an_error() {
-        let (stream, _peer) = connected().await;
+        let (mut stream, _peer) = connected().await;
         let mut queue = SendQueue::default();
         queue.push(Encoded {
             chunks: vec![region(b"short", 0, 9)],
         });
-        let error = queue.send_all(&stream, || {}).await.unwrap_err();
+        let error = queue.send_all(&mut stream, || {}).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

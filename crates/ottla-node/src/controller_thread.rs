@@ -33,6 +33,7 @@ use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
 use ottla_sync::ArcSwap;
 use ottla_sync::{oneshot, watch};
+use ottla_tls::TlsContext;
 use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use crate::quorum::network::QuorumNetwork;
@@ -232,8 +233,12 @@ impl Controller {
     }
 
     /// How the thread reaches other nodes, and where it hears of what others do for it.
-    pub fn connect(&mut self, work: &Arc<thread_channel::Sender<Work>>) {
-        let network = QuorumNetwork::new(&self.file_config, &self.cluster_id, work);
+    pub fn connect(
+        &mut self,
+        tls: Option<Arc<TlsContext>>,
+        work: &Arc<thread_channel::Sender<Work>>,
+    ) {
+        let network = QuorumNetwork::new(&self.file_config, tls, &self.cluster_id, work);
         self.network = Some(network);
         self.snapshot_writer = SnapshotWriter::new(Arc::downgrade(work));
     }

@@ -72,7 +72,7 @@ impl Membership {
         publish: Publish,
     ) -> Result<Membership, String> {
         let quorum = quorum_member::start(context, file_config, identity, publish)?;
-        let controller = quorum_member::find_controllers(file_config, &quorum);
+        let controller = quorum_member::find_controllers(context, file_config, &quorum);
         let directories = identity.directory_ids.values().copied().collect();
         let registration = registration::broker_registration(
             file_config,

@@ -13,6 +13,7 @@ use ottla_raft::wire::{AnswerParts, QuorumApi};
 use ottla_raft::{Request, Response};
 use ottla_sync::ArcSwap;
 use ottla_sync::{oneshot, watch};
+use ottla_tls::TlsContext;
 use ottla_types::{ErrorCode, Offset};
 
 use crate::controller_thread::{Controller, Publish};
@@ -39,9 +40,10 @@ pub struct QuorumHandle {
 pub struct ThreadEnded;
 
 /// Starts the thread; has to be called within the runtime. Nothing is published before
-/// [`QuorumHandle::begin_publishing`]. `on_failure` is told why the log cannot be used any more; the node must stop then.
+/// [`QuorumHandle::begin_publishing`]. `tls` is for the listener of the other controllers, where it uses TLS. `on_failure` is told why the log cannot be used any more; the node must stop then.
 pub fn start(
     mut controller: Controller,
+    tls: Option<Arc<TlsContext>>,
     publish: Publish,
     on_failure: impl FnOnce(String) + Send + 'static,
 ) -> Result<QuorumHandle, String> {
@@ -57,7 +59,7 @@ pub fn start(
         has_ended: Arc::default(),
     };
     let has_ended = Arc::clone(&handle.has_ended);
-    controller.connect(&work);
+    controller.connect(tls, &work);
     drop(work);
     thread::Builder::new()
         .name("controller".to_owned())

@@ -5,6 +5,7 @@
 
 mod binary;
 mod broker_process;
+pub mod certificates;
 pub mod client_histories;
 mod documented;
 mod mounts;

@@ -52,7 +52,7 @@ pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
         api_version,
         correlation_id: 77,
         client_id: Some(ByteString::from_static("admin")),
-        identity: Arc::clone(&connection.identity),
+        identity: connection.identity(),
         connection,
         received_at_ms: 0,
         waited: Default::default(),

@@ -263,8 +263,8 @@ async fn a_change_that_kafka_would_refuse_is_not_stored() {
         ),
         (
             "1",
-            "listener.name.external.ssl.keystore.type",
-            "PEM",
+            "listener.name.external.ssl.client.auth",
+            "required",
             "with ottla.accept.unserved=settings",
         ),
     ] {

@@ -1,6 +1,10 @@
 //! How connections are secured, as a client's settings say.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use ottla_tls::TlsContext;
 
 use super::jaas::credentials;
 use crate::error::ClientError;
@@ -32,14 +36,10 @@ pub struct SecurityConfig {
     pub sasl_mechanism: Option<SaslMechanism>,
     pub username: String,
     pub password: String,
-    /// Certificates in PEM that a broker's must lead to; nothing stands for those of the system.
-    pub truststore: Option<String>,
-    /// The client's own certificate and those above it, in PEM.
-    pub keystore_certificate_chain: Option<String>,
-    /// Its private key, in PEM.
-    pub keystore_key: Option<String>,
-    /// `ssl.endpoint.identification.algorithm` is empty: whatever name the broker's certificate has will do.
-    pub accepts_any_hostname: bool,
+    /// `ssl.*`, as given.
+    pub ssl: BTreeMap<String, String>,
+    /// What they name, once it was read.
+    tls: OnceLock<Arc<TlsContext>>,
 }
 
 impl fmt::Debug for SecurityConfig {
@@ -79,8 +79,6 @@ impl SecurityConfig {
 
     /// Takes a setting; false if it is not about security.
     pub(crate) fn apply(&mut self, key: &str, value: Value<'_>) -> Result<bool, ClientError> {
-        let pem_only = "this client reads PEM; convert the store, as with `keytool -importkeystore` and \
-                        `openssl pkcs12`";
         match key {
             "security.protocol" => {
                 self.protocol = match value.text().to_ascii_uppercase().as_str() {
@@ -107,38 +105,10 @@ impl SecurityConfig {
                      username=\"…\" password=\"…\";`";
                 (self.username, self.password) = login.ok_or_else(|| value.refused(accepted))?;
             }
-            "ssl.truststore.type" | "ssl.keystore.type" => value.only(&["PEM"], pem_only)?,
-            "ssl.truststore.location" => self.truststore = Some(read(value)?),
-            "ssl.truststore.certificates" => self.truststore = Some(value.text().to_owned()),
-            "ssl.keystore.location" => {
-                // One file has the key and the certificates.
-                let pem = read(value)?;
-                self.keystore_certificate_chain = Some(pem.clone());
-                self.keystore_key = Some(pem);
+            "ssl.protocol" => {
+                value.only(&["TLS", "TLSv1.3", "TLSv1.2"], "there is no other")?;
             }
-            "ssl.keystore.certificate.chain" => {
-                self.keystore_certificate_chain = Some(value.text().to_owned());
-            }
-            "ssl.keystore.key" => self.keystore_key = Some(value.text().to_owned()),
-            "ssl.key.password" | "ssl.truststore.password" | "ssl.keystore.password" => {
-                value.only(
-                    &[""],
-                    "PEM has no password, and this client reads no encrypted keys",
-                )?;
-            }
-            "ssl.endpoint.identification.algorithm" => {
-                value.only(&["https", ""], "there is no other")?;
-                self.accepts_any_hostname = value.text().is_empty();
-            }
-            "ssl.protocol" => value.only(&["TLS", "TLSv1.3", "TLSv1.2"], "there is no other")?,
-            "ssl.enabled.protocols" => {
-                for protocol in value.text().split(',') {
-                    let protocol = Value::new(key, protocol);
-                    protocol.only(&["TLSv1.2", "TLSv1.3"], "older ones are broken")?;
-                }
-            }
-            "ssl.cipher.suites"
-            | "ssl.engine.factory.class"
+            "ssl.engine.factory.class"
             | "ssl.provider"
             | "ssl.secure.random.implementation"
             | "sasl.client.callback.handler.class" => {
@@ -147,13 +117,34 @@ impl SecurityConfig {
                     "it is Java's, and this client has its own TLS and logins",
                 )?;
             }
-            _ => return Ok(PREFIXES_WITHOUT_EFFECT.iter().any(|it| key.starts_with(it))),
+            _ if PREFIXES_WITHOUT_EFFECT.iter().any(|it| key.starts_with(it)) => {}
+            _ if key.starts_with("ssl.") => {
+                self.ssl.insert(key.to_owned(), value.text().to_owned());
+            }
+            _ => return Ok(false),
         }
         Ok(true)
     }
 
+    /// What this client shows and trusts, where it uses TLS; read with the first call.
+    pub(crate) fn tls(&self) -> Result<Option<&TlsContext>, ClientError> {
+        if !self.uses_tls() {
+            return Ok(None);
+        }
+        let tls = match self.tls.get() {
+            Some(tls) => tls,
+            None => {
+                let loaded = super::tls::load(&self.ssl);
+                let loaded = loaded.map_err(|error| ClientError::Config(error.0))?;
+                self.tls.get_or_init(|| loaded)
+            }
+        };
+        Ok(Some(tls))
+    }
+
     /// Refuses what is missing.
     pub(crate) fn validate(&self) -> Result<(), ClientError> {
+        self.tls()?;
         if self.uses_sasl() && self.sasl_mechanism.is_none() {
             return Err(ClientError::Config(
                 "sasl.mechanism=GSSAPI, which is Kafka's default: this client does not have it; \
@@ -169,9 +160,4 @@ impl SecurityConfig {
         }
         Ok(())
     }
-}
-
-fn read(value: Value<'_>) -> Result<String, ClientError> {
-    ottla_sync::fs::read_to_string(value.text())
-        .map_err(|error| value.refused(format_args!("a file in PEM that can be read ({error})")))
 }

@@ -121,12 +121,13 @@ impl BrokerConfig {
     }
 
     /// Whether a dynamic setting is one of a listener that is not followed while the broker runs: all but the
-    /// limits of its connections. Those of the properties file are meant to be the only ones.
+    /// limits of its connections, and what it shows and trusts over TLS. Those of the properties file are meant to be the only ones.
     pub fn is_unserved_of_listener(key: &str) -> bool {
         let (base, is_of_listener) = base_of(key);
         is_of_listener
             && broker_config(base).is_some()
             && !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
+            && !LISTENERS_ONLY.contains(&base)
     }
 
     /// Checks one dynamic setting before it is stored; the message is for the client. Unknown

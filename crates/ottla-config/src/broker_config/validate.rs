@@ -309,16 +309,18 @@ fn listeners(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// Every listener that is not plain text.
+/// Every listener with SASL.
 fn unserved_listeners(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigError> {
-    let unserved = config
-        .listeners
-        .iter()
-        .filter(|listener| listener.protocol != SecurityProtocol::Plaintext);
+    let unserved = config.listeners.iter().filter(|listener| {
+        matches!(
+            listener.protocol,
+            SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl
+        )
+    });
     let problem = |listener: &Listener| {
         let message = format!(
-            "listener {} uses {}, which is not supported yet; give it PLAINTEXT in \
-             listener.security.protocol.map, and reach it through a tunnel or a private network",
+            "listener {} uses {}, which is not supported yet; give it SSL or PLAINTEXT in \
+             listener.security.protocol.map",
             listener.name,
             listener.protocol.name()
         );

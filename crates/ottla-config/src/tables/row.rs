@@ -74,8 +74,9 @@ pub(super) const METRICS: Support =
     Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
 pub(super) const REMOTE: Support =
     Support::AcceptedWithoutEffect("tiered storage is not supported yet");
-pub(super) const TLS: Support =
-    Support::AcceptedWithoutEffect("TLS is not supported yet; TLS listeners are refused");
+pub(super) const JAVA_TLS: Support = Support::AcceptedWithoutEffect(
+    "it selects a part of Java's TLS, and Ottla has its own (ssl.enabled.protocols and ssl.cipher.suites count)",
+);
 pub(super) const SASL: Support =
     Support::AcceptedWithoutEffect("SASL is not supported yet; SASL listeners are refused");
 pub(super) const TOKENS: Support =

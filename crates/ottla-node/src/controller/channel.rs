@@ -28,6 +28,7 @@ use ottla_sync::ArcSwapOption;
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::time::{sleep, timeout_at};
+use ottla_tls::TlsContext;
 use ottla_types::{BrokerId, ErrorCode};
 use std::time::Instant;
 
@@ -112,10 +113,16 @@ enum Attempt<T> {
 }
 
 impl ControllerChannel {
-    pub fn new(config: &BrokerConfig, who_leads: WhoLeads) -> ControllerChannel {
+    /// `tls` is for the listener of the controllers, where it uses TLS.
+    pub fn new(
+        config: &BrokerConfig,
+        tls: Option<Arc<TlsContext>>,
+        who_leads: WhoLeads,
+    ) -> ControllerChannel {
         let heartbeat_interval = millis(config.broker_heartbeat_interval_ms.into());
         let served = Arc::<ArcSwapOption<ServedByController>>::default();
-        let line = |retry_timeout| Line::new(config, retry_timeout, Arc::clone(&served));
+        let line =
+            |retry_timeout| Line::new(config, tls.clone(), retry_timeout, Arc::clone(&served));
         ControllerChannel {
             who_leads,
             // One that is late is of no use: the next would wait behind it.
@@ -186,6 +193,7 @@ impl ControllerChannel {
 impl Line {
     fn new(
         config: &BrokerConfig,
+        tls: Option<Arc<TlsContext>>,
         retry_timeout: Option<Duration>,
         served: Arc<ArcSwapOption<ServedByController>>,
     ) -> Line {
@@ -196,6 +204,7 @@ impl Line {
             settings: PeerSettings {
                 client_id: ByteString::from(config.node_id.to_string()),
                 request_timeout: retry_timeout.map_or(socket_timeout, |it| it.min(socket_timeout)),
+                tls,
                 connection_setup_timeout: millis(config.socket_connection_setup_timeout_ms),
                 receive_limit: MAX_ANSWER_BYTES,
             },

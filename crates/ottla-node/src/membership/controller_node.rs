@@ -42,7 +42,7 @@ impl Membership {
         let quorum = quorum_member::start(context, file_config, identity, publish)?;
         let (context, config) = (Arc::clone(context), file_config.clone());
         let own_id = BrokerId(config.node_id);
-        let controllers = find_controllers(&config, &quorum);
+        let controllers = find_controllers(&context, &config, &quorum);
         let (asked_once, _) = oneshot::channel();
         ottla_sync::task::spawn(async move {
             // There is nothing that would have to be ready before it.

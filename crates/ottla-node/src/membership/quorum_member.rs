@@ -21,12 +21,18 @@ pub fn start(
     publish: Publish,
 ) -> Result<QuorumHandle, String> {
     let member = open(config, identity)?;
-    quorum_handle::start(member, publish, stop_node(context))
+    let tls = context.tls.of_controllers(config);
+    quorum_handle::start(member, tls, publish, stop_node(context))
 }
 
 /// The way to whoever decides, this node or another.
-pub fn find_controllers(config: &BrokerConfig, quorum: &QuorumHandle) -> ControllerHandle {
-    let channel = Arc::new(ControllerChannel::new(config, who_leads(quorum)));
+pub fn find_controllers(
+    context: &NodeContext,
+    config: &BrokerConfig,
+    quorum: &QuorumHandle,
+) -> ControllerHandle {
+    let tls = context.tls.of_controllers(config);
+    let channel = Arc::new(ControllerChannel::new(config, tls, who_leads(quorum)));
     ControllerHandle::new(quorum.clone(), Some(channel), BrokerId(config.node_id))
 }
 

@@ -19,6 +19,7 @@ use ottla_config::BrokerConfig;
 use ottla_raft::wire::{WireRequest, WireResponse};
 use ottla_raft::{Node, Request};
 use ottla_sync::async_lock::Mutex;
+use ottla_tls::TlsContext;
 use ottla_types::ErrorCode;
 
 use super::work::{Answered, Failure, Work};
@@ -60,6 +61,7 @@ impl QuorumNetwork {
     /// Has to be called within the runtime that is to run the connections.
     pub fn new(
         config: &BrokerConfig,
+        tls: Option<Arc<TlsContext>>,
         cluster_id: &str,
         work: &Arc<thread_channel::Sender<Work>>,
     ) -> QuorumNetwork {
@@ -70,6 +72,7 @@ impl QuorumNetwork {
             settings: PeerSettings {
                 client_id: ByteString::from(format!("raft-client-{}", config.node_id)),
                 request_timeout,
+                tls,
                 // The state machine has given a request up by then.
                 connection_setup_timeout: request_timeout,
                 receive_limit: RECEIVE_LIMIT,

@@ -266,6 +266,7 @@ impl Fetcher {
                 self.number
             )
             .into(),
+            tls: context.host.context.tls.of(listener),
             request_timeout: Duration::from_millis(config.replica_socket_timeout_ms.max(1) as u64),
             connection_setup_timeout: Duration::from_millis(
                 config.socket_connection_setup_timeout_ms.max(1) as u64,

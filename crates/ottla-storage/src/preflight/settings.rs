@@ -4,6 +4,8 @@ use ottla_config::{
     BrokerConfig, ConfigError, DefaultValue, Properties, Support, Warning, broker_config,
 };
 
+use ottla_context::NodeTls;
+
 use super::look::Look;
 
 pub(super) fn examine(
@@ -20,6 +22,20 @@ pub(super) fn examine(
     }
     if let Some(config) = config {
         look.facts.node_id = Some(config.node_id);
+        let (errors, found) = NodeTls::examine(config);
+        // Each begins with the setting that it is about.
+        let place = |message: &str| {
+            let key = message.split(['=', ':']).next().unwrap_or_default();
+            properties.place(key)
+        };
+        for error in errors {
+            let (what, change) = in_two(&error.0);
+            look.refuse("TLS", &place(&error.0), what, change);
+        }
+        for warning in found {
+            let (what, change) = in_two(&warning);
+            look.warn("TLS", &place(&warning), what, change);
+        }
     }
     for warning in warnings {
         let (what, change) = in_two(&warning.message);

@@ -320,12 +320,8 @@ fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
 fn dynamic_settings_of_the_broker_are_looked_at() {
     let broker = |resource, key, value| Node::new().records([config_of(4, resource, key, value)]);
     broker("1", "listeners", "PLAINTEXT://:1,OTHER://:2").refuses("listeners=PLAINTEXT");
-    broker(
-        "1",
-        "listener.name.external.ssl.keystore.password",
-        "secret",
-    )
-    .refuses("ssl.keystore.password=[hidden] changes listeners");
+    broker("1", "listener.name.external.sasl.jaas.config", "secret")
+        .refuses("sasl.jaas.config=[hidden] changes listeners");
     let limit = broker("", "listener.name.external.max.connections", "5").look();
     assert!(limit.is_possible(), "it is followed: {:#?}", limit.findings);
     broker("", "metric.reporters", "org.example.Reporter")

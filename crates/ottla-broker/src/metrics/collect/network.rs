@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ottla_context::ListenerTls;
+
 use crate::Broker;
 use ottla_metrics::Metric;
 use ottla_metrics::family::Family;
@@ -71,6 +73,11 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "Connections closed because what came was no request",
         ),
         (
+            Metric::FailedAuthentications,
+            "ottla_failed_authentications",
+            "Peers that were not let in over TLS or SASL",
+        ),
+        (
             Metric::ServerErrors,
             "ottla_server_errors",
             "Requests that failed over something that should not happen",
@@ -93,6 +100,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         )
         .value(broker.network.request_memory.available_bytes() as f64),
     );
+    certificates(broker, families);
     fetch_sessions(broker, families);
     if let Some(idle) = broker.context.metrics.worker_idle.ratio() {
         families.extend(
@@ -134,4 +142,24 @@ fn fetch_sessions(broker: &Broker, families: &mut Vec<Family>) {
         )
         .value(cached.evictions as f64),
     ]);
+}
+
+/// How long the certificates are good that this node shows.
+fn certificates(broker: &Broker, families: &mut Vec<Family>) {
+    let mut expiry = Family::gauge(
+        "ottla_tls_certificate_expiry_seconds",
+        "Seconds until a certificate that this node shows expires, negative once it has",
+    );
+    let now = ottla_sync::time::wall_clock();
+    for ListenerTls { listener, context } in broker.context.tls.all() {
+        for (alias, facts) in context.certificates() {
+            let labels = [
+                ("listener", listener.clone()),
+                ("alias", alias),
+                ("subject", facts.subject.clone()),
+            ];
+            expiry.push(labels, facts.seconds_left(now) as f64);
+        }
+    }
+    families.push(expiry);
 }

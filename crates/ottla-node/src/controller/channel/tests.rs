@@ -28,7 +28,7 @@ fn channel(leader: &Arc<AtomicU16>) -> ControllerChannel {
             }),
         }
     };
-    ControllerChannel::new(&broker_only_config(&[]), Box::new(who_leads))
+    ControllerChannel::new(&broker_only_config(&[]), None, Box::new(who_leads))
 }
 
 fn allocated(asked: &Asked, producer_id_start: i64) -> Option<Vec<Bytes>> {

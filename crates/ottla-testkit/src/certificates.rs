@@ -1,0 +1,114 @@
+//! An authority of a test's own, and the certificates that it signs.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+    date_time_ymd,
+};
+
+/// A certificate with its key, in PEM.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Issued {
+    /// As one file, as `ssl.keystore.location` with the type PEM takes it.
+    pub fn write(&self, path: &Path) -> PathBuf {
+        std::fs::write(path, format!("{}{}", self.key, self.certificate)).expect("a key store");
+        path.to_path_buf()
+    }
+}
+
+/// Who signs.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// What a certificate is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub common_name: &'a str,
+    /// Names and addresses of a server.
+    pub names: &'a [&'a str],
+    pub is_expired: bool,
+    /// It may sign others itself.
+    pub is_authority: bool,
+}
+
+impl Default for Wanted<'_> {
+    fn default() -> Self {
+        Wanted {
+            common_name: "broker",
+            names: &["localhost", "127.0.0.1"],
+            is_expired: false,
+            is_authority: false,
+        }
+    }
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Authority {
+        let mut params = params(Wanted {
+            common_name: name,
+            names: &[],
+            ..Wanted::default()
+        });
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
+        Authority { issuer }
+    }
+
+    /// Its certificate, in PEM.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Its certificate, as `ssl.truststore.location` with the type PEM takes it.
+    pub fn write(&self, path: &Path) -> PathBuf {
+        std::fs::write(path, self.pem()).expect("a trust store");
+        path.to_path_buf()
+    }
+
+    pub fn issue(&self, wanted: Wanted<'_>) -> Issued {
+        let key = KeyPair::generate().expect("a key");
+        let signed = params(wanted).signed_by(&key, &self.issuer);
+        Issued {
+            certificate: signed.expect("a certificate").pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+/// A certificate that signs itself.
+pub fn self_signed(wanted: Wanted<'_>) -> Issued {
+    let key = KeyPair::generate().expect("a key");
+    let signed = params(wanted).self_signed(&key);
+    Issued {
+        certificate: signed.expect("a certificate").pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn params(wanted: Wanted<'_>) -> CertificateParams {
+    let names: Vec<String> = wanted.names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).expect("names");
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "Ottla");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, wanted.common_name);
+    if wanted.is_expired {
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+    }
+    if wanted.is_authority {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    }
+    params
+}

@@ -1,0 +1,110 @@
+//! Certificates that may sign others and are shown as a server's or a client's own: people make one with `keytool` or
+//! `openssl req -x509` and have it signed as it is. Java takes them; webpki, by RFC 5280's profile for the web, does not.
+//!
+//! The path is looked for here as simply as it can be: each certificate has to be signed by the next, that one has to be
+//! an authority, all have to be valid now, and the last has to be trusted. What this does not understand, such as
+//! constraints on names, is a refusal.
+
+use rustls::pki_types::{CertificateDer, UnixTime};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+use x509_parser::time::ASN1Time;
+
+/// The longest path that is followed.
+const MAX_PATH: usize = 10;
+/// Extensions that are understood when they are critical: constraints, use and names, and the use of a key.
+const UNDERSTOOD: &[&str] = &["2.5.29.15", "2.5.29.17", "2.5.29.19", "2.5.29.37"];
+/// `sha1WithRSAEncryption` and `ecdsa-with-SHA1`.
+const WEAK_SIGNATURES: &[&str] = &["1.2.840.113549.1.1.5", "1.2.840.10045.4.1"];
+
+/// Whether `leaf` leads to one of the trusted certificates. `shown_by` is who shows it.
+pub fn is_trusted(
+    leaf: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    trusted: &[CertificateDer<'static>],
+    shown_by: ShownBy,
+    now: UnixTime,
+) -> bool {
+    let Ok(now) = ASN1Time::from_timestamp(now.as_secs() as i64) else {
+        return false;
+    };
+    let Some(leaf) = parse(leaf) else {
+        return false;
+    };
+    let uses = leaf.extended_key_usage();
+    let is_for_this = match uses {
+        Ok(None) => true,
+        Ok(Some(uses)) => {
+            uses.value.any
+                || match shown_by {
+                    ShownBy::Server => uses.value.server_auth,
+                    ShownBy::Client => uses.value.client_auth,
+                }
+        }
+        Err(_) => false,
+    };
+    if !is_for_this || !is_usable(&leaf, now) {
+        return false;
+    }
+    let trusted: Vec<_> = trusted.iter().filter_map(|der| parse(der)).collect();
+    let mut unused: Vec<_> = intermediates.iter().filter_map(|der| parse(der)).collect();
+    let mut current = leaf;
+    for depth in 0..MAX_PATH {
+        if trusted
+            .iter()
+            .any(|issuer| has_signed(issuer, &current, depth))
+        {
+            return true;
+        }
+        let next = unused
+            .iter()
+            .position(|issuer| is_usable(issuer, now) && has_signed(issuer, &current, depth));
+        let Some(next) = next else {
+            return false;
+        };
+        current = unused.swap_remove(next);
+    }
+    false
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShownBy {
+    Server,
+    Client,
+}
+
+fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
+}
+
+fn is_usable(certificate: &X509Certificate<'_>, now: ASN1Time) -> bool {
+    let mut critical = certificate.iter_extensions().filter(|it| it.critical);
+    certificate.validity().is_valid_at(now)
+        && critical.all(|it| UNDERSTOOD.contains(&&*it.oid.to_id_string()))
+}
+
+/// Whether `issuer` may sign and has signed. `below` is how many authorities stand between it and the leaf.
+fn has_signed(issuer: &X509Certificate<'_>, signed: &X509Certificate<'_>, below: usize) -> bool {
+    if issuer.subject().as_raw() != signed.issuer().as_raw() {
+        return false;
+    }
+    let has_name_constraints = !matches!(issuer.name_constraints(), Ok(None));
+    let may_sign = match issuer.key_usage() {
+        Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
+        Err(_) => false,
+    };
+    let is_authority = match issuer.basic_constraints() {
+        Ok(Some(constraints)) => {
+            let limit = constraints.value.path_len_constraint;
+            constraints.value.ca && limit.is_none_or(|limit| below <= limit as usize)
+        }
+        _ => false,
+    };
+    let algorithm = signed.signature_algorithm.algorithm.to_id_string();
+    is_authority
+        && may_sign
+        && !has_name_constraints
+        && !WEAK_SIGNATURES.contains(&&*algorithm)
+        && signed.verify_signature(Some(issuer.public_key())).is_ok()
+}

@@ -1,0 +1,238 @@
+//! `ssl.principal.mapping.rules`: from the distinguished name of a certificate to the name of a principal.
+//!
+//! A list of `DEFAULT`, which takes the name as it is, and `RULE:pattern/replacement/[LU]`, of which the first applies
+//! whose pattern is the whole name. Patterns are Java's, with look-around and back-references. Kafka: `SslPrincipalMapper`.
+
+use fancy_regex::{Captures, Regex};
+
+use crate::TlsError;
+
+#[derive(Debug)]
+pub struct PrincipalMapper {
+    rules: Vec<Rule>,
+    text: String,
+}
+
+#[derive(Debug)]
+enum Rule {
+    Default,
+    Rewrite {
+        /// The pattern, for the whole name.
+        whole: Regex,
+        pattern: Regex,
+        replacement: String,
+        case: Case,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Case {
+    Kept,
+    Lower,
+    Upper,
+}
+
+impl PrincipalMapper {
+    pub fn parse(text: &str) -> Result<PrincipalMapper, TlsError> {
+        let mut rules = Vec::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let (rule, after) = next_rule(rest)?;
+            rules.extend(rule);
+            rest = after.trim_start();
+            if let Some(after) = rest.strip_prefix(',') {
+                rest = after.trim_start();
+            } else if !rest.is_empty() {
+                return Err(TlsError::new(format!(
+                    "Invalid rule: {text:?}: there is no comma before {rest:?}; give DEFAULT or \
+                     RULE:pattern/replacement/ with L or U behind it, and commas between rules"
+                )));
+            }
+        }
+        let text = text.to_owned();
+        Ok(PrincipalMapper { rules, text })
+    }
+
+    /// The name of the principal; an error where no rule applies.
+    pub fn name(&self, distinguished_name: &str) -> Result<String, TlsError> {
+        let applied = self
+            .rules
+            .iter()
+            .find_map(|rule| rule.apply(distinguished_name));
+        applied.ok_or_else(|| {
+            TlsError::new(format!(
+                "No rules apply to {distinguished_name}, rules {}",
+                self.text
+            ))
+        })
+    }
+}
+
+/// The rule at the front, if it is not an empty one, and what follows it.
+fn next_rule(text: &str) -> Result<(Option<Rule>, &str), TlsError> {
+    if let Some(rest) = text.strip_prefix("DEFAULT") {
+        return Ok((Some(Rule::Default), rest));
+    }
+    if text.starts_with(',') {
+        return Ok((None, text));
+    }
+    let invalid = || {
+        TlsError::new(format!(
+            "Invalid rule: {text:?}; give DEFAULT, or RULE:pattern/replacement/ with L or U behind it"
+        ))
+    };
+    let rest = text.strip_prefix("RULE:").ok_or_else(invalid)?;
+    let (pattern, rest) = until_slash(rest).ok_or_else(invalid)?;
+    let (replacement, rest) = until_slash(rest).ok_or_else(invalid)?;
+    let (case, rest) = match rest.as_bytes().first() {
+        Some(b'L') => (Case::Lower, &rest[1..]),
+        Some(b'U') => (Case::Upper, &rest[1..]),
+        _ => (Case::Kept, rest),
+    };
+    let compiled = |pattern: &str| {
+        Regex::new(pattern).map_err(|error| {
+            TlsError::new(format!(
+                "Invalid rule: {pattern:?} is no regular expression: {error}"
+            ))
+        })
+    };
+    let rule = Rule::Rewrite {
+        whole: compiled(&format!(r"\A(?:{pattern})\z"))?,
+        pattern: compiled(pattern)?,
+        replacement: replacement.to_owned(),
+        case,
+    };
+    Ok((Some(rule), rest))
+}
+
+/// Up to the first slash that no backslash stands before, and what follows it.
+fn until_slash(text: &str) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    for (index, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '/' => return Some((&text[..index], &text[index + 1..])),
+            _ => {}
+        }
+    }
+    None
+}
+
+impl Rule {
+    fn apply(&self, name: &str) -> Option<String> {
+        let Rule::Rewrite {
+            whole,
+            pattern,
+            replacement,
+            case,
+        } = self
+        else {
+            return Some(name.to_owned());
+        };
+        // A pattern that gives up over a name does not apply to it.
+        if !whole.is_match(name).unwrap_or(false) {
+            return None;
+        }
+        let replaced = pattern.try_replacen(name, 0, |captures: &Captures<'_, str>| {
+            expand(replacement, captures)
+        });
+        let replaced = replaced.ok()?;
+        Some(match case {
+            Case::Kept => replaced.into_owned(),
+            Case::Lower => replaced.to_lowercase(),
+            Case::Upper => replaced.to_uppercase(),
+        })
+    }
+}
+
+/// A replacement in Java's notation: `$1` is a group, as many digits as there are groups for, `\x` is `x`. A number that
+/// no group has stands for itself.
+fn expand(replacement: &str, captures: &Captures<'_, str>) -> String {
+    let mut text = String::new();
+    let mut chars = replacement.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => text.extend(chars.next()),
+            '$' => {
+                let mut number: Option<usize> = None;
+                while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
+                    let longer = number.unwrap_or(0).saturating_mul(10) + digit as usize;
+                    if longer >= captures.len() && number.is_some() {
+                        break;
+                    }
+                    number = Some(longer);
+                    chars.next();
+                }
+                match number {
+                    Some(group) if group < captures.len() => {
+                        text.push_str(captures.get(group).map_or("", |it| it.as_str()));
+                    }
+                    Some(digits) => text.push_str(&format!("${digits}")),
+                    None => text.push('$'),
+                }
+            }
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(rules: &str, name: &str) -> Result<String, String> {
+        let mapper = PrincipalMapper::parse(rules).map_err(|error| error.0)?;
+        mapper.name(name).map_err(|error| error.0)
+    }
+
+    /// The examples of Kafka's documentation.
+    #[test]
+    fn the_first_rule_that_fits_the_whole_name_applies() {
+        let rules = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,\
+                     RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L,\
+                     RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L,DEFAULT";
+        for (name, expected) in [
+            ("CN=Duke,OU=ServiceUsers,O=Org,C=US", "Duke"),
+            ("CN=Duke,OU=SME,O=mycp,L=Fulton,ST=MD,C=US", "duke@sme"),
+            ("cn=kafka1.Example,O=x", "kafka1.example"),
+            (
+                "OU=JavaSoft,O=Sun Microsystems",
+                "OU=JavaSoft,O=Sun Microsystems",
+            ),
+        ] {
+            assert_eq!(mapped(rules, name).as_deref(), Ok(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn groups_slashes_and_case_are_as_in_java() {
+        let name = "CN=a,OU=b";
+        assert_eq!(
+            mapped("RULE:CN=(.*),OU=(.*)/$2\\/$1$3/U", name).as_deref(),
+            Ok("B/A$3")
+        );
+        assert_eq!(mapped("RULE:CN=(.*),OU=.*/$12/", name).as_deref(), Ok("a2"));
+        assert_eq!(
+            mapped("RULE:(?=CN)(.)N=\\w,.*/$1/", name).as_deref(),
+            Ok("C")
+        );
+        assert_eq!(mapped("  DEFAULT , RULE:x/y/ ", name).as_deref(), Ok(name));
+    }
+
+    #[test]
+    fn no_rule_and_no_sense_are_errors() {
+        let missed = mapped("RULE:CN=(.*)/$1/", "O=x").unwrap_err();
+        assert_eq!(missed, "No rules apply to O=x, rules RULE:CN=(.*)/$1/");
+        for rules in [
+            "default",
+            "RULE:",
+            "RULE:a/b",
+            "RULE:(/b/",
+            "DEFAULT RULE:a/b/",
+        ] {
+            assert!(PrincipalMapper::parse(rules).is_err(), "{rules}");
+        }
+    }
+}

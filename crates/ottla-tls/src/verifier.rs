@@ -1,0 +1,324 @@
+//! Whom to trust, with the habits of Java's TLS that people rely on: a certificate that lies in the trust store itself is
+//! trusted, whoever signed it; an authority's certificate does as a server's; and a server without names among its
+//! alternative ones is known by its `CN`. All else is webpki's.
+//!
+//! A certificate of the trust store that is no authority's is trusted and does not make others trusted, as in Java since
+//! `jdk.security.allowNonCaAnchor`.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use crate::TlsError;
+use crate::authority_leaf::{self, ShownBy};
+use crate::certificate::{Certificate, CertificateFacts};
+use crate::settings::ClientAuth;
+
+/// The certificates that are trusted.
+#[derive(Debug)]
+pub struct Trust {
+    /// All of the store.
+    listed: Vec<CertificateDer<'static>>,
+    /// Those of them that may sign others, and the system's where there is no store.
+    roots: Arc<RootCertStore>,
+}
+
+impl Trust {
+    pub fn of_store(certificates: &[Certificate]) -> Trust {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates.iter().filter(|it| it.facts.is_authority) {
+            if let Err(error) = roots.add(certificate.der.clone()) {
+                let subject = &certificate.facts.subject;
+                tracing::warn!(
+                    "what {subject} of the trust store has signed is not trusted: {error}"
+                );
+            }
+        }
+        Trust {
+            listed: certificates.iter().map(|it| it.der.clone()).collect(),
+            roots: Arc::new(roots),
+        }
+    }
+
+    /// Without a trust store, where Java takes those that it comes with.
+    pub fn of_system() -> Trust {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Trust {
+            listed: Vec::new(),
+            roots: Arc::new(roots),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.listed.is_empty() && self.roots.is_empty()
+    }
+
+    fn accepts_authority(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        shown_by: ShownBy,
+        now: UnixTime,
+    ) -> bool {
+        let is_authority = CertificateFacts::of(leaf).is_ok_and(|facts| facts.is_authority);
+        is_authority && authority_leaf::is_trusted(leaf, intermediates, &self.listed, shown_by, now)
+    }
+}
+
+/// Checks the certificates of servers.
+#[derive(Debug)]
+pub struct ServerVerifier {
+    trust: Arc<Trust>,
+    /// None where no authority is trusted.
+    inner: Option<Arc<WebPkiServerVerifier>>,
+    checks_hostname: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerVerifier {
+    pub fn new(
+        trust: Arc<Trust>,
+        checks_hostname: bool,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<ServerVerifier, TlsError> {
+        let roots = Arc::clone(&trust.roots);
+        let inner = match roots.is_empty() {
+            true => None,
+            false => {
+                let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+                Some(
+                    built
+                        .build()
+                        .map_err(|error| TlsError::new(error.to_string()))?,
+                )
+            }
+        };
+        Ok(ServerVerifier {
+            trust,
+            inner,
+            checks_hostname,
+            provider,
+        })
+    }
+
+    /// Whether the certificate is of a server of this name.
+    fn check_name(&self, leaf: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+        if !self.checks_hostname {
+            return Ok(());
+        }
+        let parsed = rustls::server::ParsedCertificate::try_from(leaf)?;
+        let checked = rustls::client::verify_server_name(&parsed, name);
+        let Err(error) = checked else {
+            return Ok(());
+        };
+        let facts = CertificateFacts::of(leaf).ok();
+        let by_common_name = facts.filter(|facts| !facts.has_dns_names());
+        let common_name = by_common_name.and_then(|facts| facts.common_name);
+        match (name, common_name) {
+            (ServerName::DnsName(name), Some(common)) if is_name_of(name.as_ref(), &common) => {
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+/// Whether a name is that of a `CN`, of which the first label may be a star.
+fn is_name_of(name: &str, common_name: &str) -> bool {
+    if name.eq_ignore_ascii_case(common_name) {
+        return true;
+    }
+    let (Some(domain), Some((label, rest))) =
+        (common_name.strip_prefix("*."), name.split_once('.'))
+    else {
+        return false;
+    };
+    !label.is_empty() && domain.contains('.') && rest.eq_ignore_ascii_case(domain)
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let is_listed = self.trust.listed.iter().any(|listed| listed == end_entity);
+        if !is_listed {
+            let verified = match &self.inner {
+                Some(inner) => inner.verify_server_cert(
+                    end_entity,
+                    intermediates,
+                    server_name,
+                    ocsp_response,
+                    now,
+                ),
+                None => Err(CertificateError::UnknownIssuer.into()),
+            };
+            match verified {
+                Ok(verified) => return Ok(verified),
+                // Names are looked at last, below with the habits of Java.
+                Err(Error::InvalidCertificate(
+                    CertificateError::NotValidForName
+                    | CertificateError::NotValidForNameContext { .. },
+                )) => {}
+                Err(error) => {
+                    let shown_by = ShownBy::Server;
+                    if !self
+                        .trust
+                        .accepts_authority(end_entity, intermediates, shown_by, now)
+                    {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        self.check_name(end_entity, server_name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// Checks the certificates of clients.
+#[derive(Debug)]
+pub struct ClientVerifier {
+    trust: Arc<Trust>,
+    inner: Option<Arc<dyn ClientCertVerifier>>,
+    is_mandatory: bool,
+    /// The names of what is trusted, for clients that choose among several certificates.
+    hints: Vec<DistinguishedName>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientVerifier {
+    pub fn new(
+        trust: Arc<Trust>,
+        auth: ClientAuth,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<ClientVerifier, TlsError> {
+        let roots = Arc::clone(&trust.roots);
+        let inner = match roots.is_empty() {
+            true => None,
+            false => {
+                let built =
+                    WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+                Some(
+                    built
+                        .build()
+                        .map_err(|error| TlsError::new(error.to_string()))?,
+                )
+            }
+        };
+        let hints = trust.roots.subjects();
+        Ok(ClientVerifier {
+            trust,
+            inner,
+            is_mandatory: auth == ClientAuth::Required,
+            hints,
+            provider,
+        })
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if self.trust.listed.iter().any(|listed| listed == end_entity) {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let verified = match &self.inner {
+            Some(inner) => inner.verify_client_cert(end_entity, intermediates, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        let shown_by = ShownBy::Client;
+        match verified {
+            Err(_)
+                if self
+                    .trust
+                    .accepts_authority(end_entity, intermediates, shown_by, now) =>
+            {
+                Ok(ClientCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
