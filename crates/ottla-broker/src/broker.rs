@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
-use ottla_context::{BrokerState, NodeContext};
+use ottla_context::{BrokerState, NodeContext, StopStep};
 use ottla_coordination::{Groups, ShareGroups, Surroundings, Transactions};
 use ottla_metadata::MetadataImage;
 use ottla_net::{Authorizer, BrokerPeers, Network, RequestContext, RequestMemory};
@@ -208,6 +208,11 @@ impl Broker {
     /// Returns when the broker begins to stop.
     pub async fn stopping(&self) {
         self.context.stopping().await;
+    }
+
+    /// What the stop waits for; `None` before it.
+    pub fn stop_step(&self) -> Option<StopStep> {
+        self.context.stop_step()
     }
 
     /// Makes a stop, under way or to come, wait for no other node.

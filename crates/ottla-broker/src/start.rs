@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_context::{BrokerState, NodeContext};
+use ottla_context::{BrokerState, NodeContext, StopStep};
 use ottla_metadata::MetadataImage;
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
 use ottla_net::{BoundListener, Connection, ListenerInfo, Network, accept_connections};
@@ -347,6 +347,7 @@ impl RunningBroker {
             // Clients are served until other brokers lead what this one leads.
             leave(&broker).await;
         }
+        broker.context.set_stop_step(StopStep::Clients);
         broker.context.begin_stop();
         // Members that wait for their group would keep their connections from draining.
         broker.groups.stop();
@@ -364,6 +365,7 @@ impl RunningBroker {
             if let Some(heartbeats) = membership.heartbeats() {
                 heartbeats.abort();
             }
+            broker.context.set_stop_step(StopStep::Logs);
             broker.replication.end();
             broker.directory_moves.stop().await;
             self.stop_cleaner().await;
@@ -474,6 +476,7 @@ fn has_successors(broker: &Broker) -> bool {
 
 /// Has the controller move the leaders away. One that cannot go on asks nobody.
 async fn leave(broker: &Broker) {
+    broker.context.set_stop_step(StopStep::Leaders);
     if let Some(heartbeats) = broker.heartbeats()
         && broker.failure().is_none()
         && broker.config().controlled_shutdown_enable
@@ -486,6 +489,7 @@ async fn leave(broker: &Broker) {
 }
 
 async fn stop_controller(broker: &Broker, controller: &ControllerHandle) {
+    broker.context.set_stop_step(StopStep::Quorum);
     ottla_sync::select! {
         () = controller.stop(LEAD_AWAY) => return,
         () = broker.context.hurried() => {}

@@ -22,6 +22,7 @@ use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::metadata::{BrokerNode, Metadata};
 use crate::metrics::{NetworkSensors, Sheet};
+use crate::outages::{Outage, Outages};
 
 /// What a coordinator coordinates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,6 +48,7 @@ struct Inner {
     next_bootstrap: AtomicUsize,
     next_owner: AtomicUsize,
     network: Arc<NetworkSensors>,
+    outages: Arc<Outages>,
 }
 
 /// Somebody with connections of its own: a consumer's fetches, or its place in a group. A broker answers
@@ -77,6 +79,7 @@ impl Client {
                 coordinators: Mutex::default(),
                 next_bootstrap: AtomicUsize::new(0),
                 next_owner: AtomicUsize::new(0),
+                outages: Arc::default(),
             }),
         }
     }
@@ -88,6 +91,16 @@ impl Client {
     /// The metadata as last seen.
     pub fn metadata(&self) -> Arc<Metadata> {
         self.inner.metadata.lock().0.clone()
+    }
+
+    /// The brokers that cannot be reached at the moment. A program that is silent while it waits for one can show them.
+    pub fn outages(&self) -> Vec<Outage> {
+        self.inner.outages.all()
+    }
+
+    /// Whether a connection to any broker is open.
+    pub fn is_connected(&self) -> bool {
+        self.inner.outages.is_connected()
     }
 
     /// What goes over the connections.
@@ -145,8 +158,10 @@ impl Client {
             return Ok(connection.clone());
         }
         let network = self.inner.network.clone();
-        let connection = Connection::open(address, &self.inner.config, network).await?;
-        let connection = Arc::new(connection);
+        let outages = self.inner.outages.clone();
+        let opened = Connection::open(address, &self.inner.config, network, outages).await;
+        let connection =
+            Arc::new(opened.inspect_err(|error| self.inner.outages.on_refused(address, error))?);
         *slot = Some(connection.clone());
         Ok(connection)
     }

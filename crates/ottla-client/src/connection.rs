@@ -35,6 +35,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use crate::config::ClientConfig;
 use crate::error::ClientError;
 use crate::metrics::NetworkSensors;
+use crate::outages::Outages;
 use crate::security::{self, Login, SecurityConfig};
 use frame_reader::FrameReader;
 
@@ -88,13 +89,17 @@ pub struct Connection {
 
 /// The requests that wait for their response, oldest first, and why there will be no more.
 struct Pending {
+    address: String,
     state: Mutex<PendingState>,
     network: Arc<NetworkSensors>,
+    outages: Arc<Outages>,
 }
 
 #[derive(Default)]
 struct PendingState {
     waiting: VecDeque<Waiting>,
+    /// The broker has said what it serves, and who this client is.
+    is_open: bool,
     closed: Option<ClientError>,
 }
 
@@ -112,6 +117,9 @@ impl Pending {
             let mut state = self.state.lock();
             if state.closed.is_none() {
                 self.network.on_closed();
+                if state.is_open {
+                    self.outages.on_closed(&self.address, &error);
+                }
                 state.closed = Some(error);
             }
             std::mem::take(&mut state.waiting)
@@ -119,6 +127,15 @@ impl Pending {
         let error = self.closed().unwrap_or(ClientError::ClientClosed);
         for waiting in waiting {
             waiting.reply.tell(Err(error.clone()));
+        }
+    }
+
+    /// From here on it can be used, unless it is closed already.
+    fn open(&self) {
+        let mut state = self.state.lock();
+        if state.closed.is_none() {
+            state.is_open = true;
+            self.outages.on_opened(&self.address);
         }
     }
 
@@ -137,6 +154,7 @@ impl Connection {
         address: &str,
         config: &ClientConfig,
         network: Arc<NetworkSensors>,
+        outages: Arc<Outages>,
     ) -> Result<Connection, ClientError> {
         let refused = |reason: String| ClientError::Connect {
             address: address.to_owned(),
@@ -170,8 +188,10 @@ impl Connection {
         };
         network.on_opened();
         let pending = Arc::new(Pending {
+            address: address.to_owned(),
             state: Mutex::default(),
             network,
+            outages,
         });
         let (outgoing, queue) = mpsc::unbounded_channel();
         let writer = ottla_sync::task::spawn(write_requests(
@@ -204,6 +224,7 @@ impl Connection {
             network.on_authenticated(logged_in.is_ok());
             logged_in?;
         }
+        connection.pending.open();
         Ok(connection)
     }
 

@@ -112,6 +112,7 @@ mod clock;
 mod config;
 mod error;
 mod heartbeats;
+mod outages;
 mod partitions;
 
 mod connection;
@@ -143,6 +144,7 @@ pub use consumer::{
 pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use metrics::{Metric, Metrics};
+pub use outages::Outage;
 pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]
 pub use producer::offline::OfflineProducer;

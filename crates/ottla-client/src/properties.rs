@@ -73,6 +73,28 @@ pub fn admin(settings: &BTreeMap<String, String>) -> Result<ClientConfig, Client
     Ok(client)
 }
 
+/// The keys among these settings that no client of Kafka 4.3 has, for programs that warn of them and go on. `unknown` is
+/// what the parts of a client did not know.
+pub fn unknown_keys<'a>(
+    settings: &'a BTreeMap<String, String>,
+    unknown: &'a [Vec<String>],
+) -> impl Iterator<Item = &'a str> {
+    let is_unknown = |key: &str| {
+        unknown.iter().all(|keys| keys.iter().any(|it| it == key))
+            && !WITHOUT_EFFECT.contains(&key)
+            && key != "retries"
+            && !known_keys().any(|known| known == key)
+    };
+    let keys = settings.keys().map(String::as_str);
+    keys.filter(move |key| is_unknown(key))
+}
+
+/// The keys of Kafka 4.3's producers, consumers and admin clients; some stand in it more than once.
+pub fn known_keys() -> impl Iterator<Item = &'static str> {
+    let lines = include_str!("properties/kafka_defaults.txt").lines();
+    lines.filter_map(|line| line.split('\t').nth(1))
+}
+
 /// Refuses a key that nobody knew.
 fn refuse_unknown(
     settings: &BTreeMap<String, String>,
@@ -118,6 +140,16 @@ mod tests {
         producer(&given).unwrap();
         assert!(consumer(&given).is_err());
         assert!(admin(&given).is_err());
+    }
+
+    #[test]
+    fn a_file_that_clients_of_all_kinds_share_has_no_unknown_keys() {
+        let given = settings(&[("linger.ms", "5"), ("group.id", "g"), ("akcs", "1")]);
+        let unknown = ClientConfig::default().apply(&given).unwrap();
+        let unknown = [unknown];
+        let keys: Vec<_> = unknown_keys(&given, &unknown).collect();
+        assert_eq!(keys, ["akcs"]);
+        assert!(known_keys().any(|key| key == "acks"));
     }
 
     #[test]

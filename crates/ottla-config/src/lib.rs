@@ -16,6 +16,7 @@
 )]
 
 mod config_def;
+mod nearest_name;
 mod tables;
 
 mod properties;
@@ -41,6 +42,7 @@ pub use describe::{
     describe_cluster_default, describe_group, describe_topic,
 };
 pub use markdown::settings_markdown;
+pub use nearest_name::nearest_name;
 pub use properties::{Origin, Properties, PropertiesError, Property};
 pub use tables::{
     BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, broker_config,

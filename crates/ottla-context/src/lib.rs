@@ -33,8 +33,8 @@ use clock::Clock;
 pub use clock::time_of_day;
 pub use effective_config::effective_config;
 pub use node_tls::{ListenerTls, NodeTls};
-pub use state::BrokerState;
-use state::StateCell;
+pub use state::{BrokerState, StopStep};
+use state::{StateCell, StopStepCell};
 
 /// What every part of a node reads. Everything in it is either immutable, or guards itself.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ pub struct NodeContext {
     /// What the node shows and trusts where it uses TLS.
     pub tls: NodeTls,
     state: StateCell,
+    stop_step: StopStepCell,
     /// Becomes true when the node begins to stop.
     stopping: watch::Sender<bool>,
     /// Becomes true when the stop is to wait for no other node.
@@ -67,6 +68,7 @@ impl NodeContext {
             complaints: Complaints::default(),
             tls: NodeTls::default(),
             state: StateCell::default(),
+            stop_step: StopStepCell::default(),
             stopping: watch::Sender::new(false),
             hurried: watch::Sender::new(false),
             failure: OnceLock::new(),
@@ -112,6 +114,15 @@ impl NodeContext {
 
     pub fn set_state(&self, state: BrokerState) {
         self.state.set(state);
+    }
+
+    /// What the stop waits for; `None` before it.
+    pub fn stop_step(&self) -> Option<StopStep> {
+        self.stop_step.get()
+    }
+
+    pub fn set_stop_step(&self, step: StopStep) {
+        self.stop_step.set(step);
     }
 
     /// Returns when the node begins to stop.

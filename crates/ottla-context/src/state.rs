@@ -28,6 +28,62 @@ impl BrokerState {
     }
 }
 
+/// What a stop waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum StopStep {
+    /// The controller, to give this node's partitions to other brokers.
+    Leaders,
+    /// Clients, to take the answers to what they have asked.
+    Clients,
+    /// The disks, to have everything.
+    Logs,
+    /// Another controller, to lead the metadata quorum.
+    Quorum,
+}
+
+impl StopStep {
+    const ALL: [StopStep; 4] = [
+        StopStep::Leaders,
+        StopStep::Clients,
+        StopStep::Logs,
+        StopStep::Quorum,
+    ];
+
+    /// For people: what is waited for.
+    pub fn description(self) -> &'static str {
+        match self {
+            StopStep::Leaders => {
+                "the controller to move the leaders of this node's partitions to other brokers"
+            }
+            StopStep::Clients => "requests in flight to be answered",
+            StopStep::Logs => "the logs to be written to disk",
+            StopStep::Quorum => "another controller to lead the metadata quorum",
+        }
+    }
+
+    /// Whether it is given up where the stop is to wait for no other node.
+    pub fn needs_others(self) -> bool {
+        matches!(self, StopStep::Leaders | StopStep::Quorum)
+    }
+}
+
+/// A [`StopStep`] that threads share; none before the stop.
+#[derive(Default, Debug)]
+pub(crate) struct StopStepCell(AtomicU8);
+
+impl StopStepCell {
+    pub(crate) fn get(&self) -> Option<StopStep> {
+        let number = usize::from(self.0.load(Ordering::Acquire));
+        let index = number.checked_sub(1)?;
+        StopStep::ALL.get(index).copied()
+    }
+
+    pub(crate) fn set(&self, step: StopStep) {
+        self.0.store(step as u8 + 1, Ordering::Release);
+    }
+}
+
 /// A [`BrokerState`] that threads share.
 #[derive(Debug)]
 pub(crate) struct StateCell(AtomicU8);
@@ -54,5 +110,20 @@ impl StateCell {
 
     pub(crate) fn set(&self, state: BrokerState) {
         self.0.store(state as u8, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_of_a_stop_comes_back_as_it_was_set() {
+        let cell = StopStepCell::default();
+        assert_eq!(cell.get(), None);
+        for step in StopStep::ALL {
+            cell.set(step);
+            assert_eq!(cell.get(), Some(step));
+        }
     }
 }

@@ -2,50 +2,25 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
+use command_line::{Cli, Command};
 use scripts::{Called, environment};
 
+mod colours;
+mod command_line;
+mod completions;
+mod container;
+mod doctor;
 mod preflight;
 mod scripts;
 mod server;
 mod stop_signals;
 mod tools;
+mod version;
 
 /// Without huge pages (`no_thp`): with them, the heap of an idle broker grows 2 MiB at a time and holds ten megabytes
 /// of zeros; producing is not measurably slower without them (`docs/benchmarks.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Ottla, a drop-in replacement for the Apache Kafka broker.
-#[derive(Parser, Debug)]
-#[command(
-    name = "ottla",
-    version,
-    arg_required_else_help = true,
-    infer_long_args = true
-)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Debug)]
-enum Command {
-    /// Run a broker; without a file, on 127.0.0.1:9092 with its data in ./ottla-data.
-    Server(server::ServerArgs),
-    /// Check whether Ottla can take over a node of Apache Kafka. Changes nothing.
-    Preflight(preflight::PreflightArgs),
-    #[command(flatten)]
-    Tool(tools::Tool),
-    Bench(Box<ottla_bench::command::BenchArgs>),
-    ServerStart(scripts::server_start::ServerStartArgs),
-    ServerStop(scripts::server_stop::ServerStopArgs),
-    InstallScripts(scripts::install::InstallScriptsArgs),
-}
-
-/// The Kafka release that `--version` of the tools reports.
-const KAFKA_VERSION: &str = "4.3.1";
 
 fn main() -> ExitCode {
     let arguments = match scripts::called(std::env::args().collect()) {
@@ -58,7 +33,7 @@ fn main() -> ExitCode {
     let command = arguments.get(1).map_or("", String::as_str);
     let rest = arguments.get(2..).unwrap_or_default();
     if !command.starts_with('-') && rest.iter().any(|argument| argument == "--version") {
-        println!("{KAFKA_VERSION}");
+        println!("{}", version::KAFKA_VERSION);
         return ExitCode::SUCCESS;
     }
     if let Some(advice) = tools::advice_for_retired_flags(command, rest) {
@@ -70,12 +45,13 @@ fn main() -> ExitCode {
         "server-start" => scripts::server_start::with_two_hyphens(arguments),
         _ => arguments,
     };
-    match Cli::try_parse_from(&arguments) {
+    match command_line::parse(&arguments) {
         Ok(Cli { command }) => run(command, &arguments),
         Err(error) => {
-            print_parse_error(&error, &arguments);
+            let is_help = !error.use_stderr();
+            command_line::print_error(error, &arguments);
             // Kafka's tools exit with 1 on invalid arguments.
-            if !error.use_stderr() {
+            if is_help {
                 ExitCode::SUCCESS
             } else if is_preflight {
                 ExitCode::from(preflight::UNREADABLE)
@@ -86,29 +62,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help, or the error in the arguments. If the binary was called as a script, the text shows the
-/// script's name alone: `kafka-topics.sh`, not `kafka-topics.sh topics`.
-fn print_parse_error(error: &clap::Error, arguments: &[String]) {
-    let called = arguments.first().map_or("", String::as_str);
-    let script = called.rsplit('/').next().unwrap_or_default();
-    if !scripts::is_script(script) {
-        let _ = error.print();
-        return;
-    }
-    let command = arguments.get(1).map_or("", String::as_str);
-    let text = error.render().to_string();
-    let text = text.replace(&format!("{script} {command}"), script);
-    if error.use_stderr() {
-        eprint!("{text}")
-    } else {
-        print!("{text}")
-    }
-}
-
 fn run(command: Command, command_line: &[String]) -> ExitCode {
     let note = |line: String| eprintln!("ottla: {line}");
     match &command {
-        Command::Server(_) | Command::ServerStart(_) => {
+        Command::Server(_) | Command::ServerStart(_) | Command::ContainerRun(_) => {
             environment::notes_for_server(environment::variable)
                 .into_iter()
                 .for_each(note);
@@ -118,8 +75,12 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
             .for_each(note),
         Command::Bench(_)
         | Command::Preflight(_)
+        | Command::Doctor(_)
         | Command::ServerStop(_)
-        | Command::InstallScripts(_) => {}
+        | Command::InstallScripts(_)
+        | Command::Completions(_)
+        | Command::ManPages(_)
+        | Command::Version(_) => {}
     }
     match command {
         Command::Server(args) => server::run(args),
@@ -129,5 +90,10 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::ServerStart(args) => scripts::server_start::run(args, command_line),
         Command::ServerStop(args) => scripts::server_stop::run(&args),
         Command::InstallScripts(args) => scripts::install::run(&args),
+        Command::ContainerRun(args) => container::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::run(&args, command_line::definition()),
+        Command::ManPages(args) => completions::write_man_pages(&args, command_line::definition()),
+        Command::Version(args) => version::run(&args),
     }
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use ottla_storage::preflight::{Facts, Finding, Preflight, Severity, Unformatted};
 use serde_json::{Value, json};
 
-use crate::server;
+use crate::{colours, server};
 
 /// Exit status when the check itself fails.
 pub const UNREADABLE: u8 = 2;
@@ -44,7 +44,8 @@ pub fn run(args: PreflightArgs) -> ExitCode {
     let text = if args.json {
         format!("{:#}\n", to_json(&preflight))
     } else {
-        to_text(&preflight, std::io::stdout().is_terminal())
+        let has_colours = std::io::stdout().is_terminal() && colours::are_allowed();
+        to_text(&preflight, has_colours)
     };
     // The reader may have closed the pipe; the exit status still has the answer.
     let _ = std::io::stdout().write_all(text.as_bytes());

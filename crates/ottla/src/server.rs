@@ -5,10 +5,13 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use ottla_broker::{Broker, RunningBroker};
-use ottla_config::{BrokerConfig, Properties, single_node_properties};
+use ottla_broker::{Broker, RunningBroker, StopStep};
+use ottla_config::{
+    BrokerConfig, Properties, SecurityProtocol, nearest_name, single_node_properties,
+};
 use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
 use ottla_storage::preflight::{Finding, Preflight, Severity, Unformatted};
 use tracing_subscriber::EnvFilter;
@@ -23,6 +26,9 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
 /// writeback and reads that miss the page cache, so a directory that hangs cannot take threads from the others. More
 /// threads would not help, and each holds about 0.7 MB until ten seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
+/// A stop that takes longer says what it waits for, and again after each of these pauses.
+const NOTICED_STOP: Duration = Duration::from_secs(2);
+const STOP_REPORTS: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
 pub struct ServerArgs {
@@ -39,9 +45,23 @@ pub struct ServerArgs {
     /// ottla.trace.stalls.ms.
     #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
     trace_stalls: Option<u32>,
+    /// Print the line that those who start Kafka's image wait for.
+    #[arg(skip)]
+    announces_running: bool,
 }
 
 impl ServerArgs {
+    /// The start of a container's node.
+    pub fn in_container(properties: PathBuf) -> ServerArgs {
+        ServerArgs {
+            properties: Some(properties),
+            overrides: Vec::new(),
+            ends_with: None,
+            trace_stalls: None,
+            announces_running: true,
+        }
+    }
+
     /// Whether a configuration file is given.
     pub fn names_a_file(&self) -> bool {
         self.properties.is_some()
@@ -86,7 +106,7 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    runtime.block_on(serve(config, unformatted))
+    runtime.block_on(serve(config, unformatted, args.announces_running))
 }
 
 /// Asks the kernel to stop this process, as an operator would, when its parent ends in whatever way.
@@ -146,6 +166,17 @@ fn keep_controller_listener(properties: &mut Properties) {
     let Some(listeners) = properties.get("listeners") else {
         return;
     };
+    let speaks_plaintext_only = !listeners.value.to_uppercase().contains("SSL://")
+        && !listeners.value.to_uppercase().contains("SASL_");
+    if !speaks_plaintext_only && properties.get("listener.security.protocol.map").is_none() {
+        // The default map has the controller's listener in it only beside plaintext ones.
+        let protocols = SecurityProtocol::ALL.map(|it| format!("{0}:{0}", it.name()));
+        let map = format!("CONTROLLER:PLAINTEXT,{}", protocols.join(","));
+        properties.set("listener.security.protocol.map", &map);
+    }
+    let Some(listeners) = properties.get("listeners") else {
+        return;
+    };
     if !listeners.value.contains("CONTROLLER://") {
         // The kernel picks the port, so that several such nodes can run on one machine.
         let listeners = format!("{},CONTROLLER://127.0.0.1:0", listeners.value);
@@ -181,6 +212,7 @@ fn start_logging() -> Result<(), String> {
     // Kafka's file of log levels has the authorizer's at info, too: denials are what an administrator looks for.
     let default = || "warn,kafka.authorizer.logger=info".to_owned();
     let level = setting_from_env("OTTLA_LOG")?.unwrap_or_else(default);
+    check_levels(&level)?;
     let filter = EnvFilter::try_new(&level).map_err(|error| {
         format!("OTTLA_LOG={level}: {error}; give a level, for example OTTLA_LOG=info")
     })?;
@@ -205,6 +237,28 @@ fn start_logging() -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses a word that is neither a level nor the name of something that logs. The filter would take any word for such a
+/// name, and log nothing.
+fn check_levels(given: &str) -> Result<(), String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let words = given.split(',').map(str::trim);
+    for word in words.filter(|word| !word.contains(['=', '[', '.', ':']) && !word.is_empty()) {
+        let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+        let is_number = word.parse::<u8>().is_ok_and(|number| number <= 5);
+        if is_level || is_number || word.starts_with("ottla") {
+            continue;
+        }
+        let meant = nearest_name(word, LEVELS);
+        let meant = meant.map_or(String::new(), |level| format!("; did you mean {level}?"));
+        return Err(format!(
+            "OTTLA_LOG={given}: {word} is not a level{meant}{} Give off, error, warn, info, debug or trace, \
+             for all or by module: OTTLA_LOG=warn,ottla_partition=debug",
+            if meant.is_empty() { "." } else { "" }
+        ));
+    }
+    Ok(())
+}
+
 /// `None` where it is not set, or empty.
 fn setting_from_env(name: &str) -> Result<Option<String>, String> {
     match std::env::var(name) {
@@ -214,13 +268,23 @@ fn setting_from_env(name: &str) -> Result<Option<String>, String> {
     }
 }
 
-async fn serve(config: BrokerConfig, unformatted: Unformatted) -> Result<(), String> {
+async fn serve(
+    config: BrokerConfig,
+    unformatted: Unformatted,
+    announces_running: bool,
+) -> Result<(), String> {
     let mut signals = StopSignals::listen()
         .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let Some(running) = start(config, unformatted, &mut signals).await? else {
         return Ok(());
     };
     introduce(&running);
+    if announces_running {
+        println!(
+            "Node {}: Transitioning from RECOVERY to RUNNING.",
+            running.broker().config().node_id
+        );
+    }
     tokio::select! {
         () = signals.next() => {}
         () = running.broker().stopping() => {}
@@ -270,6 +334,7 @@ async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), S
     tokio::pin!(stopping);
     tokio::select! {
         () = &mut stopping => {}
+        () = report_stop(&broker) => {}
         () = signals.next() => {
             println!("No longer waiting for other nodes.");
             broker.hurry();
@@ -281,6 +346,31 @@ async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), S
         Some(reason) => Err(reason.to_owned()),
         None => Ok(()),
     }
+}
+
+/// Says what a stop waits for, once it takes noticeably long and then every ten seconds; never returns.
+async fn report_stop(broker: &Broker) {
+    let began = Instant::now();
+    let mut pause = NOTICED_STOP;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = STOP_REPORTS;
+        if let Some(step) = broker.stop_step() {
+            println!("{}", stop_text(step, began.elapsed()));
+        }
+    }
+}
+
+fn stop_text(step: StopStep, waited: Duration) -> String {
+    let way_out = match step.needs_others() {
+        true => "; a second signal no longer waits for other nodes",
+        false => "",
+    };
+    format!(
+        "Waiting for {} ({} s){way_out}.",
+        step.description(),
+        waited.as_secs()
+    )
 }
 
 /// Prints the version, the listeners and the data directories.
@@ -298,4 +388,42 @@ fn introduce(running: &RunningBroker) {
         println!("Metrics and health on http://{address}");
     }
     println!("Data directory: {}", config.log_dirs.join(", "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for accepted in [
+            "info",
+            "WARN",
+            "warn,ottla_partition=debug",
+            "warn,kafka.authorizer.logger=info",
+            "ottla_log",
+            "3",
+        ] {
+            assert_eq!(check_levels(accepted), Ok(()), "{accepted}");
+        }
+        let refused = check_levels("banana").unwrap_err();
+        assert!(
+            refused.starts_with("OTTLA_LOG=banana: banana is not a level. Give off"),
+            "{refused}"
+        );
+        let refused = check_levels("warn,inof").unwrap_err();
+        assert!(refused.contains("did you mean info?"), "{refused}");
+    }
+
+    #[test]
+    fn a_stop_says_what_it_waits_for() {
+        let waited = Duration::from_millis(12_345);
+        assert_eq!(
+            stop_text(StopStep::Quorum, waited),
+            "Waiting for another controller to lead the metadata quorum (12 s); a second signal no longer waits for \
+             other nodes."
+        );
+        let text = stop_text(StopStep::Logs, waited);
+        assert_eq!(text, "Waiting for the logs to be written to disk (12 s).");
+    }
 }

@@ -9,7 +9,7 @@
 mod acls;
 mod admin_client;
 mod broken_pipe;
-mod connection_warnings;
+mod connection_watch;
 mod java_exceptions;
 mod java_maps;
 mod java_numbers;
@@ -63,8 +63,9 @@ use running::{
     block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout,
     report_plainly,
 };
-use settings::{key_values, load_properties, load_properties_if_given};
+use settings::{key_values, load_properties, load_properties_if_given, warn_of_unknown};
 
+pub use admin_client::connect as connect_admin;
 pub use retired_flags::advice as advice_for_retired_flags;
 
 /// The tools; each documents itself at its arguments.

@@ -516,3 +516,94 @@ fn what_a_broker_refuses_without_a_word_is_told_in_kafkas_words() {
          The version of API is not supported.\n"
     );
 }
+
+#[test]
+fn wrong_arguments_say_what_to_write() {
+    let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
+    assert_eq!(old.status, 1);
+    assert!(old.err.contains("write --bootstrap-server"), "{}", old.err);
+    let setting = [
+        "topics",
+        "--bootstrap-server",
+        "127.0.0.1:1",
+        "--alter",
+        "--topic",
+        "t",
+        "--config",
+        "retention.ms=1",
+    ];
+    let setting = run(&setting);
+    assert_eq!(setting.status, 1);
+    assert!(
+        setting
+            .err
+            .contains("ottla configs --alter --topic t --add-config retention.ms=1"),
+        "{}",
+        setting.err
+    );
+    let missing = run(&["topics", "--list"]);
+    assert_eq!(missing.status, 1);
+    assert!(
+        missing.err.contains("--bootstrap-server"),
+        "{}",
+        missing.err
+    );
+    let wrong = [
+        "topics",
+        "--bootstrap-server",
+        "127.0.0.1:1",
+        "--create",
+        "--topic",
+        "t",
+        "--partitions",
+        "abc",
+    ];
+    let wrong = run(&wrong);
+    assert!(
+        wrong
+            .err
+            .contains("'abc' for '--partitions <NUMBER>': not a whole number"),
+        "{}",
+        wrong.err
+    );
+    let unknown = run(&["server-start", "s.properties", "--bogus"]);
+    assert!(unknown.err.contains("--bogus"), "{}", unknown.err);
+    assert!(!unknown.err.contains("-- --bogus"), "{}", unknown.err);
+    let help = run(&["install-scripts", "--help"]);
+    assert!(
+        help.out.contains("ottla install-scripts <DIR>"),
+        "{}",
+        help.out
+    );
+    // What stands above a tool's arguments is shown too.
+    let help = run(&["console-consumer", "--help"]);
+    assert!(help.out.contains("OffsetsMessageFormatter"), "{}", help.out);
+    for tool in [
+        "topics",
+        "configs",
+        "consumer-groups",
+        "get-offsets",
+        "storage",
+        "dump-log",
+        "console-producer",
+        "console-consumer",
+        "groups",
+        "delete-records",
+        "leader-election",
+        "log-dirs",
+        "cluster",
+        "metadata-quorum",
+        "features",
+        "broker-api-versions",
+        "client-metrics",
+        "server-start",
+        "server-stop",
+        "install-scripts",
+        "doctor",
+    ] {
+        assert_eq!(run(&[tool, "--version"]).out, "4.3.1\n", "{tool}");
+        let help = run(&[tool, "--help"]);
+        assert_eq!(help.status, 0, "{tool}");
+        assert!(help.out.contains("Usage: ottla "), "{tool}: {}", help.out);
+    }
+}

@@ -196,9 +196,9 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
         .find_map(|line| line.strip_prefix("LeaderId:"))
         .expect("somebody leads")
         .trim();
-    let row = row(&printed, leader);
-    assert_eq!(row[1..3], ["broker,", "controller"], "{row:?}");
-    let process: i32 = row[5].parse().expect("a process id");
+    let of_leader = row(&printed, leader);
+    assert_eq!(of_leader[1..3], ["broker,", "controller"], "{of_leader:?}");
+    let process: i32 = of_leader[5].parse().expect("a process id");
     kill_process(Pid::from_raw(process).expect("an id"), Signal::KILL).expect("it runs");
     let told = cluster.until("The other 2 keep running");
     let expected = format!("node {leader} exited (signal: 9 (SIGKILL)");
@@ -220,7 +220,32 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     let printed = cluster.until("Ctrl-C stops every node");
     assert_eq!(bootstrap(&printed), servers);
     assert_eq!(consume("3"), ["one", "three", "two"]);
-    assert!(cluster.interrupt().success(), "{}", cluster.printed());
+
+    // What stops a node without a quorum waits, and says for what.
+    let process = |node: &str| {
+        let process: i32 = row(&printed, node)[5].parse().expect("a process id");
+        Pid::from_raw(process).expect("an id")
+    };
+    kill_process(process("2"), Signal::KILL).expect("it runs");
+    kill_process(process("3"), Signal::KILL).expect("it runs");
+    cluster.until("The other 1 keep running");
+    kill_process(process("1"), Signal::TERM).expect("it runs");
+    let output = dir.join("node-1/output.log");
+    let began = Instant::now();
+    while !std::fs::read_to_string(&output)
+        .expect("it is there")
+        .contains("Waiting for ")
+    {
+        assert!(began.elapsed() < PATIENCE, "it says nothing while it waits");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(process("1"), Signal::TERM).expect("it runs");
+    let status = cluster.ended();
+    let printed = cluster.printed();
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("all nodes have exited"), "{printed}");
+    // Nothing of this is in the output of a node that was killed.
+    assert!(!printed.contains("(SIGKILL)); see"), "{printed}");
 }
 
 impl Started {

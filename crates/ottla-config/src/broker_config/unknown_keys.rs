@@ -1,5 +1,6 @@
 //! Warnings about keys that Kafka 4.3 does not know.
 
+use crate::nearest_name::nearest_name;
 use crate::tables::{broker_config, broker_configs};
 
 /// Settings of older Kafka versions that are still copied from articles, and what replaced them.
@@ -67,30 +68,8 @@ pub(super) fn warning(key: &str) -> Option<String> {
 
 /// The setting with the most similar name, if any is similar.
 fn nearest(key: &str) -> Option<&'static str> {
-    let simplified = key.replace(['_', '-'], ".").to_ascii_lowercase();
-    let limit = (key.len() / 5).clamp(1, 4);
-    broker_configs()
-        .filter(|def| !def.internal)
-        .map(|def| (distance(&simplified, def.name), def.name))
-        .min()
-        .filter(|(distance, _)| *distance <= limit)
-        .map(|(_, name)| name)
-}
-
-/// Levenshtein's distance, over bytes: setting names are ASCII.
-fn distance(left: &str, right: &str) -> usize {
-    let right = right.as_bytes();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, left) in left.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, &byte) in right.iter().enumerate() {
-            let substituted = diagonal + usize::from(byte != left);
-            diagonal = row[column + 1];
-            row[column + 1] = substituted.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
+    let names = broker_configs().filter(|def| !def.internal);
+    nearest_name(key, names.map(|def| def.name))
 }
 
 #[cfg(test)]

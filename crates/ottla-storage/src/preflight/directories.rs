@@ -114,6 +114,13 @@ fn usable(dir: &Path, look: &mut Look) {
             "mount it for writing",
         );
     }
+    if nearest != dir && space.total_bytes == 0 {
+        let what = format!(
+            "cannot be created: {} is not on a disk (as /proc and /sys are not)",
+            nearest.display()
+        );
+        return look.refuse("directories", &place, what, "give a directory on a disk");
+    }
     let free = space.available_bytes;
     if free < LITTLE_SPACE {
         let what = format!("has only {} free", size_text(free));

@@ -14,6 +14,7 @@ use super::{Outcome, SCRIPTS, markdown};
 /// Existing files that are not links to an Ottla binary are kept and listed. Unsupported scripts get no
 /// link; `--table` lists them with the reason.
 #[derive(Args, Debug)]
+#[command(override_usage = "ottla install-scripts <DIR>\n       ottla install-scripts --table")]
 pub struct InstallScriptsArgs {
     /// The directory for the links; it is created if missing.
     #[arg(value_name = "DIR", required_unless_present = "table")]

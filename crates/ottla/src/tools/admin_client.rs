@@ -1,16 +1,24 @@
 //! The connection to a cluster that the administrative tools share.
 
-use std::time::{Duration, Instant};
+use std::cell::Cell;
+use std::fmt::Display;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig};
 
-use super::load_properties;
+use super::{load_properties, warn_of_unknown};
 
 /// How long a cluster that does not answer may be starting. Kafka's tools take a minute to give up.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// The setting that overrides it.
+const PATIENCE_SETTING: &str = "default.api.timeout.ms";
+/// What takes longer to connect is said to.
+const NOTICED_WAIT: Duration = Duration::from_secs(1);
+/// How long each of several servers is tried.
+const LEAST_PER_SERVER: Duration = Duration::from_secs(1);
 
 /// The brokers at which a tool finds the cluster.
 #[derive(Args, Debug)]
@@ -82,8 +90,8 @@ pub(super) async fn connect_to_either(
     match (brokers, controllers) {
         (Some(brokers), _) => connect(brokers, command_config, client_id).await,
         (None, Some(controllers)) => {
-            let config = client_config(controllers, command_config, client_id, None)?;
-            reach(&Client::unconnected(config.clone())).await?;
+            let (config, patience) = client_config(controllers, command_config, client_id, None)?;
+            reach(&Client::unconnected(config.clone()), patience).await?;
             Ok(Admin::of_controllers(config).await?)
         }
         (None, None) => {
@@ -93,7 +101,7 @@ pub(super) async fn connect_to_either(
 }
 
 /// Connects with the settings of a properties file, the servers of the command line first.
-pub(super) async fn connect(
+pub async fn connect(
     bootstrap_servers: &str,
     command_config: Option<&str>,
     client_id: &str,
@@ -108,47 +116,91 @@ pub(super) async fn connect_within(
     client_id: &str,
     limit: Option<Duration>,
 ) -> anyhow::Result<Admin> {
-    let config = client_config(bootstrap_servers, command_config, client_id, limit)?;
+    let (config, patience) = client_config(bootstrap_servers, command_config, client_id, limit)?;
     let client = Client::unconnected(config);
-    reach(&client).await?;
+    reach(&client, patience).await?;
     client.refresh_metadata(Some(&[]), false).await?;
     Ok(Admin::new(client))
 }
 
+/// The settings, and for how long to try to connect.
 fn client_config(
     bootstrap_servers: &str,
     command_config: Option<&str>,
     client_id: &str,
     limit: Option<Duration>,
-) -> anyhow::Result<ClientConfig> {
+) -> anyhow::Result<(ClientConfig, Duration)> {
     let mut config = ClientConfig {
         client_id: client_id.to_owned(),
         ..ClientConfig::default()
     };
+    let mut patience = CONNECT_PATIENCE;
+    let mut sets_connection_timeout = false;
     if let Some(path) = command_config {
-        config.apply(&load_properties(path)?)?;
+        let settings = load_properties(path)?;
+        warn_of_unknown(&settings, &[config.apply(&settings)?]);
+        if settings.contains_key(PATIENCE_SETTING) {
+            patience = config.default_api_timeout;
+        }
+        sets_connection_timeout = settings.contains_key("socket.connection.setup.timeout.ms");
     }
     config.set_bootstrap_servers(bootstrap_servers)?;
+    if !sets_connection_timeout {
+        // A server that is not there must leave time for the others.
+        let each = patience / config.bootstrap_servers.len() as u32;
+        let limit = config.socket_connection_setup_timeout;
+        config.socket_connection_setup_timeout = limit.min(each.max(LEAST_PER_SERVER));
+    }
     if let Some(limit) = limit {
         config.default_api_timeout = limit;
         config.request_timeout = config.request_timeout.min(limit);
     }
-    Ok(config)
+    Ok((config, patience))
 }
 
-/// Waits for a while until one of the servers can be connected to.
-async fn reach(client: &Client) -> anyhow::Result<()> {
-    let deadline = Instant::now() + CONNECT_PATIENCE;
-    let mut has_warned = false;
-    while let Err(error) = client.any_node().await {
-        if !error.is_retriable() || Instant::now() >= deadline {
-            return Err(error.into());
+/// Waits for a while until one of the servers can be connected to, and says so at once if it has to wait.
+async fn reach(client: &Client, patience: Duration) -> anyhow::Result<()> {
+    let servers = client.config().bootstrap_servers.join(", ");
+    let bound = format!(
+        "trying for {} ms ({PATIENCE_SETTING} in the file of --command-config)",
+        patience.as_millis()
+    );
+    let warned = Cell::new(false);
+    let warn = |reason: &dyn Display| {
+        if !warned.replace(true) {
+            eprintln!("WARN {reason}; {bound}");
         }
-        if !has_warned {
-            eprintln!("WARN {error}; trying for {} s", CONNECT_PATIENCE.as_secs());
-            has_warned = true;
+    };
+    let connecting = async {
+        loop {
+            match client.any_node().await {
+                Ok(_) => return Ok(()),
+                Err(error) if !error.is_retriable() => return Err(error),
+                Err(error) => warn(&error),
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    let saying_so = async {
+        tokio::time::sleep(NOTICED_WAIT).await;
+        warn(&format_args!("no answer from {servers} so far"));
+        std::future::pending::<()>().await
+    };
+    let connected = tokio::time::timeout(patience, async {
+        tokio::select! {
+            connected = connecting => connected,
+            () = saying_so => Ok(()),
+        }
+    });
+    match connected.await {
+        Ok(connected) => Ok(connected?),
+        Err(_) => {
+            let outages = client.outages();
+            let reason = outages.first().map(|it| it.reason.to_string());
+            bail!(reason.unwrap_or_else(|| format!(
+                "no answer from {servers} within {} ms; check the address",
+                patience.as_millis()
+            )))
+        }
     }
-    Ok(())
 }

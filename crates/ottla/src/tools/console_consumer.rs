@@ -3,6 +3,7 @@
 pub(super) mod arguments;
 mod coordinator_formatter;
 pub(super) mod formatter;
+pub(super) mod missing_topic;
 pub(super) mod polling;
 
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use clap::{ArgGroup, Args};
 use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
 
 use super::topic_filter::TopicFilter;
-use super::{block_on, connection_warnings, report_plainly};
+use super::{block_on, connection_watch, report_plainly, warn_of_unknown};
 use arguments::{PrintingArgs, SettingsArgs};
 use polling::Polling;
 
@@ -107,7 +108,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         client.config().client_id,
         config.group_id.as_deref().unwrap_or("null")
     );
-    connection_warnings::connect(&client, &who).await?;
+    let _watch = connection_watch::connect(&client, &who).await?;
     let mut consumer = start(args, &client, config).await?;
 
     let max_messages = args
@@ -215,8 +216,8 @@ fn settings(args: &ConsoleConsumerArgs) -> anyhow::Result<(ClientConfig, Consume
     }
     settings.extend(group.map(|group| ("group.id".to_owned(), group)));
     let (mut client, mut consumer) = (ClientConfig::default(), ConsumerConfig::default());
-    client.apply(&settings)?;
-    consumer.apply(&settings)?;
+    let unknown = [client.apply(&settings)?, consumer.apply(&settings)?];
+    warn_of_unknown(&settings, &unknown);
     Ok((client, consumer))
 }
 
@@ -226,8 +227,7 @@ fn timeout_of(args: &ConsoleConsumerArgs) -> Option<Duration> {
     Some(Duration::from_millis(ms))
 }
 
-/// Waits for a topic to be there, which asking for it may bring about, as with Kafka's consumer; says so
-/// once where it has to wait. After the timeout the reading itself finds out.
+/// Waits for a topic to be there, which asking for it may bring about, as with Kafka's consumer.
 async fn await_topic(
     client: &Client,
     topic: &str,
@@ -236,7 +236,6 @@ async fn await_topic(
 ) -> anyhow::Result<()> {
     let began = Instant::now();
     let names = [topic.to_owned()];
-    let mut has_warned = false;
     loop {
         let create = config.allow_auto_create_topics;
         let metadata = client.refresh_metadata(Some(&names), create).await?;
@@ -250,10 +249,6 @@ async fn await_topic(
                 timeout.unwrap_or_default().as_millis()
             );
         }
-        if !has_warned && began.elapsed() > Duration::from_secs(1) {
-            eprintln!("WARN topic {topic} does not exist; waiting for it");
-            has_warned = true;
-        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -264,6 +259,9 @@ async fn start(
     client: &Client,
     mut config: ConsumerConfig,
 ) -> anyhow::Result<Consumer> {
+    if let Some(topic) = &args.topic {
+        missing_topic::warn(client, topic, config.allow_auto_create_topics).await?;
+    }
     if let (Some(topic), Some(partition)) = (&args.topic, args.partition) {
         let offset = match args.offset.as_deref() {
             None => None,

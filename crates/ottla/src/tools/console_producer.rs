@@ -5,15 +5,30 @@ mod line_reader;
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::bail;
+use bytes::Bytes;
 use clap::Args;
-use ottla_client::{Client, ClientConfig, Delivery, Producer, ProducerConfig};
+use ottla_client::{Client, ClientConfig, ClientError, Delivery, Producer, ProducerConfig};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{block_on, connection_warnings, key_values, load_properties_if_given, report_plainly};
+use super::{
+    block_on, connection_watch, key_values, load_properties_if_given, report_plainly,
+    warn_of_unknown,
+};
+use crate::stop_signals::StopSignals;
 use line_reader::LineReader;
+
+/// Records that failed are shown one by one up to this number; all are counted.
+const SHOWN_FAILURES: u64 = 10;
+/// After an interrupt, what takes longer than this is explained.
+const NOTICED_WAIT: Duration = Duration::from_millis(500);
+/// As after SIGINT without a handler.
+const INTERRUPTED_STATUS: u8 = 130;
 
 /// Send each line of standard input as a record.
 ///
@@ -111,7 +126,12 @@ pub struct ConsoleProducerArgs {
 
 pub fn run(args: ConsoleProducerArgs) -> ExitCode {
     warn_about_deprecated_flags(&args);
-    block_on(async { report_plainly(produce(&args).await) })
+    block_on(async {
+        match produce(&args).await {
+            Ok(code) => code,
+            Err(error) => report_plainly(Err(error)),
+        }
+    })
 }
 
 fn warn_about_deprecated_flags(args: &ConsoleProducerArgs) {
@@ -199,7 +219,7 @@ fn settings(args: &ConsoleProducerArgs) -> anyhow::Result<BTreeMap<String, Strin
     Ok(settings)
 }
 
-async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<()> {
+async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<ExitCode> {
     if let Some(class) = &args.line_reader
         && !class.ends_with("LineMessageReader")
     {
@@ -216,48 +236,127 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<()> {
     let mut settings = settings(args)?;
     settings.insert("bootstrap.servers".into(), args.bootstrap_server.clone());
     let mut client_config = ClientConfig::default();
-    client_config.apply(&settings)?;
     let mut config = ProducerConfig::default();
-    config.apply(&settings)?;
+    let unknown = [client_config.apply(&settings)?, config.apply(&settings)?];
+    warn_of_unknown(&settings, &unknown);
     let client = Client::unconnected(client_config);
     let who = format!("Producer clientId={}", client.config().client_id);
-    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
+    let counts = Arc::new(Counts::default());
+    let waiting = counts.clone();
+    let _watch = connection_watch::watch_unsent(&client, &who, move || waiting.outstanding());
     let producer = Producer::new(client, config)?;
+    let mut signals = StopSignals::listen()?;
 
-    let mut lines = read_lines();
     let mut deliveries = JoinSet::new();
+    let interrupted = tokio::select! {
+        sent = send_lines(args, &producer, &mut reader, &counts, &mut deliveries) => {
+            sent?;
+            false
+        }
+        () = signals.next() => true,
+    };
+    let sending_the_rest = async {
+        producer.close().await;
+        while deliveries.join_next().await.is_some() {}
+    };
+    tokio::select! {
+        () = sending_the_rest => {}
+        () = give_up(&mut signals, interrupted, &counts) => {}
+    }
+    let (unsent, taken) = (counts.unsent(), counts.taken.load(Ordering::Relaxed));
+    if unsent > 0 {
+        eprintln!("{unsent} of {taken} records were not sent.");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(match interrupted {
+        true => ExitCode::from(INTERRUPTED_STATUS),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// Sends each line of standard input, to its end.
+async fn send_lines(
+    args: &ConsoleProducerArgs,
+    producer: &Producer,
+    reader: &mut LineReader,
+    counts: &Arc<Counts>,
+    deliveries: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
+    let mut lines = read_lines();
     while let Some(line) = lines.recv().await {
         let record = reader.read(&line?)?;
         let (key, value) = (record.key.clone(), record.value.clone());
+        counts.taken.fetch_add(1, Ordering::Relaxed);
         let delivery = producer.send(record).await;
         if args.sync {
             delivery?.wait().await?;
+            counts.sent.fetch_add(1, Ordering::Relaxed);
             continue;
         }
         while deliveries.try_join_next().is_some() {}
-        let topic = args.topic.clone();
+        let (topic, counts) = (args.topic.clone(), counts.clone());
         deliveries.spawn(async move {
-            if let Err(error) = wait(delivery).await {
-                let shown = |bytes: Option<bytes::Bytes>| {
-                    bytes.map_or_else(|| "null".into(), |it| format!("{} bytes", it.len()))
-                };
-                eprintln!(
-                    "Error when sending message to topic {topic} with key: {}, value: {} with error: {error}",
-                    shown(key),
-                    shown(value)
-                );
+            match wait(delivery).await {
+                Ok(()) => drop(counts.sent.fetch_add(1, Ordering::Relaxed)),
+                Err(error) => {
+                    if counts.failed.fetch_add(1, Ordering::Relaxed) < SHOWN_FAILURES {
+                        eprintln!("{}", failure(&topic, key, value, &error));
+                    }
+                }
             }
         });
     }
-    producer.close().await;
-    while deliveries.join_next().await.is_some() {}
-    warnings.abort();
     Ok(())
 }
 
-async fn wait(
-    delivery: Result<Delivery, ottla_client::ClientError>,
-) -> Result<(), ottla_client::ClientError> {
+/// As Kafka's tool says it.
+fn failure(topic: &str, key: Option<Bytes>, value: Option<Bytes>, error: &ClientError) -> String {
+    let shown = |bytes: Option<Bytes>| {
+        bytes.map_or_else(|| "null".into(), |it| format!("{} bytes", it.len()))
+    };
+    format!(
+        "Error when sending message to topic {topic} with key: {}, value: {} with error: {error}",
+        shown(key),
+        shown(value)
+    )
+}
+
+/// Returns when the records that are left are to be given up: on the next signal.
+async fn give_up(signals: &mut StopSignals, is_interrupted: bool, counts: &Counts) {
+    if is_interrupted {
+        tokio::select! {
+            () = tokio::time::sleep(NOTICED_WAIT) => eprintln!(
+                "{} records are still to be sent; a second Ctrl-C gives them up.",
+                counts.outstanding()
+            ),
+            () = signals.next() => return,
+        }
+    }
+    signals.next().await;
+}
+
+/// What has become of the records.
+#[derive(Default)]
+struct Counts {
+    taken: AtomicU64,
+    sent: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Counts {
+    /// Neither acknowledged nor failed.
+    fn outstanding(&self) -> u64 {
+        self.unsent() - self.failed.load(Ordering::Relaxed).min(self.unsent())
+    }
+
+    /// Those that no broker has acknowledged.
+    fn unsent(&self) -> u64 {
+        let taken = self.taken.load(Ordering::Relaxed);
+        taken.saturating_sub(self.sent.load(Ordering::Relaxed))
+    }
+}
+
+async fn wait(delivery: Result<Delivery, ClientError>) -> Result<(), ClientError> {
     delivery?.wait().await.map(drop)
 }
 

@@ -9,8 +9,9 @@ use ottla_client::{AcknowledgeType, Client, ClientConfig, ShareConsumer, ShareCo
 
 use super::console_consumer::arguments::{PrintingArgs, SettingsArgs};
 use super::console_consumer::formatter::{Formatter, WriteError};
+use super::console_consumer::missing_topic;
 use super::console_consumer::polling::Polling;
-use super::{block_on, connection_warnings, report_plainly};
+use super::{block_on, connection_watch, report_plainly, warn_of_unknown};
 
 /// Print the records of a topic as a member of a share group.
 ///
@@ -80,7 +81,8 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
         client.config().client_id,
         config.group_id
     );
-    connection_warnings::connect(&client, &who).await?;
+    let _watch = connection_watch::connect(&client, &who).await?;
+    missing_topic::warn(&client, &args.topic, false).await?;
     let mut consumer = ShareConsumer::new(client, config)?;
     consumer.subscribe(std::slice::from_ref(&args.topic));
     let (count, result) = print_records(args, &mut consumer, &mut formatter).await?;
@@ -170,8 +172,8 @@ fn settings(
         .entry("client.id".into())
         .or_insert_with(|| "console-share-consumer".into());
     let (mut client, mut consumer) = (ClientConfig::default(), ShareConsumerConfig::default());
-    client.apply(&settings)?;
-    consumer.apply(&settings)?;
+    let unknown = [client.apply(&settings)?, consumer.apply(&settings)?];
+    warn_of_unknown(&settings, &unknown);
     Ok((client, consumer))
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use ottla_client::{Client, ClientConfig, ClientError, Consumer, ConsumerConfig};
 use regex::Regex;
 
-use super::{block_on_while_receiving, connection_warnings, report_plainly};
+use super::{block_on_while_receiving, connection_watch, report_plainly, warn_of_unknown};
 use arguments::{MeasuringArgs, Wanted, number};
 use progress::Progress;
 
@@ -102,10 +102,11 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
     let settings = settings(args)?;
     let mut client_config = ClientConfig::default();
     let mut config = ConsumerConfig::default();
-    client_config
+    let unknown = client_config
         .apply(&settings)
-        .and_then(|_| config.apply(&settings))
+        .and_then(|unknown| Ok([unknown, config.apply(&settings)?]))
         .context("Failed to construct kafka consumer")?;
+    warn_of_unknown(&settings, &unknown);
     let wanted = args.measuring.wanted()?;
     let client = Client::unconnected(client_config);
     let group = config.group_id.clone().unwrap_or_default();
@@ -113,7 +114,7 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
         "Consumer clientId={}, groupId={group}",
         client.config().client_id
     );
-    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
+    let watch = connection_watch::watch(&client, &who);
     let mut consumer = Consumer::new(client.clone(), config);
     let shows_progress = args.measuring.show_detailed_stats;
     let mut progress = Progress::start(wanted.interval, shows_progress);
@@ -128,7 +129,7 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
     if args.measuring.print_metrics {
         super::performance::print_metrics(consumer.metrics());
     }
-    warnings.abort();
+    drop(watch);
     // What was consumed is counted; a group that cannot be left any more has been told by its timeout.
     if let Err(error) = consumer.close().await {
         eprintln!("WARN the group could not be left in order: {error}");

@@ -20,7 +20,9 @@ use ottla_records::RecordHeader;
 use super::consumer_perf_test::arguments::number;
 use super::java_numbers::{double_to_string, fixed};
 use super::performance::{show_latency, write_histogram};
-use super::{block_on, connection_warnings, load_properties_if_given, report_plainly};
+use super::{
+    block_on, connection_watch, load_properties_if_given, report_plainly, warn_of_unknown,
+};
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 const POSITIONAL_IS_DEPRECATED: &str = "WARNING: Positional argument usage is deprecated and will be removed in \
@@ -211,10 +213,11 @@ async fn measure(plan: &Plan, histogram_out: Option<&std::path::Path>) -> anyhow
     )?;
     let mut client_config = ClientConfig::default();
     let mut consumer_config = ConsumerConfig::default();
-    client_config
+    let unknown = client_config
         .apply(&for_consumer)
-        .and_then(|_| consumer_config.apply(&for_consumer))
+        .and_then(|unknown| Ok([unknown, consumer_config.apply(&for_consumer)?]))
         .context("Failed to construct kafka consumer")?;
+    warn_of_unknown(&for_consumer, &unknown);
     // Nothing is committed: each run begins at the end.
     consumer_config.group_id = None;
     let for_producer = settings(plan, &[("linger.ms", "0"), ("acks", &plan.acks)])?;
@@ -223,8 +226,7 @@ async fn measure(plan: &Plan, histogram_out: Option<&std::path::Path>) -> anyhow
         .apply(&for_producer)
         .context("Failed to construct kafka producer")?;
     let client = Client::unconnected(client_config);
-    let warnings =
-        connection_warnings::warn_until_connected(client.clone(), "Consumer clientId=e2e-latency");
+    let watch = connection_watch::watch(&client, "Consumer clientId=e2e-latency");
     let admin = Admin::new(client.clone());
     if !admin.list_topics(true).await?.contains(&plan.topic) {
         create_topic(&admin, &plan.topic).await?;
@@ -249,7 +251,7 @@ async fn measure(plan: &Plan, histogram_out: Option<&std::path::Path>) -> anyhow
         }
         latencies.record(elapsed);
     }
-    warnings.abort();
+    drop(watch);
     print_results(&latencies);
     show_latency("latency from sending to having consumed", &latencies);
     if let Some(path) = histogram_out {

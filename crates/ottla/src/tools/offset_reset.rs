@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use ottla_client::Admin;
 use ottla_client::admin::{CommittedOffset, OffsetSpec};
+use ottla_types::ErrorCode;
 
 pub(super) type Partition = (String, i32);
 
@@ -149,7 +150,14 @@ pub(super) async fn named_partitions(
         if topic.contains(':') {
             partitions.extend(parse_partitions(topic)?);
         } else {
-            for described in admin.describe_topics(std::slice::from_ref(topic)).await? {
+            let described = admin.describe_topics(std::slice::from_ref(topic)).await;
+            let described = match described {
+                Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+                    bail!("topic {topic} does not exist; `ottla topics --list` lists the topics");
+                }
+                described => described?,
+            };
+            for described in described {
                 let numbers = described.partitions.iter();
                 partitions.extend(numbers.map(|it| (described.name.clone(), it.partition)));
             }

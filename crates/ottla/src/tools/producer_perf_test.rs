@@ -15,10 +15,10 @@ use ottla_bench::workload::pacing::RunClock;
 use ottla_bench::workload::values::{Content, ValueSizes, ValueSource};
 use ottla_client::{Client, ClientConfig, ClientError, Producer, ProducerConfig};
 
-use super::connection_warnings;
 use super::performance::{
     self, CONFIG_EXCEPTION, ILLEGAL_ARGUMENT, Trouble, beside, show_latency, write_histogram,
 };
+use super::{connection_watch, warn_of_unknown};
 pub use arguments::ProducerPerfTestArgs;
 use arguments::{Payload, Plan, Refusal};
 use stats::Stats;
@@ -45,9 +45,12 @@ fn measure(args: &ProducerPerfTestArgs, plan: &Plan) -> Result<(), Trouble> {
     performance::require_servers(&plan.settings)?;
     let refused = |error: ClientError| Trouble::Uncaught(CONFIG_EXCEPTION, error.to_string());
     let mut client_config = ClientConfig::default();
-    client_config.apply(&plan.settings).map_err(refused)?;
     let mut config = ProducerConfig::default();
-    config.apply(&plan.settings).map_err(refused)?;
+    let unknown = [
+        client_config.apply(&plan.settings).map_err(refused)?,
+        config.apply(&plan.settings).map_err(refused)?,
+    ];
+    warn_of_unknown(&plan.settings, &unknown);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -74,7 +77,7 @@ fn measure(args: &ProducerPerfTestArgs, plan: &Plan) -> Result<(), Trouble> {
     let _inside = runtime.enter();
     let client = Client::unconnected(client_config);
     let who = format!("Producer clientId={}", client.config().client_id);
-    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
+    let watch = connection_watch::watch(&client, &who);
     let clock = RunClock::start();
     let stats = Arc::new(Stats::new(
         clock,
@@ -99,7 +102,7 @@ fn measure(args: &ProducerPerfTestArgs, plan: &Plan) -> Result<(), Trouble> {
         &on_refused,
     )?;
     runtime.block_on(producer.close());
-    warnings.abort();
+    drop(watch);
     stats.print_totals();
     if args.print_metrics {
         performance::print_metrics(producer.metrics());

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ottla_client::properties;
+use ottla_config::nearest_name;
+
 /// Reads a properties file given on the command line.
 pub(super) fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let bytes = std::fs::read(path)
@@ -23,4 +26,36 @@ pub(super) fn key_values(arguments: &[String]) -> BTreeMap<String, String> {
         None => (argument.clone(), String::new()),
     };
     arguments.iter().map(split).collect()
+}
+
+/// Warns of settings that no client has, and goes on, as Kafka's clients do. `unknown` is what the parts of the client
+/// did not know.
+pub(super) fn warn_of_unknown(settings: &BTreeMap<String, String>, unknown: &[Vec<String>]) {
+    for key in properties::unknown_keys(settings, unknown) {
+        eprintln!("WARN {}", unknown_key(key));
+    }
+}
+
+fn unknown_key(key: &str) -> String {
+    match nearest_name(key, properties::known_keys()) {
+        Some(name) => format!("{key} is not a setting and is ignored; did you mean {name}?"),
+        None => format!("{key} is not a setting and is ignored"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unknown_key;
+
+    #[test]
+    fn a_mistyped_setting_is_told_its_name() {
+        assert_eq!(
+            unknown_key("akcs"),
+            "akcs is not a setting and is ignored; did you mean acks?"
+        );
+        assert_eq!(
+            unknown_key("my.own"),
+            "my.own is not a setting and is ignored"
+        );
+    }
 }

@@ -14,7 +14,7 @@ use ottla_client::{Client, ClientConfig, ClientError, ShareConsumer, ShareConsum
 use tokio::task::JoinSet;
 
 use super::consumer_perf_test::arguments::{MeasuringArgs, Wanted, number};
-use super::{block_on_while_receiving, connection_warnings, report_plainly};
+use super::{block_on_while_receiving, connection_watch, report_plainly, warn_of_unknown};
 use progress::{Consumed, MemberProgress, Span};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -159,10 +159,13 @@ fn new_member(
         client_id.push_str(&format!("-{index}"));
     }
     let (mut client_config, mut config) = (ClientConfig::default(), ShareConsumerConfig::default());
-    client_config
+    let unknown = client_config
         .apply(&settings)
-        .and_then(|_| config.apply(&settings))
+        .and_then(|unknown| Ok([unknown, config.apply(&settings)?]))
         .context("Failed to construct Kafka share consumer")?;
+    if index.is_none_or(|index| index == 0) {
+        warn_of_unknown(&settings, &unknown);
+    }
     let client_id = client_config.client_id.clone();
     let client = Client::unconnected(client_config);
     let mut consumer = ShareConsumer::new(client, config)?;
@@ -181,8 +184,7 @@ async fn consume(
     index: usize,
 ) -> anyhow::Result<(usize, Member)> {
     let who = format!("ShareConsumer clientId={}", member.client_id);
-    let client = member.consumer.client().clone();
-    let warnings = connection_warnings::warn_until_connected(client, &who);
+    let watch = connection_watch::watch(member.consumer.client(), &who);
     let mut progress = MemberProgress::begin(run.wanted.interval);
     let mut last_consumed = Instant::now();
     let mut has_warned = false;
@@ -219,7 +221,7 @@ async fn consume(
             println!("{line} for share consumer {index}");
         }
     }
-    warnings.abort();
+    drop(watch);
     Ok((index, member))
 }
 

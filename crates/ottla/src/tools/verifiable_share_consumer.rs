@@ -16,7 +16,7 @@ use ottla_client::{
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{block_on, load_properties_if_given};
+use super::{block_on, load_properties_if_given, warn_of_unknown};
 
 const POLL: Duration = Duration::from_secs(5);
 
@@ -171,8 +171,8 @@ fn begin(args: &VerifiableShareConsumerArgs) -> anyhow::Result<ShareConsumer> {
     settings.insert("group.id".into(), args.group_id.clone());
     settings.insert("bootstrap.servers".into(), args.bootstrap_server.clone());
     let (mut client, mut config) = (ClientConfig::default(), ShareConsumerConfig::default());
-    client.apply(&settings)?;
-    config.apply(&settings)?;
+    let unknown = [client.apply(&settings)?, config.apply(&settings)?];
+    warn_of_unknown(&settings, &unknown);
     Ok(ShareConsumer::new(Client::unconnected(client), config)?)
 }
 

@@ -58,7 +58,7 @@ impl Story {
         let client = Client::unconnected(ClientConfig::default());
         let network = Arc::new(NetworkSensors::new(client.config().metrics_windows()));
         let address = silent_broker().await.to_string();
-        let connection = Connection::open(&address, client.config(), network).await;
+        let connection = Connection::open(&address, client.config(), network, Arc::default()).await;
         let shared = Arc::new(Producer::builder(client, config).shared().unwrap());
         shared.accumulator.topics.set_partitions(TOPIC, 1);
         *shared.identity.lock() = Some(Identity {

@@ -24,6 +24,10 @@ const HOST: &str = "127.0.0.1";
 const MOST_COMBINED: u16 = 3;
 /// Node IDs of separate controllers start here.
 const FIRST_CONTROLLER: u16 = 101;
+/// What to do about a port in use, of a cluster that is not there yet, and of one that is.
+const WAY_OUT_NEW: &str = "give other ports with --port PORT (0 for free ports)";
+const WAY_OUT_EXISTING: &str =
+    "start another cluster with --dir DIRECTORY --port 0, because this one keeps its ports";
 /// The range searched for free ports: below the kernel's ephemeral ports.
 const FREE_PORTS: std::ops::Range<u16> = 19_092..32_000;
 
@@ -47,6 +51,8 @@ pub struct Layout {
     pub dir: PathBuf,
     pub cluster_id: String,
     pub nodes: Vec<NodeLayout>,
+    /// Free ports were asked for, and the cluster has its own.
+    pub keeps_ports: bool,
     _lock: File,
 }
 
@@ -92,11 +98,21 @@ impl Layout {
                 dir.display()
             ));
         }
+        // Ports are looked at before anything is written: a cluster keeps those that it was created with.
+        let is_old = file.exists();
+        let new = match is_old {
+            true => None,
+            false => {
+                let nodes = new_nodes(wanted)?;
+                check_ports(&nodes, WAY_OUT_NEW)?;
+                Some((random_uuid().to_string(), nodes))
+            }
+        };
         fs::create_dir_all(dir).map_err(at)?;
         let dir = &dir.canonicalize().map_err(at)?;
         let lock = take_lock(dir)?;
-        let (cluster_id, nodes) = match fs::read_to_string(&file) {
-            Ok(text) => {
+        let (cluster_id, nodes) = match (fs::read_to_string(&file), new) {
+            (Ok(text), _) => {
                 let read = read(&text, &file).map_err(|reason| {
                     format!(
                         "{}: {reason}; fix it, or give another directory with --dir",
@@ -104,16 +120,18 @@ impl Layout {
                     )
                 })?;
                 check_same(&read.1, wanted, dir)?;
+                check_ports(&read.1, WAY_OUT_EXISTING)?;
                 read
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let new = (random_uuid().to_string(), new_nodes(wanted)?);
+            (Err(error), Some(new)) if error.kind() == ErrorKind::NotFound => {
                 write_whole(&file, &text_of(&new.0, &new.1)).map_err(at)?;
                 new
             }
-            Err(error) => return Err(at(error)),
+            (Err(error), _) => return Err(at(error)),
         };
+        let keeps_ports = is_old && wanted.port == Some(0);
         Ok(Layout {
+            keeps_ports,
             dir: dir.clone(),
             cluster_id,
             nodes,
@@ -144,23 +162,6 @@ impl Layout {
 
     pub fn properties_file(&self, node: &NodeLayout) -> PathBuf {
         self.node_dir(node).join("server.properties")
-    }
-
-    /// Fails if a port is in use, before anything is started.
-    pub fn check_ports(&self) -> Result<(), String> {
-        for node in &self.nodes {
-            for port in node.ports() {
-                if let Err(error) = TcpListener::bind((HOST, port)) {
-                    return Err(format!(
-                        "node {} cannot listen on {HOST}:{port}: {error}; stop the process that uses \
-                         it, or start a new cluster on other ports with --dir DIRECTORY and --port \
-                         PORT (0 for free ports)",
-                        node.id
-                    ));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Writes the configuration files and formats the directories that do not exist yet.
@@ -242,6 +243,21 @@ impl Layout {
             self.node_dir(node).join("data").display(),
         )
     }
+}
+
+/// Fails if a port is in use.
+fn check_ports(nodes: &[NodeLayout], way_out: &str) -> Result<(), String> {
+    for node in nodes {
+        for port in node.ports() {
+            if let Err(error) = TcpListener::bind((HOST, port)) {
+                return Err(format!(
+                    "node {} cannot listen on {HOST}:{port}: {error}; stop the process that uses it, or {way_out}",
+                    node.id
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn is_inhabited(dir: &Path) -> std::io::Result<bool> {
@@ -490,14 +506,36 @@ mod tests {
 
     #[test]
     fn a_port_in_use_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::open(dir.path(), WANTED).unwrap();
-        let port = layout.nodes[1].controller_port.unwrap();
-        let _taken = TcpListener::bind((HOST, port)).unwrap();
-        let refused = layout.check_ports().unwrap_err();
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("cluster");
+        let first = free_ports(7).unwrap();
+        // The controller's of the second node.
+        let port = first + 5;
+        let taken = TcpListener::bind((HOST, port)).unwrap();
+        let wanted = Wanted {
+            port: Some(first),
+            ..WANTED
+        };
+        let refused = Layout::open(&dir, wanted).unwrap_err();
         assert!(
             refused.starts_with(&format!("node 2 cannot listen on {HOST}:{port}")),
             "{refused}"
         );
+        assert!(
+            refused.contains("--port PORT (0 for free ports)"),
+            "{refused}"
+        );
+        assert!(!dir.exists(), "nothing is written");
+        // So that what it advises can be done.
+        let made = Layout::open(&dir, WANTED).unwrap();
+        let made_port = made.nodes[1].controller_port.unwrap();
+        drop((made, taken));
+        let _taken = TcpListener::bind((HOST, made_port)).unwrap();
+        let as_it_was = Wanted {
+            brokers: None,
+            ..WANTED
+        };
+        let refused = Layout::open(&dir, as_it_was).unwrap_err();
+        assert!(refused.contains("this one keeps its ports"), "{refused}");
     }
 }

@@ -4,15 +4,17 @@
 //! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory reuses the data. What it
 //! decides of the nodes stands in `layout`, and how one is run in `node_process`.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use ottla_client::admin::EndpointType;
-use ottla_client::{Admin, Client, ClientConfig};
+use ottla_client::{Admin, Client, ClientConfig, ClientError};
+use rustix::process::Signal;
 
 use super::layout::{Layout, NodeLayout, Wanted};
 use super::node_process::NodeProcess;
@@ -21,6 +23,8 @@ use crate::stop_signals::StopSignals;
 /// A debug build on a busy machine, with logs to recover.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
+/// How long one broker may take to say how the cluster is.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long nodes may still learn who leads, once the controllers have lost their majority.
 const PARTING: Duration = Duration::from_secs(1);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -69,7 +73,6 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
         port: args.port,
     };
     let layout = Layout::open(&args.dir, wanted)?;
-    layout.check_ports()?;
     layout.prepare()?;
     // The nodes are started by the thread that runs it, and end with that.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -87,6 +90,9 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
         layout.nodes.len(),
         layout.dir.display()
     );
+    if layout.keeps_ports {
+        println!("The cluster keeps the ports that it was created with.");
+    }
     let began = Instant::now();
     let mut cluster = Cluster {
         layout,
@@ -114,6 +120,33 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     outcome
 }
 
+/// How far the start is.
+#[derive(Default)]
+struct Readiness {
+    /// Those that accept clients and know all others.
+    brokers: usize,
+    /// The partitions without a leader, if a broker has been asked.
+    leaderless: Option<usize>,
+}
+
+impl Readiness {
+    fn text(&self, brokers: usize) -> String {
+        match self.leaderless {
+            Some(leaderless) if self.brokers == brokers => {
+                format!("{leaderless} partitions have no leader yet")
+            }
+            _ => format!("{} of {brokers} brokers are ready", self.brokers),
+        }
+    }
+}
+
+/// A client of the broker at this port alone.
+fn client_of(port: u16) -> Option<Client> {
+    let mut config = ClientConfig::new(&format!("127.0.0.1:{port}")).ok()?;
+    config.client_id = "ottla-cluster".to_owned();
+    Some(Client::unconnected(config))
+}
+
 /// The nodes, running or exited.
 struct Cluster<'a> {
     layout: &'a Layout,
@@ -134,7 +167,8 @@ impl Cluster<'_> {
             self.nodes.push(started);
         }
         let began = Instant::now();
-        let wanted = self.layout.brokers().count();
+        let mut next_report = Duration::from_secs(5);
+        let mut ready = Readiness::default();
         loop {
             for node in &mut self.nodes {
                 let ended = tokio::time::timeout(Duration::ZERO, node.ended()).await;
@@ -142,35 +176,51 @@ impl Cluster<'_> {
                     return Err(why_ended(node).await);
                 }
             }
-            if self.active_brokers().await == Some(wanted) {
+            self.look(&mut ready).await;
+            let brokers = self.layout.brokers().count();
+            if ready.brokers == brokers && ready.leaderless == Some(0) {
                 return Ok(());
             }
             if began.elapsed() > START_PATIENCE {
                 return Err(format!(
-                    "not all brokers answer after {} s; see {} in each node's directory",
+                    "{} after {} s; see output.log in each node's directory",
+                    ready.text(brokers),
                     START_PATIENCE.as_secs(),
-                    "output.log"
                 ));
+            }
+            if began.elapsed() > next_report {
+                println!("{} ({} s).", ready.text(brokers), next_report.as_secs());
+                next_report += Duration::from_secs(5);
             }
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// The number of brokers that accept clients, according to the first one that answers.
-    async fn active_brokers(&self) -> Option<usize> {
-        let mut config = ClientConfig {
-            client_id: "ottla-cluster".to_owned(),
-            ..ClientConfig::default()
-        };
-        config
-            .set_bootstrap_servers(&self.layout.bootstrap_servers())
-            .ok()?;
-        let client = Client::unconnected(config);
-        client.any_node().await.ok()?;
-        let admin = Admin::new(client);
-        let described = admin.describe_cluster(EndpointType::Broker, false);
-        let described = tokio::time::timeout(Duration::from_secs(5), described).await;
-        Some(described.ok()?.ok()?.brokers.len())
+    /// Counts the brokers that accept clients, which they do once the controller has unfenced them, and the partitions
+    /// without a leader.
+    async fn look(&self, ready: &mut Readiness) {
+        *ready = Readiness::default();
+        for node in self.layout.brokers() {
+            let Some(client) = node.port.and_then(client_of) else {
+                continue;
+            };
+            let described = async {
+                client.any_node().await?;
+                let metadata = client.refresh_metadata(None, false).await?;
+                let admin = Admin::new(client.clone());
+                let cluster = admin.describe_cluster(EndpointType::Broker, false).await?;
+                Ok::<_, ClientError>((metadata, cluster.brokers.len()))
+            };
+            let described = tokio::time::timeout(ANSWER_PATIENCE, described).await;
+            if let Ok(Ok((metadata, unfenced))) = described
+                && unfenced == self.layout.brokers().count()
+            {
+                ready.brokers += 1;
+                let partitions = metadata.topics.values().flat_map(|it| &it.partitions);
+                let leaderless = partitions.filter(|it| it.leader < 0).count();
+                ready.leaderless = ready.leaderless.max(Some(leaderless));
+            }
+        }
     }
 
     /// Prints the nodes, and how to connect.
@@ -227,10 +277,14 @@ impl Cluster<'_> {
                 .iter()
                 .find(|it| it.id == self.nodes[index].id);
             let file = layout.map(|it: &NodeLayout| self.layout.properties_file(it));
-            eprintln!(
-                "{reason}.\nThe other {others} keep running. To restart it: ottla server {}",
-                file.unwrap_or_default().display()
-            );
+            let file = file.unwrap_or_default();
+            match others {
+                0 => eprintln!("{reason}."),
+                _ => eprintln!(
+                    "{reason}.\nThe other {others} keep running. To restart it: ottla server {}",
+                    file.display()
+                ),
+            }
         }
     }
 
@@ -326,17 +380,37 @@ async fn why_ended(node: &mut NodeProcess) -> String {
     let status = node
         .status
         .map_or("unknown status".to_owned(), |status| status.to_string());
-    let is_killed = node.status.is_some_and(|status| status.code().is_none());
     let said = node.last_words().await;
-    let last = match said.last() {
-        Some(line) if !is_killed => format!("; last output: {line}"),
-        // What was killed has said nothing about it.
-        _ => String::new(),
-    };
-    format!(
-        "node {} exited ({status}{last}); see {}",
+    reason_text(
         node.id,
-        node.output.display()
+        &status,
+        is_killed(node.status),
+        said.last(),
+        &node.output,
+    )
+}
+
+/// Whether it was ended from outside and could say nothing about it.
+fn is_killed(status: Option<ExitStatus>) -> bool {
+    status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw())
+}
+
+fn reason_text(
+    id: u16,
+    status: &str,
+    is_killed: bool,
+    last: Option<&String>,
+    output: &Path,
+) -> String {
+    if is_killed {
+        return format!(
+            "node {id} exited ({status}): killed by a process, or by the kernel for want of memory"
+        );
+    }
+    let last = last.map_or(String::new(), |line| format!("; last output: {line}"));
+    format!(
+        "node {id} exited ({status}{last}); see {}",
+        output.display()
     )
 }
 
@@ -358,7 +432,39 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use std::path::Path;
+
+    use super::{Readiness, reason_text, table};
+
+    #[test]
+    fn only_a_node_that_could_speak_is_looked_up_in_its_output() {
+        let output = Path::new("/c/node-1/output.log");
+        let text = reason_text(1, "signal: 9 (SIGKILL)", true, None, output);
+        assert!(
+            text.starts_with("node 1 exited (signal: 9 (SIGKILL))"),
+            "{text}"
+        );
+        assert!(!text.contains("output.log"), "{text}");
+        let last = "disk full".to_owned();
+        assert_eq!(
+            reason_text(1, "exit status: 1", false, Some(&last), output),
+            "node 1 exited (exit status: 1; last output: disk full); see /c/node-1/output.log"
+        );
+    }
+
+    #[test]
+    fn it_says_how_far_the_start_is() {
+        let text = |brokers, leaderless| {
+            Readiness {
+                brokers,
+                leaderless,
+            }
+            .text(3)
+        };
+        assert_eq!(text(0, None), "0 of 3 brokers are ready");
+        assert_eq!(text(2, Some(4)), "2 of 3 brokers are ready");
+        assert_eq!(text(3, Some(4)), "4 partitions have no leader yet");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

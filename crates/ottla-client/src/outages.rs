@@ -1,0 +1,135 @@
+//! Which brokers a client cannot reach, for programs that tell a person so.
+//!
+//! A broker is out from the moment at which its last connection broke, or the first one could not be opened, until one
+//! is open. Connections that the client closed itself do not count.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use ottla_sync::Mutex;
+
+use crate::error::ClientError;
+
+/// A broker that cannot be reached at the moment.
+#[derive(Clone, Debug)]
+pub struct Outage {
+    /// `host:port`
+    pub address: String,
+    pub since: Instant,
+    /// What the newest attempt failed with; until there is one, what broke the connection.
+    pub reason: ClientError,
+    /// Whether there was a connection before.
+    pub was_connected: bool,
+}
+
+/// Shared by a client and all its connections.
+#[derive(Default)]
+pub(crate) struct Outages {
+    /// By address.
+    brokers: Mutex<BTreeMap<String, Reach>>,
+}
+
+#[derive(Default)]
+struct Reach {
+    open: usize,
+    was_connected: bool,
+    outage: Option<(Instant, ClientError)>,
+}
+
+impl Outages {
+    pub(crate) fn on_opened(&self, address: &str) {
+        let mut brokers = self.brokers.lock();
+        let broker = brokers.entry(address.to_owned()).or_default();
+        broker.open += 1;
+        broker.was_connected = true;
+        broker.outage = None;
+    }
+
+    /// A connection that had been opened is closed.
+    pub(crate) fn on_closed(&self, address: &str, reason: &ClientError) {
+        let mut brokers = self.brokers.lock();
+        let broker = brokers.entry(address.to_owned()).or_default();
+        broker.open = broker.open.saturating_sub(1);
+        let is_wanted = matches!(reason, ClientError::ClientClosed);
+        if broker.open == 0 && !is_wanted {
+            broker.outage = Some((ottla_sync::time::now(), reason.clone()));
+        }
+    }
+
+    /// A connection could not be opened.
+    pub(crate) fn on_refused(&self, address: &str, reason: &ClientError) {
+        let mut brokers = self.brokers.lock();
+        let broker = brokers.entry(address.to_owned()).or_default();
+        if broker.open == 0 {
+            let began = broker.outage.take().map(|(since, _)| since);
+            let since = began.unwrap_or_else(ottla_sync::time::now);
+            broker.outage = Some((since, reason.clone()));
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Outage> {
+        let brokers = self.brokers.lock();
+        let outage = |(address, broker): (&String, &Reach)| {
+            let (since, reason) = broker.outage.clone()?;
+            Some(Outage {
+                address: address.clone(),
+                since,
+                reason,
+                was_connected: broker.was_connected,
+            })
+        };
+        brokers.iter().filter_map(outage).collect()
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.brokers.lock().values().any(|broker| broker.open > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken() -> ClientError {
+        ClientError::Closed {
+            address: "a:1".into(),
+            reason: "reset".into(),
+        }
+    }
+
+    fn refused() -> ClientError {
+        ClientError::Connect {
+            address: "a:1".into(),
+            reason: "refused".into(),
+        }
+    }
+
+    #[test]
+    fn a_broker_is_out_from_its_last_connection_to_the_next() {
+        let outages = Outages::default();
+        outages.on_opened("a:1");
+        outages.on_opened("a:1");
+        outages.on_closed("a:1", &broken());
+        assert!(outages.all().is_empty() && outages.is_connected());
+        outages.on_closed("a:1", &broken());
+        assert!(!outages.is_connected());
+        let first = outages.all().pop().expect("it is out");
+        assert!(first.was_connected);
+        outages.on_refused("a:1", &refused());
+        let later = outages.all().pop().expect("it is still out");
+        assert_eq!(later.since, first.since);
+        assert!(matches!(later.reason, ClientError::Connect { .. }));
+        outages.on_opened("a:1");
+        assert!(outages.all().is_empty() && outages.is_connected());
+    }
+
+    #[test]
+    fn what_the_client_closes_is_no_outage() {
+        let outages = Outages::default();
+        outages.on_opened("a:1");
+        outages.on_closed("a:1", &ClientError::ClientClosed);
+        assert!(outages.all().is_empty() && !outages.is_connected());
+        outages.on_refused("b:1", &refused());
+        assert!(!outages.all()[0].was_connected);
+    }
+}

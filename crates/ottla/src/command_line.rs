@@ -1,0 +1,274 @@
+//! The command line: the commands, in the groups in which `ottla --help` shows them, and what is said about arguments that
+//! cannot be.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::num::{IntErrorKind, ParseIntError};
+
+use clap::builder::Styles;
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::{colours, completions, container, doctor, preflight, scripts, server, tools, version};
+
+/// Ottla, a drop-in replacement for the Apache Kafka broker.
+#[derive(Parser, Debug)]
+#[command(
+    name = "ottla",
+    version,
+    arg_required_else_help = true,
+    infer_long_args = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a broker; without a file, on 127.0.0.1:9092 with its data in ./ottla-data.
+    Server(server::ServerArgs),
+    /// Check whether Ottla can take over a node of Apache Kafka. Changes nothing.
+    Preflight(preflight::PreflightArgs),
+    Doctor(doctor::DoctorArgs),
+    #[command(flatten)]
+    Tool(tools::Tool),
+    Bench(Box<ottla_bench::command::BenchArgs>),
+    ServerStart(scripts::server_start::ServerStartArgs),
+    ServerStop(scripts::server_stop::ServerStopArgs),
+    InstallScripts(scripts::install::InstallScriptsArgs),
+    Completions(completions::CompletionsArgs),
+    ManPages(completions::ManPagesArgs),
+    Version(version::VersionArgs),
+    #[command(hide = true)]
+    ContainerRun(container::ContainerRunArgs),
+}
+
+/// What the help shows, group by group. Ottla's own commands come first; all others have the name of a script of Kafka.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "Ottla",
+        &["server", "cluster", "preflight", "doctor", "bench"],
+    ),
+    (
+        "Server, as Kafka's scripts run it",
+        &["server-start", "server-stop", "storage"],
+    ),
+    (
+        "Topics and records",
+        &[
+            "topics",
+            "console-producer",
+            "console-consumer",
+            "console-share-consumer",
+            "get-offsets",
+            "delete-records",
+            "dump-log",
+        ],
+    ),
+    (
+        "Groups and transactions",
+        &[
+            "groups",
+            "consumer-groups",
+            "share-groups",
+            "streams-groups",
+            "transactions",
+        ],
+    ),
+    (
+        "Cluster",
+        &[
+            "acls",
+            "broker-api-versions",
+            "client-metrics",
+            "configs",
+            "features",
+            "leader-election",
+            "log-dirs",
+            "metadata-quorum",
+            "reassign-partitions",
+            "replica-verification",
+        ],
+    ),
+    (
+        "Measuring",
+        &[
+            "producer-perf-test",
+            "consumer-perf-test",
+            "share-consumer-perf-test",
+            "e2e-latency",
+            "verifiable-share-consumer",
+        ],
+    ),
+    (
+        "Installation",
+        &["install-scripts", "completions", "man-pages", "version"],
+    ),
+];
+
+/// The widest line of the list of commands.
+const WIDTH: usize = 80;
+
+/// The definition of the command line, for parsing, help, completions and manual pages.
+pub fn definition() -> clap::Command {
+    let command = Cli::command();
+    let list = command_list(&command, command.get_styles());
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}\n\nEach command shows its \
+         options with --help; Kafka's tools have those of Kafka.\n"
+    ))
+}
+
+/// Parses a command line.
+pub fn parse(arguments: &[String]) -> Result<Cli, clap::Error> {
+    let mut definition = definition();
+    let matches = definition.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))
+}
+
+/// The groups, each command with the first sentence of what it is.
+fn command_list(command: &clap::Command, styles: &Styles) -> String {
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let _ = writeln!(text, "{header}{title}:{header:#}");
+        let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        for name in *names {
+            let about = command
+                .find_subcommand(name)
+                .and_then(|found| found.get_about())
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let about = about.split_once(". ").map_or(&*about, |(first, _)| first);
+            let indent = 2 + width + 2;
+            let _ = write!(text, "  {literal}{name:<width$}{literal:#}  ");
+            let _ = writeln!(text, "{}", wrapped(about.trim_end_matches('.'), indent));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Words that begin in a column, in lines that end before the width.
+fn wrapped(words: &str, indent: usize) -> String {
+    let mut text = String::new();
+    let mut column = indent;
+    for word in words.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > WIDTH {
+            let _ = write!(text, "\n{:indent$}", "");
+            column = indent;
+        }
+        if column > indent {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text
+}
+
+/// Prints the help, or the error in the arguments. If the binary was called as a script, the text shows the
+/// script's name alone: `kafka-topics.sh`, not `kafka-topics.sh topics`.
+pub fn print_error(mut error: clap::Error, arguments: &[String]) {
+    // Kafka's tools take no values of this kind, and an unknown flag is a mistyped one.
+    if error.kind() == ErrorKind::UnknownArgument {
+        error.remove(ContextKind::Suggested);
+    }
+    let called = arguments.first().map_or("", String::as_str);
+    let script = called.rsplit('/').next().unwrap_or_default();
+    let is_script = scripts::is_script(script);
+    let is_terminal = match error.use_stderr() {
+        true => std::io::stderr().is_terminal(),
+        false => std::io::stdout().is_terminal(),
+    };
+    let has_colours = is_terminal && !is_script && colours::are_allowed();
+    let mut text = match has_colours {
+        true => error.render().ansi().to_string(),
+        false => error.render().to_string(),
+    };
+    if let Some((rusts, ours)) = plain_reason(&error) {
+        text = text.replace(&rusts, ours);
+    }
+    if is_script {
+        let command = arguments.get(1).map_or("", String::as_str);
+        text = text.replace(&format!("{script} {command}"), script);
+    }
+    if error.use_stderr() {
+        eprint!("{text}")
+    } else {
+        print!("{text}")
+    }
+}
+
+/// What Rust says of a number that cannot be read, and what a person is told instead.
+fn plain_reason(error: &clap::Error) -> Option<(String, &'static str)> {
+    let source = std::error::Error::source(error)?;
+    let ours = match source.downcast_ref::<ParseIntError>() {
+        Some(error) => match error.kind() {
+            IntErrorKind::PosOverflow => "the number is too large",
+            IntErrorKind::NegOverflow => "the number is too small",
+            IntErrorKind::Empty => "a number is missing",
+            _ => "not a whole number",
+        },
+        None => {
+            source.downcast_ref::<std::num::ParseFloatError>()?;
+            "not a number"
+        }
+    };
+    Some((source.to_string(), ours))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let listed: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        let unique: BTreeSet<&str> = listed.iter().copied().collect();
+        assert_eq!(listed.len(), unique.len(), "a command is listed twice");
+        let command = Cli::command();
+        let visible = command.get_subcommands().filter(|it| !it.is_hide_set());
+        let there: BTreeSet<&str> = visible.map(clap::Command::get_name).collect();
+        assert_eq!(unique, there);
+    }
+
+    #[test]
+    fn the_list_fits_a_narrow_terminal_and_says_what_each_command_is() {
+        let command = Cli::command();
+        let list = command_list(&command, &Styles::plain());
+        for line in list.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        for (_, names) in GROUPS {
+            for name in *names {
+                let line = list
+                    .lines()
+                    .find(|it| it.trim_start().starts_with(&format!("{name} ")));
+                let about = line.and_then(|it| it.trim_start().strip_prefix(name));
+                assert!(
+                    about.is_some_and(|it| it.trim().len() > 10),
+                    "{name}: {line:?}"
+                );
+            }
+        }
+        assert!(
+            list.starts_with("Ottla:\n  server     Run a broker"),
+            "{list}"
+        );
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        definition().debug_assert();
+    }
+}

@@ -1,0 +1,340 @@
+//! `ottla container-run`: the start of a container, with the environment of Kafka's own image.
+//!
+//! Settings come from a mounted `server.properties` and from variables (`KAFKA_LOG_RETENTION_HOURS`), which override the
+//! file; without either the node is broker and controller on localhost:9092. The directories are formatted with
+//! `CLUSTER_ID` unless they are formatted already. Kafka: `KafkaDockerWrapper`, and the scripts of `apache/kafka`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_config::{BrokerConfig, Properties};
+use ottla_metadata::MetadataVersion;
+use ottla_storage::format::{FormatOptions, InitialQuorum, format};
+
+use crate::server;
+
+/// As in Kafka's image.
+const CLUSTER_ID: &str = "5L6g3nShT-eMCtK--X86sw";
+/// Variables that begin like settings, and are for the JVM and its logs.
+const NOT_SETTINGS: &[&str] = &[
+    "KAFKA_VERSION",
+    "KAFKA_HEAP_OPTS",
+    "KAFKA_LOG4J_OPTS",
+    "KAFKA_OPTS",
+    "KAFKA_JMX_OPTS",
+    "KAFKA_JVM_PERFORMANCE_OPTS",
+    "KAFKA_GC_LOG_OPTS",
+    "KAFKA_LOG4J_ROOT_LOGLEVEL",
+    "KAFKA_LOG4J_LOGGERS",
+    "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+    "KAFKA_JMX_HOSTNAME",
+];
+/// Variables that name a file of secrets, and the setting that becomes its path.
+const SECRET_FILES: &[(&str, &str)] = &[
+    ("KAFKA_SSL_KEYSTORE_FILENAME", "ssl.keystore.location"),
+    ("KAFKA_SSL_TRUSTSTORE_FILENAME", "ssl.truststore.location"),
+];
+/// Those that name a file that holds a password.
+const SECRET_WORDS: &[(&str, &str)] = &[
+    ("KAFKA_SSL_KEY_CREDENTIALS", "ssl.key.password"),
+    ("KAFKA_SSL_KEYSTORE_CREDENTIALS", "ssl.keystore.password"),
+    (
+        "KAFKA_SSL_TRUSTSTORE_CREDENTIALS",
+        "ssl.truststore.password",
+    ),
+];
+/// A node for development: what Kafka's image is without any setting.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("process.roles", "broker,controller"),
+    ("node.id", "1"),
+    ("controller.quorum.voters", "1@localhost:9093"),
+    ("controller.listener.names", "CONTROLLER"),
+    ("listeners", "PLAINTEXT://:9092,CONTROLLER://:9093"),
+    ("advertised.listeners", "PLAINTEXT://localhost:9092"),
+    (
+        "listener.security.protocol.map",
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    ),
+    ("log.dirs", "/tmp/kraft-combined-logs"),
+    ("offsets.topic.replication.factor", "1"),
+    ("transaction.state.log.replication.factor", "1"),
+    ("transaction.state.log.min.isr", "1"),
+    ("share.coordinator.state.topic.replication.factor", "1"),
+    ("share.coordinator.state.topic.min.isr", "1"),
+    ("group.initial.rebalance.delay.ms", "0"),
+];
+
+/// Start a node in a container, with the environment variables of Kafka's image.
+#[derive(Args, Debug)]
+pub struct ContainerRunArgs {
+    /// The directory where a server.properties may be mounted.
+    #[arg(long, value_name = "DIR", default_value = "/mnt/shared/config")]
+    mounted_configs_dir: PathBuf,
+    /// The directory with keystores and passwords.
+    #[arg(long, value_name = "DIR", default_value = "/etc/kafka/secrets")]
+    secrets_dir: PathBuf,
+    /// The directory into which the settings are written that are in force.
+    #[arg(long, value_name = "DIR", default_value = "/opt/kafka/config")]
+    final_configs_dir: PathBuf,
+}
+
+pub fn run(args: &ContainerRunArgs) -> ExitCode {
+    match prepare(args) {
+        Ok(file) => server::run(server::ServerArgs::in_container(file)),
+        Err(sentence) => {
+            eprintln!("ottla: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes the configuration file and formats the directories.
+fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
+    let environment: BTreeMap<String, String> = std::env::vars().collect();
+    let mounted = args.mounted_configs_dir.join("server.properties");
+    let mounted = match mounted.exists() {
+        true => Some(server::read_properties(Some(&mounted), &[])?),
+        false => None,
+    };
+    let settings = settings(mounted.as_ref(), &environment, &args.secrets_dir)?;
+    let file = args.final_configs_dir.join("server.properties");
+    let at = |error: std::io::Error| {
+        format!(
+            "{}: {error}; mount a directory that can be written",
+            file.display()
+        )
+    };
+    std::fs::create_dir_all(&args.final_configs_dir).map_err(at)?;
+    std::fs::write(&file, text_of(&settings)).map_err(at)?;
+    let properties = server::read_properties(Some(&file), &[])?;
+    let (config, _) =
+        BrokerConfig::from_properties(&properties).map_err(|error| error.to_string())?;
+    let options = FormatOptions {
+        cluster_id: match environment.get("CLUSTER_ID") {
+            Some(id) if !id.is_empty() => id.clone(),
+            _ => CLUSTER_ID.to_owned(),
+        },
+        quorum: first_quorum(&settings, config.process_roles.controller)?,
+        metadata_version: MetadataVersion::LATEST_PRODUCTION,
+        feature_levels: Default::default(),
+        scram_records: Vec::new(),
+        ignore_formatted: true,
+    };
+    format(&config, &options).map_err(|error| error.to_string())?;
+    Ok(file)
+}
+
+/// What is in force: the file, over it the variables, over both the secrets; or else the defaults.
+fn settings(
+    mounted: Option<&Properties>,
+    environment: &BTreeMap<String, String>,
+    secrets: &Path,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut settings: BTreeMap<String, String> = BTreeMap::new();
+    if let Some(mounted) = mounted {
+        settings.extend(mounted.clone().into_map());
+    }
+    for (name, value) in environment {
+        let is_secret = SECRET_FILES
+            .iter()
+            .chain(SECRET_WORDS)
+            .any(|(it, _)| it == name);
+        if let Some(key) = key_of(name)
+            && !is_secret
+        {
+            settings.insert(key, value.clone());
+        }
+    }
+    for (name, key) in SECRET_FILES {
+        if let Some(file) = environment.get(*name) {
+            let path = secrets.join(file);
+            if !path.exists() {
+                return Err(format!(
+                    "{name}={file}: there is no {}; mount it",
+                    path.display()
+                ));
+            }
+            settings.insert((*key).to_owned(), path.display().to_string());
+        }
+    }
+    for (name, key) in SECRET_WORDS {
+        if let Some(file) = environment.get(*name) {
+            let path = secrets.join(file);
+            let word = std::fs::read_to_string(&path)
+                .map_err(|error| format!("{name}={file}: {}: {error}; mount it", path.display()))?;
+            settings.insert((*key).to_owned(), word.trim_end().to_owned());
+        }
+    }
+    if settings.is_empty() {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        settings.extend(DEFAULTS.iter().map(owned));
+    }
+    if !settings.contains_key("listeners")
+        && let Some(advertised) = settings.get("advertised.listeners")
+    {
+        let listeners = on_every_interface(advertised);
+        settings.insert("listeners".into(), listeners);
+    }
+    Ok(settings)
+}
+
+/// `KAFKA_LOG_RETENTION_HOURS` -> `log.retention.hours`; a double underscore stands for one, a triple one for a hyphen.
+fn key_of(variable: &str) -> Option<String> {
+    let name = variable.strip_prefix("KAFKA_")?;
+    if NOT_SETTINGS.contains(&variable) || name.is_empty() {
+        return None;
+    }
+    let dotted = name.to_lowercase().replace('_', ".");
+    Some(dotted.replace("...", "-").replace("..", "_"))
+}
+
+/// `PLAINTEXT://broker:9092` -> `PLAINTEXT://0.0.0.0:9092`, for each of a list.
+fn on_every_interface(advertised: &str) -> String {
+    let listener = |listener: &str| match (listener.split_once("://"), listener.rsplit_once(':')) {
+        (Some((name, _)), Some((_, port))) => format!("{name}://0.0.0.0:{port}"),
+        _ => listener.to_owned(),
+    };
+    let listeners: Vec<String> = advertised
+        .split(',')
+        .map(|it| listener(it.trim()))
+        .collect();
+    listeners.join(",")
+}
+
+/// Kafka's image formats for static voters only; here a controller that is a quorum of its own needs none.
+fn first_quorum(
+    settings: &BTreeMap<String, String>,
+    is_controller: bool,
+) -> Result<InitialQuorum, String> {
+    let is_given = |key: &str| {
+        settings
+            .get(key)
+            .is_some_and(|value| !value.trim().is_empty())
+    };
+    if is_given("controller.quorum.voters") {
+        return Ok(InitialQuorum::Static);
+    }
+    if !is_controller {
+        return Ok(InitialQuorum::None);
+    }
+    let bootstrap = settings.get("controller.quorum.bootstrap.servers");
+    match bootstrap.is_none_or(|servers| !servers.contains(',')) {
+        true => Ok(InitialQuorum::Standalone),
+        false => Err(
+            "several controllers need controller.quorum.voters in a container \
+             (KAFKA_CONTROLLER_QUORUM_VOTERS=1@first:9093,2@second:9093,3@third:9093)"
+                .into(),
+        ),
+    }
+}
+
+/// As a properties file reads it back.
+fn text_of(settings: &BTreeMap<String, String>) -> String {
+    let escaped = |value: &str| {
+        let value = value.replace('\\', "\\\\").replace('\n', "\\n");
+        match value.strip_prefix(' ') {
+            Some(rest) => format!("\\ {rest}"),
+            None => value,
+        }
+    };
+    let lines = settings
+        .iter()
+        .map(|(key, value)| format!("{key}={}\n", escaped(value)));
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        variables.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn variables_become_settings_by_the_rules_of_kafkas_image() {
+        for (variable, key) in [
+            ("KAFKA_LOG_RETENTION_HOURS", Some("log.retention.hours")),
+            ("KAFKA_A__B", Some("a_b")),
+            ("KAFKA_A___B", Some("a-b")),
+            ("KAFKA_HEAP_OPTS", None),
+            ("KAFKA_LOG4J_ROOT_LOGLEVEL", None),
+            ("KAFKA_", None),
+            ("HOME", None),
+        ] {
+            assert_eq!(key_of(variable).as_deref(), key, "{variable}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_overridden_and_the_defaults_are_for_nothing_given() {
+        let secrets = Path::new("/nowhere");
+        let found = settings(None, &of(&[("HOME", "/")]), secrets).unwrap();
+        assert_eq!(found["advertised.listeners"], "PLAINTEXT://localhost:9092");
+        let mounted = Properties::parse("node.id=7\nlog.dirs=/d\n", "s.properties").unwrap();
+        let environment = of(&[("KAFKA_NODE_ID", "8"), ("KAFKA_OPTS", "-Dx")]);
+        let found = settings(Some(&mounted), &environment, secrets).unwrap();
+        assert_eq!(found, of(&[("node.id", "8"), ("log.dirs", "/d")]));
+    }
+
+    #[test]
+    fn listeners_follow_from_what_is_advertised() {
+        let environment = of(&[(
+            "KAFKA_ADVERTISED_LISTENERS",
+            "PLAINTEXT://broker:9092, EXTERNAL://h:1",
+        )]);
+        let found = settings(None, &environment, Path::new("/nowhere")).unwrap();
+        assert_eq!(
+            found["listeners"],
+            "PLAINTEXT://0.0.0.0:9092,EXTERNAL://0.0.0.0:1"
+        );
+    }
+
+    #[test]
+    fn secrets_are_files_and_what_is_in_them() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("k.pem"), "").unwrap();
+        std::fs::write(dir.path().join("word"), "secret\n").unwrap();
+        let environment = of(&[
+            ("KAFKA_SSL_KEYSTORE_FILENAME", "k.pem"),
+            ("KAFKA_SSL_KEY_CREDENTIALS", "word"),
+        ]);
+        let found = settings(None, &environment, dir.path()).unwrap();
+        assert_eq!(found["ssl.key.password"], "secret");
+        assert_eq!(
+            found["ssl.keystore.location"],
+            dir.path().join("k.pem").display().to_string()
+        );
+        let missing = of(&[("KAFKA_SSL_KEYSTORE_FILENAME", "other.pem")]);
+        let refused = settings(None, &missing, dir.path()).unwrap_err();
+        assert!(refused.contains("other.pem"), "{refused}");
+    }
+
+    #[test]
+    fn a_controller_of_its_own_needs_no_voters() {
+        let quorum = |settings: &[(&str, &str)]| first_quorum(&of(settings), true);
+        assert!(matches!(quorum(&[]), Ok(InitialQuorum::Standalone)));
+        let voters = [("controller.quorum.voters", "1@h:1")];
+        assert!(matches!(quorum(&voters), Ok(InitialQuorum::Static)));
+        let several = [("controller.quorum.bootstrap.servers", "a:1,b:1")];
+        assert!(
+            quorum(&several)
+                .unwrap_err()
+                .contains("KAFKA_CONTROLLER_QUORUM_VOTERS")
+        );
+        assert!(matches!(
+            first_quorum(&of(&[]), false),
+            Ok(InitialQuorum::None)
+        ));
+    }
+
+    #[test]
+    fn values_come_back_as_they_were() {
+        let given = of(&[("a", " b\\c"), ("d", "e\nf")]);
+        let read = Properties::parse(&text_of(&given), "s.properties").unwrap();
+        assert_eq!(read.into_map(), given);
+    }
+}

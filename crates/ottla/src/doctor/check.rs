@@ -1,0 +1,84 @@
+//! What was looked at, and how it was found.
+
+/// How bad something is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Level {
+    Good,
+    Warning,
+    Problem,
+}
+
+impl Level {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Level::Good => "ok",
+            Level::Warning => "warning",
+            Level::Problem => "problem",
+        }
+    }
+
+    pub(super) fn colour(self) -> &'static str {
+        match self {
+            Level::Good => "32",
+            Level::Warning => "1;33",
+            Level::Problem => "1;31",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Check {
+    pub(super) level: Level,
+    /// `open files`, `disk /var/lib/ottla`
+    pub(super) subject: String,
+    pub(super) what: String,
+    /// The command or the setting that mends it.
+    pub(super) mend: Option<String>,
+}
+
+impl Check {
+    pub(super) fn good(subject: impl Into<String>, what: impl Into<String>) -> Check {
+        Check {
+            level: Level::Good,
+            subject: subject.into(),
+            what: what.into(),
+            mend: None,
+        }
+    }
+
+    pub(super) fn warning(
+        subject: impl Into<String>,
+        what: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Check {
+        Check {
+            level: Level::Warning,
+            mend: Some(mend.into()),
+            ..Check::good(subject, what)
+        }
+    }
+
+    pub(super) fn problem(
+        subject: impl Into<String>,
+        what: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Check {
+        Check {
+            level: Level::Problem,
+            ..Check::warning(subject, what, mend)
+        }
+    }
+}
+
+/// Checks that belong together, under their title.
+pub(super) type Section = (&'static str, Vec<Check>);
+
+/// `12.5 GB`
+pub(super) fn bytes_text(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{bytes} bytes"),
+        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}

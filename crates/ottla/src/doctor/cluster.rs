@@ -1,0 +1,346 @@
+//! What troubles a running cluster: brokers that are away, partitions without a leader or without all their replicas, load
+//! that is unevenly spread, disks that fill, and a quorum that falls behind.
+
+use std::collections::BTreeMap;
+
+use ottla_client::Admin;
+use ottla_client::admin::{
+    EndpointType, PartitionDescription, QuorumDescription, TopicDescription,
+};
+use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
+use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
+use ottla_types::ErrorCode;
+
+use super::check::{Check, Section, bytes_text};
+use crate::tools;
+
+/// How many partitions are named; all are counted.
+const NAMED: usize = 5;
+/// The share of leaders that are not the preferred ones from which it is told, as `leader.imbalance.per.broker.percentage`.
+const MUCH_IMBALANCE: f64 = 0.1;
+/// A broker with so many times the replicas of another, and so many more.
+const MUCH_SKEW: f64 = 1.5;
+const MANY_MORE: usize = 10;
+/// Shares of a disk that are used.
+const NEAR_FULL: f64 = 0.85;
+const FULL: f64 = 0.95;
+/// Records of the metadata log that a voter may be behind.
+const MUCH_LAG: i64 = 10_000;
+
+pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Section>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
+    let looked = runtime.block_on(async {
+        let admin = tools::connect_admin(servers, command_config, "ottla-doctor").await?;
+        ask(&admin).await
+    });
+    looked.map_err(|error: anyhow::Error| format!("{error:#}"))
+}
+
+async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
+    let cluster = admin.describe_cluster(EndpointType::Broker, true).await?;
+    let names = admin.list_topics(true).await?;
+    let topics = admin.describe_topics(&names).await?;
+    let mut disks = Vec::new();
+    for broker in cluster.brokers.iter().filter(|it| !it.is_fenced) {
+        match admin.describe_log_dirs(broker.broker_id).await {
+            Ok(dirs) => disks.extend(dirs.iter().map(|dir| disk(broker.broker_id, dir))),
+            Err(error) => disks.push(Check::warning(
+                format!("disks of broker {}", broker.broker_id),
+                format!("unknown: {error}"),
+                "look at the broker's log",
+            )),
+        }
+    }
+    let quorum = match admin.describe_quorum().await {
+        Ok(quorum) => quorum_checks(&quorum),
+        Err(error) => vec![Check::problem(
+            "metadata quorum",
+            format!("does not answer: {error}"),
+            "start the controllers; most of them must run",
+        )],
+    };
+    let mut brokers = brokers(&cluster.brokers);
+    brokers.push(skew(&cluster.brokers, &topics));
+    Ok(vec![
+        ("Brokers", brokers),
+        ("Partitions", partitions(&topics)),
+        ("Disks", disks),
+        ("Controllers", quorum),
+    ])
+}
+
+fn brokers(brokers: &[DescribeClusterBroker]) -> Vec<Check> {
+    let away: Vec<_> = brokers.iter().filter(|it| it.is_fenced).collect();
+    if away.is_empty() {
+        let count = brokers.len();
+        return vec![Check::good("brokers", format!("all {count} are running"))];
+    }
+    let check = |broker: &&DescribeClusterBroker| {
+        let id = broker.broker_id;
+        Check::problem(
+            format!("broker {id}"),
+            format!(
+                "{}:{} is registered and not running",
+                &*broker.host, broker.port
+            ),
+            format!(
+                "start it; one that will not return: ottla cluster unregister --id {id} --bootstrap-server …"
+            ),
+        )
+    };
+    away.iter().map(check).collect()
+}
+
+/// The partitions of which that is so, as `topic-0`.
+fn those(
+    topics: &[TopicDescription],
+    is_meant: impl Fn(&PartitionDescription) -> bool,
+) -> Vec<String> {
+    let of = |topic: &TopicDescription| {
+        let partitions = topic.partitions.iter().filter(|it| is_meant(it));
+        let names = partitions.map(|it| format!("{}-{}", topic.name, it.partition));
+        names.collect::<Vec<_>>()
+    };
+    topics.iter().flat_map(of).collect()
+}
+
+fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
+    let count: usize = topics.iter().map(|topic| topic.partitions.len()).sum();
+    let offline = those(topics, |it| it.leader.is_none());
+    let lacking = those(topics, |it| {
+        it.leader.is_some() && it.isr.len() < it.replicas.len()
+    });
+    let moved = those(topics, |it| {
+        it.leader.is_some() && it.leader != it.replicas.first().copied()
+    });
+    let mut checks = Vec::new();
+    if !offline.is_empty() {
+        checks.push(Check::problem(
+            "without a leader",
+            some_of(&offline),
+            "start the brokers that have their replicas",
+        ));
+    }
+    if !lacking.is_empty() {
+        checks.push(Check::problem(
+            "under-replicated",
+            some_of(&lacking),
+            "start the brokers that are away; of those that run, look at the network and the disks",
+        ));
+    }
+    if checks.is_empty() {
+        checks.push(Check::good(
+            "replicas",
+            format!("all of {count} partitions are in sync"),
+        ));
+    }
+    if count > 0 && moved.len() as f64 / count as f64 > MUCH_IMBALANCE {
+        checks.push(Check::warning(
+            "leaders",
+            format!("{} are not the preferred ones", some_of(&moved)),
+            "ottla leader-election --election-type preferred --all-topic-partitions --bootstrap-server …",
+        ));
+    }
+    checks
+}
+
+/// Whether one broker has far more replicas than another.
+fn skew(brokers: &[DescribeClusterBroker], topics: &[TopicDescription]) -> Check {
+    let mut replicas: BTreeMap<i32, usize> =
+        brokers.iter().map(|broker| (broker.broker_id, 0)).collect();
+    for partition in topics.iter().flat_map(|topic| &topic.partitions) {
+        for replica in &partition.replicas {
+            *replicas.entry(*replica).or_default() += 1;
+        }
+    }
+    let most = replicas.iter().max_by_key(|(_, count)| **count);
+    let least = replicas.iter().min_by_key(|(_, count)| **count);
+    let (Some((most_id, most)), Some((least_id, least))) = (most, least) else {
+        return Check::good("spread of replicas", "there is no broker");
+    };
+    let what = format!("{least} on broker {least_id}, {most} on broker {most_id}");
+    let is_skewed = most - least > MANY_MORE && *most as f64 > MUCH_SKEW * *least as f64;
+    match is_skewed {
+        true => Check::warning(
+            "spread of replicas",
+            what,
+            "ottla reassign-partitions --generate …, then --execute",
+        ),
+        false => Check::good("spread of replicas", what),
+    }
+}
+
+fn disk(broker: i32, dir: &DescribeLogDirsResult) -> Check {
+    let subject = format!("broker {broker}, {}", &*dir.log_dir);
+    if dir.error_code != 0 {
+        let code = ErrorCode::from_code(dir.error_code);
+        return Check::problem(
+            subject,
+            format!("is offline: {}", code.message()),
+            "replace the disk, and start the broker again",
+        );
+    }
+    let (Ok(total), Ok(usable)) = (
+        u64::try_from(dir.total_bytes),
+        u64::try_from(dir.usable_bytes),
+    ) else {
+        return Check::good(subject, "the broker does not tell its size");
+    };
+    let used = match total {
+        0 => 0.0,
+        _ => 1.0 - usable as f64 / total as f64,
+    };
+    let what = format!("{:.0} % used, {} free", used * 100.0, bytes_text(usable));
+    let mend = "lower retention of large topics, or move replicas: ottla reassign-partitions";
+    if used > FULL {
+        Check::problem(subject, what, mend)
+    } else if used > NEAR_FULL {
+        Check::warning(subject, what, mend)
+    } else {
+        Check::good(subject, what)
+    }
+}
+
+fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
+    let state = &quorum.state;
+    let voters = &state.current_voters;
+    let leader = voters.iter().find(|it| it.replica_id == state.leader_id);
+    let Some(leader) = leader else {
+        return vec![Check::problem(
+            "metadata quorum",
+            "has no leader",
+            "start the controllers; most of them must run",
+        )];
+    };
+    let behind: Vec<String> = voters
+        .iter()
+        .filter(|it| leader.log_end_offset - it.log_end_offset > MUCH_LAG || it.log_end_offset < 0)
+        .map(|it| it.replica_id.to_string())
+        .collect();
+    let mut checks = Vec::new();
+    if behind.is_empty() {
+        let what = format!(
+            "{} leads {} voters, all caught up",
+            leader.replica_id,
+            voters.len()
+        );
+        checks.push(Check::good("metadata quorum", what));
+    } else {
+        checks.push(Check::problem(
+            "metadata quorum",
+            format!("controller {} is away or behind", behind.join(", ")),
+            "start it; ottla metadata-quorum describe --replication shows how far it is",
+        ));
+    }
+    if voters.len().is_multiple_of(2) {
+        checks.push(Check::warning(
+            "voters",
+            format!(
+                "{} voters survive no more failures than {}",
+                voters.len(),
+                voters.len() - 1
+            ),
+            "add or remove one: ottla metadata-quorum add-controller, remove-controller",
+        ));
+    }
+    checks
+}
+
+fn some_of(names: &[String]) -> String {
+    match names.len().checked_sub(NAMED) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..NAMED].join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Level;
+    use super::*;
+
+    fn broker(id: i32, is_fenced: bool) -> DescribeClusterBroker {
+        DescribeClusterBroker {
+            broker_id: id,
+            host: "h".into(),
+            port: 9092,
+            is_fenced,
+            ..Default::default()
+        }
+    }
+
+    /// Partitions with these leaders, replicas and ISRs.
+    fn topic(partitions: &[(Option<i32>, &[i32], &[i32])]) -> TopicDescription {
+        let partition = |(index, (leader, replicas, isr)): (usize, &(_, &[i32], &[i32]))| {
+            PartitionDescription {
+                partition: index as i32,
+                leader: *leader,
+                replicas: replicas.to_vec(),
+                isr: isr.to_vec(),
+                eligible_leader_replicas: None,
+                last_known_elr: None,
+            }
+        };
+        TopicDescription {
+            name: "t".into(),
+            topic_id: Default::default(),
+            is_internal: false,
+            partitions: partitions.iter().enumerate().map(partition).collect(),
+        }
+    }
+
+    #[test]
+    fn partitions_that_lack_something_are_named() {
+        let sound = topic(&[(Some(1), &[1, 2], &[1, 2])]);
+        assert_eq!(partitions(&[sound])[0].level, Level::Good);
+        let sick = topic(&[
+            (None, &[1, 2], &[1]),
+            (Some(1), &[1, 2], &[1]),
+            (Some(2), &[1, 2], &[1, 2]),
+        ]);
+        let found = partitions(&[sick]);
+        let texts: Vec<String> = found
+            .iter()
+            .map(|it| format!("{}: {}", it.subject, it.what))
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                "without a leader: t-0",
+                "under-replicated: t-1",
+                "leaders: t-2 are not the preferred ones"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_broker_that_is_away_and_one_with_too_much_are_told() {
+        assert_eq!(brokers(&[broker(1, false)])[0].level, Level::Good);
+        assert_eq!(
+            brokers(&[broker(1, false), broker(2, true)])[0].subject,
+            "broker 2"
+        );
+        let all_on_one: Vec<_> = (0..20).map(|_| (Some(1), &[1][..], &[1][..])).collect();
+        let both = [broker(1, false), broker(2, false)];
+        assert_eq!(skew(&both, &[topic(&all_on_one)]).level, Level::Warning);
+        assert_eq!(skew(&both, &[topic(&all_on_one[..5])]).level, Level::Good);
+    }
+
+    #[test]
+    fn a_disk_is_judged_by_what_is_used() {
+        let dir = |error_code, usable_bytes| DescribeLogDirsResult {
+            error_code,
+            log_dir: "/d".into(),
+            total_bytes: 100,
+            usable_bytes,
+            ..Default::default()
+        };
+        assert_eq!(disk(1, &dir(0, 50)).level, Level::Good);
+        assert_eq!(disk(1, &dir(0, 10)).level, Level::Warning);
+        assert_eq!(disk(1, &dir(0, 1)).level, Level::Problem);
+        let offline = disk(1, &dir(ErrorCode::KafkaStorageError.code(), 50));
+        assert!(offline.what.starts_with("is offline"), "{offline:?}");
+    }
+}

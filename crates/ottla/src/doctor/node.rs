@@ -1,0 +1,269 @@
+//! What a node needs of its machine: disks with room that write in time, free ports, and names that can be found.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::{TcpListener, ToSocketAddrs};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ottla_config::{BrokerConfig, Listener, Properties};
+use rustix::fs::{StatVfs, statfs, statvfs};
+
+use super::check::{Check, bytes_text};
+
+const LITTLE_SPACE: u64 = 1_000_000_000;
+/// Of all space, and of all inodes.
+const LITTLE_SHARE: f64 = 0.1;
+const HARDLY_ANY_SHARE: f64 = 0.03;
+/// File systems on which a broker's data does not belong: over a network, or in memory.
+const UNSUITABLE: &[(u64, &str)] = &[
+    (
+        0x6969,
+        "NFS: locks and fsync over a network are not to be relied on",
+    ),
+    (
+        0xff53_4d42,
+        "CIFS: locks and fsync over a network are not to be relied on",
+    ),
+    (
+        0x0102_1994,
+        "tmpfs: it is lost with a restart of the machine",
+    ),
+    (
+        0x794c_7630,
+        "overlayfs: it is lost with the container; mount a volume",
+    ),
+];
+/// How often a disk is written to, to see how long it takes.
+const PROBES: usize = 9;
+const SLOW_SYNC: Duration = Duration::from_millis(20);
+
+pub(super) fn look(properties: &Properties) -> Result<Vec<Check>, String> {
+    let (config, _) =
+        BrokerConfig::from_properties(properties).map_err(|error| error.to_string())?;
+    let mut dirs: Vec<&str> = config.log_dirs.iter().map(String::as_str).collect();
+    if !dirs.contains(&&*config.metadata_log_dir) {
+        dirs.push(&config.metadata_log_dir);
+    }
+    let mut checks = Vec::new();
+    for dir in dirs {
+        checks.extend(disk(Path::new(dir)));
+    }
+    let is_running = dirs_in_use(&config);
+    checks.extend(config.listeners.iter().map(|it| port(it, is_running)));
+    let advertised = config.advertised_listeners.iter();
+    checks.extend(advertised.filter_map(name));
+    Ok(checks)
+}
+
+/// Of a node that runs, the ports are in use by itself.
+fn dirs_in_use(config: &BrokerConfig) -> bool {
+    let mut dirs = config.log_dirs.iter();
+    dirs.any(|dir| {
+        matches!(
+            ottla_storage::log_dirs::holder_of(Path::new(dir)),
+            Ok(Some(_))
+        )
+    })
+}
+
+fn disk(dir: &Path) -> Vec<Check> {
+    let subject = format!("disk of {}", dir.display());
+    let nearest = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+    let mut checks = Vec::new();
+    match statvfs(nearest) {
+        Ok(found) => checks.push(space(&subject, &found)),
+        Err(error) => {
+            let mend = "mount it, or set other log.dirs";
+            return vec![Check::problem(
+                subject,
+                format!("cannot be read: {error}"),
+                mend,
+            )];
+        }
+    }
+    if let Ok(found) = statfs(nearest) {
+        let kind = found.f_type as u64 & 0xffff_ffff;
+        let unsuitable = UNSUITABLE.iter().find(|(magic, _)| *magic == kind);
+        checks.extend(unsuitable.map(|(_, why)| {
+            Check::warning(
+                &subject,
+                *why,
+                "set log.dirs to a directory on a local disk",
+            )
+        }));
+    }
+    if nearest == dir {
+        checks.push(match sync_time(dir) {
+            Ok(time) => sync_check(&subject, time),
+            Err(error) => Check::problem(
+                &subject,
+                format!("cannot be written: {error}"),
+                format!(
+                    "chown -R USER {}, or run as the user that owns it",
+                    dir.display()
+                ),
+            ),
+        });
+    }
+    checks
+}
+
+fn space(subject: &str, found: &StatVfs) -> Check {
+    let share = |free: u64, all: u64| match all {
+        0 => 1.0,
+        _ => free as f64 / all as f64,
+    };
+    let free = found.f_bavail * found.f_frsize;
+    space_check(
+        subject,
+        free,
+        share(found.f_bavail, found.f_blocks),
+        share(found.f_favail, found.f_files),
+    )
+}
+
+fn space_check(subject: &str, free: u64, share: f64, inodes: f64) -> Check {
+    let what = format!("{} free ({:.0} %)", bytes_text(free), share * 100.0);
+    let mend = "lower retention (log.retention.bytes, log.retention.hours), delete topics, or add a disk to log.dirs";
+    if inodes < HARDLY_ANY_SHARE {
+        let what = format!("{:.0} % of its inodes are free", inodes * 100.0);
+        return Check::problem(
+            subject,
+            what,
+            "larger segments (log.segment.bytes) need fewer files",
+        );
+    }
+    if share < HARDLY_ANY_SHARE || free < LITTLE_SPACE {
+        Check::problem(subject, what, mend)
+    } else if share < LITTLE_SHARE {
+        Check::warning(subject, what, mend)
+    } else {
+        Check::good(subject, what)
+    }
+}
+
+/// How long the disk takes to keep a page; the median of a few.
+fn sync_time(dir: &Path) -> io::Result<Duration> {
+    let path = dir.join(format!(".ottla-doctor-{}", std::process::id()));
+    let probe = || -> io::Result<Duration> {
+        let mut file = File::create(&path)?;
+        let mut times = Vec::new();
+        for _ in 0..PROBES {
+            let began = Instant::now();
+            file.write_all(&[0; 4096])?;
+            file.sync_data()?;
+            times.push(began.elapsed());
+        }
+        times.sort();
+        Ok(times[PROBES / 2])
+    };
+    let time = probe();
+    // It may not have been made.
+    let _ = fs::remove_file(&path);
+    time
+}
+
+fn sync_check(subject: &str, time: Duration) -> Check {
+    let what = format!("keeps a page in {:.1} ms", time.as_secs_f64() * 1e3);
+    match time <= SLOW_SYNC {
+        true => Check::good(subject, what),
+        false => Check::warning(
+            subject,
+            format!("{what}: the metadata log waits for each"),
+            "use a disk with a write cache that survives a power cut, and no other load",
+        ),
+    }
+}
+
+fn port(listener: &Listener, is_running: bool) -> Check {
+    let subject = format!("listener {}", listener.name);
+    let host = listener.host.as_deref().unwrap_or("0.0.0.0");
+    let address = format!("{host}:{}", listener.port);
+    match TcpListener::bind((host, listener.port)) {
+        Ok(_) => Check::good(subject, format!("{address} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_running => {
+            Check::good(subject, format!("{address} is in use by the running node"))
+        }
+        Err(error) => {
+            let mend = format!("`ss -ltnp 'sport = :{}'` shows who uses it", listener.port);
+            Check::problem(
+                subject,
+                format!("cannot listen on {address}: {error}"),
+                mend,
+            )
+        }
+    }
+}
+
+/// Clients are told this name, and must find it.
+fn name(listener: &Listener) -> Option<Check> {
+    let host = listener.host.as_deref()?;
+    let subject = format!("advertised listener {}", listener.name);
+    Some(match (host, listener.port).to_socket_addrs() {
+        Ok(addresses) => {
+            let addresses: Vec<String> = addresses.map(|it| it.ip().to_string()).collect();
+            Check::good(subject, format!("{host} is {}", addresses.join(", ")))
+        }
+        Err(error) => Check::problem(
+            subject,
+            format!("{host} cannot be found: {error}; clients are told this name"),
+            "set advertised.listeners to a name or an address that clients can reach",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Level;
+    use super::*;
+
+    fn listener(host: &str, port: u16) -> Listener {
+        Listener {
+            name: "PLAINTEXT".into(),
+            protocol: ottla_config::SecurityProtocol::Plaintext,
+            host: Some(host.into()),
+            port,
+            is_controller: false,
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fills_is_told_before_it_is_full() {
+        let level = |free, share, inodes| space_check("disk", free, share, inodes).level;
+        assert_eq!(level(50_000_000_000, 0.5, 0.9), Level::Good);
+        assert_eq!(level(50_000_000_000, 0.08, 0.9), Level::Warning);
+        assert_eq!(level(50_000_000_000, 0.02, 0.9), Level::Problem);
+        assert_eq!(level(500_000_000, 0.5, 0.9), Level::Problem);
+        assert_eq!(level(50_000_000_000, 0.5, 0.01), Level::Problem);
+    }
+
+    #[test]
+    fn a_probe_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        sync_time(dir.path()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(sync_time(&dir.path().join("missing")).is_err());
+        assert_eq!(
+            sync_check("d", Duration::from_millis(90)).level,
+            Level::Warning
+        );
+    }
+
+    #[test]
+    fn a_port_in_use_is_a_problem_unless_the_node_itself_uses_it() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = listener("127.0.0.1", taken.local_addr().unwrap().port());
+        assert_eq!(port(&listener, false).level, Level::Problem);
+        assert_eq!(port(&listener, true).level, Level::Good);
+        drop(taken);
+        assert_eq!(port(&listener, false).level, Level::Good);
+    }
+
+    #[test]
+    fn a_name_that_nobody_finds_is_a_problem() {
+        assert_eq!(name(&listener("127.0.0.1", 1)).unwrap().level, Level::Good);
+        let unknown = name(&listener("no-such-host.invalid", 1)).unwrap();
+        assert_eq!(unknown.level, Level::Problem);
+    }
+}

@@ -1,0 +1,326 @@
+//! What the clients among the tools say of brokers that they cannot reach: one line when a connection is lost or cannot be
+//! made, a reminder now and then, and one line when there is one again. They go on trying for long, and a person must not
+//! be left without a word, nor with a hundred.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ottla_client::{Client, ClientError, Outage};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// As Kafka's clients, `reconnect.backoff.ms` and `reconnect.backoff.max.ms`.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often to look whether a broker is lost.
+const LOOK: Duration = Duration::from_millis(100);
+/// A broker that has not answered for this long is said to be out, while the client still waits for it.
+const PROBE: Duration = Duration::from_secs(2);
+/// When the first reminders come; later ones come a minute apart.
+const REMINDERS: [Duration; 3] = [
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// Watches the connections of a client for as long as it lives.
+pub(super) struct ConnectionWatch(JoinHandle<()>);
+
+impl Drop for ConnectionWatch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects, for as long as that takes, and watches the connections from then on.
+pub(super) async fn connect(client: &Client, who: &str) -> Result<ConnectionWatch, ClientError> {
+    let watch = watch(client, who);
+    client.refresh_metadata(Some(&[]), false).await?;
+    Ok(watch)
+}
+
+/// `who` is how Kafka's logs name the client: `Producer clientId=console-producer`.
+pub(super) fn watch(client: &Client, who: &str) -> ConnectionWatch {
+    watch_unsent(client, who, || 0)
+}
+
+/// As [`watch`], for a client with records that wait for the broker, which reminders count.
+pub(super) fn watch_unsent(
+    client: &Client,
+    who: &str,
+    unsent: impl Fn() -> u64 + Send + Sync + 'static,
+) -> ConnectionWatch {
+    let (client, mut report) = (client.clone(), Report::new(who));
+    ConnectionWatch(tokio::spawn(async move {
+        await_first_connection(&client, &mut report, &unsent).await;
+        let mut pause = LOOK;
+        loop {
+            sleep(pause).await;
+            // A connection that was only idle is opened again, and nothing is said.
+            for outage in client
+                .outages()
+                .iter()
+                .filter(|it| is_of_interest(&client, it))
+            {
+                let _ = timeout(PROBE, client.connection(&outage.address)).await;
+            }
+            let outages = client.outages();
+            let outages = outages.into_iter().filter(|it| is_of_interest(&client, it));
+            let outages: Vec<_> = outages
+                .map(|it| (node_name(&client, &it.address), it))
+                .collect();
+            pause = match outages.is_empty() {
+                true => LOOK,
+                false => (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE),
+            };
+            let is_known = |address: &str| is_in_cluster(&client, address);
+            print(report.observe(Instant::now(), &outages, unsent(), is_known));
+        }
+    }))
+}
+
+/// Until there is a first connection, all brokers that were named are one.
+async fn await_first_connection(
+    client: &Client,
+    report: &mut Report,
+    unsent: &(impl Fn() -> u64 + Sync),
+) {
+    let began = Instant::now();
+    let address = client.config().bootstrap_servers.join(", ");
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let reason = match timeout(PROBE, client.any_node()).await {
+            Ok(Ok(_)) => break,
+            Ok(Err(error)) => error,
+            Err(_) => ClientError::Connect {
+                address: address.clone(),
+                reason: "no answer so far".into(),
+            },
+        };
+        let outage = Outage {
+            address: address.clone(),
+            since: began,
+            reason,
+            was_connected: false,
+        };
+        let outages = [("node -1".to_owned(), outage)];
+        print(report.observe(Instant::now(), &outages, unsent(), |_| true));
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    print(report.observe(Instant::now(), &[], 0, |_| true));
+}
+
+fn print(lines: Vec<String>) {
+    for line in lines {
+        eprintln!("{line}");
+    }
+}
+
+/// A broker that has left the cluster is missed only while there is no other.
+fn is_of_interest(client: &Client, outage: &Outage) -> bool {
+    is_in_cluster(client, &outage.address) || !client.is_connected()
+}
+
+fn is_in_cluster(client: &Client, address: &str) -> bool {
+    let metadata = client.metadata();
+    metadata.brokers.values().any(|it| it.address() == address)
+}
+
+fn node_name(client: &Client, address: &str) -> String {
+    let metadata = client.metadata();
+    let found = metadata.brokers.values().find(|it| it.address() == address);
+    format!("node {}", found.map_or(-1, |it| it.id))
+}
+
+/// What has been said, and what is to be said next.
+struct Report {
+    who: String,
+    /// By address.
+    said: BTreeMap<String, Said>,
+}
+
+struct Said {
+    name: String,
+    since: Instant,
+    was_connected: bool,
+    reminders: usize,
+}
+
+impl Report {
+    fn new(who: &str) -> Report {
+        Report {
+            who: who.to_owned(),
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// The lines to print now, by the brokers that are out now.
+    fn observe(
+        &mut self,
+        now: Instant,
+        outages: &[(String, Outage)],
+        unsent: u64,
+        is_in_cluster: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
+        let mut lines = Vec::new();
+        let who = &self.who;
+        self.said.retain(|address, said| {
+            if outages.iter().any(|(_, outage)| outage.address == *address) {
+                return true;
+            }
+            let (name, length) = (&said.name, length_of(now - said.since));
+            lines.push(match (is_in_cluster(address), said.was_connected) {
+                (false, true) => {
+                    format!(
+                        "INFO [{who}] {name} ({address}) has left the cluster; going on without it."
+                    )
+                }
+                (_, true) => {
+                    format!("INFO [{who}] Connected to {name} ({address}) again after {length}.")
+                }
+                (_, false) => {
+                    format!("INFO [{who}] Connected to {name} ({address}) after {length}.")
+                }
+            });
+            false
+        });
+        for (name, outage) in outages {
+            let (address, reason) = (&outage.address, &outage.reason);
+            let Some(said) = self.said.get_mut(address) else {
+                lines.push(match outage.was_connected {
+                    true => format!(
+                        "WARN [{who}] Connection to {name} ({address}) lost: {}. Reconnecting.",
+                        brief(reason)
+                    ),
+                    false => format!(
+                        "WARN [{who}] Connection to {name} ({address}) could not be established. \
+                         Node may not be available. ({reason})"
+                    ),
+                });
+                let said = Said {
+                    name: name.clone(),
+                    since: outage.since,
+                    was_connected: outage.was_connected,
+                    reminders: 0,
+                };
+                self.said.insert(address.clone(), said);
+                continue;
+            };
+            let length = now - said.since;
+            if length < reminder(said.reminders) {
+                continue;
+            }
+            while length >= reminder(said.reminders) {
+                said.reminders += 1;
+            }
+            let unsent = match unsent {
+                0 => String::new(),
+                1 => " 1 record is not sent yet.".to_owned(),
+                _ => format!(" {unsent} records are not sent yet."),
+            };
+            lines.push(format!(
+                "WARN [{who}] No connection to {name} ({address}) for {}: {}.{unsent}",
+                length_of(length),
+                brief(reason)
+            ));
+        }
+        lines
+    }
+}
+
+/// How long after the loss the reminder with this number comes.
+fn reminder(number: usize) -> Duration {
+    match REMINDERS.get(number) {
+        Some(after) => *after,
+        None => Duration::from_secs(60) * (number + 2 - REMINDERS.len()) as u32,
+    }
+}
+
+fn length_of(length: Duration) -> String {
+    match length.as_secs() {
+        0 => format!("{} ms", length.as_millis()),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
+}
+
+/// What went wrong, without the address, which stands before it.
+fn brief(error: &ClientError) -> String {
+    match error {
+        ClientError::Connect { reason, .. } | ClientError::Closed { reason, .. } => reason.clone(),
+        ClientError::TimedOut { what, after, .. } => {
+            format!("no answer to {what} within {} ms", after.as_millis())
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn out(since: Instant, was_connected: bool) -> [(String, Outage); 1] {
+        let reason = ClientError::Connect {
+            address: "h:9092".into(),
+            reason: "refused".into(),
+        };
+        let outage = Outage {
+            address: "h:9092".into(),
+            since,
+            reason,
+            was_connected,
+        };
+        [("node 1".to_owned(), outage)]
+    }
+
+    #[test]
+    fn a_loss_is_one_line_then_reminders_then_one_line() {
+        let began = Instant::now();
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        let mut report = Report::new("C");
+        let lost = out(began, true);
+        let mut all = Vec::new();
+        for second in 0..=185 {
+            for line in report.observe(at(second), &lost, 2, |_| true) {
+                all.push((second, line));
+            }
+        }
+        let seconds: Vec<u64> = all.iter().map(|(second, _)| *second).collect();
+        assert_eq!(seconds, [0, 10, 30, 60, 120, 180]);
+        assert_eq!(
+            all[0].1,
+            "WARN [C] Connection to node 1 (h:9092) lost: refused. Reconnecting."
+        );
+        assert_eq!(
+            all[2].1,
+            "WARN [C] No connection to node 1 (h:9092) for 30 s: refused. 2 records are not sent yet."
+        );
+        assert!(all[5].1.contains("for 3 min"), "{}", all[5].1);
+        assert_eq!(
+            report.observe(at(186), &[], 0, |_| true),
+            ["INFO [C] Connected to node 1 (h:9092) again after 3 min."]
+        );
+        assert!(report.observe(at(187), &[], 0, |_| true).is_empty());
+    }
+
+    #[test]
+    fn a_broker_that_left_and_one_that_never_answered_are_told_apart() {
+        let began = Instant::now();
+        let mut report = Report::new("C");
+        report.observe(began, &out(began, true), 0, |_| true);
+        let left = report.observe(began, &[], 0, |_| false);
+        assert_eq!(
+            left,
+            ["INFO [C] node 1 (h:9092) has left the cluster; going on without it."]
+        );
+        let never = report.observe(began, &out(began, false), 0, |_| true);
+        assert!(never[0].contains("could not be established"), "{never:?}");
+        let later = began + Duration::from_secs(4);
+        let reached = report.observe(later, &[], 0, |_| false);
+        assert_eq!(
+            reached,
+            ["INFO [C] Connected to node 1 (h:9092) after 4 s."]
+        );
+    }
+}

@@ -1,0 +1,360 @@
+//! The console clients as somebody at a terminal meets them: a broker that dies and comes back, one that does not, a
+//! reader that goes away, a topic that is not there.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A debug build on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A tool while it runs. Dropping it kills it.
+struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// What it has printed so far.
+    out: Arc<Mutex<String>>,
+    err: Arc<Mutex<String>>,
+}
+
+impl Running {
+    fn start(servers: &str, arguments: &[&str]) -> Running {
+        let mut child = Command::new(ottla_binary())
+            .arg(arguments[0])
+            .args(["--bootstrap-server", servers])
+            .args(&arguments[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let out = collect(child.stdout.take().expect("it is piped"));
+        let err = collect(child.stderr.take().expect("it is piped"));
+        Running {
+            stdin: child.stdin.take(),
+            child,
+            out,
+            err,
+        }
+    }
+
+    fn write(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin
+            .write_all(line.as_bytes())
+            .expect("the tool reads its input");
+    }
+
+    fn out(&self) -> String {
+        self.out.lock().unwrap().clone()
+    }
+
+    fn err(&self) -> String {
+        self.err.lock().unwrap().clone()
+    }
+
+    /// Waits until that is on standard output, or on standard error.
+    #[track_caller]
+    fn until(&self, text: &str) {
+        let began = Instant::now();
+        while !self.out().contains(text) && !self.err().contains(text) {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "`{text}` is not printed:\n{}{}",
+                self.out(),
+                self.err()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    #[track_caller]
+    fn ended(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "it does not end:\n{}",
+                self.err()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// How many lines of standard error have that in them.
+    fn count(&self, text: &str) -> usize {
+        self.err()
+            .lines()
+            .filter(|line| line.contains(text))
+            .count()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect<R: Read + Send + 'static>(stream: R) -> Arc<Mutex<String>> {
+    let collected = Arc::new(Mutex::new(String::new()));
+    let into = collected.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { return };
+            let mut into = into.lock().unwrap();
+            into.push_str(&line);
+            into.push('\n');
+        }
+    });
+    collected
+}
+
+fn broker() -> BrokerProcess {
+    let broker = BrokerBuilder::new()
+        .property("group.initial.rebalance.delay.ms", "0")
+        .property("offsets.topic.num.partitions", "1")
+        .start();
+    broker.tool(&[
+        "topics",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--create",
+        "--topic",
+        "orders",
+        "--partitions",
+        "1",
+    ]);
+    broker
+}
+
+fn produce(broker: &BrokerProcess, lines: &str) {
+    let servers = broker.bootstrap();
+    let mut producer = Running::start(&servers, &["console-producer", "--topic", "orders"]);
+    producer.write(lines);
+    producer.stdin = None;
+    assert!(producer.ended().success(), "{}", producer.err());
+}
+
+#[test]
+fn a_broker_that_dies_and_returns_is_a_line_each_and_nothing_is_lost() {
+    let mut broker = broker();
+    let servers = broker.bootstrap();
+    let mut producer = Running::start(&servers, &["console-producer", "--topic", "orders"]);
+    let mut consumer = Running::start(
+        &servers,
+        &[
+            "console-consumer",
+            "--topic",
+            "orders",
+            "--partition",
+            "0",
+            "--offset",
+            "earliest",
+        ],
+    );
+    producer.write("one\n");
+    consumer.until("one\n");
+    broker.kill();
+    for client in [&producer, &consumer] {
+        client.until(&format!("Connection to node 1 ({servers}) lost: "));
+    }
+    producer.write("two\n");
+    broker.start_again();
+    for client in [&producer, &consumer] {
+        client.until(&format!("Connected to node 1 ({servers}) again after "));
+    }
+    consumer.until("two\n");
+    producer.stdin = None;
+    assert!(producer.ended().success(), "{}", producer.err());
+    consumer.signal(Signal::INT);
+    consumer.ended();
+    consumer.until("Processed a total of 2 messages");
+    for client in [&producer, &consumer] {
+        assert_eq!(client.count("WARN"), 1, "{}", client.err());
+        assert_eq!(client.count("INFO"), 1, "{}", client.err());
+    }
+}
+
+#[test]
+fn records_that_stay_unsent_are_counted_and_the_exit_status_says_so() {
+    let mut broker = broker();
+    let servers = broker.bootstrap();
+    let arguments = [
+        "console-producer",
+        "--topic",
+        "orders",
+        "--request-timeout-ms",
+        "1000",
+        "--timeout",
+        "10",
+        "--command-property",
+        "delivery.timeout.ms=2000",
+    ];
+    let mut producer = Running::start(&servers, &arguments);
+    producer.write("one\n");
+    let began = Instant::now();
+    let latest = [
+        "get-offsets",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--topic",
+        "orders",
+    ];
+    while broker.tool(&latest).trim() != "orders:0:1" {
+        assert!(began.elapsed() < PATIENCE, "the record does not arrive");
+    }
+    broker.kill();
+    producer.until("lost: ");
+    producer.write("two\nthree\n");
+    producer.stdin = None;
+    let status = producer.ended();
+    assert_eq!(status.code(), Some(1), "{}", producer.err());
+    producer.until("2 of 3 records were not sent.");
+    assert_eq!(
+        producer.count("Error when sending message to topic orders"),
+        2
+    );
+
+    // Two Ctrl-C end it where nothing else does.
+    broker.start_again();
+    let mut waiting = Running::start(&servers, &["console-producer", "--topic", "orders"]);
+    waiting.write("four\n");
+    let began = Instant::now();
+    while broker.tool(&latest).trim() != "orders:0:2" {
+        assert!(began.elapsed() < PATIENCE, "the record does not arrive");
+    }
+    broker.kill();
+    waiting.until("lost: ");
+    waiting.write("five\n");
+    std::thread::sleep(Duration::from_millis(200));
+    waiting.signal(Signal::INT);
+    waiting.until("1 records are still to be sent; a second Ctrl-C gives them up.");
+    waiting.signal(Signal::INT);
+    assert_eq!(waiting.ended().code(), Some(1), "{}", waiting.err());
+    waiting.until("1 of 2 records were not sent.");
+}
+
+#[test]
+fn a_consumer_ends_when_nobody_reads_it_any_more() {
+    let broker = broker();
+    produce(&broker, "one\ntwo\nthree\n");
+    let mut child = Command::new(ottla_binary())
+        .args([
+            "console-consumer",
+            "--bootstrap-server",
+            &broker.bootstrap(),
+        ])
+        .args(["--topic", "orders", "--from-beginning"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // As `head -2`.
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    assert_eq!(lines.next().expect("a line").expect("text"), "one");
+    assert_eq!(lines.next().expect("a line").expect("text"), "two");
+    drop(lines);
+    let began = Instant::now();
+    while child.try_wait().expect("a child").is_none() {
+        assert!(began.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut err = String::new();
+    let mut stderr = child.stderr.take().expect("it is piped");
+    stderr.read_to_string(&mut err).expect("text");
+    assert!(
+        err.contains("Unable to write to standard out, closing consumer."),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_topic_that_is_not_there_is_one_warning_and_a_timeout_is_no_error() {
+    let broker = broker();
+    let servers = broker.bootstrap();
+    let read = [
+        "console-consumer",
+        "--topic",
+        "ordres",
+        "--timeout-ms",
+        "500",
+    ];
+    let mut consumer = Running::start(
+        &servers,
+        &[
+            &read[..],
+            &["--command-property", "allow.auto.create.topics=false"],
+        ]
+        .concat(),
+    );
+    assert!(consumer.ended().success(), "{}", consumer.err());
+    consumer.until("Processed a total of 0 messages");
+    assert_eq!(
+        consumer.err(),
+        "WARN topic ordres does not exist; did you mean orders? Waiting for it.\n\
+         No record came for 500 ms (--timeout-ms); stopping.\nProcessed a total of 0 messages\n"
+    );
+    let mut consumer = Running::start(&servers, &read);
+    assert!(consumer.ended().success(), "{}", consumer.err());
+    consumer.until("Processed a total of 0 messages");
+    assert_eq!(
+        consumer.count("did you mean orders? It is created"),
+        1,
+        "{}",
+        consumer.err()
+    );
+}
+
+#[test]
+fn a_mistyped_setting_is_told_and_a_shared_file_is_not() {
+    let broker = broker();
+    let servers = broker.bootstrap();
+    let arguments = [
+        "console-producer",
+        "--topic",
+        "orders",
+        "--command-property",
+        "akcs=1",
+        "--command-property",
+        "group.id=g",
+    ];
+    let mut producer = Running::start(&servers, &arguments);
+    producer.stdin = None;
+    assert!(producer.ended().success(), "{}", producer.err());
+    producer.until("ignored");
+    assert_eq!(
+        producer.err(),
+        "WARN akcs is not a setting and is ignored; did you mean acks?\n"
+    );
+}
+
+#[test]
+fn an_address_that_does_not_answer_is_told_with_the_setting_that_bounds_it() {
+    // Connections are made by the kernel, and nobody answers on them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("client.properties");
+    std::fs::write(&file, "default.api.timeout.ms=2500\n").expect("a file");
+    let file = file.display().to_string();
+    let began = Instant::now();
+    let mut list = Running::start(&address, &["topics", "--list", "--command-config", &file]);
+    list.until("trying for 2500 ms (default.api.timeout.ms in the file of --command-config)");
+    assert_eq!(list.ended().code(), Some(1));
+    assert!(began.elapsed() >= Duration::from_millis(2500));
+    list.until(&format!("no answer from {address} within 2500 ms"));
+    assert_eq!(list.count("WARN"), 1, "{}", list.err());
+}
