@@ -12,6 +12,7 @@ use super::complaint::Complaint;
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
     ("ottla-types", ""),
+    ("ottla-sasl", ""),
     ("ottla-config", "types"),
     ("ottla-sync", ""),
     ("ottla-records", "types"),

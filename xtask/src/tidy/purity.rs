@@ -17,6 +17,7 @@ const PURE: &[&str] = &[
     "ottla-config",
     "ottla-records",
     "ottla-replica",
+    "ottla-sasl",
     "ottla-security",
     "ottla-metadata",
     "ottla-raft",

@@ -1,0 +1,180 @@
+//! One login of a client, or of a node at another node, with any mechanism that can be used there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::mechanism::Mechanism;
+use crate::oauthbearer::{self, InitialResponse};
+use crate::plain::PlainResponse;
+use crate::scram::ScramClient;
+use crate::secret::Secret;
+
+/// Who logs in, and by what that is known.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ClientCredentials {
+    Password {
+        username: String,
+        password: Secret,
+        /// The name is the id of a delegation token, and the password its HMAC.
+        is_token: bool,
+    },
+    /// An OAuth token.
+    Token {
+        token: Secret,
+        extensions: BTreeMap<String, String>,
+    },
+}
+
+impl fmt::Debug for ClientCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientCredentials::Password { username, .. } => {
+                write!(f, "Password({username:?})")
+            }
+            ClientCredentials::Token { .. } => f.write_str("Token"),
+        }
+    }
+}
+
+impl ClientCredentials {
+    pub fn password(username: &str, password: &str) -> ClientCredentials {
+        ClientCredentials::Password {
+            username: username.to_owned(),
+            password: Secret::new(password),
+            is_token: false,
+        }
+    }
+
+    /// Whom the credentials name; nothing where a token does.
+    pub fn username(&self) -> Option<&str> {
+        match self {
+            ClientCredentials::Password { username, .. } => Some(username),
+            ClientCredentials::Token { .. } => None,
+        }
+    }
+}
+
+/// One login: what the broker says goes in, what it is to be told comes out.
+#[derive(Debug)]
+pub struct ClientLogin {
+    mechanism: Mechanism,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Plain {
+        username: String,
+        password: Secret,
+    },
+    Scram(ScramClient),
+    OAuthBearer(Secret, BTreeMap<String, String>),
+    /// The broker does not believe the token and says why; the client owes it an answer.
+    Refused(String),
+    Sent,
+}
+
+impl ClientLogin {
+    /// `nonce` is text that nobody can guess, without commas. Nothing where the credentials are not those of the mechanism.
+    pub fn new(
+        mechanism: Mechanism,
+        credentials: &ClientCredentials,
+        nonce: String,
+    ) -> Option<ClientLogin> {
+        let state = match (mechanism, credentials.clone()) {
+            (
+                Mechanism::Plain,
+                ClientCredentials::Password {
+                    username, password, ..
+                },
+            ) => State::Plain { username, password },
+            (
+                Mechanism::Scram(scram),
+                ClientCredentials::Password {
+                    username,
+                    password,
+                    is_token,
+                },
+            ) => State::Scram(ScramClient::new(
+                scram, &username, password, is_token, nonce,
+            )),
+            (Mechanism::OAuthBearer, ClientCredentials::Token { token, extensions }) => {
+                State::OAuthBearer(token, extensions)
+            }
+            _ => return None,
+        };
+        Some(ClientLogin { mechanism, state })
+    }
+
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    pub fn first_message(&mut self) -> Vec<u8> {
+        let message = match &mut self.state {
+            State::Scram(scram) => return scram.first_message(),
+            State::Plain { username, password } => {
+                PlainResponse::encode(username, password.expose())
+            }
+            State::OAuthBearer(token, extensions) => {
+                InitialResponse::encode(token.expose(), extensions)
+            }
+            State::Refused(_) | State::Sent => Vec::new(),
+        };
+        self.state = State::Sent;
+        message
+    }
+
+    /// What to answer; nothing once the broker is content. The error is for people.
+    pub fn on_message(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        match &mut self.state {
+            State::Scram(scram) => scram.on_message(message),
+            State::Refused(reason) => Err(std::mem::take(reason)),
+            _ if self.mechanism == Mechanism::OAuthBearer && !message.is_empty() => {
+                let reason = String::from_utf8_lossy(message).into_owned();
+                self.state = State::Refused(reason);
+                Ok(Some(oauthbearer::ACKNOWLEDGED_ERROR.to_vec()))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(mechanism: Mechanism, credentials: &ClientCredentials) -> Option<ClientLogin> {
+        ClientLogin::new(mechanism, credentials, "abc".to_owned())
+    }
+
+    #[test]
+    fn plain_is_one_message() {
+        let credentials = ClientCredentials::password("alice", "hush");
+        let mut login = login(Mechanism::Plain, &credentials).unwrap();
+        assert!(!format!("{login:?} {credentials:?}").contains("hush"));
+        assert_eq!(login.first_message(), b"\0alice\0hush");
+        assert_eq!(login.on_message(b""), Ok(None));
+    }
+
+    #[test]
+    fn a_token_that_is_not_believed_is_acknowledged() {
+        let credentials = ClientCredentials::Token {
+            token: Secret::new("a.b.c"),
+            extensions: BTreeMap::new(),
+        };
+        let mut login = login(Mechanism::OAuthBearer, &credentials).unwrap();
+        assert_eq!(login.first_message(), b"n,,\x01auth=Bearer a.b.c\x01\x01");
+        let answer = login.on_message(b"{\"status\":\"invalid_token\"}");
+        assert_eq!(answer, Ok(Some(vec![1])));
+        assert!(login.on_message(b"").unwrap_err().contains("invalid_token"));
+    }
+
+    #[test]
+    fn credentials_have_to_fit() {
+        let password = ClientCredentials::password("alice", "hush");
+        for mechanism in [Mechanism::OAuthBearer, Mechanism::Gssapi] {
+            assert!(login(mechanism, &password).is_none());
+        }
+    }
+}

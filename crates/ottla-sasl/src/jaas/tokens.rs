@@ -1,0 +1,213 @@
+//! Cuts a text into the tokens that Java's `StreamTokenizer` makes of it.
+
+/// A token, and where it begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Token {
+    pub kind: Kind,
+    /// In characters.
+    pub at: usize,
+    /// Where it ends, exclusive.
+    pub end: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Word(String),
+    /// In quotes, which are taken off; `is_closed` unless the line ended first.
+    Quoted {
+        text: String,
+        is_closed: bool,
+    },
+    /// Java makes a number of it, and then it is no text.
+    Number,
+    /// Any other character.
+    Mark(char),
+    End,
+}
+
+impl Kind {
+    /// The text of a word or of what is in quotes: `StreamTokenizer.sval`.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Kind::Word(text) | Kind::Quoted { text, .. } => Some(text),
+            Kind::Number | Kind::Mark(_) | Kind::End => None,
+        }
+    }
+
+    pub fn is_mark(&self, mark: char) -> bool {
+        *self == Kind::Mark(mark)
+    }
+}
+
+pub(super) struct Tokens<'a> {
+    text: &'a [char],
+    at: usize,
+    /// Further characters that words may have: the file has `*`.
+    word_marks: &'a [char],
+}
+
+impl<'a> Tokens<'a> {
+    pub fn new(text: &'a [char], word_marks: &'a [char]) -> Tokens<'a> {
+        Tokens {
+            text,
+            at: 0,
+            word_marks,
+        }
+    }
+
+    pub fn next(&mut self) -> Token {
+        self.skip_blanks_and_comments();
+        let at = self.at;
+        let kind = match self.peek() {
+            None => Kind::End,
+            Some(quote @ ('"' | '\'')) => self.quoted(quote),
+            Some(first) if self.begins_number(first) => self.number(),
+            Some(first) if self.is_alphabetic(first) => self.word(),
+            Some(mark) => {
+                self.at += 1;
+                Kind::Mark(mark)
+            }
+        };
+        Token {
+            kind,
+            at,
+            end: self.at,
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text.get(self.at).copied()
+    }
+
+    fn after(&self) -> Option<char> {
+        self.text.get(self.at + 1).copied()
+    }
+
+    fn skip_blanks_and_comments(&mut self) {
+        while let Some(next) = self.peek() {
+            match (next, self.after()) {
+                ('\0'..=' ', _) => self.at += 1,
+                ('/', Some('*')) => {
+                    self.at += 2;
+                    while self.at < self.text.len()
+                        && !(self.peek() == Some('*') && self.after() == Some('/'))
+                    {
+                        self.at += 1;
+                    }
+                    self.at = (self.at + 2).min(self.text.len());
+                }
+                // One slash is enough.
+                ('/', _) => {
+                    while self.peek().is_some_and(|it| !matches!(it, '\n' | '\r')) {
+                        self.at += 1;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn is_alphabetic(&self, character: char) -> bool {
+        character.is_ascii_alphabetic()
+            || matches!(character, '-' | '_' | '$')
+            || character >= '\u{a0}'
+            || self.word_marks.contains(&character)
+    }
+
+    /// A hyphen begins one only before a digit or a dot.
+    fn begins_number(&self, first: char) -> bool {
+        match first {
+            '0'..='9' | '.' => true,
+            '-' => self
+                .after()
+                .is_some_and(|it| it.is_ascii_digit() || it == '.'),
+            _ => false,
+        }
+    }
+
+    fn number(&mut self) -> Kind {
+        self.at += 1;
+        while self
+            .peek()
+            .is_some_and(|it| it.is_ascii_digit() || it == '.')
+        {
+            self.at += 1;
+        }
+        Kind::Number
+    }
+
+    fn word(&mut self) -> Kind {
+        // Java takes a hyphen that begins no number for a mark.
+        if self.peek() == Some('-') {
+            self.at += 1;
+            return Kind::Mark('-');
+        }
+        let start = self.at;
+        while self
+            .peek()
+            .is_some_and(|it| self.is_alphabetic(it) || it.is_ascii_digit() || it == '.')
+        {
+            self.at += 1;
+        }
+        Kind::Word(self.text[start..self.at].iter().collect())
+    }
+
+    fn quoted(&mut self, quote: char) -> Kind {
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            match self.peek() {
+                None | Some('\n' | '\r') => {
+                    return Kind::Quoted {
+                        text,
+                        is_closed: false,
+                    };
+                }
+                Some(end) if end == quote => {
+                    self.at += 1;
+                    return Kind::Quoted {
+                        text,
+                        is_closed: true,
+                    };
+                }
+                Some('\\') => {
+                    self.at += 1;
+                    text.extend(self.escape());
+                }
+                Some(other) => {
+                    self.at += 1;
+                    text.push(other);
+                }
+            }
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self) -> Option<char> {
+        let first = self.peek()?;
+        if let Some(mut code) = first.to_digit(8) {
+            self.at += 1;
+            // To \377, and not to \477.
+            let digits = if first <= '3' { 2 } else { 1 };
+            for _ in 0..digits {
+                let Some(digit) = self.peek().and_then(|it| it.to_digit(8)) else {
+                    break;
+                };
+                code = code * 8 + digit;
+                self.at += 1;
+            }
+            return char::from_u32(code);
+        }
+        self.at += 1;
+        Some(match first {
+            'a' => '\u{7}',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'v' => '\u{b}',
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! SASL at both ends: what clients and brokers say to each other when a client logs in, and the JAAS entries that give
+//! both their credentials.
+//!
+//! Owns: the mechanisms PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the messages of
+//! OAUTHBEARER (RFC 7628), and JAAS. Never touches: a socket, a file, a clock, chance; nonces are arguments.
+//!
+//! Invariants:
+//! 1. Bytes of a peer lead to an error, never to a panic.
+//! 2. Secrets are compared in a time that depends on no secret.
+//! 3. No error, and no `Debug`, shows a password, a key or a token.
+//!
+//! Kafka: `org.apache.kafka.common.security.{plain,scram,oauthbearer}.internals`, `JaasConfig`, `JaasContext`.
+
+#![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
+
+pub mod jaas;
+
+mod mechanism;
+
+mod secret;
+
+pub mod plain;
+
+pub mod scram;
+
+pub mod oauthbearer;
+
+mod client_login;
+
+mod listener;
+
+pub use client_login::{ClientCredentials, ClientLogin};
+pub use listener::{EnabledMechanism, SaslListener, SaslPeer};
+pub use mechanism::Mechanism;
+pub use scram::ScramMechanism;
+pub use secret::{Secret, is_same_secret};

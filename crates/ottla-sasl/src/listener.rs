@@ -1,0 +1,70 @@
+//! What a listener asks of those who log in, and who this node is at the listeners of others.
+
+use std::collections::BTreeMap;
+
+use crate::client_login::ClientCredentials;
+use crate::mechanism::Mechanism;
+use crate::secret::{Secret, is_same_secret};
+
+/// `sasl.enabled.mechanisms` of a listener.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct SaslListener {
+    pub mechanisms: Vec<EnabledMechanism>,
+}
+
+/// One of them, with the settings that it has there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnabledMechanism {
+    pub mechanism: Mechanism,
+    /// `connections.max.reauth.ms`; nothing where a session lasts as long as its connection.
+    pub max_reauth_ms: Option<u64>,
+    /// The users of PLAIN.
+    pub users: BTreeMap<String, Secret>,
+}
+
+/// How this node logs in at a listener of others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SaslPeer {
+    pub mechanism: Mechanism,
+    pub credentials: ClientCredentials,
+}
+
+impl SaslListener {
+    pub fn find(&self, name: &str) -> Option<&EnabledMechanism> {
+        self.mechanisms
+            .iter()
+            .find(|it| it.mechanism.name() == name)
+    }
+}
+
+impl EnabledMechanism {
+    /// Whether that is the password of a user of PLAIN. Takes as long for a user who does not exist.
+    pub fn is_password(&self, username: &str, password: &Secret) -> bool {
+        let known = self.users.get(username);
+        let expected = known.map_or("", Secret::expose);
+        let is_same = is_same_secret(password.expose().as_bytes(), expected.as_bytes());
+        is_same && known.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_those_of_their_users() {
+        let plain = EnabledMechanism {
+            mechanism: Mechanism::Plain,
+            max_reauth_ms: None,
+            users: BTreeMap::from([
+                ("alice".to_owned(), Secret::new("hush")),
+                ("empty".to_owned(), Secret::new("")),
+            ]),
+        };
+        let is_password = |user, password| plain.is_password(user, &Secret::new(password));
+        assert!(is_password("alice", "hush"));
+        assert!(!is_password("alice", "hus"));
+        assert!(!is_password("bob", "hush"));
+        assert!(!is_password("bob", ""));
+    }
+}

@@ -1,0 +1,205 @@
+//! SCRAM (RFC 5802): what is kept of a password, and the exchange that proves that a client knows it.
+
+mod client;
+mod message;
+mod server;
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256, Sha512};
+
+pub use client::ScramClient;
+pub(crate) use message::is_sasl_name;
+pub use server::{ClientFirst, ScramError, ScramServer};
+
+/// The mechanisms that Kafka has; the numbers are Kafka's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[repr(i8)]
+pub enum ScramMechanism {
+    Sha256 = 1,
+    Sha512 = 2,
+}
+
+/// What a cluster stores instead of a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ScramKeys {
+    pub stored_key: Vec<u8>,
+    pub server_key: Vec<u8>,
+}
+
+impl fmt::Debug for ScramKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScramKeys").finish_non_exhaustive()
+    }
+}
+
+/// The keys of a user, and how the password becomes them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScramCredential {
+    pub salt: Vec<u8>,
+    pub iterations: u32,
+    pub keys: ScramKeys,
+}
+
+impl ScramMechanism {
+    pub const ALL: [ScramMechanism; 2] = [ScramMechanism::Sha256, ScramMechanism::Sha512];
+
+    /// Fewer iterations are refused by Kafka's tools, and by its clients and brokers.
+    pub const MIN_ITERATIONS: u32 = 4096;
+    /// More are refused, so that nobody keeps a broker busy with one login.
+    pub const MAX_ITERATIONS: u32 = 16384;
+
+    pub fn from_name(name: &str) -> Option<ScramMechanism> {
+        match name {
+            "SCRAM-SHA-256" => Some(ScramMechanism::Sha256),
+            "SCRAM-SHA-512" => Some(ScramMechanism::Sha512),
+            _ => None,
+        }
+    }
+
+    pub fn from_code(code: i8) -> Option<ScramMechanism> {
+        match code {
+            1 => Some(ScramMechanism::Sha256),
+            2 => Some(ScramMechanism::Sha512),
+            _ => None,
+        }
+    }
+
+    /// Kafka's number, as in records and requests.
+    pub const fn code(self) -> i8 {
+        self as i8
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ScramMechanism::Sha256 => "SCRAM-SHA-256",
+            ScramMechanism::Sha512 => "SCRAM-SHA-512",
+        }
+    }
+
+    /// Bytes of a key.
+    pub fn key_bytes(self) -> usize {
+        match self {
+            ScramMechanism::Sha256 => 32,
+            ScramMechanism::Sha512 => 64,
+        }
+    }
+
+    /// The salted password: PBKDF2 with one block.
+    pub fn salted_password(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+        match self {
+            ScramMechanism::Sha256 => {
+                let keyed = Hmac::<Sha256>::new_from_slice(password);
+                salted(
+                    keyed.expect("HMAC takes keys of any length"),
+                    salt,
+                    iterations,
+                )
+            }
+            ScramMechanism::Sha512 => {
+                let keyed = Hmac::<Sha512>::new_from_slice(password);
+                salted(
+                    keyed.expect("HMAC takes keys of any length"),
+                    salt,
+                    iterations,
+                )
+            }
+        }
+    }
+
+    /// The keys that belong to a salted password.
+    pub fn keys(self, salted_password: &[u8]) -> ScramKeys {
+        ScramKeys {
+            stored_key: self.hash(&self.client_key(salted_password)),
+            server_key: self.mac(salted_password, &[b"Server Key"]),
+        }
+    }
+
+    /// What is stored of a password.
+    pub fn credential(self, password: &str, salt: Vec<u8>, iterations: u32) -> ScramCredential {
+        let salted = self.salted_password(password.as_bytes(), &salt, iterations);
+        ScramCredential {
+            keys: self.keys(&salted),
+            salt,
+            iterations,
+        }
+    }
+
+    /// A credential that nobody can log in with, for a user who does not exist: the same with each attempt, and like
+    /// `model`, that of a user who does.
+    pub fn decoy(
+        self,
+        secret: &[u8],
+        username: &str,
+        model: Option<&ScramCredential>,
+    ) -> ScramCredential {
+        let part = |name: &[u8]| self.mac(secret, &[name, &[0], username.as_bytes()]);
+        let mut salt = part(b"salt");
+        salt.truncate(model.map_or(DECOY_SALT_BYTES, |model| model.salt.len()));
+        ScramCredential {
+            salt,
+            iterations: model.map_or(Self::MIN_ITERATIONS, |model| model.iterations),
+            keys: ScramKeys {
+                stored_key: part(b"stored key"),
+                server_key: part(b"server key"),
+            },
+        }
+    }
+
+    /// What a client proves that it knows.
+    fn client_key(self, salted_password: &[u8]) -> Vec<u8> {
+        self.mac(salted_password, &[b"Client Key"])
+    }
+
+    fn hash(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            ScramMechanism::Sha256 => Sha256::digest(bytes).to_vec(),
+            ScramMechanism::Sha512 => Sha512::digest(bytes).to_vec(),
+        }
+    }
+
+    fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+        match self {
+            ScramMechanism::Sha256 => {
+                let keyed = Hmac::<Sha256>::new_from_slice(key);
+                mac(keyed.expect("HMAC takes keys of any length"), parts)
+            }
+            ScramMechanism::Sha512 => {
+                let keyed = Hmac::<Sha512>::new_from_slice(key);
+                mac(keyed.expect("HMAC takes keys of any length"), parts)
+            }
+        }
+    }
+}
+
+/// The length of the salts that Kafka's tools make.
+const DECOY_SALT_BYTES: usize = 25;
+
+fn mac(mut keyed: impl Mac, parts: &[&[u8]]) -> Vec<u8> {
+    parts.iter().for_each(|part| keyed.update(part));
+    keyed.finalize().into_bytes().to_vec()
+}
+
+fn salted(keyed: impl Mac + Clone, salt: &[u8], iterations: u32) -> Vec<u8> {
+    let mut block = mac(keyed.clone(), &[salt, &1u32.to_be_bytes()]);
+    let mut salted = block.clone();
+    for _ in 1..iterations {
+        block = mac(keyed.clone(), &[&block]);
+        for (byte, other) in salted.iter_mut().zip(&block) {
+            *byte ^= other;
+        }
+    }
+    salted
+}
+
+/// Both of a kind, byte by byte.
+fn exclusive_or(one: &[u8], other: &[u8]) -> Vec<u8> {
+    one.iter()
+        .zip(other)
+        .map(|(one, other)| one ^ other)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
