@@ -1,7 +1,8 @@
-//! Links with the names of Kafka's scripts: made, called, and a server started and stopped by them.
+//! Links with the names of Kafka's scripts: made, called, and a server started and stopped by them; and a container's node.
 
+use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use ottla_testkit::ottla_binary;
@@ -155,4 +156,81 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(60), "not so: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A node in a container, by the variables of Kafka's image; its directories lie in the folder.
+fn container(folder: &Path, port: u16) -> Child {
+    let output = File::create(folder.join("output")).expect("a file");
+    Command::new(ottla_binary())
+        .arg("container-run")
+        .arg("--mounted-configs-dir")
+        .arg(folder.join("mounted"))
+        .arg("--final-configs-dir")
+        .arg(folder.join("config"))
+        .env("KAFKA_NODE_ID", "7")
+        .env("KAFKA_PROCESS_ROLES", "broker,controller")
+        .env(
+            "KAFKA_LISTENERS",
+            format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"),
+        )
+        .env(
+            "KAFKA_ADVERTISED_LISTENERS",
+            format!("PLAINTEXT://127.0.0.1:{port}"),
+        )
+        .env("KAFKA_CONTROLLER_LISTENER_NAMES", "CONTROLLER")
+        .env(
+            "KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS",
+            "127.0.0.1:9093",
+        )
+        .env("KAFKA_LOG_DIRS", folder.join("data"))
+        .env("CLUSTER_ID", "Cq0ZTqVSQ3aPPuXhHRDbLA")
+        .stdout(output.try_clone().expect("one file for both"))
+        .stderr(output)
+        .spawn()
+        .expect("the binary starts")
+}
+
+#[test]
+fn a_container_starts_with_the_environment_of_kafkas_image_and_again_on_its_data() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("an address").port();
+    drop(free);
+    let mounted = folder.path().join("mounted");
+    std::fs::create_dir(&mounted).expect("a directory");
+    std::fs::write(
+        mounted.join("server.properties"),
+        "node.id=1\nnum.partitions=3\n",
+    )
+    .expect("a file");
+    for start in 0..2 {
+        let mut node = container(folder.path(), port);
+        let began = Instant::now();
+        let output = || std::fs::read_to_string(folder.path().join("output")).unwrap_or_default();
+        while !output().contains("Transitioning from RECOVERY to RUNNING") {
+            let ended = node.try_wait().expect("a child");
+            assert!(
+                ended.is_none() && began.elapsed() < Duration::from_secs(60),
+                "start {start}: {ended:?}\n{}",
+                output()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let id = rustix::process::Pid::from_child(&node);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+        assert!(node.wait().expect("it ends").success(), "{}", output());
+    }
+    let identity = std::fs::read_to_string(folder.path().join("data/meta.properties"));
+    let identity = identity.expect("it is formatted");
+    assert!(
+        identity.contains("cluster.id=Cq0ZTqVSQ3aPPuXhHRDbLA"),
+        "{identity}"
+    );
+    assert!(identity.contains("node.id=7"), "{identity}");
+    let config = std::fs::read_to_string(folder.path().join("config/server.properties"));
+    assert!(
+        config
+            .expect("it is written")
+            .contains("num.partitions=3\n")
+    );
 }
