@@ -235,7 +235,7 @@ impl Log {
             end = next;
             whole += 1;
         }
-        match self.cut_file_back(end, error) {
+        match self.cut_file_back(end, position + written, error) {
             Ok(reason) => {
                 self.publish(&batches[..whole]);
                 Failure {
@@ -247,25 +247,31 @@ impl Log {
         }
     }
 
-    /// Takes back what a failed write has left behind `end`. Returns why the write failed, and as an error that what it
-    /// left is still there.
+    /// Takes back what a failed write has left from `end` to `written_end`. Returns why the write failed, and as an error
+    /// that what it left is still there.
+    ///
+    /// Where the log goes on after it, the cut is forced. The recovery point may be right here: if the next append began a
+    /// segment, recovery would not look at this one again, and a loss of power could bring half a batch back into it.
     pub(super) fn cut_file_back(
         &self,
         end: u64,
+        written_end: u64,
         error: io::Error,
     ) -> Result<AppendErrorReason, AppendErrorReason> {
         let path = self.active.segment.path(SegmentFile::Log);
         let path = path.unwrap_or_else(|_| self.dir());
-        match disk::set_len(&self.active.file, end) {
-            Ok(()) => Ok(AppendErrorReason::from_storage(StorageError::new(
-                "write to", &path, error,
-            ))),
-            Err(cut_error) => Err(AppendErrorReason::Storage(StorageError::new(
-                "cut back a failed write to",
-                &path,
-                cut_error,
-            ))),
+        let file = &self.active.file;
+        if let Err(error) = disk::set_len(file, end) {
+            let what = "cut back a failed write to";
+            let error = StorageError::new(what, &path, error);
+            return Err(AppendErrorReason::Storage(error));
         }
+        let reason = AppendErrorReason::from_storage(StorageError::new("write to", &path, error));
+        if written_end > end && matches!(reason, AppendErrorReason::DiskFull(_)) {
+            disk::sync_data(file)
+                .map_err(|error| AppendErrorReason::Storage(StorageError::fsync(&path, error)))?;
+        }
+        Ok(reason)
     }
 
     /// Makes batches visible that are in the file.

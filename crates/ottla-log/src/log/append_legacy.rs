@@ -73,10 +73,11 @@ impl Log {
         }
         let position = self.active.segment.size();
         let bytes = message.to_bytes();
-        if let Err((error, _)) = write_all(&self.active.file, &mut [IoSlice::new(&bytes)], position)
+        if let Err((error, written)) =
+            write_all(&self.active.file, &mut [IoSlice::new(&bytes)], position)
         {
             return Err(self
-                .cut_file_back(position, error)
+                .cut_file_back(position, position + written, error)
                 .unwrap_or_else(|reason| reason));
         }
         self.publish_entries(std::iter::once(entry));

@@ -16,7 +16,7 @@ use ottla_sync::{Mutex, thread};
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 use super::build;
-use crate::{Job, JobOutcome, Log, LogReader, OpenParams};
+use crate::{AppendErrorReason, Job, JobOutcome, Log, LogReader, OpenParams};
 
 const DIR: &str = "/data/topic-0";
 
@@ -68,6 +68,8 @@ struct Tally {
     losses: u64,
     closes: u64,
     failures: u64,
+    /// Appends for which the disk had no room.
+    refusals: u64,
     rolls: u64,
     truncations: u64,
     flushes: u64,
@@ -217,6 +219,8 @@ fn batches(reader: &LogReader, from: i64) -> Vec<(i64, i64, u32)> {
 struct Life {
     model: Arc<Mutex<Model>>,
     random: Random,
+    /// The disk, if it is full now and then.
+    filled: Option<Disk>,
     keeps_checkpoint: bool,
 }
 
@@ -294,6 +298,14 @@ impl Life {
 
     fn step(&mut self, log: &mut Log) -> Option<()> {
         let now = Timestamp(1_000_000);
+        if let Some(disk) = self.filled.as_ref().filter(|_| self.random.one_in(8)) {
+            let used: usize = disk.files().values().map(Vec::len).sum();
+            let room = self.random.below(600);
+            disk.set_capacity(match self.random.one_in(3) {
+                true => u64::MAX,
+                false => used as u64 + room,
+            });
+        }
         match self.random.below(20) {
             0 => self.truncate(log, now),
             1 => {
@@ -315,8 +327,10 @@ impl Life {
     fn append(&mut self, log: &mut Log, now: Timestamp) -> Option<()> {
         let mut first = log.log_end_offset().0;
         let mut given = Vec::new();
+        let before;
         {
             let mut model = self.model.lock();
+            before = (model.last, model.given.len());
             for _ in 0..1 + self.random.below(3) {
                 let count = 1 + self.random.below(5) as i32;
                 // Each has its own time, so that no two batches that were ever given are the same.
@@ -336,7 +350,21 @@ impl Life {
                 given.push(batch);
             }
         }
-        let info = offline(log.append(&given, now))?;
+        let info = match log.append(&given, now) {
+            Err(refused) if matches!(refused.reason, AppendErrorReason::DiskFull(_)) => {
+                tell!("refused after {}: {refused}", refused.batches_written);
+                let mut model = self.model.lock();
+                model.last = match refused.batches_written {
+                    0 => before.0,
+                    written => Some(before.1 + written - 1),
+                };
+                model.written = model.last;
+                model.tally.refusals += 1;
+                log.set_high_watermark(log.log_end_offset());
+                return Some(());
+            }
+            appended => offline(appended)?,
+        };
         log.set_high_watermark(Offset(first));
         let mut model = self.model.lock();
         tell!(
@@ -459,6 +487,7 @@ fn lives(seed: u64, names: PowerLoss, keeps_checkpoint: bool) -> Tally {
         .join()
         .unwrap();
     for number in 0..6 {
+        let fills_up = random.one_in(5);
         let faults = match random.below(4) {
             0 => Faults {
                 writes_fail_one_in: 300,
@@ -473,14 +502,16 @@ fn lives(seed: u64, names: PowerLoss, keeps_checkpoint: bool) -> Tally {
             },
             _ => Faults::default(),
         };
-        let is_faulty = faults.syncs_fail_one_in > 0;
+        let is_faulty = faults.syncs_fail_one_in > 0 || fills_up;
         let life = Life {
+            filled: fills_up.then(|| disk.clone()),
             model: model.clone(),
             random: stream(&format!("life {number}")),
             keeps_checkpoint,
         };
         tell!("life {number}, {faults:?}");
         disk.set_faults("/", faults);
+        disk.set_capacity(u64::MAX);
         let host = Host::new("broker").with_disk(&disk);
         let main = host.spawn("main", move || life.live());
         if !random.one_in(3) {
@@ -537,6 +568,7 @@ fn a_log_survives_kills_and_losses_of_power() {
         all.losses += tally.losses;
         all.closes += tally.closes;
         all.failures += tally.failures;
+        all.refusals += tally.refusals;
         all.rolls += tally.rolls;
         all.truncations += tally.truncations;
         all.flushes += tally.flushes;
@@ -551,6 +583,7 @@ fn a_log_survives_kills_and_losses_of_power() {
         all.losses,
         all.closes,
         all.failures,
+        all.refusals,
         all.rolls,
         all.truncations,
     ];
@@ -621,6 +654,74 @@ fn what_recovery_has_cut_off_stays_away() {
             let disk = Disk::new(seed, "disk");
             let host = Host::new("broker").with_disk(&disk);
             host.spawn("main", torn_append_and_recovery).join().unwrap();
+            host.kill();
+            disk.lose_power(PowerLoss::Journalled);
+            let host = Host::new("broker").with_disk(&disk);
+            let opened = host.spawn("main", move || {
+                let reader = open().reader();
+                (reader.segment_base_offsets().len(), batches(&reader, 0))
+            });
+            opened.join().unwrap()
+        };
+        let (segments, batches) = run(Config::new(seed), body).unwrap();
+        assert_eq!(batches[0].0, 0);
+        assert!(batches.len() == 1 || batches[1].0 == 3);
+        found.push(segments);
+    }
+    assert!(found.contains(&2), "the new segment was never there");
+}
+
+/// A write that the disk had no room for is cut back where the recovery point is, the next append rolls right there, and
+/// power is lost: half a batch must not come back into a segment at which no recovery looks again.
+#[test]
+fn half_a_batch_that_a_full_disk_took_stays_away() {
+    let batch = |first, count| build(first, count, 1_000_000 + first, |builder| builder);
+    let segment_bytes = 2 * batch(0, 3).size_in_bytes() + 200;
+    let open = move || {
+        let config = TopicConfig {
+            segment_bytes: segment_bytes as i32,
+            ..config()
+        };
+        Log::open(OpenParams {
+            dir: DIR.into(),
+            topic_partition: TopicPartition::new("topic", 0),
+            config: Arc::new(config),
+            recovery_point: Offset(3),
+            log_start_offset: Offset(0),
+            clean_shutdown: false,
+            now: Timestamp(1_000_000),
+            producer_id_expiration_ms: 86_400_000,
+            random_seed: 1,
+        })
+        .unwrap()
+        .0
+    };
+    let append = |log: &mut Log, batch| log.append(&[batch], Timestamp(1_000_000));
+    let fill_the_disk = move |disk: Disk| {
+        ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+        let mut log = open();
+        append(&mut log, batch(0, 3)).unwrap();
+        log.flush_job().unwrap().run().unwrap();
+        for path in ["/", "/data"] {
+            let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
+            dir.sync().unwrap();
+        }
+        let used: usize = disk.files().values().map(Vec::len).sum();
+        disk.set_capacity(used as u64 + 100);
+        let refused = append(&mut log, batch(3, 3)).unwrap_err();
+        assert!(matches!(refused.reason, AppendErrorReason::DiskFull(_)));
+        disk.set_capacity(u64::MAX);
+        // A larger one, for which the segment has no room.
+        assert!(append(&mut log, batch(3, 15)).unwrap().rolled);
+    };
+    let mut found = Vec::new();
+    for seed in 0..300 {
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let host = Host::new("broker").with_disk(&disk);
+            let filled = disk.clone();
+            let main = host.spawn("main", move || fill_the_disk(filled));
+            main.join().unwrap();
             host.kill();
             disk.lose_power(PowerLoss::Journalled);
             let host = Host::new("broker").with_disk(&disk);
