@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use tokio::time::MissedTickBehavior;
@@ -81,12 +81,13 @@ enum Kind {
 struct Alarm {
     /// In simulated nanoseconds.
     deadline: u64,
-    timer: Option<(u64, u64)>,
+    /// Where its timer is, and whom that wakes.
+    timer: Option<((u64, u64), Waker)>,
 }
 
 impl Alarm {
     fn cancel(&mut self) {
-        if let Some(key) = self.timer.take()
+        if let Some((key, _)) = self.timer.take()
             && world::is_simulated()
         {
             world::world().remove_timer(key);
@@ -107,13 +108,19 @@ impl Future for Sleep {
         match &mut self.0 {
             Kind::Tokio(sleep) => sleep.as_mut().poll(context),
             Kind::Simulated(alarm) => {
-                alarm.cancel();
                 let world = world::world();
                 if world.now() >= alarm.deadline {
+                    alarm.cancel();
                     return Poll::Ready(());
                 }
-                let timer = Timer::Task(context.waker().clone());
-                alarm.timer = Some(world.add_timer(alarm.deadline, timer));
+                // It has not fired yet.
+                let is_set = |(_, waker): &(_, Waker)| waker.will_wake(context.waker());
+                if !alarm.timer.as_ref().is_some_and(is_set) {
+                    alarm.cancel();
+                    let waker = context.waker().clone();
+                    let key = world.add_timer(alarm.deadline, Timer::Task(waker.clone()));
+                    alarm.timer = Some((key, waker));
+                }
                 Poll::Pending
             }
         }

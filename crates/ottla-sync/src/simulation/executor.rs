@@ -71,7 +71,12 @@ pub(crate) fn spawn(future: BoxFuture, at: &'static Location<'static>) -> TaskId
         );
     }
     id.slot = slot;
-    Arc::new(TaskWaker(id)).wake();
+    let waker = Waker::from(Arc::new(TaskWaker(id)));
+    world.with(|state| {
+        let executor = &mut state.hosts[host as usize].executor;
+        executor.set_waker(slot, waker.clone());
+    });
+    waker.wake();
     id
 }
 
@@ -107,15 +112,9 @@ fn work(host: u32) {
 fn poll(world: &World, host: u32, taken: Taken) {
     let Taken {
         slot,
-        generation,
+        waker,
         mut future,
     } = taken;
-    let waker = Waker::from(Arc::new(TaskWaker(TaskId {
-        run: world.run,
-        host,
-        slot,
-        generation,
-    })));
     let mut context = Context::from_waker(&waker);
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
     let has_ended = match polled {

@@ -9,11 +9,13 @@ pub(crate) mod host;
 pub(crate) mod network;
 pub(crate) mod wait;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::task::Waker;
 
 use corosensei::Yielder;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use super::failure::{Failure, Waiting};
 use super::hot::{HOT, Hot, STEP_NANOS};
@@ -46,7 +48,7 @@ pub(crate) struct State {
     pub(super) trace: Vec<Entry>,
     pub(super) network: NetworkState,
     /// Who waits for an object, by the number of the object.
-    pub(super) waiters: HashMap<u64, Vec<Token>>,
+    pub(super) waiters: HashMap<u64, Vec<Token>, FixedState>,
 }
 
 /// A simulated thread.

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::task::Waker;
@@ -190,7 +190,7 @@ impl World {
                 switches: 0,
                 trace: Vec::new(),
                 network: NetworkState::new(seed),
-                waiters: HashMap::new(),
+                waiters: Default::default(),
             }),
             coroutines: RefCell::new(Vec::new()),
         });

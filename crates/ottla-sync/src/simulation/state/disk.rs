@@ -19,7 +19,7 @@ pub(crate) mod tree;
 
 /// What goes wrong with the calls for files in a directory and below. Each `one_in` is how many calls there are for
 /// one that it happens to, on average; 0: it never does.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Faults {
     pub reads_fail_one_in: u64,
     pub writes_fail_one_in: u64,
@@ -44,6 +44,8 @@ pub(crate) struct DiskState {
     pub(crate) tree: Tree,
     pub(crate) random: Random,
     pub(crate) faults: BTreeMap<PathBuf, Faults>,
+    /// Nothing goes wrong anywhere: nobody has to look where.
+    pub(crate) is_calm: bool,
     pub(crate) capacity: u64,
     pub(crate) max_handles: u32,
     pub(crate) handles: u32,
@@ -75,6 +77,7 @@ impl Disk {
             tree: Tree::new(),
             random: Random::named(seed, &format!("disk {name}")),
             faults: BTreeMap::new(),
+            is_calm: true,
             capacity: u64::MAX,
             max_handles: u32::MAX,
             handles: 0,

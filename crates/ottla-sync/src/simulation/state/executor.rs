@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
+use std::task::Waker;
 
 use super::wait::Token;
 use crate::simulation::failure::Waiting;
@@ -24,6 +25,8 @@ struct Task {
     /// Slots are used again; a waker of an earlier task does nothing.
     generation: u64,
     future: Option<BoxFuture>,
+    /// One for all polls.
+    waker: Option<Waker>,
     state: TaskState,
     is_aborted: bool,
     spawned_at: &'static Location<'static>,
@@ -41,7 +44,7 @@ enum TaskState {
 
 pub(crate) struct Taken {
     pub(crate) slot: u32,
-    pub(crate) generation: u64,
+    pub(crate) waker: Waker,
     pub(crate) future: BoxFuture,
 }
 
@@ -67,6 +70,7 @@ impl Executor {
         let task = Task {
             generation,
             future: Some(future),
+            waker: None,
             state: TaskState::Waiting,
             is_aborted: false,
             spawned_at: at,
@@ -81,6 +85,11 @@ impl Executor {
                 self.tasks.len() as u32 - 1
             }
         }
+    }
+
+    /// Gives a task that was just added its waker.
+    pub(crate) fn set_waker(&mut self, slot: u32, waker: Waker) {
+        self.tasks[slot as usize].waker = Some(waker);
     }
 
     /// Notes that a task can go on. Returns a worker to be woken.
@@ -113,7 +122,7 @@ impl Executor {
         task.state = TaskState::Running;
         Some(Taken {
             slot,
-            generation: task.generation,
+            waker: task.waker.clone().expect("a ready task has a waker"),
             future: task.future.take().expect("a ready task has a future"),
         })
     }
@@ -144,6 +153,7 @@ impl Executor {
         let task = &mut self.tasks[slot as usize];
         task.state = TaskState::Free;
         task.generation = 0;
+        task.waker = None;
         self.free.push(slot);
     }
 

@@ -32,14 +32,25 @@ impl Default for HostClock {
 impl HostClock {
     /// Nanoseconds of this clock since the simulation began, at a simulated time.
     pub(crate) fn elapsed(&self, now: u64) -> u64 {
-        let drift = i128::from(now) * i128::from(self.drift_ppm) / 1_000_000;
+        // Of weeks, the product has 64 bits; this is asked for at every look at a clock.
+        let drift = match i64::try_from(now)
+            .ok()
+            .and_then(|now| now.checked_mul(self.drift_ppm))
+        {
+            Some(product) => i128::from(product / 1_000_000),
+            None => i128::from(now) * i128::from(self.drift_ppm) / 1_000_000,
+        };
         (i128::from(now) + drift).max(0) as u64
     }
 
     /// The simulated time that passes while this clock goes on by `duration`.
     pub(crate) fn real(&self, duration: Duration) -> u64 {
-        let nanos = duration.as_nanos().min(u128::from(u64::MAX / 4)) as i128;
-        (nanos * 1_000_000 / i128::from(1_000_000 + self.drift_ppm)) as u64
+        let nanos = duration.as_nanos().min(u128::from(u64::MAX / 4)) as u64;
+        let rate = 1_000_000 + self.drift_ppm;
+        match (nanos.checked_mul(1_000_000), u64::try_from(rate)) {
+            (Some(product), Ok(rate)) => product / rate,
+            _ => (i128::from(nanos) * 1_000_000 / i128::from(rate)) as u64,
+        }
     }
 }
 

@@ -107,6 +107,8 @@ impl Inode {
 pub(crate) struct Tree {
     pub(crate) dirs: BTreeMap<u64, Dir>,
     pub(crate) files: BTreeMap<u64, Inode>,
+    /// How many names have gone since the last [`Tree::sweep`].
+    pub(crate) removals: u32,
     next: u64,
 }
 
@@ -117,6 +119,7 @@ impl Tree {
         Tree {
             dirs: BTreeMap::from([(ROOT, Dir::default())]),
             files: BTreeMap::new(),
+            removals: 0,
             next: ROOT + 1,
         }
     }
@@ -162,14 +165,18 @@ impl Tree {
 
     pub(crate) fn change_names(&mut self, dir: u64, change: NameChange) {
         let dir = self.dirs.get_mut(&dir).expect("the directory was found");
+        if !matches!(change, NameChange::Add(..)) {
+            self.removals += 1;
+        }
         change.apply(&mut dir.names);
         dir.changes.push(change);
     }
 
     pub(crate) fn force_names(&mut self, dir: u64) {
         let dir = self.dirs.get_mut(&dir).expect("the directory was found");
-        dir.changes.clear();
-        dir.forced = dir.names.clone();
+        for change in dir.changes.drain(..) {
+            change.apply(&mut dir.forced);
+        }
     }
 
     pub(crate) fn file(&mut self, number: u64) -> io::Result<&mut Inode> {
@@ -178,6 +185,7 @@ impl Tree {
 
     /// Drops files and directories that neither a name nor a handle leads to, nor may after a loss of power.
     pub(crate) fn sweep(&mut self) {
+        self.removals = 0;
         let mut reached = Vec::new();
         let mut dirs = vec![ROOT];
         let mut seen = std::collections::BTreeSet::from([ROOT]);
