@@ -13,6 +13,7 @@ use ottla_sync::simulation::{LinkFaults, Network, Random, now, stream};
 use ottla_sync::thread::sleep;
 
 use crate::cluster::Cluster;
+use crate::node::DiskTrouble;
 use crate::outcome::Outcome;
 
 /// How long the cluster is given to have all replicas in sync after a loss of power.
@@ -25,6 +26,8 @@ pub(crate) struct FaultInjector {
     down: Vec<(usize, Duration)>,
     /// When links are mended.
     cut_until: Option<Duration>,
+    /// Nodes whose disks are full or fail, and until when.
+    without_disk: Vec<(usize, Duration)>,
 }
 
 impl FaultInjector {
@@ -34,6 +37,7 @@ impl FaultInjector {
             network: Network::of_this_simulation(),
             down: Vec::new(),
             cut_until: None,
+            without_disk: Vec::new(),
         }
     }
 
@@ -50,8 +54,9 @@ impl FaultInjector {
     /// Mends everything and starts what is down.
     pub fn heal(&mut self, cluster: &mut Cluster) {
         self.mend_links();
+        self.without_disk.clear();
         for node in &mut cluster.nodes {
-            node.disk.set_faults("/data", Faults::default());
+            node.mend_disk();
             if !node.is_running() {
                 tracing::info!(node = node.name, "is started");
                 node.start();
@@ -68,12 +73,45 @@ impl FaultInjector {
         if self.cut_until.is_some_and(|until| until <= now()) {
             self.mend_links();
         }
-        let (due, rest): (Vec<_>, _) = self.down.iter().partition(|(_, until)| *until <= now());
-        self.down = rest;
-        for (index, _) in due {
+        for index in take_due(&mut self.without_disk) {
+            let node = &mut cluster.nodes[index];
+            tracing::info!(node = node.name, "has a disk that works");
+            let was_running = node.is_running();
+            node.mend_disk();
+            if was_running && !node.is_running() {
+                self.down.push((index, now()));
+            }
+        }
+        for index in take_due(&mut self.down) {
             tracing::info!(node = cluster.nodes[index].name, "is started");
             cluster.nodes[index].start();
         }
+    }
+
+    /// A disk that is full, or whose calls fail now and then, for a while. A failing one may take the node with it.
+    fn spoil_disk(&mut self, index: usize, cluster: &Cluster, outcome: &mut Outcome) {
+        let node = &cluster.nodes[index];
+        if self.random.one_in(2) {
+            tracing::info!(node = node.name, "has a full disk");
+            outcome.full_disks += 1;
+            let full = Faults {
+                is_full: true,
+                ..Faults::default()
+            };
+            node.spoil_disk(DiskTrouble::Full, full);
+        } else {
+            tracing::info!(node = node.name, "has a disk that fails");
+            outcome.failed_disks += 1;
+            let failing = Faults {
+                reads_fail_one_in: 400,
+                writes_fail_one_in: 100,
+                syncs_fail_one_in: 40,
+                ..Faults::default()
+            };
+            node.spoil_disk(DiskTrouble::Failing, failing);
+        }
+        let until = now() + self.millis(200..3_000);
+        self.without_disk.push((index, until));
     }
 
     fn mend_links(&mut self) {
@@ -88,6 +126,7 @@ impl FaultInjector {
         let index = self.random.index(cluster.nodes.len());
         let other = self.random.index(cluster.nodes.len());
         let is_running = cluster.nodes[index].is_running();
+        let has_disk = self.without_disk.iter().all(|(node, _)| *node != index);
         let has_started = cluster.nodes[index].broker().is_some();
         let name = cluster.nodes[index].name.clone();
         match self.random.below(100) {
@@ -99,13 +138,14 @@ impl FaultInjector {
                 self.down.push((index, until));
             }
             30..40 => {
-                if self.cut_until.is_none() && self.down.is_empty() && cluster.is_in_sync() {
+                let is_calm = self.down.is_empty() && self.without_disk.is_empty();
+                if self.cut_until.is_none() && is_calm && cluster.is_in_sync() {
                     self.lose_power(index, cluster);
                     outcome.losses_of_power += 1;
                 }
             }
             // One that cannot register yet goes on trying when it is told to stop.
-            40..50 if has_started && self.cut_until.is_none() => {
+            40..50 if has_started && has_disk && self.cut_until.is_none() => {
                 tracing::info!(node = name, "is stopped in order");
                 cluster.nodes[index].stop();
                 outcome.clean_stops += 1;
@@ -135,7 +175,7 @@ impl FaultInjector {
                 });
                 self.cut_until = Some(now() + self.millis(300..3_000));
             }
-            85..95 => {
+            85..92 if has_disk => {
                 let most = self.millis(1..30);
                 tracing::info!(node = name, ?most, "has a slow disk");
                 cluster.nodes[index].disk.set_faults(
@@ -148,10 +188,12 @@ impl FaultInjector {
                     },
                 );
             }
-            _ => {
+            92..97 if has_disk => self.spoil_disk(index, cluster, outcome),
+            _ if has_disk => {
                 let disk = &cluster.nodes[index].disk;
                 disk.set_faults("/data", Faults::default());
             }
+            _ => {}
         }
     }
 
@@ -195,4 +237,11 @@ impl FaultInjector {
             sleep(Duration::from_millis(100));
         }
     }
+}
+
+/// Takes out the nodes whose time has come.
+fn take_due(waiting: &mut Vec<(usize, Duration)>) -> Vec<usize> {
+    let (due, rest): (Vec<_>, _) = waiting.iter().partition(|(_, until)| *until <= now());
+    *waiting = rest;
+    due.into_iter().map(|(index, _)| index).collect()
 }

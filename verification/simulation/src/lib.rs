@@ -6,14 +6,17 @@ mod checks;
 mod clients;
 mod cluster;
 mod faults;
+mod lockers;
 mod logs;
 mod movers;
 mod node;
 mod outcome;
+mod owners;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod reassigner;
 mod sharers;
 mod world;
 
 pub use outcome::Outcome;
-pub use world::{hash, run, tell};
+pub use world::{count_switch_points, hash, run, tell};

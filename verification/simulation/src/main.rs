@@ -12,6 +12,9 @@ struct Options {
     /// Repeat this seed, and print what its nodes and faults say.
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "from"])]
     seed: Option<u64>,
+    /// With a seed: print instead where most of its switch points are.
+    #[arg(long, requires = "seed")]
+    points: bool,
     /// Run one seed after the other for so long, up to the first that finds something.
     #[arg(long, value_name = "S", default_value_t = 60)]
     seconds: u64,
@@ -22,6 +25,12 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(seed) = options.seed.filter(|_| options.points) {
+        for (count, at) in ottla_simulation::count_switch_points(seed).iter().take(60) {
+            println!("{count:>9} {at}");
+        }
+        return ExitCode::SUCCESS;
+    }
     let outcome = match options.seed {
         Some(seed) => ottla_simulation::tell(seed),
         None => run_for(Duration::from_secs(options.seconds), options.from),

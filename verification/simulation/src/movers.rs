@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use ottla_client::{
     CommitOffset, Consumer, ConsumerConfig, GroupProtocol, OffsetReset, Producer, ProducerConfig,
     RecordRef,
@@ -48,10 +48,11 @@ impl Movers {
     fn member(&self, member: usize) -> Host {
         let (scene, is_over) = (self.scene.clone(), self.is_over.clone());
         let host = Host::new(&format!("mover-{member}"));
+        let mut random = stream(&format!("mover-{member}-{}", self.kills));
         on(&host, move || async move {
             while !is_over.get() {
                 // Whatever fails, a new instance goes on where the group is.
-                if let Err(error) = take_part(&scene, member, &is_over).await {
+                if let Err(error) = take_part(&scene, member, &mut random, &is_over).await {
                     tracing::info!(member, "{error:#}");
                 }
                 ottla_sync::time::sleep(Duration::from_millis(200)).await;
@@ -65,8 +66,8 @@ impl Movers {
         if self.random.one_in(2) {
             let member = self.random.index(MEMBERS);
             self.hosts[member].kill();
-            self.hosts[member] = self.member(member);
             self.kills += 1;
+            self.hosts[member] = self.member(member);
         }
     }
 
@@ -115,7 +116,12 @@ fn consumer_config() -> ConsumerConfig {
     }
 }
 
-async fn take_part(scene: &Scene, member: usize, is_over: &Cell<bool>) -> Result<()> {
+async fn take_part(
+    scene: &Scene,
+    member: usize,
+    random: &mut Random,
+    is_over: &Cell<bool>,
+) -> Result<()> {
     let config = ProducerConfig {
         transactional_id: Some(format!("mover-{member}")),
         transaction_timeout: Duration::from_secs(10),
@@ -131,7 +137,7 @@ async fn take_part(scene: &Scene, member: usize, is_over: &Cell<bool>) -> Result
         ..consumer_config()
     };
     let mut consumer = Consumer::new(scene.client().await?, config);
-    let ended = move_records(&producer, &mut consumer, is_over).await;
+    let ended = move_records(&producer, &mut consumer, random, is_over).await;
     producer.close_within(Duration::ZERO).await;
     let _ = consumer.close_within(Duration::from_secs(1)).await;
     ended
@@ -140,6 +146,7 @@ async fn take_part(scene: &Scene, member: usize, is_over: &Cell<bool>) -> Result
 async fn move_records(
     producer: &Producer,
     consumer: &mut Consumer,
+    random: &mut Random,
     is_over: &Cell<bool>,
 ) -> Result<()> {
     producer.init_transactions().await?;
@@ -165,6 +172,10 @@ async fn move_records(
         producer
             .send_offsets_to_transaction(&offsets, &group)
             .await?;
+        if random.one_in(8) {
+            producer.abort_transaction().await?;
+            bail!("aborts, and goes on where the group is");
+        }
         producer.commit_transaction().await?;
     }
     Ok(())

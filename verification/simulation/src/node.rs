@@ -1,6 +1,6 @@
 //! A node of the cluster: a machine, its disk, and the broker or controller that runs on it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
@@ -8,12 +8,22 @@ use ottla_broker::Broker;
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
 use ottla_storage::format::{FormatOptions, InitialQuorum, format};
-use ottla_sync::fs::{Disk, PowerLoss};
+use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Host, HostClock, stream};
 use ottla_sync::task::Handle;
 use ottla_sync::{thread, watch};
 
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
+
+/// What may become of a node because of its disk, until it is started on one that works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DiskTrouble {
+    None,
+    /// It goes on, but it may not start.
+    Full,
+    /// It may stop by itself, too.
+    Failing,
+}
 
 /// One node, which may be stopped, killed and started again on its disk.
 pub(crate) struct Node {
@@ -22,6 +32,8 @@ pub(crate) struct Node {
     pub is_broker: bool,
     settings: Vec<(String, String)>,
     clock: HostClock,
+    /// What is wrong with its disk.
+    trouble: Rc<Cell<DiskTrouble>>,
     running: Option<Running>,
 }
 
@@ -47,6 +59,7 @@ impl Node {
                 drift_ppm: random.below(2_000) as i64 - 1_000,
                 ..HostClock::default()
             },
+            trouble: Rc::new(Cell::new(DiskTrouble::None)),
             running: None,
         }
     }
@@ -93,9 +106,15 @@ impl Node {
         let mut stopping = stop.subscribe();
         let broker = Rc::new(RefCell::new(Weak::new()));
         let started = broker.clone();
+        let trouble = self.trouble.clone();
         let main = host.spawn("main", move || {
             Handle::current().block_on(async move {
-                let running = Broker::start(config).await.expect("the broker starts");
+                let running = match Broker::start(config).await {
+                    Err(error) if trouble.get() != DiskTrouble::None => {
+                        return tracing::info!("does not start on such a disk: {error:#}");
+                    }
+                    running => running.expect("the broker starts"),
+                };
                 *started.borrow_mut() = Arc::downgrade(running.broker());
                 let told = async { drop(stopping.wait_for(|told| *told).await) };
                 ottla_sync::select! {
@@ -104,7 +123,9 @@ impl Node {
                 }
                 let broker = running.broker().clone();
                 running.stop().await;
-                assert_eq!(broker.failure(), None);
+                if trouble.get() != DiskTrouble::Failing {
+                    assert_eq!(broker.failure(), None);
+                }
             });
         });
         self.running = Some(Running {
@@ -113,6 +134,22 @@ impl Node {
             main,
             broker,
         });
+    }
+
+    /// Has its disk be full or calls fail.
+    pub fn spoil_disk(&self, trouble: DiskTrouble, faults: Faults) {
+        self.trouble.set(trouble);
+        self.disk.set_faults("/data", faults);
+    }
+
+    /// A process that has met a failing disk, or has not started, is replaced by one on a disk that works.
+    pub fn mend_disk(&mut self) {
+        self.disk.set_faults("/data", Faults::default());
+        let has_ended = |running: &Running| running.main.is_finished();
+        let was_failing = self.trouble.replace(DiskTrouble::None) == DiskTrouble::Failing;
+        if was_failing || self.running.as_ref().is_some_and(has_ended) {
+            self.kill();
+        }
     }
 
     /// Whether it keeps the metadata log as a voter: the others learn it when they can.

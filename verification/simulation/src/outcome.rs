@@ -13,6 +13,10 @@ pub struct Outcome {
     pub losses_of_power: u64,
     pub clean_stops: u64,
     pub cuts: u64,
+    pub full_disks: u64,
+    pub failed_disks: u64,
+    /// How often a partition was given other replicas.
+    pub moves: u64,
     pub leader_epochs: u64,
     pub metadata_epochs: u64,
     pub segments: u64,
@@ -23,6 +27,13 @@ pub struct Outcome {
     /// Records that a group has moved on, and that a share group has settled.
     pub moved: u64,
     pub shared: u64,
+    /// How often members of a group were given partitions, how often they have committed, and how often they were
+    /// refused to as former members.
+    pub given: u64,
+    pub commits: u64,
+    pub refused_commits: u64,
+    /// Records that were settled under the locks that are looked at.
+    pub locked: u64,
 }
 
 impl Outcome {
@@ -34,6 +45,9 @@ impl Outcome {
         self.losses_of_power += other.losses_of_power;
         self.clean_stops += other.clean_stops;
         self.cuts += other.cuts;
+        self.full_disks += other.full_disks;
+        self.failed_disks += other.failed_disks;
+        self.moves += other.moves;
         self.leader_epochs += other.leader_epochs;
         self.metadata_epochs += other.metadata_epochs;
         self.segments += other.segments;
@@ -43,5 +57,9 @@ impl Outcome {
         self.client_kills += other.client_kills;
         self.moved += other.moved;
         self.shared += other.shared;
+        self.given += other.given;
+        self.commits += other.commits;
+        self.refused_commits += other.refused_commits;
+        self.locked += other.locked;
     }
 }

@@ -21,11 +21,12 @@ pub(crate) const SOURCE: &str = TOPICS[1];
 const GROUP: &str = "sharers";
 const MEMBERS: usize = 2;
 /// `group.share.delivery.count.limit`.
-const DELIVERIES: i16 = 5;
+pub(crate) const DELIVERIES: i16 = 5;
 /// How long the group may take, without faults, to have settled everything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-type Place = (i32, i64);
+/// A partition and an offset in it.
+pub(crate) type Place = (i32, i64);
 
 /// What the members were given and told.
 #[derive(Default)]
@@ -57,14 +58,7 @@ impl Sharers {
             random: stream("sharers"),
             kills: 0,
         };
-        let scene = scene.clone();
-        let host = Host::new("sharer-admin");
-        let configured = on(&host, move || async move {
-            while configure(&scene).await.is_err() {
-                ottla_sync::time::sleep(Duration::from_millis(100)).await;
-            }
-        });
-        configured.join().expect("it ends");
+        configure_group(scene, GROUP);
         sharers.hosts = (0..MEMBERS).map(|member| sharers.member(member)).collect();
         sharers
     }
@@ -128,14 +122,26 @@ impl Sharers {
     }
 }
 
-async fn configure(scene: &Scene) -> Result<()> {
+/// Has a group read what is committed, from the beginning.
+pub(crate) fn configure_group(scene: &Arc<Scene>, group: &'static str) {
+    let scene = scene.clone();
+    let host = Host::new(&format!("{group}-admin"));
+    let configured = on(&host, move || async move {
+        while configure(&scene, group).await.is_err() {
+            ottla_sync::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    configured.join().expect("it ends");
+}
+
+async fn configure(scene: &Scene, group: &str) -> Result<()> {
     let set = |key: &str, value: &str| (key.to_owned(), ConfigOperation::Set(value.to_owned()));
     let settings = BTreeMap::from([
         set("share.auto.offset.reset", "earliest"),
         set("share.isolation.level", "read_committed"),
     ]);
     Admin::new(scene.client().await?)
-        .alter_configs(ConfigResourceType::Group, GROUP, &settings, false)
+        .alter_configs(ConfigResourceType::Group, group, &settings, false)
         .await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! One run: a cluster, clients on it, faults for a while, and what has become of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,8 +16,11 @@ use crate::checks::LogChecks;
 use crate::clients::on;
 use crate::cluster::{Cluster, REPLICAS};
 use crate::faults::FaultInjector;
+use crate::lockers;
 use crate::movers::{self, Movers};
 use crate::outcome::Outcome;
+use crate::owners::Owners;
+use crate::reassigner::Reassigner;
 use crate::sharers::{self, Sharers};
 
 const WORKERS: u32 = 3;
@@ -32,6 +35,21 @@ pub fn run(seed: u64) -> Outcome {
 /// Runs a seed, and gives the hash over all that its scheduler chose.
 pub fn hash(seed: u64) -> u64 {
     run_with(Config::new(seed)).1
+}
+
+/// Runs a seed and counts its switch points by what is done there and by the line that does it, most first.
+pub fn count_switch_points(seed: u64) -> Vec<(u64, String)> {
+    let report = simulation::run(Config::new(seed).recorded(), world);
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in report.trace.lines() {
+        // After the time and the thread.
+        let mut words = line.trim_start().splitn(3, ' ');
+        *counts.entry(words.nth(2).unwrap_or_default()).or_default() += 1;
+    }
+    let counts = counts.into_iter();
+    let mut counts: Vec<_> = counts.map(|(at, count)| (count, at.to_owned())).collect();
+    counts.sort_by(|one, other| other.cmp(one));
+    counts
 }
 
 /// Runs a seed; the product's own log and the faults are written to standard output, with the simulated time.
@@ -108,6 +126,9 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     let mut groups = stream("groups");
     let mut movers = groups.one_in(2).then(|| Movers::start(&scene));
     let mut sharers = groups.one_in(3).then(|| Sharers::start(&scene));
+    let owners = groups.one_in(2).then(|| Owners::start(&scene));
+    let looks_at_locks = groups.one_in(3);
+    let reassigner = groups.one_in(3).then(|| Reassigner::start(&scene));
 
     let mut checks = LogChecks::default();
     let mut faults = FaultInjector::new();
@@ -119,6 +140,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
         sharers.iter_mut().for_each(Sharers::disturb);
     }
     faults.heal(&mut cluster);
+    outcome.moves += reassigner.map_or(0, Reassigner::settle);
     sleep(Duration::from_secs(2));
     scene.is_over.store(true, Ordering::Relaxed);
 
@@ -149,6 +171,16 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     if let Some(sharers) = sharers {
         outcome.client_kills += sharers.kills;
         outcome.shared = sharers.settle(&places_in(sharers::SOURCE, &operations))?;
+    }
+    if let Some(owners) = owners {
+        let ownership = owners.settle()?;
+        outcome.given += ownership.given;
+        outcome.commits += ownership.commits;
+        outcome.refused_commits += ownership.refused_commits;
+    }
+    if looks_at_locks {
+        let expected = places_in(sharers::SOURCE, &operations);
+        outcome.locked = lockers::run(&scene, &mut cluster, &expected)?;
     }
     checks.converge(&cluster)?;
     if let Some(finding) = checks.finding() {

@@ -1,9 +1,9 @@
-//! Seeds of simulated clusters: some that are always the same, new ones for as long as is asked for, one twice, and those that
-//! find the planted bugs.
+//! Seeds of simulated clusters: some that are always the same, new ones for as long as is asked for, one twice, and those
+//! that find the planted bugs.
 //!
-//! `OTTLA_SIM_SECONDS=600 cargo test -p ottla-simulation seeds_find_nothing -- --nocapture` tries new ones for ten minutes;
-//! `cargo xtask sim --seed N` repeats one. The planted bugs need the feature `planted-bugs`; `OTTLA_SIM_BUG=Coordinator`
-//! plants those with that in their names, and `OTTLA_SIM_FROM=1000` begins to look for them there.
+//! The first of the new seeds is printed, and the command that repeats one that finds something.
+//! `OTTLA_SIM_SECONDS=600 cargo test -p ottla-simulation new_seeds -- --nocapture` tries them for ten minutes. The planted bugs need the feature `planted-bugs`; `OTTLA_SIM_BUG=Coordinator` plants those with that in their
+//! names, and `OTTLA_SIM_FROM=1000` begins to look for them there.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,35 +11,54 @@ use ottla_simulation::Outcome;
 
 /// The seeds of each run, from 1 on.
 const SEEDS: u64 = 8;
+/// For how long each run tries new ones, unless `OTTLA_SIM_SECONDS` says otherwise. A minute is the aim, once enough seeds
+/// with the present clients and faults have found nothing: eight have.
+const SECONDS: u64 = 0;
 
 #[test]
 fn seeds_find_nothing() {
-    let seconds = number("OTTLA_SIM_SECONDS").unwrap_or_default();
-    let first = match seconds {
-        0 => 1,
-        _ => {
-            let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-            since_epoch.expect("after 1970").as_secs() * 1_000
-        }
-    };
-    let (began, mut total, mut seeds) = (Instant::now(), Outcome::default(), 0);
-    while began.elapsed() < Duration::from_secs(seconds) || seeds < SEEDS {
-        let seed = first + seeds;
-        let outcome = ottla_simulation::run(seed);
-        assert_eq!(
-            outcome.finding, None,
-            "cargo xtask sim --seed {seed} tells how"
-        );
-        total.add(&outcome);
+    let (mut total, mut seeds) = (Outcome::default(), 0);
+    for seed in 1..=SEEDS {
+        run(seed, &mut total);
         seeds += 1;
     }
-    println!("{seeds} seeds from {first} on: {total:#?}");
-    // A simulation in which nothing happens finds nothing either.
+    println!("{seeds} seeds from 1 on: {total:#?}");
     assert!(total.kills > seeds && total.cuts > seeds);
     assert!(total.leader_epochs > 8 * seeds && total.metadata_epochs > seeds);
     assert!(total.segments > 20 * seeds);
     assert!(total.committed_transactions > 10 * seeds);
     assert!(total.polled > total.committed_transactions);
+    assert!(total.given > seeds && total.commits > seeds);
+    assert!(total.refused_commits > 0 && total.moved > seeds && total.locked > seeds);
+}
+
+#[test]
+fn new_seeds_find_nothing() {
+    let time = Duration::from_secs(number("OTTLA_SIM_SECONDS").unwrap_or(SECONDS));
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let first = since_epoch.expect("after 1970").as_secs() * 1_000;
+    println!("new seeds from {first} on, for {time:?}");
+    let (began, mut total, mut seeds) = (Instant::now(), Outcome::default(), 0);
+    while began.elapsed() < time {
+        run(first + seeds, &mut total);
+        seeds += 1;
+    }
+    println!("{seeds} new seeds from {first} on: {total:#?}");
+    // A simulation in which nothing happens finds nothing either. On a slow machine it may be one seed.
+    assert!(seeds == 0 || total.kills + total.clean_stops + total.cuts > seeds);
+    assert!(total.leader_epochs >= 4 * seeds && total.metadata_epochs >= seeds);
+    assert!(total.segments >= 10 * seeds);
+    assert!(total.committed_transactions >= seeds && total.polled >= seeds);
+}
+
+/// Runs a seed, which must find nothing.
+fn run(seed: u64, total: &mut Outcome) {
+    let outcome = ottla_simulation::run(seed);
+    assert_eq!(
+        outcome.finding, None,
+        "seed {seed}; `cargo xtask sim --seed {seed}` repeats it and tells how"
+    );
+    total.add(&outcome);
 }
 
 #[test]
@@ -76,6 +95,12 @@ mod planted {
         (Planted::Controller(Controller::RepeatProducerIds), 12),
         (Planted::Replica(Replica::AcknowledgeWhenWritten), 16),
         (Planted::Coordinator(Coordinator::TakeAnyProducerEpoch), 12),
+        (Planted::Coordinator(Coordinator::AssignWhatOthersHave), 24),
+        (Planted::Coordinator(Coordinator::RevokeAtOnce), 24),
+        (Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers), 24),
+        (Planted::Coordinator(Coordinator::ReleaseWhatOthersHold), 24),
+        (Planted::Coordinator(Coordinator::DeliverWithoutLimit), 24),
+        (Planted::Coordinator(Coordinator::CommitOffsetsOfAborted), 24),
         (Planted::Shell("read_committed reads what is not decided"), 12),
         (Planted::Shell("a commit counts as an abort"), 12),
         (Planted::Shell("nobody looks at sequence numbers"), 16),

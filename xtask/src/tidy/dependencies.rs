@@ -42,7 +42,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla", "types config records protocol log security metadata controller storage broker client bench protocol-codegen"),
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: the bugs that are planted in them.
-    ("ottla-simulation", "types sync config records replica metadata raft controller coordinator storage broker client testkit"),
+    ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),
     ("ottla-workspace", ""),
     ("ottla-peers", "workspace"),
     // testkit: networks and disks that fail on purpose.
