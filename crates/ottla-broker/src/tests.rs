@@ -25,6 +25,7 @@ mod quotas_and_credentials;
 mod raised_kraft_version;
 mod replication;
 mod resources_in_force;
+mod sasl;
 mod settings;
 mod settings_in_force;
 mod share_groups;

@@ -27,6 +27,7 @@ use ottla_protocol::messages::{
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
+use ottla_sasl::{ClientCredentials, ClientLogin};
 use ottla_sync::Mutex;
 use ottla_sync::task::AbortHandle;
 use ottla_sync::{mpsc, oneshot};
@@ -36,7 +37,7 @@ use crate::config::ClientConfig;
 use crate::error::ClientError;
 use crate::metrics::NetworkSensors;
 use crate::outages::Outages;
-use crate::security::{self, Login, SecurityConfig};
+use crate::security::{self, SecurityConfig};
 use frame_reader::FrameReader;
 
 type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
@@ -231,18 +232,29 @@ impl Connection {
     /// Says who this client is.
     async fn log_in(&self, config: &SecurityConfig) -> Result<(), ClientError> {
         let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
-        let Some(mut login) = Login::new(config, nonce) else {
-            return Err(ClientError::Config("there is no sasl.mechanism".into()));
+        let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &config.credentials)
+        else {
+            let missing = "there is no sasl.mechanism, or no sasl.jaas.config";
+            return Err(ClientError::Config(missing.into()));
         };
-        let what = format!("logging in at {} as {}", self.address, config.username);
+        let Some(mut login) = ClientLogin::new(mechanism, credentials, nonce) else {
+            let message = format!("sasl.jaas.config has no credentials for {mechanism}");
+            return Err(ClientError::Config(message));
+        };
+        let what = match credentials {
+            ClientCredentials::Password { username, .. } => {
+                format!("logging in at {} as {username}", self.address)
+            }
+            ClientCredentials::Token { .. } => format!("logging in at {}", self.address),
+        };
         let request = SaslHandshakeRequest {
-            mechanism: login.mechanism_name().into(),
+            mechanism: mechanism.name().into(),
         };
         let answer = self.send(&request).await?;
         let enabled: Vec<&str> = answer.mechanisms.iter().map(|it| &**it).collect();
         let message = format!(
             "the broker does not take {}; it takes {}",
-            login.mechanism_name(),
+            mechanism,
             enabled.join(", ")
         );
         ClientError::check(what.clone(), answer.error_code, Some(message))?;

@@ -126,7 +126,6 @@ mod consumer;
 mod partitioner;
 mod producer;
 pub mod properties;
-mod scram;
 mod security;
 mod share_consumer;
 
@@ -144,6 +143,8 @@ pub use consumer::{
 pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use metrics::{Metric, Metrics};
+pub use ottla_sasl::scram::ScramKeys;
+pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism};
 pub use outages::Outage;
 pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]
@@ -153,8 +154,7 @@ pub use producer::{
     ProducerBuilder, ProducerConfig, ProducerInterceptor, ProducerRecord, RecordMetadata,
     RecordRef, TrySendError,
 };
-pub use scram::{ScramKeys, ScramMechanism};
-pub use security::{SaslMechanism, SecurityConfig, SecurityProtocol};
+pub use security::{SecurityConfig, SecurityProtocol};
 pub use share_consumer::{
     AcknowledgeType, AcknowledgementListener, AcknowledgementMode, AcquireMode, ShareConsumer,
     ShareConsumerConfig, ShareRecord,

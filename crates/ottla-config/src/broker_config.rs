@@ -11,18 +11,24 @@ mod dynamic;
 mod error;
 mod examine;
 mod listeners;
+mod sasl;
 mod unknown_keys;
 mod validate;
 mod values;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::config_def::{parse_host_port, parse_voter};
-use crate::properties::Properties;
+use crate::properties::{JaasSource, Properties};
 use crate::topic_config::TopicConfig;
 pub use error::{ConfigError, Warning};
 pub use examine::Examined;
 pub use listeners::{Listener, SecurityProtocol};
+use ottla_sasl::SaslPeer;
+pub use sasl::SaslConfig;
+use sasl::SaslListeners;
 pub(crate) use values::Values;
 
 /// `process.roles`: what this node does.
@@ -43,8 +49,8 @@ pub struct QuorumVoter {
 /// Declares the fields that are one setting each; their names are Kafka's keys with underscores.
 macro_rules! broker_config {
     ($( $field:ident: $type:ty = $key:literal, )*) => {
-        /// The configuration of one node.
-        #[derive(Clone, PartialEq, Debug)]
+        /// The configuration of one node. `Debug` shows no values, among which are secrets.
+        #[derive(Clone, PartialEq)]
         pub struct BrokerConfig {
             pub node_id: i32,
             pub process_roles: ProcessRoles,
@@ -61,6 +67,10 @@ macro_rules! broker_config {
             pub inter_broker_listener_name: String,
             /// `listener.security.protocol.map`, names in upper case.
             listener_protocols: BTreeMap<String, SecurityProtocol>,
+            /// Who logs in at this node's listeners, and as whom it logs in at others'.
+            pub sasl: SaslConfig,
+            /// Path and text of the JAAS file.
+            jaas_file: Option<JaasSource>,
             /// `log.dirs`, or `log.dir`, as written.
             pub log_dirs: Vec<String>,
             /// `metadata.log.dir`, or the first of the log directories.
@@ -94,7 +104,7 @@ macro_rules! broker_config {
                         "there is no log directory; give log.dirs=/path/to/data",
                     ))?;
                 let roles = values.list("process.roles");
-                Ok(BrokerConfig {
+                let mut config = BrokerConfig {
                     node_id: values.get("node.id"),
                     process_roles: ProcessRoles {
                         broker: roles.iter().any(|role| role == "broker"),
@@ -117,6 +127,8 @@ macro_rules! broker_config {
                     advertised_controller_listeners: effective.advertised_controller,
                     inter_broker_listener_name: effective.inter_broker_name,
                     listener_protocols: effective.protocols,
+                    sasl: SaslConfig::default(),
+                    jaas_file: values.jaas_file().cloned(),
                     log_dirs,
                     metadata_log_dir,
                     max_connections_per_ip_overrides: values.connection_overrides()?,
@@ -126,7 +138,9 @@ macro_rules! broker_config {
                     dynamic_default_settings: BTreeMap::new(),
                     dynamic_settings: BTreeMap::new(),
                     file_name: values.file_name().to_owned(),
-                })
+                };
+                (config.sasl, _) = SaslConfig::resolve(&config.listeners_with_sasl(), values);
+                Ok(config)
             }
 
             /// The settings that have a field of their own.
@@ -145,6 +159,8 @@ broker_config! {
     broker_heartbeat_interval_ms: i32 = "broker.heartbeat.interval.ms",
     broker_rack: Option<String> = "broker.rack",
     broker_session_timeout_ms: i32 = "broker.session.timeout.ms",
+    config_providers: Vec<String> = "config.providers",
+    connection_failed_authentication_delay_ms: i32 = "connection.failed.authentication.delay.ms",
     connections_max_idle_ms: i64 = "connections.max.idle.ms",
     controlled_shutdown_enable: bool = "controlled.shutdown.enable",
     controller_socket_timeout_ms: i32 = "controller.socket.timeout.ms",
@@ -306,6 +322,7 @@ broker_config! {
     share_coordinator_state_topic_segment_bytes: i32 =
         "share.coordinator.state.topic.segment.bytes",
     share_coordinator_write_timeout_ms: i32 = "share.coordinator.write.timeout.ms",
+    sasl_server_max_receive_size: i32 = "sasl.server.max.receive.size",
     socket_connection_setup_timeout_ms: i64 = "socket.connection.setup.timeout.ms",
     socket_listen_backlog_size: i32 = "socket.listen.backlog.size",
     socket_receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",
@@ -327,6 +344,15 @@ broker_config! {
     transactional_id_expiration_ms: i32 = "transactional.id.expiration.ms",
     unstable_api_versions_enable: bool = "unstable.api.versions.enable",
     unstable_feature_versions_enable: bool = "unstable.feature.versions.enable",
+}
+
+impl fmt::Debug for BrokerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokerConfig")
+            .field("node_id", &self.node_id)
+            .field("file_name", &self.file_name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl BrokerConfig {
@@ -356,6 +382,37 @@ impl BrokerConfig {
         .into_iter()
         .find_map(|settings| settings.get(key))
         .map(String::as_str)
+    }
+
+    /// The protocol of a listener, of this node or of others. The name is in upper case.
+    pub fn listener_protocol(&self, name: &str) -> Option<SecurityProtocol> {
+        self.listener_protocols.get(name).copied()
+    }
+
+    /// What stands for a key on a listener, and the key under which it does: that of the listener, or that of all.
+    pub fn listener_setting(&self, listener: &str, key: &str) -> Option<(String, &str)> {
+        let own = format!("listener.name.{}.{key}", listener.to_lowercase());
+        match self.setting(&own) {
+            Some(value) => Some((own, value)),
+            None => Some((key.to_owned(), self.setting(key)?)),
+        }
+    }
+
+    /// What says who logs in where.
+    fn listeners_with_sasl(&self) -> SaslListeners<'_> {
+        let broker = self.process_roles.broker;
+        SaslListeners {
+            own: &self.listeners,
+            inter_broker: broker.then_some(self.inter_broker_listener_name.as_str()),
+            controller: self.controller_listener_names.first().map(String::as_str),
+            protocols: &self.listener_protocols,
+        }
+    }
+
+    /// Who this node is at the listeners of controllers.
+    pub fn sasl_of_controllers(&self) -> Option<Arc<SaslPeer>> {
+        let listener = self.controller_listener_names.first()?;
+        self.sasl.peer(listener).cloned()
     }
 
     /// Whether a feature that Kafka enforces or serves, and Ottla does not yet, may be stored

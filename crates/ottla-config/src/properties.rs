@@ -33,6 +33,21 @@ pub struct Properties {
     file_name: String,
     /// In the order of the file; a later one with the same key wins.
     entries: Vec<Property>,
+    /// Path and text of the JAAS file.
+    pub(crate) jaas_file: Option<JaasSource>,
+}
+
+/// A JAAS file: its path, and what it says. `Debug` shows the path.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct JaasSource {
+    pub path: String,
+    pub text: String,
+}
+
+impl fmt::Debug for JaasSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)
+    }
 }
 
 /// The file breaks Java's rules.
@@ -63,6 +78,7 @@ impl Properties {
         Properties {
             file_name: file_name.to_owned(),
             entries: Vec::new(),
+            jaas_file: None,
         }
     }
 
@@ -102,6 +118,20 @@ impl Properties {
             value,
             origin: Origin::Override,
         });
+    }
+
+    /// Puts another value in the place of one that applies, where it stands.
+    pub fn replace(&mut self, key: &str, value: &str) {
+        let mut entries = self.entries.iter_mut().rev();
+        if let Some(property) = entries.find(|property| property.key == key) {
+            property.value = value.to_owned();
+        }
+    }
+
+    /// Gives the node the JAAS file that Java's `java.security.auth.login.config` names.
+    pub fn set_jaas_file(&mut self, path: &str, text: &str) {
+        let (path, text) = (path.to_owned(), text.to_owned());
+        self.jaas_file = Some(JaasSource { path, text });
     }
 
     pub fn file_name(&self) -> &str {

@@ -16,6 +16,7 @@ use ottla_config::{ConfigDef, Support, TOPIC_CONFIGS, broker_configs};
 const READ_AS: &[(&str, &str)] = &[
     ("broker.id", "node_id"),
     ("compression.gzip.level", "compression_gzip_level"),
+    ("connections.max.reauth.ms", "sasl"),
     ("internal.segment.bytes", "effective_segment_bytes"),
     ("listener.security.protocol.map", "listeners"),
     ("log.cleaner.delete.retention.ms", "delete_retention_ms"),
@@ -53,6 +54,11 @@ const READ_AS: &[(&str, &str)] = &[
     ("log.segment.delete.delay.ms", "file_delete_delay_ms"),
     ("message.max.bytes", "max_message_bytes"),
     ("ottla.accept.unserved", "accepts_unserved"),
+    ("ottla.jaas.file", "sasl"),
+    ("sasl.enabled.mechanisms", "sasl"),
+    ("sasl.jaas.config", "sasl"),
+    ("sasl.mechanism.controller.protocol", "sasl"),
+    ("sasl.mechanism.inter.broker.protocol", "sasl"),
     (
         "security.inter.broker.protocol",
         "inter_broker_listener_name",

@@ -22,7 +22,7 @@ mod state;
 use std::sync::{Arc, OnceLock};
 
 use ottla_config::BrokerConfig;
-use ottla_metadata::MetadataImage;
+use ottla_metadata::{MetadataImage, ScramImage};
 use ottla_metrics::Metrics;
 use ottla_metrics::complaints::Complaints;
 use ottla_sync::watch;
@@ -43,6 +43,8 @@ pub struct NodeContext {
     config: ArcSwap<BrokerConfig>,
     /// The cluster as of the last committed metadata record that was applied.
     metadata: ArcSwap<MetadataImage>,
+    /// The SCRAM credentials on this node's disk, for logins before the cluster's are known.
+    bootstrap_scram: ArcSwap<ScramImage>,
     clock: Clock,
     pub metrics: Metrics,
     pub complaints: Complaints,
@@ -63,6 +65,7 @@ impl NodeContext {
         NodeContext {
             config: ArcSwap::from_pointee(config),
             metadata: ArcSwap::default(),
+            bootstrap_scram: ArcSwap::default(),
             clock: Clock::start(),
             metrics: Metrics::default(),
             complaints: Complaints::default(),
@@ -91,6 +94,16 @@ impl NodeContext {
 
     pub fn set_metadata(&self, image: MetadataImage) {
         self.metadata.store(Arc::new(image));
+    }
+
+    /// The SCRAM credentials on this node's disk: controllers log in to each other with them before they have a leader,
+    /// and so before any image.
+    pub fn bootstrap_scram(&self) -> Guard<Arc<ScramImage>> {
+        self.bootstrap_scram.load()
+    }
+
+    pub fn set_bootstrap_scram(&self, scram: ScramImage) {
+        self.bootstrap_scram.store(Arc::new(scram));
     }
 
     /// `node.id`.

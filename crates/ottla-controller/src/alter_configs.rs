@@ -317,6 +317,14 @@ fn check_dynamic_broker_configs(
                 config
                     .check_dynamic(key, &value, is_cluster_wide)
                     .map_err(invalid)?;
+                let mut providers = config.config_providers.iter();
+                if let Some(provider) =
+                    providers.find(|name| value.contains(&format!("${{{name}:")))
+                {
+                    return Err(invalid(format!(
+                        "${{{provider}:...}} is replaced by its value only in the properties file; give {key} there"
+                    )));
+                }
                 if BrokerConfig::is_unserved_of_listener(key) {
                     context.check_is_served("settings", "Dynamic settings of listeners are")?;
                 }

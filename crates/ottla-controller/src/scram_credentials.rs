@@ -1,16 +1,13 @@
 //! `AlterUserScramCredentials`: who can log in with SCRAM (KIP-554).
 //!
 //! The salted password comes over the wire; what is kept are the two keys that are made of it, from which
-//! it cannot be had back. Nobody can log in with them yet, so they are only taken where
-//! `ottla.accept.unserved` names scram; deleted they may be always.
+//! it cannot be had back.
 //!
 //! In Kafka: `ScramControlManager`, `ScramFormatter`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use bytestring::ByteString;
-use hmac::{Hmac, KeyInit, Mac};
 use ottla_protocol::messages::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
 };
@@ -21,13 +18,13 @@ use ottla_protocol::messages::{
 use ottla_protocol::metadata_records::{
     MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord,
 };
+use ottla_sasl::ScramMechanism;
 use ottla_types::ErrorCode;
-use sha2::{Digest, Sha256, Sha512};
 
 use crate::decision::{ApiError, ControllerContext, Decision};
 
-const MIN_ITERATIONS: i32 = 4096;
-const MAX_ITERATIONS: i32 = 16384;
+const MIN_ITERATIONS: i32 = ScramMechanism::MIN_ITERATIONS as i32;
+const MAX_ITERATIONS: i32 = ScramMechanism::MAX_ITERATIONS as i32;
 
 /// One change that is still thought to be good.
 enum Change<'a> {
@@ -110,7 +107,7 @@ impl<'a> Change<'a> {
             Change::Delete(deletion) => deletion.mechanism,
             Change::Upsert(upsertion) => upsertion.mechanism,
         };
-        if Mechanism::from_code(mechanism).is_none() {
+        if ScramMechanism::from_code(mechanism).is_none() {
             return Err(ApiError::new(
                 ErrorCode::UnsupportedSaslMechanism,
                 "Unknown SCRAM mechanism",
@@ -132,7 +129,7 @@ impl<'a> Change<'a> {
             Change::Upsert(upsertion) if upsertion.iterations > MAX_ITERATIONS => {
                 Err(unacceptable("Too many iterations"))
             }
-            Change::Upsert(_) => context.check_is_served("scram", "SCRAM credentials are"),
+            Change::Upsert(_) => Ok(()),
         }
     }
 
@@ -146,15 +143,18 @@ impl<'a> Change<'a> {
                 },
             )),
             Change::Upsert(upsertion) => {
-                let mechanism = Mechanism::from_code(upsertion.mechanism)?;
-                let (stored_key, server_key) = mechanism.keys(&upsertion.salted_password)?;
+                if upsertion.salted_password.is_empty() {
+                    return None;
+                }
+                let mechanism = ScramMechanism::from_code(upsertion.mechanism)?;
+                let keys = mechanism.keys(&upsertion.salted_password);
                 Some(MetadataRecord::UserScramCredential(
                     UserScramCredentialRecord {
                         name: upsertion.name.clone(),
                         mechanism: upsertion.mechanism,
                         salt: upsertion.salt.clone(),
-                        stored_key,
-                        server_key,
+                        stored_key: keys.stored_key.into(),
+                        server_key: keys.server_key.into(),
                         iterations: upsertion.iterations,
                         ..Default::default()
                     },
@@ -175,53 +175,6 @@ fn result(user: &ByteString, error: &ApiError) -> AlterUserScramCredentialsResul
         error_message: error.wire_message(),
         ..Default::default()
     }
-}
-
-#[derive(Clone, Copy)]
-enum Mechanism {
-    Sha256,
-    Sha512,
-}
-
-impl Mechanism {
-    fn from_code(code: i8) -> Option<Mechanism> {
-        match code {
-            1 => Some(Mechanism::Sha256),
-            2 => Some(Mechanism::Sha512),
-            _ => None,
-        }
-    }
-
-    /// The stored key and the server key of a salted password (RFC 5802, section 3).
-    fn keys(self, salted_password: &[u8]) -> Option<(Bytes, Bytes)> {
-        if salted_password.is_empty() {
-            return None;
-        }
-        Some(match self {
-            Mechanism::Sha256 => {
-                let mac = |text: &[u8]| {
-                    let keyed = Hmac::<Sha256>::new_from_slice(salted_password);
-                    let keyed = keyed.expect("HMAC takes keys of any length");
-                    keyed.chain_update(text).finalize().into_bytes()
-                };
-                let stored = Sha256::digest(mac(b"Client Key"));
-                (copied(&stored), copied(&mac(b"Server Key")))
-            }
-            Mechanism::Sha512 => {
-                let mac = |text: &[u8]| {
-                    let keyed = Hmac::<Sha512>::new_from_slice(salted_password);
-                    let keyed = keyed.expect("HMAC takes keys of any length");
-                    keyed.chain_update(text).finalize().into_bytes()
-                };
-                let stored = Sha512::digest(mac(b"Client Key"));
-                (copied(&stored), copied(&mac(b"Server Key")))
-            }
-        })
-    }
-}
-
-fn copied(bytes: &[u8]) -> Bytes {
-    Bytes::copy_from_slice(bytes)
 }
 
 #[cfg(test)]

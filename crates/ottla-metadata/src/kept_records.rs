@@ -161,6 +161,15 @@ impl ScramImage {
         self.credentials.get(&(mechanism, user.clone()))
     }
 
+    /// Applies a record, if it is about a credential.
+    pub fn apply(&mut self, record: &MetadataRecord) {
+        match record {
+            MetadataRecord::UserScramCredential(record) => self.insert(record),
+            MetadataRecord::RemoveUserScramCredential(record) => self.remove(record),
+            _ => {}
+        }
+    }
+
     pub(crate) fn insert(&mut self, record: &UserScramCredentialRecord) {
         self.credentials
             .insert_mut((record.mechanism, record.name.clone()), record.clone());

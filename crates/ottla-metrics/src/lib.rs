@@ -52,6 +52,14 @@ pub enum Metric {
     MalformedRequests,
     /// Peers that were not let in over TLS or SASL.
     FailedAuthentications,
+    /// Logins with SASL.
+    SuccessfulAuthentications,
+    /// Those of clients that cannot begin a session anew on their connection.
+    SuccessfulAuthenticationsWithoutReauth,
+    SuccessfulReauthentications,
+    FailedReauthentications,
+    /// Connections closed because a request came after their session had expired.
+    ExpiredConnectionsKilled,
     /// Requests that failed over something that should not happen.
     ServerErrors,
     BytesReceived,

@@ -46,6 +46,7 @@ impl BrokerPeers {
             client_id: format!("broker-{}-to-{id}", context.broker_id()).into(),
             request_timeout,
             tls: context.tls.of(listener),
+            sasl: config.sasl.peer(listener).cloned(),
             connection_setup_timeout: Duration::from_millis(
                 config.socket_connection_setup_timeout_ms.max(1) as u64,
             ),

@@ -26,6 +26,7 @@ use ottla_sync::net::TcpStream;
 use crate::connections::{Connection, Registered};
 use crate::frame::{FrameError, FrameReader, Front};
 use crate::handshakes::HandshakeError;
+use crate::login::{Answered, Login, Purpose};
 use crate::network::Network;
 use crate::request_context::{RequestContext, WaitedTime};
 use crate::request_memory::{Covered, RequestMemory};
@@ -55,6 +56,11 @@ enum ConnectionError {
     Io(#[from] io::Error),
     #[error("closed by the broker")]
     Closed,
+    /// Logged already.
+    #[error("the peer could not log in")]
+    Unauthenticated,
+    #[error("{0}")]
+    Login(String),
     #[error(
         "it sent a part of a request and then nothing for {STALLED_AFTER:?}, and others wait for the memory"
     )]
@@ -79,8 +85,15 @@ pub async fn serve<S: Service>(
         network.context.metrics.add(Metric::ConnectionsClosed, 1);
         return;
     };
+    let config = Arc::clone(&network.context.config());
+    let login = Login::of(&config, &network.handshakes, &connection);
+    let max_frame_bytes = match &login {
+        Some(_) => config.sasl_server_max_receive_size,
+        None => config.socket_request_max_bytes,
+    };
     let mut session = Session {
-        frames: FrameReader::new(network.context.config().socket_request_max_bytes.max(0) as usize),
+        frames: FrameReader::new(max_frame_bytes.max(0) as usize),
+        login,
         in_flight: VecDeque::new(),
         in_flight_bytes: 0,
         memory: None,
@@ -100,7 +113,12 @@ pub async fn serve<S: Service>(
     let by_peer = matches!(ended, Ok(()) | Err(ConnectionError::Io(_)));
     match ended {
         Ok(()) | Err(ConnectionError::Io(_)) => {}
-        Err(ConnectionError::Closed) => {}
+        Err(ConnectionError::Closed | ConnectionError::Unauthenticated) => {}
+        Err(ConnectionError::Login(reason)) => {
+            let peer = registered.connection.peer_addr;
+            let say = || tracing::info!(%peer, "connection closed: {}", reason.escape_debug());
+            context.complaints.say(say);
+        }
         Err(ConnectionError::Request(RequestError::Unanswerable(reason))) => {
             context.metrics.add(Metric::ServerErrors, 1);
             tracing::error!(peer = %registered.connection.peer_addr, "connection closed: {reason}");
@@ -173,6 +191,8 @@ struct Session<S> {
     connection: Arc<Connection>,
     stream: Stream,
     frames: FrameReader,
+    /// Who has to log in first; nothing on a listener that lets everybody in.
+    login: Option<Login>,
     /// Requests without an answer, in their order. Only Produces wait here.
     in_flight: VecDeque<InFlight>,
     in_flight_bytes: usize,
@@ -197,7 +217,14 @@ struct InFlight {
 impl<S: Service> Session<S> {
     /// Serves until the peer has no more requests, or cannot be understood; what it asked before is answered.
     async fn run(&mut self) -> Result<(), ConnectionError> {
-        let ended = self.take_and_answer().await;
+        let mut ended = self.take_and_answer().await;
+        if let Err(ConnectionError::Frame(_)) = ended
+            && let Some(login) = self.login.as_mut().filter(|login| !login.is_logged_in())
+        {
+            login.on_invalid_frame(&self.network.context, &self.connection);
+            self.delay().await?;
+            ended = Err(ConnectionError::Unauthenticated);
+        }
         if matches!(ended, Ok(()) | Err(ConnectionError::Frame(_))) {
             self.await_all_answers().await?;
             self.send_ready().await?;
@@ -211,7 +238,7 @@ impl<S: Service> Session<S> {
                 let Some(frame) = self.frames.next_frame()? else {
                     break;
                 };
-                self.take_request(frame).await?;
+                self.take_frame(frame).await?;
             }
             self.send_ready().await?;
             if self.connection.is_closed() {
@@ -258,6 +285,7 @@ impl<S: Service> Session<S> {
         let mut woken = pin!(connection.woken());
         let covered = self.memory.as_ref().map(Covered::unread);
         let mut stalled = pin!(stalled(&self.network.request_memory, covered.is_some()));
+        let mut overdue = pin!(Login::overdue(self.login.as_ref()));
         let mut has_waited = false;
         let read = poll_fn(|context| {
             if let Poll::Ready(read) = frames.poll_read_from(context, stream, front, covered) {
@@ -267,6 +295,10 @@ impl<S: Service> Session<S> {
             has_waited = true;
             if stalled.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(ConnectionError::Stalled));
+            }
+            if overdue.as_mut().poll(context).is_ready() {
+                let reason = "it has not logged in in time".to_owned();
+                return Poll::Ready(Err(ConnectionError::Login(reason)));
             }
             woken.as_mut().poll(context).map(|()| Ok(None))
         })
@@ -315,6 +347,77 @@ impl<S: Service> Session<S> {
             }
         }
         Ok(true)
+    }
+
+    /// A frame is a request, unless somebody has yet to log in.
+    async fn take_frame(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
+        let Some(login) = &mut self.login else {
+            return self.take_request(frame).await;
+        };
+        match login.purpose(&frame, self.network.context.now_ms()) {
+            Purpose::Request => self.take_request(frame).await,
+            Purpose::Versions => {
+                let version = frame.get(2..4).and_then(|it| it.try_into().ok());
+                let version = i16::from_be_bytes(version.unwrap_or_default());
+                self.take_request(frame).await?;
+                let is_good = ApiKey::ApiVersions.stable_versions().contains(&version)
+                    && (version < 3 || self.connection.client_software().is_some());
+                if let Some(login) = &mut self.login {
+                    login.on_versions_answered(is_good);
+                }
+                Ok(())
+            }
+            Purpose::Login => self.log_in(frame).await,
+            Purpose::Expired => {
+                let metrics = &self.network.context.metrics;
+                metrics.add(Metric::ExpiredConnectionsKilled, 1);
+                Err(ConnectionError::Login("its session has expired".to_owned()))
+            }
+        }
+    }
+
+    async fn log_in(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
+        self.await_all_answers().await?;
+        self.connection.on_active(self.network.context.now_ms());
+        self.memory = None;
+        let context = &self.network.context;
+        let Some(login) = &mut self.login else {
+            return Ok(());
+        };
+        let was_logged_in = login.is_logged_in();
+        match login.on_frame(frame, context, &self.connection)? {
+            Answered::Continue(answer) => self.queue.push(answer),
+            Answered::LoggedIn(answer) => {
+                self.queue.push(answer);
+                if !was_logged_in {
+                    let max = context.config().socket_request_max_bytes;
+                    self.frames.set_max_frame_bytes(max.max(0) as usize);
+                }
+            }
+            Answered::Refused(answer) => {
+                self.delay().await?;
+                if let Some(answer) = answer {
+                    self.queue.push(answer);
+                    self.send_ready().await?;
+                }
+                return Err(ConnectionError::Unauthenticated);
+            }
+            Answered::Closed(reason) => return Err(ConnectionError::Login(reason)),
+        }
+        self.send_ready().await
+    }
+
+    /// `connection.failed.authentication.delay.ms`: whoever guesses passwords waits.
+    async fn delay(&self) -> Result<(), ConnectionError> {
+        let delay = self
+            .network
+            .context
+            .config()
+            .connection_failed_authentication_delay_ms;
+        ottla_sync::select! {
+            () = ottla_sync::time::sleep(Duration::from_millis(delay.max(0) as u64)) => Ok(()),
+            () = self.connection.closed() => Err(ConnectionError::Closed),
+        }
     }
 
     async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {

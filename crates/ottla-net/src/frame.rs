@@ -62,6 +62,11 @@ impl FrameReader {
         }
     }
 
+    /// From now on frames may be so long.
+    pub fn set_max_frame_bytes(&mut self, max_frame_bytes: usize) {
+        self.max_frame_bytes = max_frame_bytes;
+    }
+
     /// Looks at the front of the buffer without taking anything.
     pub fn front(&self) -> Result<Front, FrameError> {
         let Some(length) = self.buffer.first_chunk::<LENGTH_SIZE>() else {

@@ -21,10 +21,12 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How many may be under way at once.
 const MOST: usize = 1024;
 
+/// The oldest first.
+type UnderWayQueue = Mutex<VecDeque<Arc<Connection>>>;
+
 #[derive(Debug, Default)]
 pub struct Handshakes {
-    /// The oldest first.
-    under_way: Mutex<VecDeque<Arc<Connection>>>,
+    under_way: Arc<UnderWayQueue>,
 }
 
 /// Why a peer is not let in.
@@ -80,7 +82,8 @@ impl Handshakes {
         Ok(stream)
     }
 
-    fn begin(&self, connection: &Arc<Connection>) -> UnderWay<'_> {
+    /// A handshake or a login begins; it ends when what this returns is dropped.
+    pub fn begin(&self, connection: &Arc<Connection>) -> UnderWay {
         let mut under_way = self.under_way.lock();
         under_way.push_back(Arc::clone(connection));
         if under_way.len() > MOST
@@ -89,20 +92,21 @@ impl Handshakes {
             oldest.close();
         }
         UnderWay {
-            handshakes: self,
+            under_way: Arc::clone(&self.under_way),
             id: connection.id,
         }
     }
 }
 
-struct UnderWay<'a> {
-    handshakes: &'a Handshakes,
+#[derive(Debug)]
+pub struct UnderWay {
+    under_way: Arc<UnderWayQueue>,
     id: u64,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut under_way = self.handshakes.under_way.lock();
+        let mut under_way = self.under_way.lock();
         if let Some(at) = under_way.iter().position(|it| it.id == self.id) {
             under_way.remove(at);
         }

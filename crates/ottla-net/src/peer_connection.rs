@@ -17,14 +17,18 @@ use std::io;
 use std::io::IoSlice;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use bytestring::ByteString;
-use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
+use ottla_protocol::messages::{
+    ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+};
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
+use ottla_sasl::{ClientLogin, SaslPeer};
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
@@ -35,6 +39,7 @@ use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
 use crate::frame::{FrameError, FrameReader};
+use crate::sasl_credentials::nonce;
 use crate::stream::{PeerReader, PeerWriter, to_peer};
 
 #[cfg(test)]
@@ -54,6 +59,8 @@ pub struct PeerSettings {
     pub request_timeout: Duration,
     /// What this node shows and trusts, where the listener of the peer uses TLS.
     pub tls: Option<Arc<TlsContext>>,
+    /// Who this node is there, where the listener of the peer uses SASL.
+    pub sasl: Option<Arc<SaslPeer>>,
     /// How long looking the name up, connecting and the handshake may take together.
     pub connection_setup_timeout: Duration,
     /// The largest answer that is read, in bytes.
@@ -91,6 +98,9 @@ pub enum PeerFailure {
     /// The bytes that came are not what was asked for.
     #[error("{0}")]
     Unreadable(String),
+    /// The peer does not let this node in.
+    #[error("cannot log in{who}: {reason}")]
+    NotLetIn { who: String, reason: String },
     /// The request cannot be said in the version that both serve.
     #[error("{} cannot be sent: {reason}", api.name())]
     Unsendable { api: ApiKey, reason: EncodeError },
@@ -104,6 +114,9 @@ pub struct PeerConnection {
     outgoing: mpsc::Sender<Outgoing>,
     in_flight: Arc<InFlight>,
     served: HashMap<ApiKey, RangeInclusive<i16>>,
+    /// When the next session has to begin, where sessions expire. Held from the first message of a login to its last, and
+    /// while a request is handed to the socket: no other request may come between the messages of a login.
+    next_login: ottla_sync::async_lock::Mutex<Option<Instant>>,
     task: AbortHandle,
 }
 
@@ -179,12 +192,76 @@ impl PeerConnection {
             outgoing,
             in_flight,
             served: HashMap::default(),
+            next_login: ottla_sync::async_lock::Mutex::default(),
             task: task.abort_handle(),
         };
-        match connection.negotiate().await {
+        let opened = async {
+            connection.negotiate().await?;
+            if let Some(sasl) = &settings.sasl {
+                let next = connection.log_in(sasl).await?;
+                connection.next_login = ottla_sync::async_lock::Mutex::new(next);
+            }
+            Ok(())
+        };
+        match opened.await {
             Ok(()) => Ok(connection),
             Err(failure) => Err(connection.error(failure)),
         }
+    }
+
+    /// Says who this node is. Returns when to do so again.
+    async fn log_in(&self, sasl: &SaslPeer) -> Result<Option<Instant>, PeerFailure> {
+        let name = sasl.credentials.username();
+        let who = name.map(|name| format!(" as {name}")).unwrap_or_default();
+        let not_let_in = |reason: String| PeerFailure::NotLetIn {
+            who: format!("{who} with {}", sasl.mechanism),
+            reason,
+        };
+        let login = ClientLogin::new(sasl.mechanism, &sasl.credentials, nonce());
+        let mut login =
+            login.ok_or_else(|| not_let_in("the credentials are not its".to_owned()))?;
+        let request = SaslHandshakeRequest {
+            mechanism: ByteString::from_static(sasl.mechanism.name()),
+        };
+        let answer = self.exchange_now(&request).await?;
+        let code = ErrorCode::from_code(answer.error_code);
+        if code != ErrorCode::None {
+            let reason = match code {
+                ErrorCode::UnsupportedSaslMechanism => {
+                    format!("it takes {}", answer.mechanisms.join(", "))
+                }
+                code => code.to_string(),
+            };
+            return Err(not_let_in(reason));
+        }
+        let mut message = Some(login.first_message());
+        let mut lifetime_ms = 0;
+        while let Some(auth_bytes) = message {
+            let request = SaslAuthenticateRequest {
+                auth_bytes: auth_bytes.into(),
+                ..Default::default()
+            };
+            let answer = self.exchange_now(&request).await?;
+            let code = ErrorCode::from_code(answer.error_code);
+            if code != ErrorCode::None {
+                let reason = answer.error_message.map(|message| message.to_string());
+                return Err(not_let_in(reason.unwrap_or_else(|| code.to_string())));
+            }
+            lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
+            message = login
+                .on_message(&answer.auth_bytes)
+                .map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
+        }
+        // Well before its end, as Kafka's clients do.
+        let lasts = Duration::from_millis(lifetime_ms / 100 * 85);
+        Ok((lifetime_ms > 0).then(|| ottla_sync::time::now() + lasts))
+    }
+
+    /// Exchanges a message of a login.
+    async fn exchange_now<R: ApiRequest>(&self, request: &R) -> Result<R::Response, PeerFailure> {
+        let version = self.shared_version(R::API_KEY)?;
+        let body = self.exchange(request, version, true).await?;
+        R::Response::decode_all(&body, version).map_err(|error| unreadable(R::API_KEY, &error))
     }
 
     /// In our newest version first; a peer that does not know it answers in version 0 with those it knows.
@@ -196,7 +273,7 @@ impl PeerConnection {
                 client_software_version: ByteString::from_static(env!("CARGO_PKG_VERSION")),
                 ..Default::default()
             };
-            let body = self.exchange(&request, version).await?;
+            let body = self.exchange(&request, version, true).await?;
             let response = decode_api_versions_response(&body, version)
                 .map_err(|error| unreadable(ApiKey::ApiVersions, &error))?;
             let code = ErrorCode::from_code(response.error_code);
@@ -244,6 +321,11 @@ impl PeerConnection {
 
     /// The newest version of an API that both sides serve.
     pub fn version(&self, api: ApiKey) -> Result<i16, PeerError> {
+        self.shared_version(api)
+            .map_err(|failure| self.error(failure))
+    }
+
+    fn shared_version(&self, api: ApiKey) -> Result<i16, PeerFailure> {
         let spoken = api.stable_versions();
         let text = |range: &RangeInclusive<i16>| match range.is_empty() {
             true => "none".to_owned(),
@@ -255,11 +337,11 @@ impl PeerConnection {
         if served.contains(&version) && spoken.contains(&version) {
             return Ok(version);
         }
-        Err(self.error(PeerFailure::Unsupported {
+        Err(PeerFailure::Unsupported {
             api,
             served: text(served),
             spoken: text(&spoken),
-        }))
+        })
     }
 
     /// Sends a request, in the newest version that both serve, and waits for its answer.
@@ -283,13 +365,14 @@ impl PeerConnection {
         version: i16,
     ) -> Result<R::Response, PeerError> {
         let answered = async {
-            let body = self.exchange(request, version).await?;
+            let body = self.exchange(request, version, false).await?;
             R::Response::decode_all(&body, version).map_err(|error| unreadable(R::API_KEY, &error))
         };
         answered.await.map_err(|failure| self.error(failure))
     }
 
-    async fn exchange<R: ApiRequest>(&self, request: &R, version: i16) -> Answer {
+    /// `is_login` is for what goes before requests: it does not wait for a login.
+    async fn exchange<R: ApiRequest>(&self, request: &R, version: i16, is_login: bool) -> Answer {
         let mut encoder = Encoder::new();
         let encoded = request.encode(&mut encoder, version);
         encoded.map_err(|reason| PeerFailure::Unsendable {
@@ -304,7 +387,18 @@ impl PeerConnection {
             answer,
         };
         let exchanged = async {
-            if self.outgoing.send(outgoing).await.is_err() {
+            let sent = match (&self.settings.sasl, is_login) {
+                (Some(sasl), false) => {
+                    let mut next_login = self.next_login.lock().await;
+                    if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
+                        // Boxed: a login is an exchange itself.
+                        *next_login = Box::pin(self.log_in(sasl)).await?;
+                    }
+                    self.outgoing.send(outgoing).await
+                }
+                _ => self.outgoing.send(outgoing).await,
+            };
+            if sent.is_err() {
                 return Err(self.in_flight.why_closed());
             }
             let dropped = |_| Err(self.in_flight.why_closed());

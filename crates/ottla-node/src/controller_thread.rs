@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use ottla_config::BrokerConfig;
 use ottla_context::time_of_day;
 use ottla_controller::BrokerSessions;
-use ottla_metadata::{MetadataImage, MetadataLoader};
+use ottla_metadata::{MetadataImage, MetadataLoader, ScramImage};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
 use ottla_sync::ArcSwap;
@@ -79,6 +79,8 @@ pub struct Opened {
     pub cluster_id: String,
     /// What the first controller of the cluster writes; empty where the log has it.
     pub bootstrap: Vec<MetadataRecord>,
+    /// The SCRAM credentials on this node's disk, committed or not.
+    pub scram: ScramImage,
 }
 
 /// This node's part in the metadata quorum.
@@ -101,6 +103,8 @@ pub struct Controller {
     config: BrokerConfig,
     cluster_id: String,
     bootstrap: Vec<MetadataRecord>,
+    /// The SCRAM credentials on this node's disk at its start.
+    pub scram_at_start: ScramImage,
     /// Folded from what is committed, and where that ends in the log. The high watermark may be further while
     /// this node leads.
     committed: (MetadataLoader, Offset),
@@ -168,6 +172,7 @@ impl Controller {
             config,
             cluster_id,
             bootstrap,
+            scram,
         } = opened;
         let now = time_of_day();
         let mut snapshot_progress = SnapshotProgress::new(now);
@@ -197,6 +202,7 @@ impl Controller {
             file_config: config,
             cluster_id,
             bootstrap,
+            scram_at_start: scram,
             deciding: None,
             publisher: Publisher::new(),
             is_publishing: false,

@@ -7,7 +7,7 @@ use std::path::Path;
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_controller::bootstrap_records;
-use ottla_metadata::MetadataVersion;
+use ottla_metadata::{MetadataVersion, ScramImage};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Quorum, QuorumConfig, QuorumOptions, ReplicaKey, Voter, VoterEndpoint};
 use ottla_types::BrokerId;
@@ -18,6 +18,7 @@ use crate::controller_thread::{Controller, Opened};
 use crate::membership::local_host::host_of;
 use ottla_storage::format::NodeIdentity;
 use ottla_storage::metadata::metadata_log::{LoadedMetadata, MetadataLog};
+use ottla_storage::metadata::record_batches::MetadataBatch;
 use ottla_storage::metadata::snapshot_file::{BOOTSTRAP_FILE, SnapshotReadError, read_snapshot};
 use ottla_storage::metadata::static_voters::{
     bootstrap_servers, controller_listener_name, no_quorum, static_voters,
@@ -29,6 +30,7 @@ pub fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller
     let (log, loaded) =
         MetadataLog::open(config, time_of_day()).map_err(|error| error.to_string())?;
     let bootstrap = bootstrap_of(config, &loaded)?;
+    let scram = scram_on_disk(&loaded, &bootstrap);
     let local = local_voter(config, identity);
     let mut control_records = loaded.control_records.clone();
     let can_become_voter = config.process_roles.controller;
@@ -60,11 +62,22 @@ pub fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller
         config: config.clone(),
         cluster_id: identity.cluster_id.clone(),
         bootstrap,
+        scram,
     };
     match is_only_voter {
         true => Controller::lead(opened).map_err(|error| error.to_string()),
         false => Ok(Controller::join(opened)),
     }
+}
+
+/// Controllers log in to each other with these before they have a leader, who says what is committed.
+fn scram_on_disk(loaded: &LoadedMetadata, bootstrap: &[MetadataRecord]) -> ScramImage {
+    let mut scram = loaded.loader.image().kept.scram.clone();
+    let in_log = loaded.tail.iter().flat_map(MetadataBatch::records);
+    for record in bootstrap.iter().chain(in_log) {
+        scram.apply(record);
+    }
+    scram
 }
 
 /// This node as it would stand among the voters. A broker has no listener for the others.

@@ -89,6 +89,14 @@ impl Principal {
         self.is_token_authenticated
     }
 
+    /// The same, of a client for whom a delegation token vouches.
+    pub fn token_authenticated(self) -> Principal {
+        Principal {
+            is_token_authenticated: true,
+            ..self
+        }
+    }
+
     /// As an envelope carries it: the version, then `DefaultPrincipalData`.
     pub fn to_bytes(&self) -> Result<Bytes, EncodeError> {
         let data = DefaultPrincipalData {

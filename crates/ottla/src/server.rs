@@ -16,6 +16,7 @@ use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
 use ottla_storage::preflight::{Finding, Preflight, Severity, Unformatted};
 use tracing_subscriber::EnvFilter;
 
+use crate::node_properties;
 use crate::stop_signals::StopSignals;
 
 /// Data directory and listeners without a configuration file.
@@ -157,6 +158,7 @@ pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Prop
     if file.is_none() {
         keep_controller_listener(&mut properties);
     }
+    node_properties::complete(&mut properties)?;
     Ok(properties)
 }
 

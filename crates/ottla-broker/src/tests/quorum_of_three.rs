@@ -11,6 +11,7 @@ use ottla_protocol::messages::{
     AlterClientQuotasRequest, CreateTopicsRequest, DescribeQuorumRequest, VoteRequest,
     describe_quorum_request,
 };
+use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_types::ErrorCode;
 
 use super::client::Client;
@@ -35,6 +36,16 @@ impl Quorum {
 
     /// With these roles, listeners in front of the controller's, and settings besides.
     pub async fn start_as(roles: &str, listeners: &str, settings: &[(&str, &str)]) -> Quorum {
+        Quorum::start_with_records(roles, listeners, settings, &[]).await
+    }
+
+    /// The same, formatted with SCRAM credentials.
+    pub async fn start_with_records(
+        roles: &str,
+        listeners: &str,
+        settings: &[(&str, &str)],
+        scram_records: &[MetadataRecord],
+    ) -> Quorum {
         let data = tempfile::tempdir().expect("a directory");
         let held: Vec<TcpListener> = (0..3)
             .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
@@ -81,7 +92,7 @@ impl Quorum {
                 quorum: InitialQuorum::Static,
                 metadata_version: MetadataVersion::LATEST_PRODUCTION,
                 feature_levels: Default::default(),
-                scram_records: Vec::new(),
+                scram_records: scram_records.to_vec(),
                 ignore_formatted: false,
             };
             format(&config, &options).expect("formats");

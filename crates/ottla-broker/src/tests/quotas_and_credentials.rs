@@ -117,7 +117,7 @@ async fn a_filter_that_makes_no_sense_is_refused() {
 
 #[tokio::test]
 async fn credentials_are_described_without_their_keys() {
-    let broker = TestBroker::start_with(&[("ottla.accept.unserved", "scram")]).await;
+    let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let upsertion = |name: &'static str, mechanism| {
         alter_user_scram_credentials_request::ScramCredentialUpsertion {

@@ -13,11 +13,11 @@ use ottla_protocol::messages::describe_user_scram_credentials_request::{
     DescribeUserScramCredentialsRequest, UserName,
 };
 use ottla_protocol::messages::describe_user_scram_credentials_response::DescribeUserScramCredentialsResult;
+use ottla_sasl::ScramMechanism;
 use ottla_types::ErrorCode;
 
 use super::{Admin, text};
 use crate::error::ClientError;
-use crate::scram::ScramMechanism;
 
 /// Whom quotas are for: by type (`user`, `client-id`, `ip`) the name, or nothing for the default.
 pub type QuotaEntity = BTreeMap<String, Option<String>>;

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use ottla_sasl::{ClientCredentials, Mechanism, ScramMechanism, Secret, jaas};
 use ottla_tls::TlsContext;
 
-use super::jaas::credentials;
 use crate::error::ClientError;
 use crate::properties::value::Value;
-use crate::scram::ScramMechanism;
 
 /// `security.protocol`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,21 +20,14 @@ pub enum SecurityProtocol {
     SaslSsl,
 }
 
-/// `sasl.mechanism`, as far as this client has them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SaslMechanism {
-    Plain,
-    Scram(ScramMechanism),
-}
-
 /// Settings about security. Kafka's defaults: no TLS, no SASL, and names of hosts are checked.
 #[derive(Clone, Default)]
 pub struct SecurityConfig {
     pub protocol: SecurityProtocol,
     /// Nothing stands for GSSAPI, Kafka's default, which this client does not have.
-    pub sasl_mechanism: Option<SaslMechanism>,
-    pub username: String,
-    pub password: String,
+    pub sasl_mechanism: Option<Mechanism>,
+    /// Who logs in, of `sasl.jaas.config`.
+    pub credentials: Option<ClientCredentials>,
     /// `ssl.*`, as given.
     pub ssl: BTreeMap<String, String>,
     /// What they name, once it was read.
@@ -48,7 +40,7 @@ impl fmt::Debug for SecurityConfig {
         f.debug_struct("SecurityConfig")
             .field("protocol", &self.protocol)
             .field("sasl_mechanism", &self.sasl_mechanism)
-            .field("username", &self.username)
+            .field("credentials", &self.credentials)
             .finish_non_exhaustive()
     }
 }
@@ -90,20 +82,15 @@ impl SecurityConfig {
                 };
             }
             "sasl.mechanism" => {
-                self.sasl_mechanism = match value.text() {
-                    "PLAIN" => Some(SaslMechanism::Plain),
-                    name => match ScramMechanism::from_name(name) {
-                        Some(scram) => Some(SaslMechanism::Scram(scram)),
-                        None => return Err(value.refused("PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")),
-                    },
+                self.sasl_mechanism = match Mechanism::from_name(value.text()) {
+                    Some(mechanism @ (Mechanism::Plain | Mechanism::Scram(_))) => Some(mechanism),
+                    _ => return Err(value.refused("PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")),
                 };
             }
             "sasl.jaas.config" => {
-                let login = credentials(value.text());
-                let accepted = "org.apache.kafka.common.security.plain.PlainLoginModule or \
-                     org.apache.kafka.common.security.scram.ScramLoginModule, then `required \
-                     username=\"…\" password=\"…\";`";
-                (self.username, self.password) = login.ok_or_else(|| value.refused(accepted))?;
+                let entry = jaas::parse_property(value.text())
+                    .map_err(|error| ClientError::Config(format!("sasl.jaas.config: {error}")))?;
+                self.credentials = Some(credentials(&entry)?);
             }
             "ssl.protocol" => {
                 value.only(&["TLS", "TLSv1.3", "TLSv1.2"], "there is no other")?;
@@ -152,12 +139,82 @@ impl SecurityConfig {
                     .into(),
             ));
         }
-        if self.uses_sasl() && self.username.is_empty() {
+        if self.uses_sasl() && self.credentials.is_none() {
             return Err(ClientError::Config(
                 "sasl.jaas.config: there is no username; give a login module with username and password"
                     .into(),
             ));
         }
         Ok(())
+    }
+}
+
+/// Who logs in with an entry; messages do not show its values.
+fn credentials(entry: &jaas::LoginModule) -> Result<ClientCredentials, ClientError> {
+    let refused = |reason: String| ClientError::Config(format!("sasl.jaas.config: {reason}"));
+    entry.check_class().map_err(refused)?;
+    let known = [Mechanism::Plain, Mechanism::Scram(ScramMechanism::Sha256)];
+    let class = entry.class();
+    if !known.iter().any(|mechanism| entry.is_of(*mechanism)) {
+        return Err(refused(format!(
+            "{class}: this client does not have its mechanism; give {} or {}",
+            known[0].login_module(),
+            known[1].login_module(),
+        )));
+    }
+    let (username, password) = entry.credentials().ok_or_else(|| {
+        refused(format!(
+            "{class} needs username=\"...\" and password=\"...\""
+        ))
+    })?;
+    Ok(ClientCredentials::Password {
+        username: username.to_owned(),
+        password: Secret::new(password),
+        is_token: entry
+            .option("tokenauth")
+            .is_some_and(|value| value.eq_ignore_ascii_case("true")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_is_wrong_is_shown_without_its_password() {
+        let mut config = SecurityConfig::default();
+        let mut apply = |jaas: &str| {
+            let applied = config.apply("sasl.jaas.config", Value::new("sasl.jaas.config", jaas));
+            applied.map_err(|error| error.to_string())
+        };
+        let plain = Mechanism::Plain.login_module();
+        for (jaas, says) in [
+            (
+                format!("{plain} required username=\"a\" password=\"hush\""),
+                "semi-colon",
+            ),
+            (
+                format!("{plain} required password=\"hush\";"),
+                "needs username",
+            ),
+            (
+                "com.example.Login required password=\"hush\";".to_owned(),
+                "Java class",
+            ),
+            (
+                format!("{} required;", Mechanism::Gssapi.login_module()),
+                "does not have its mechanism",
+            ),
+        ] {
+            let error = apply(&jaas).unwrap_err();
+            assert!(error.contains(says) && !error.contains("hush"), "{error}");
+        }
+        assert_eq!(
+            apply(&format!(
+                "{plain} required username=\"a\" password=\"hush\";"
+            )),
+            Ok(true)
+        );
+        assert!(!format!("{config:?}").contains("hush"));
     }
 }

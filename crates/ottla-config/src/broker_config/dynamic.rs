@@ -106,6 +106,7 @@ impl BrokerConfig {
         dynamic: &[BTreeMap<String, String>; 2],
     ) -> Result<BrokerConfig, ConfigError> {
         let mut properties = Properties::new(&self.file_name);
+        properties.jaas_file = self.jaas_file.clone();
         for (key, value) in &self.static_settings {
             properties.set(key, value);
         }

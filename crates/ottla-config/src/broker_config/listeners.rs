@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use super::{BrokerConfig, ConfigError, Values};
+use super::{ConfigError, Values};
 use crate::config_def::{parse_voter, split_list};
 
 /// The security protocol of a listener. The discriminants are Kafka's IDs, as in registration
@@ -47,6 +47,14 @@ impl SecurityProtocol {
     /// Whether connections are encrypted.
     pub const fn uses_tls(self) -> bool {
         matches!(self, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl)
+    }
+
+    /// Whether who connects has to log in.
+    pub const fn uses_sasl(self) -> bool {
+        matches!(
+            self,
+            SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl
+        )
     }
 
     pub fn from_name(name: &str) -> Option<SecurityProtocol> {
@@ -143,22 +151,6 @@ pub(super) fn resolve(values: &Values<'_>) -> Result<Resolved, ConfigError> {
         inter_broker_name,
         protocols,
     })
-}
-
-impl BrokerConfig {
-    /// The protocol of a listener, of this node or of others. The name is in upper case.
-    pub fn listener_protocol(&self, name: &str) -> Option<SecurityProtocol> {
-        self.listener_protocols.get(name).copied()
-    }
-
-    /// What stands for a key on a listener, and the key under which it does: that of the listener, or that of all.
-    pub fn listener_setting(&self, listener: &str, key: &str) -> Option<(String, &str)> {
-        let own = format!("listener.name.{}.{key}", listener.to_lowercase());
-        match self.setting(&own) {
-            Some(value) => Some((own, value)),
-            None => Some((key.to_owned(), self.setting(key)?)),
-        }
-    }
 }
 
 /// A controller listener without an advertised address: what `controller.quorum.voters` says about

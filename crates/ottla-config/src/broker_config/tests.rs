@@ -165,12 +165,12 @@ fn java_plugins_are_refused() {
 }
 
 #[test]
-fn listeners_with_sasl_are_refused_for_now() {
+fn a_listener_with_kerberos_is_refused() {
     refused(
         "listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT\n\
-         security.inter.broker.protocol=PLAINTEXT",
-        "server.properties line 3: listener PLAINTEXT uses SASL_SSL, which is not supported yet; give it \
-         SSL or PLAINTEXT in listener.security.protocol.map",
+         security.inter.broker.protocol=PLAINTEXT\nsasl.mechanism.inter.broker.protocol=PLAIN",
+        "server.properties: listener PLAINTEXT has sasl.enabled.mechanisms=GSSAPI, which is Kafka's default: \
+         Kerberos is not supported; give PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
     );
 }
 
@@ -416,6 +416,7 @@ fn every_supported_setting_is_read() {
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
+        "connections.max.reauth.ms",
         "inter.broker.listener.name",
         "listener.security.protocol.map",
         "listeners",
@@ -429,7 +430,12 @@ fn every_supported_setting_is_read() {
         "max.connections.per.ip.overrides",
         "metadata.log.dir",
         "node.id",
+        "ottla.jaas.file",
         "process.roles",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
         "security.inter.broker.protocol",
     ];
     for def in broker_configs() {

@@ -4,7 +4,7 @@
 
 mod groups;
 
-use super::{BrokerConfig, ConfigError, Listener, SecurityProtocol, Values, Warning};
+use super::{BrokerConfig, ConfigError, SaslConfig, SecurityProtocol, Values, Warning};
 use groups::groups;
 
 use super::values::require;
@@ -26,7 +26,7 @@ pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<Config
         .iter()
         .filter_map(|check| check(config, values).err())
         .collect();
-    problems.extend(unserved_listeners(config, values));
+    problems.extend(SaslConfig::resolve(&config.listeners_with_sasl(), values).1);
     problems
 }
 
@@ -309,26 +309,6 @@ fn listeners(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// Every listener with SASL.
-fn unserved_listeners(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigError> {
-    let unserved = config.listeners.iter().filter(|listener| {
-        matches!(
-            listener.protocol,
-            SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl
-        )
-    });
-    let problem = |listener: &Listener| {
-        let message = format!(
-            "listener {} uses {}, which is not supported yet; give it SSL or PLAINTEXT in \
-             listener.security.protocol.map",
-            listener.name,
-            listener.protocol.name()
-        );
-        values.conflict("listeners", &message)
-    };
-    unserved.map(problem).collect()
-}
-
 fn super_users(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
     let mut users = config.super_users.split(';').map(str::trim);
     let stray = users.find(|user| !user.is_empty() && !user.contains(':'));
@@ -401,25 +381,27 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
         );
     }
     // Without TLS and SASL, that is who other nodes are, and everybody else.
-    let nodes = "User:ANONYMOUS";
-    let mut super_users = config.super_users.split(';').map(str::trim);
-    match (config.has_authorizer(), super_users.any(|it| it == nodes)) {
-        (true, true) => warn(
+    let anonymous = "User:ANONYMOUS";
+    let nodes = nodes_principal(config);
+    let is_super = |user: &str| config.super_users.split(';').any(|it| it.trim() == user);
+    if config.has_authorizer() && is_super(anonymous) {
+        warn(
             "super.users",
             format!(
-                "super.users has {nodes}: every client that can connect without TLS or SASL may do \
+                "super.users has {anonymous}: every client that can connect without TLS or SASL may do \
                  everything"
             ),
-        ),
-        (true, false) => warn(
+        );
+    }
+    if let Some(nodes) = nodes.filter(|nodes| config.has_authorizer() && !is_super(nodes)) {
+        warn(
             "authorizer.class.name",
             format!(
                 "the nodes of the cluster talk to each other as {nodes}, which is not in super.users: add \
                  it there. An ACL does not do: it is known only when a controller leads, and none can be \
                  elected before"
             ),
-        ),
-        (false, _) => {}
+        );
     }
     if values.is_given("log.cleaner.enable") && !config.log_cleaner_enable {
         warn(
@@ -429,4 +411,20 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
                 .into(),
         );
     }
+}
+
+/// Who the nodes are to each other; nothing where a certificate says it.
+fn nodes_principal(config: &BrokerConfig) -> Option<String> {
+    let controller = config.controller_listener_names.first();
+    let inter_broker =
+        Some(&config.inter_broker_listener_name).filter(|_| config.process_roles.broker);
+    let mut listeners = controller.into_iter().chain(inter_broker);
+    listeners.find_map(|name| match config.listener_protocol(name)? {
+        SecurityProtocol::Plaintext => Some("User:ANONYMOUS".to_owned()),
+        SecurityProtocol::Ssl => None,
+        SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl => {
+            let username = config.sasl.peer(name)?.credentials.username()?;
+            Some(format!("User:{username}"))
+        }
+    })
 }

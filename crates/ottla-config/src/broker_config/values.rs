@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConfigError;
 use crate::config_def::{ConfigDef, ConfigValue};
-use crate::properties::Properties;
+use crate::properties::{JaasSource, Properties};
 use crate::tables::broker_config;
 use crate::topic_config::TopicConfig;
 
@@ -141,6 +141,20 @@ impl<'a> Values<'a> {
     /// Whether the file gives the setting.
     pub(crate) fn is_given(&self, key: &str) -> bool {
         self.settings.contains_key(key)
+    }
+
+    /// The text of a setting as the file gives it, of a listener too.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.settings.get(key).copied()
+    }
+
+    /// Every key of the file.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.settings.keys().copied()
+    }
+
+    pub(crate) fn jaas_file(&self) -> Option<&'a JaasSource> {
+        self.properties.jaas_file.as_ref()
     }
 
     pub(crate) fn file_name(&self) -> &str {

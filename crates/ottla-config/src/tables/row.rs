@@ -77,10 +77,13 @@ pub(super) const REMOTE: Support =
 pub(super) const JAVA_TLS: Support = Support::AcceptedWithoutEffect(
     "it selects a part of Java's TLS, and Ottla has its own (ssl.enabled.protocols and ssl.cipher.suites count)",
 );
-pub(super) const SASL: Support =
-    Support::AcceptedWithoutEffect("SASL is not supported yet; SASL listeners are refused");
+pub(super) const KERBEROS: Support =
+    Support::AcceptedWithoutEffect("Kerberos is not supported; a listener with GSSAPI is refused");
+pub(super) const OAUTH: Support = Support::AcceptedWithoutEffect(
+    "OAUTHBEARER is not supported yet; a listener with it is refused",
+);
 pub(super) const TOKENS: Support =
-    Support::AcceptedWithoutEffect("delegation tokens need SASL, which is not supported yet");
+    Support::AcceptedWithoutEffect("delegation tokens are not supported yet");
 pub(super) const IDLE: Support =
     Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
 pub(super) const QUEUE: Support = Support::AcceptedWithoutEffect(

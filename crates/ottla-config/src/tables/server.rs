@@ -8,7 +8,7 @@ use crate::config_def::*;
 configs! {
     pub(super) const ROWS;
     "background.threads"                        Int     "10"       (at_least 1)    High   ClusterWide THREADS;
-    "config.providers"                          List    ""         (list)          Low    ClusterWide PLUGIN;
+    "config.providers"                          List    ""         (list)          Low    ClusterWide SUPPORTED;
     "controlled.shutdown.enable"                Boolean "true"     _               Medium ReadOnly SUPPORTED;
     "delete.topic.enable"                       Boolean "true"     _               High   ReadOnly SUPPORTED;
     "fetch.max.bytes"                           Int     "57671680" (at_least 1024) Medium ReadOnly SUPPORTED;

@@ -1,3 +1,5 @@
+use bytes::Bytes;
+
 use super::*;
 use crate::test_support::Cluster;
 
@@ -45,48 +47,9 @@ fn outcomes(decision: &Decision<AlterUserScramCredentialsResponse>) -> Vec<(&str
         .collect()
 }
 
-/// One that takes credentials with which nobody can log in.
-fn cluster() -> Cluster {
-    Cluster::single_node().with_setting("ottla.accept.unserved", "scram")
-}
-
-#[test]
-fn what_is_of_no_use_is_not_stored_unless_that_is_accepted() {
-    let mut accepting = cluster();
-    let made = decide(&mut accepting, vec![], vec![upsertion("a", 1, 4096)]);
-    accepting.apply(&made.records);
-    let mut refusing = Cluster::single_node().with_setting("ottla.accept.unserved", "quotas");
-    refusing.image = accepting.image;
-    let decision = decide(
-        &mut refusing,
-        vec![deletion("a", 1)],
-        vec![upsertion("b", 1, 4096), upsertion("c", 1, 1)],
-    );
-    assert_eq!(
-        outcomes(&decision),
-        [
-            ("a", ErrorCode::None),
-            ("b", ErrorCode::InvalidRequest),
-            ("c", ErrorCode::UnacceptableCredential),
-        ]
-    );
-    let message = decision.response.results[1].error_message.as_deref();
-    assert_eq!(
-        message,
-        Some(
-            "SCRAM credentials are not enforced yet, so nothing is stored; with \
-             ottla.accept.unserved=scram in the broker's properties they are stored all the same"
-        )
-    );
-    assert!(matches!(
-        decision.records[..],
-        [MetadataRecord::RemoveUserScramCredential(_)]
-    ));
-}
-
 #[test]
 fn a_credential_is_made_and_deleted() {
-    let mut cluster = cluster();
+    let mut cluster = Cluster::single_node();
     let made = decide(
         &mut cluster,
         vec![],
@@ -118,7 +81,7 @@ fn a_credential_is_made_and_deleted() {
 
 #[test]
 fn what_is_refused_and_why() {
-    let mut cluster = cluster();
+    let mut cluster = Cluster::single_node();
     let decision = decide(
         &mut cluster,
         vec![deletion("nobody", 1), deletion("both", 3)],

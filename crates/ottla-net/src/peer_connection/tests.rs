@@ -13,6 +13,7 @@ fn settings() -> PeerSettings {
         client_id: ByteString::from_static("7"),
         request_timeout: Duration::from_secs(20),
         tls: None,
+        sasl: None,
         connection_setup_timeout: Duration::from_secs(20),
         receive_limit: 1024,
     }

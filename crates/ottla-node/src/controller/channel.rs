@@ -205,6 +205,7 @@ impl Line {
                 client_id: ByteString::from(config.node_id.to_string()),
                 request_timeout: retry_timeout.map_or(socket_timeout, |it| it.min(socket_timeout)),
                 tls,
+                sasl: config.sasl_of_controllers(),
                 connection_setup_timeout: millis(config.socket_connection_setup_timeout_ms),
                 receive_limit: MAX_ANSWER_BYTES,
             },
@@ -315,6 +316,7 @@ async fn attempt<R: ApiRequest>(
             match error.failure {
                 PeerFailure::Unreachable(_)
                 | PeerFailure::Closed(_)
+                | PeerFailure::NotLetIn { .. }
                 | PeerFailure::TimedOut { .. } => Attempt::Failed(reason),
                 PeerFailure::Unsupported { .. } => {
                     tracing::error!("{reason}");

@@ -21,6 +21,7 @@ pub fn start(
     publish: Publish,
 ) -> Result<QuorumHandle, String> {
     let member = open(config, identity)?;
+    context.set_bootstrap_scram(member.scram_at_start.clone());
     let tls = context.tls.of_controllers(config);
     quorum_handle::start(member, tls, publish, stop_node(context))
 }

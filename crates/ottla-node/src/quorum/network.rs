@@ -73,6 +73,7 @@ impl QuorumNetwork {
                 client_id: ByteString::from(format!("raft-client-{}", config.node_id)),
                 request_timeout,
                 tls,
+                sasl: config.sasl_of_controllers(),
                 // The state machine has given a request up by then.
                 connection_setup_timeout: request_timeout,
                 receive_limit: RECEIVE_LIMIT,
@@ -191,6 +192,7 @@ impl From<&PeerError> for Failure {
             PeerFailure::Unsupported { .. } => ErrorCode::UnsupportedVersion,
             PeerFailure::Unreachable(_)
             | PeerFailure::Closed(_)
+            | PeerFailure::NotLetIn { .. }
             | PeerFailure::TimedOut { .. }
             | PeerFailure::Unreadable(_)
             | PeerFailure::Unsendable { .. } => ErrorCode::BrokerNotAvailable,

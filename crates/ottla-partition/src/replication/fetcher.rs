@@ -268,6 +268,7 @@ impl Fetcher {
             .into(),
             tls: context.host.context.tls.of(listener),
             request_timeout: Duration::from_millis(config.replica_socket_timeout_ms.max(1) as u64),
+            sasl: config.sasl.peer(listener).cloned(),
             connection_setup_timeout: Duration::from_millis(
                 config.socket_connection_setup_timeout_ms.max(1) as u64,
             ),

@@ -180,6 +180,14 @@ impl MetadataBatch {
         })
     }
 
+    /// The records of the cluster in it.
+    pub fn records(&self) -> &[MetadataRecord] {
+        match &self.content {
+            MetadataBatchContent::Records(records) => records,
+            MetadataBatchContent::Control(_) => &[],
+        }
+    }
+
     /// Applies the batch as the next of the log. The error is a sentence for people.
     pub fn load_into(self, loader: &mut MetadataLoader) -> Result<Option<MetadataDelta>, String> {
         let provenance = Provenance {

@@ -26,7 +26,6 @@ impl Severity {
 /// What Kafka enforced or served and Ottla does not yet, and what `ottla.accept.unserved` can let pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unserved {
-    Scram,
     Tokens,
     Quotas,
     Settings,
@@ -36,7 +35,6 @@ impl Unserved {
     /// As the setting names it.
     pub const fn name(self) -> &'static str {
         match self {
-            Unserved::Scram => "scram",
             Unserved::Tokens => "tokens",
             Unserved::Quotas => "quotas",
             Unserved::Settings => "settings",
@@ -45,7 +43,6 @@ impl Unserved {
 
     pub(super) const fn subject(self) -> &'static str {
         match self {
-            Unserved::Scram => "SCRAM credentials",
             Unserved::Tokens => "delegation tokens",
             Unserved::Quotas => "client quotas",
             Unserved::Settings => "dynamic settings",

@@ -305,20 +305,10 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
             "set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
         look.note("ACLs", place, what, change);
     }
-    let users: BTreeSet<&str> = image.kept.scram.iter().map(|it| &*it.name).collect();
-    if !users.is_empty() {
-        let what = format!(
-            "SCRAM credentials of {} are stored but not checked, because SASL is not supported yet: {}",
-            count(users.len(), "user", "users"),
-            some_of(&users)
-        );
-        let change = "remove them with kafka-configs if that is intended";
-        look.unserved(config, Unserved::Scram, place, what, change);
-    }
     let tokens = image.kept.delegation_tokens.iter().count();
     if tokens > 0 {
         let what = format!(
-            "{} stored but unusable, because SASL is not supported yet",
+            "{} stored but unusable, because delegation tokens are not supported yet",
             count(tokens, "delegation token is", "delegation tokens are")
         );
         let change = "let them expire with kafka-delegation-tokens";

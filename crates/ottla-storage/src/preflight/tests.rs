@@ -280,11 +280,6 @@ fn acls_without_an_authorizer_are_pointed_out() {
 
 #[test]
 fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
-    let scram = MetadataRecord::UserScramCredential(UserScramCredentialRecord {
-        name: "bob".into(),
-        mechanism: 1,
-        ..Default::default()
-    });
     let token = MetadataRecord::DelegationToken(DelegationTokenRecord {
         token_id: "token".into(),
         ..Default::default()
@@ -300,7 +295,6 @@ fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
         ..Default::default()
     });
     for (record, accept, sentence) in [
-        (scram, "scram", "because SASL is not supported yet: bob"),
         (token, "tokens", "1 delegation token is stored"),
         (
             quota,

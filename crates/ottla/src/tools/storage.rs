@@ -13,6 +13,8 @@ use ottla_metadata::{FEATURES, Feature, MetadataVersion};
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_types::{BrokerId, Uuid};
 
+use crate::node_properties;
+
 /// Format the directories of a node, or show their state.
 #[derive(Args, Debug)]
 pub struct StorageArgs {
@@ -118,7 +120,8 @@ pub(super) fn random_uuid() -> Uuid {
 fn load_config(args: &ConfigArgs) -> anyhow::Result<BrokerConfig> {
     let bytes = std::fs::read(&args.config)
         .with_context(|| format!("{} cannot be read; check the path", args.config))?;
-    let properties = Properties::parse_bytes(&bytes, &args.config)?;
+    let mut properties = Properties::parse_bytes(&bytes, &args.config)?;
+    node_properties::complete(&mut properties).map_err(anyhow::Error::msg)?;
     let (config, warnings) = BrokerConfig::from_properties(&properties)?;
     for warning in warnings {
         eprintln!("WARN {warning}");

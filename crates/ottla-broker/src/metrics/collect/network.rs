@@ -44,8 +44,38 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         ),
         (
             Metric::ConnectionsIdle,
-            "kafka_server_socket_server_metrics_expired_connections_killed_count",
+            "ottla_connections_idle",
             "Connections closed after connections.max.idle.ms",
+        ),
+        (
+            Metric::ExpiredConnectionsKilled,
+            "kafka_server_socket_server_metrics_expired_connections_killed_count",
+            "Connections closed because a request came after their session had expired",
+        ),
+        (
+            Metric::SuccessfulAuthentications,
+            "kafka_server_socket_server_metrics_successful_authentication",
+            "Logins with SASL",
+        ),
+        (
+            Metric::SuccessfulAuthenticationsWithoutReauth,
+            "kafka_server_socket_server_metrics_successful_authentication_no_reauth",
+            "Logins of clients that cannot begin a session anew on their connection",
+        ),
+        (
+            Metric::FailedAuthentications,
+            "kafka_server_socket_server_metrics_failed_authentication",
+            "Peers that were not let in over TLS or SASL",
+        ),
+        (
+            Metric::SuccessfulReauthentications,
+            "kafka_server_socket_server_metrics_successful_reauthentication",
+            "Sessions that were begun anew on their connection",
+        ),
+        (
+            Metric::FailedReauthentications,
+            "kafka_server_socket_server_metrics_failed_reauthentication",
+            "Sessions that could not be begun anew",
         ),
         (
             Metric::BytesReceived,
@@ -89,9 +119,9 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     families.push(
         Family::gauge(
             "kafka_network_socketserver_expiredconnectionskilledcount",
-            "Connections closed after connections.max.idle.ms, since the start",
+            "Connections closed because a request came after their session had expired, since the start",
         )
-        .value(broker.context.metrics.get(Metric::ConnectionsIdle) as f64),
+        .value(broker.context.metrics.get(Metric::ExpiredConnectionsKilled) as f64),
     );
     families.push(
         Family::gauge(

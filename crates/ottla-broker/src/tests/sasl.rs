@@ -1,0 +1,504 @@
+//! Listeners with SASL: who is let in, as whom, for how long, and what those get who are not.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytestring::ByteString;
+use ottla_metrics::Metric;
+use ottla_net::{PeerConnection, PeerError, PeerSettings};
+use ottla_protocol::messages::alter_user_scram_credentials_request::{
+    ScramCredentialDeletion, ScramCredentialUpsertion,
+};
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::*;
+use ottla_protocol::metadata_records::{MetadataRecord, UserScramCredentialRecord};
+use ottla_sasl::{ClientCredentials, Mechanism, SaslPeer, ScramMechanism};
+use ottla_types::ErrorCode;
+use tokio::io::AsyncWriteExt;
+
+use super::TestBroker;
+use super::client::Client;
+use super::quorum_of_three::Quorum;
+
+const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
+const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
+const SHA_256: Mechanism = Mechanism::Scram(ScramMechanism::Sha256);
+const SHA_512: Mechanism = Mechanism::Scram(ScramMechanism::Sha512);
+
+/// admin is a super user, whom PLAIN knows; the node is one too.
+async fn start(more: &[(&str, &str)]) -> TestBroker {
+    let jaas = format!(
+        "{PLAIN} required username=\"node\" password=\"n\" user_node=\"n\" user_admin=\"a\" user_bob=\"b\";"
+    );
+    let mut settings = vec![
+        (
+            "listeners",
+            "SASL_PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        ),
+        (
+            "listener.security.protocol.map",
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        ),
+        ("security.inter.broker.protocol", "SASL_PLAINTEXT"),
+        (
+            "sasl.enabled.mechanisms",
+            "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        ),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+        (
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+            jaas.as_str(),
+        ),
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        (
+            "super.users",
+            "User:admin;User:node;User:alice;User:ANONYMOUS",
+        ),
+    ];
+    settings.extend(more);
+    TestBroker::start_with(&settings).await
+}
+
+fn address(broker: &TestBroker) -> SocketAddr {
+    broker.address(crate::Endpoint::Broker)
+}
+
+async fn log_in(
+    address: SocketAddr,
+    mechanism: Mechanism,
+    username: &str,
+    password: &str,
+) -> Result<PeerConnection, PeerError> {
+    let settings = PeerSettings {
+        client_id: ByteString::from_static("test"),
+        request_timeout: Duration::from_secs(60),
+        tls: None,
+        sasl: Some(Arc::new(SaslPeer {
+            mechanism,
+            credentials: ClientCredentials::password(username, password),
+        })),
+        connection_setup_timeout: Duration::from_secs(60),
+        receive_limit: 1024 * 1024,
+    };
+    PeerConnection::open("127.0.0.1", address.port(), &settings).await
+}
+
+async fn alter(
+    admin: &PeerConnection,
+    deletions: Vec<ScramCredentialDeletion>,
+    upsertions: Vec<ScramCredentialUpsertion>,
+) {
+    let request = AlterUserScramCredentialsRequest {
+        deletions,
+        upsertions,
+        ..Default::default()
+    };
+    let altered = admin.send(&request).await.expect("an answer");
+    assert!(
+        altered.results.iter().all(|result| result.error_code == 0),
+        "{altered:?}"
+    );
+}
+
+fn upsertion(mechanism: ScramMechanism, password: &str) -> ScramCredentialUpsertion {
+    let salt = b"some salt";
+    ScramCredentialUpsertion {
+        name: "alice".into(),
+        mechanism: mechanism.code(),
+        iterations: 4096,
+        salt: salt.as_slice().into(),
+        salted_password: mechanism
+            .salted_password(password.as_bytes(), salt, 4096)
+            .into(),
+        ..Default::default()
+    }
+}
+
+/// What came of creating a topic.
+async fn create(connection: &PeerConnection, name: &'static str) -> ErrorCode {
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    let response = connection.send(&request).await.expect("an answer");
+    ErrorCode::from_code(response.topics[0].error_code)
+}
+
+fn count(broker: &TestBroker, metric: Metric) -> u64 {
+    broker.broker().context.metrics.get(metric)
+}
+
+fn refused(outcome: Result<PeerConnection, PeerError>) -> String {
+    match outcome {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("it was let in"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_let_in_with_each_mechanism_as_whom_they_are() {
+    let broker = start(&[]).await;
+    let at = address(&broker);
+    let admin = log_in(at, Mechanism::Plain, "admin", "a")
+        .await
+        .expect("let in");
+    assert_eq!(create(&admin, "of-admin").await, ErrorCode::None);
+    let bob = log_in(at, Mechanism::Plain, "bob", "b")
+        .await
+        .expect("let in");
+    let denied = ErrorCode::TopicAuthorizationFailed;
+    assert_eq!(create(&bob, "of-bob").await, denied);
+
+    let unknown = refused(log_in(at, SHA_256, "alice", "s").await);
+    for (mechanism, scram) in [
+        (SHA_256, ScramMechanism::Sha256),
+        (SHA_512, ScramMechanism::Sha512),
+    ] {
+        alter(&admin, vec![], vec![upsertion(scram, "s")]).await;
+        let alice = log_in(at, mechanism, "alice", "s").await.expect("let in");
+        let topic = if mechanism == SHA_256 { "t256" } else { "t512" };
+        assert_eq!(create(&alice, topic).await, ErrorCode::None);
+        let wrong = refused(log_in(at, mechanism, "alice", "t").await);
+        assert!(
+            wrong.contains("due to invalid credentials with SASL mechanism"),
+            "{wrong}"
+        );
+    }
+    let wrong = refused(log_in(at, SHA_256, "alice", "t").await);
+    assert_eq!(wrong, unknown, "it tells whether there is such a user");
+    let wrong = refused(log_in(at, Mechanism::Plain, "admin", "b").await);
+    assert!(
+        wrong.contains("Authentication failed: Invalid username or password"),
+        "{wrong}"
+    );
+    assert_eq!(
+        wrong.replace("admin", "nobody"),
+        refused(log_in(at, Mechanism::Plain, "nobody", "b").await)
+    );
+
+    // What is deleted or changed counts from then on.
+    let deletion = ScramCredentialDeletion {
+        name: "alice".into(),
+        mechanism: ScramMechanism::Sha256.code(),
+        ..Default::default()
+    };
+    alter(&admin, vec![deletion], vec![]).await;
+    refused(log_in(at, SHA_256, "alice", "s").await);
+    alter(
+        &admin,
+        vec![],
+        vec![upsertion(ScramMechanism::Sha512, "new")],
+    )
+    .await;
+    refused(log_in(at, SHA_512, "alice", "s").await);
+    log_in(at, SHA_512, "alice", "new").await.expect("let in");
+    assert!(count(&broker, Metric::SuccessfulAuthentications) >= 5);
+    assert!(count(&broker, Metric::FailedAuthentications) >= 7);
+
+    // They are the cluster's: a restart keeps them.
+    let broker = broker.restart().await;
+    log_in(address(&broker), SHA_512, "alice", "new")
+        .await
+        .expect("let in");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_log_in_is_not_served() {
+    let broker = start(&[("connection.failed.authentication.delay.ms", "400")]).await;
+    let at = address(&broker);
+    let versions = ApiVersionsRequest {
+        client_software_name: "test".into(),
+        client_software_version: "1".into(),
+        ..Default::default()
+    };
+
+    // ApiVersions is answered, once, and nothing else.
+    let mut client = Client::connect(at).await;
+    assert_eq!(client.ask(3, &versions).await.error_code, 0);
+    client.send(0, &MetadataRequest::default()).await;
+    assert!(client.is_closed().await);
+    let mut client = Client::connect(at).await;
+    client.ask(3, &versions).await;
+    client.send(3, &versions).await;
+    assert!(client.is_closed().await);
+
+    // A mechanism that the listener does not have: those that it has, after the delay, and the end.
+    let handshake = |mechanism: &'static str| SaslHandshakeRequest {
+        mechanism: mechanism.into(),
+    };
+    let mut client = Client::connect(at).await;
+    let began = Instant::now();
+    let answer = client.ask(1, &handshake("GSSAPI")).await;
+    assert!(began.elapsed() >= Duration::from_millis(400));
+    assert_eq!(
+        ErrorCode::from_code(answer.error_code),
+        ErrorCode::UnsupportedSaslMechanism
+    );
+    assert_eq!(answer.mechanisms.len(), 3);
+    assert!(client.is_closed().await);
+
+    // A wrong password, the same way.
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake("PLAIN")).await;
+    let began = Instant::now();
+    let authenticate = |bytes: &'static [u8]| SaslAuthenticateRequest {
+        auth_bytes: bytes.into(),
+        ..Default::default()
+    };
+    let answer = client.ask(2, &authenticate(b"\0admin\0b")).await;
+    assert!(began.elapsed() >= Duration::from_millis(400));
+    assert_eq!(
+        ErrorCode::from_code(answer.error_code),
+        ErrorCode::SaslAuthenticationFailed
+    );
+    assert_eq!(
+        answer.error_message.as_deref(),
+        Some("Authentication failed: Invalid username or password")
+    );
+    assert!(client.is_closed().await);
+
+    // Another request in the middle of a login.
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake("PLAIN")).await;
+    client.send(0, &MetadataRequest::default()).await;
+    assert!(client.is_closed().await);
+
+    // Frames that are too long for a login, and bytes that are none.
+    let failed = count(&broker, Metric::FailedAuthentications);
+    for bytes in [&[0, 16, 0, 0, 1][..], &[0xff; 8]] {
+        let mut client = Client::connect(at).await;
+        client
+            .stream
+            .write_all(bytes)
+            .await
+            .expect("the broker reads");
+        assert!(client.is_closed().await);
+    }
+    assert_eq!(count(&broker, Metric::FailedAuthentications), failed + 2);
+
+    // Whoever has logged in does not do so again where sessions do not expire.
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake("PLAIN")).await;
+    let answer = client.ask(2, &authenticate(b"\0admin\0a")).await;
+    assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 0));
+    let again = client.ask(1, &handshake("PLAIN")).await;
+    assert_eq!(
+        ErrorCode::from_code(again.error_code),
+        ErrorCode::IllegalSaslState
+    );
+    assert!(
+        !client
+            .ask(1, &MetadataRequest::default())
+            .await
+            .brokers
+            .is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_without_headers_are_answered_without_headers() {
+    let broker = start(&[]).await;
+    let mut client = Client::connect(address(&broker)).await;
+    let handshake = SaslHandshakeRequest {
+        mechanism: "PLAIN".into(),
+    };
+    client.ask(0, &handshake).await;
+    client
+        .stream
+        .write_all(b"\0\0\0\x08\0admin\0a")
+        .await
+        .expect("the broker reads");
+    let answer = client.receive_frame().await.expect("an answer");
+    assert!(answer.is_empty());
+    assert!(
+        !client
+            .ask(1, &MetadataRequest::default())
+            .await
+            .brokers
+            .is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_end_and_begin_anew_on_their_connection() {
+    let broker = start(&[("connections.max.reauth.ms", "2500")]).await;
+    let at = address(&broker);
+    let node = log_in(at, Mechanism::Plain, "node", "n")
+        .await
+        .expect("let in");
+    let mut client = Client::connect(at).await;
+    let handshake = SaslHandshakeRequest {
+        mechanism: "PLAIN".into(),
+    };
+    client.ask(1, &handshake).await;
+    let authenticate = SaslAuthenticateRequest {
+        auth_bytes: b"\0bob\0b".as_slice().into(),
+        ..Default::default()
+    };
+    let answer = client.ask(2, &authenticate).await;
+    assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 2500));
+    tokio::time::sleep(Duration::from_millis(2600)).await;
+
+    // One that knows does it by itself, before the next request; the other is closed.
+    assert_eq!(create(&node, "later").await, ErrorCode::None);
+    assert_eq!(count(&broker, Metric::SuccessfulReauthentications), 1);
+    client.send(1, &MetadataRequest::default()).await;
+    assert!(client.is_closed().await);
+    assert_eq!(count(&broker, Metric::ExpiredConnectionsKilled), 1);
+
+    // Nobody becomes somebody else.
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake).await;
+    client.ask(2, &authenticate).await;
+    assert_eq!(client.ask(1, &handshake).await.error_code, 0);
+    let other = SaslAuthenticateRequest {
+        auth_bytes: b"\0admin\0a".as_slice().into(),
+        ..Default::default()
+    };
+    let answer = client.ask(2, &other).await;
+    assert_eq!(
+        answer.error_message.as_deref(),
+        Some("Cannot change principals during re-authentication from User.bob: User.admin")
+    );
+    assert!(client.is_closed().await);
+    assert_eq!(count(&broker, Metric::FailedReauthentications), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logins_that_stall_keep_nobody_out() {
+    let broker = start(&[]).await;
+    let at = address(&broker);
+    let mut stalled = Vec::new();
+    for index in 0..300 {
+        let mut client = Client::connect(at).await;
+        if index % 2 == 0 {
+            let handshake = SaslHandshakeRequest {
+                mechanism: "SCRAM-SHA-256".into(),
+            };
+            client.send(1, &handshake).await;
+        }
+        stalled.push(client);
+    }
+    let admin = log_in(at, Mechanism::Plain, "admin", "a")
+        .await
+        .expect("let in");
+    assert_eq!(create(&admin, "meanwhile").await, ErrorCode::None);
+}
+
+/// Brokers and controllers in one, who log in to each other at both listeners with SCRAM, and ACLs are in force. The
+/// credential is in what each was formatted with: nobody leads before they have logged in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_forms_and_serves_with_scram_everywhere() {
+    let credential = ScramMechanism::Sha512.credential("n", b"a salt".to_vec(), 8192);
+    let record = MetadataRecord::UserScramCredential(UserScramCredentialRecord {
+        name: "node".into(),
+        mechanism: ScramMechanism::Sha512.code(),
+        salt: credential.salt.into(),
+        stored_key: credential.keys.stored_key.into(),
+        server_key: credential.keys.server_key.into(),
+        iterations: 8192,
+        ..Default::default()
+    });
+    let jaas = format!("{SCRAM} required username=\"node\" password=\"n\";");
+    let settings = [
+        (
+            "listener.security.protocol.map",
+            "CLIENTS:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        ),
+        ("inter.broker.listener.name", "CLIENTS"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+        ("sasl.mechanism.inter.broker.protocol", "SCRAM-SHA-512"),
+        ("sasl.mechanism.controller.protocol", "SCRAM-SHA-512"),
+        (
+            "listener.name.clients.scram-sha-512.sasl.jaas.config",
+            jaas.as_str(),
+        ),
+        (
+            "listener.name.controller.scram-sha-512.sasl.jaas.config",
+            jaas.as_str(),
+        ),
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        ("super.users", "User:node"),
+    ];
+    let mut quorum = Quorum::start_with_records(
+        "broker,controller",
+        "CLIENTS://127.0.0.1:0,",
+        &settings,
+        &[record],
+    )
+    .await;
+    let at = |quorum: &Quorum, index: usize| {
+        let running = quorum.nodes[index].as_ref().expect("it runs");
+        let mut listeners = running.listeners().iter();
+        let found = listeners.find(|listener| !listener.is_controller);
+        found.expect("it listens").local_addr
+    };
+    let connect = async |address| log_in(address, SHA_512, "node", "n").await.expect("let in");
+    let node = connect(at(&quorum, 0)).await;
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: "replicated".into(),
+            num_partitions: 3,
+            replication_factor: 3,
+            ..Default::default()
+        }],
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    let created = node.send(&request).await.expect("an answer");
+    assert_eq!(created.topics[0].error_code, 0, "{created:?}");
+    let all_in_sync = async |node: &PeerConnection| {
+        let metadata = node
+            .send(&MetadataRequest::default())
+            .await
+            .expect("an answer");
+        let mut partitions = metadata.topics.iter().flat_map(|topic| &topic.partitions);
+        metadata.topics.len() == 1 && partitions.all(|partition| partition.isr_nodes.len() == 3)
+    };
+    let until_in_sync = async |node: &PeerConnection| {
+        let began = Instant::now();
+        while !all_in_sync(node).await {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "not all are in sync"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    until_in_sync(&node).await;
+
+    // Another user with SCRAM is known everywhere, and may do nothing without ACLs.
+    alter(&node, vec![], vec![upsertion(ScramMechanism::Sha512, "s")]).await;
+    let began = Instant::now();
+    let alice = loop {
+        match log_in(at(&quorum, 2), SHA_512, "alice", "s").await {
+            Ok(alice) => break alice,
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(60), "{error}"),
+        }
+    };
+    assert_eq!(
+        create(&alice, "of-alice").await,
+        ErrorCode::TopicAuthorizationFailed
+    );
+    refused(log_in(at(&quorum, 1), SHA_512, "node", "wrong").await);
+
+    // The nodes find each other again by what is on their disks.
+    for node in &mut quorum.nodes {
+        node.take().expect("it runs").stop().await;
+    }
+    quorum.start_all().await;
+    until_in_sync(&connect(at(&quorum, 1)).await).await;
+}

@@ -1,0 +1,283 @@
+//! The login of a connection: what its frames are for until somebody has logged in, and when a session ends.
+//!
+//! A connection to a listener with SASL has a [`Login`]; each frame is shown to it before it is taken for a request. What
+//! may come when is decided in `ottla-security`; here it is decoded, answered and counted.
+//!
+//! Kafka: `KafkaChannel`, which lets a channel be read when its authenticator is complete, and `Processor`, which begins
+//! sessions anew and closes expired ones.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_config::BrokerConfig;
+use ottla_context::NodeContext;
+use ottla_metrics::Metric;
+use ottla_protocol::messages::{RequestHeader, SaslAuthenticateRequest, SaslHandshakeRequest};
+use ottla_protocol::{
+    ApiKey, DecodeError, EncodeError, Encoded, Message, Reader, decode_request_header,
+};
+use ottla_sasl::SaslListener;
+use ottla_security::{Moment, Outcome, Reply, SaslAuthenticator, Session};
+
+use crate::connections::Connection;
+use crate::handshakes::{Handshakes, UnderWay};
+use crate::response::{encode_response, encode_token};
+use crate::sasl_credentials::ClusterCredentials;
+
+/// A login that takes longer is cut off.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Sessions of one connection begin at least so far apart, as in Kafka.
+const BETWEEN_SESSIONS_MS: u64 = 1_000;
+
+/// The login of one connection.
+#[derive(Debug)]
+pub(crate) struct Login {
+    listener: Arc<SaslListener>,
+    /// What is under way.
+    under_way: Option<SaslAuthenticator>,
+    session: Option<Session>,
+    /// Before this the first login has to be complete.
+    deadline: Instant,
+    last_begun_ms: Option<u64>,
+    /// Until the first login is complete, it is one of a bounded number.
+    unfinished: Option<UnderWay>,
+}
+
+/// What a frame is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// A request of somebody who has logged in.
+    Request,
+    /// ApiVersions, which may be asked before.
+    Versions,
+    Login,
+    /// A request that comes after the session has ended.
+    Expired,
+}
+
+/// What follows from a frame of a login.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    Continue(Encoded),
+    /// Somebody has logged in.
+    LoggedIn(Encoded),
+    /// After the delay the peer gets the answer, if there is one, and the connection is closed.
+    Refused(Option<Encoded>),
+    Closed(String),
+}
+
+impl Login {
+    /// That of a new connection; nothing where the listener lets everybody in.
+    pub fn of(
+        config: &BrokerConfig,
+        handshakes: &Handshakes,
+        connection: &Arc<Connection>,
+    ) -> Option<Login> {
+        if !connection.listener.protocol.uses_sasl() {
+            return None;
+        }
+        // The configuration was checked: a listener with SASL has mechanisms. Without them nobody is let in.
+        let listener = config.sasl.listener(&connection.listener.name).cloned();
+        let listener = listener.unwrap_or_default();
+        Some(Login {
+            under_way: Some(SaslAuthenticator::new(Arc::clone(&listener))),
+            listener,
+            session: None,
+            deadline: ottla_sync::time::now() + LONGEST,
+            last_begun_ms: None,
+            unfinished: Some(handshakes.begin(connection)),
+        })
+    }
+
+    pub fn is_logged_in(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Ends when the first login has taken too long.
+    pub async fn overdue(login: Option<&Login>) {
+        match login {
+            Some(login) if !login.is_logged_in() => {
+                ottla_sync::time::sleep_until(login.deadline).await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    pub fn purpose(&mut self, frame: &[u8], now_ms: u64) -> Purpose {
+        let api_key = match frame.first_chunk::<2>() {
+            Some(code) => ApiKey::from_code(i16::from_be_bytes(*code)),
+            None => None,
+        };
+        if let Some(under_way) = &self.under_way {
+            let is_versions = !under_way.expects_token()
+                && under_way.may_ask_versions()
+                && api_key == Some(ApiKey::ApiVersions);
+            return match is_versions {
+                true => Purpose::Versions,
+                false => Purpose::Login,
+            };
+        }
+        let Some(session) = &self.session else {
+            return Purpose::Login;
+        };
+        let Some(expires_at_ms) = session.expires_at_ms else {
+            return Purpose::Request;
+        };
+        let is_late_enough = self
+            .last_begun_ms
+            .is_none_or(|last| now_ms.saturating_sub(last) >= BETWEEN_SESSIONS_MS);
+        if api_key == Some(ApiKey::SaslHandshake) && is_late_enough {
+            let again = SaslAuthenticator::again(Arc::clone(&self.listener), session.clone());
+            self.under_way = Some(again);
+            self.last_begun_ms = Some(now_ms);
+            return Purpose::Login;
+        }
+        match now_ms > expires_at_ms {
+            true => Purpose::Expired,
+            false => Purpose::Request,
+        }
+    }
+
+    /// ApiVersions was answered, with the versions or with an error.
+    pub fn on_versions_answered(&mut self, is_good: bool) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.on_versions_answered(is_good);
+        }
+    }
+
+    /// A frame of the login.
+    pub fn on_frame(
+        &mut self,
+        frame: Bytes,
+        context: &NodeContext,
+        connection: &Connection,
+    ) -> Result<Answered, DecodeError> {
+        let Some(under_way) = &mut self.under_way else {
+            return Ok(Answered::Closed("there is no login under way".to_owned()));
+        };
+        let bootstrap = context.bootstrap_scram();
+        let credentials = ClusterCredentials {
+            image: Arc::clone(&context.metadata()),
+            bootstrap: &bootstrap,
+        };
+        let now = Moment {
+            now_ms: context.now_ms(),
+            time_of_day_ms: context.timestamp().0,
+        };
+        if under_way.expects_token() {
+            let outcome = under_way.on_token(None, &frame, &credentials, now);
+            return Ok(self.follow(outcome, None, context, connection));
+        }
+        let mut reader = Reader::new(frame);
+        let (api_key, header) = decode_request_header(&mut reader)?;
+        let version = header.request_api_version;
+        let outcome = match api_key {
+            ApiKey::SaslHandshake if is_served(api_key, version) => {
+                let request = SaslHandshakeRequest::decode(&mut reader, version)?;
+                under_way.on_handshake(version, &request.mechanism)
+            }
+            ApiKey::SaslAuthenticate if is_served(api_key, version) => {
+                let request = SaslAuthenticateRequest::decode(&mut reader, version)?;
+                under_way.on_token(Some(version), &request.auth_bytes, &credentials, now)
+            }
+            _ => under_way.on_other(api_key),
+        };
+        Ok(self.follow(outcome, Some((api_key, header)), context, connection))
+    }
+
+    /// A frame came that is longer than a login may be. Returns what is logged.
+    pub fn on_invalid_frame(&mut self, context: &NodeContext, connection: &Connection) {
+        if let Some(under_way) = &mut self.under_way {
+            let outcome = under_way.on_invalid_frame();
+            self.follow(outcome, None, context, connection);
+        }
+    }
+
+    /// Counts what came of a frame, and encodes the answer.
+    fn follow(
+        &mut self,
+        outcome: Outcome,
+        header: Option<(ApiKey, RequestHeader)>,
+        context: &NodeContext,
+        connection: &Connection,
+    ) -> Answered {
+        let is_again = self
+            .under_way
+            .as_ref()
+            .is_some_and(SaslAuthenticator::is_again);
+        let encoded = |reply: &Reply| encode(reply, header.as_ref());
+        match outcome {
+            Outcome::Continue(reply) => match encoded(&reply) {
+                Ok(encoded) => Answered::Continue(encoded),
+                Err(error) => Answered::Closed(error.to_string()),
+            },
+            Outcome::Authenticated(reply, session) => {
+                context.metrics.add(
+                    match is_again {
+                        true => Metric::SuccessfulReauthentications,
+                        false => Metric::SuccessfulAuthentications,
+                    },
+                    1,
+                );
+                if !is_again && !session.may_reauthenticate {
+                    let metric = Metric::SuccessfulAuthenticationsWithoutReauth;
+                    context.metrics.add(metric, 1);
+                }
+                tracing::debug!(
+                    peer = %connection.peer_addr,
+                    "{} has logged in with {}", session.principal, session.mechanism
+                );
+                connection.set_principal(session.principal.clone());
+                self.session = Some(session);
+                self.unfinished = None;
+                self.under_way = None;
+                match encoded(&reply) {
+                    Ok(encoded) => Answered::LoggedIn(encoded),
+                    Err(error) => Answered::Closed(error.to_string()),
+                }
+            }
+            Outcome::Failed { reply, message } => {
+                report_failure(context, connection, is_again, &message);
+                Answered::Refused(reply.and_then(|reply| encoded(&reply).ok()))
+            }
+            Outcome::Closed(reason) => Answered::Closed(reason),
+        }
+    }
+}
+
+/// As Kafka's `Selector` logs it.
+fn report_failure(context: &NodeContext, connection: &Connection, is_again: bool, message: &str) {
+    let (metric, again) = match is_again {
+        true => (Metric::FailedReauthentications, "re-"),
+        false => (Metric::FailedAuthentications, ""),
+    };
+    context.metrics.add(metric, 1);
+    context.complaints.say(|| {
+        tracing::info!(
+            listener = %connection.listener.name,
+            "Failed {again}authentication with /{} (channelId={}) ({})",
+            connection.identity().host(),
+            connection.channel_id(),
+            message.escape_debug()
+        );
+    });
+}
+
+fn is_served(api_key: ApiKey, version: i16) -> bool {
+    api_key.stable_versions().contains(&version)
+}
+
+fn encode(reply: &Reply, header: Option<&(ApiKey, RequestHeader)>) -> Result<Encoded, EncodeError> {
+    let (api_key, version, correlation_id) = match header {
+        Some((api_key, header)) => (*api_key, header.request_api_version, header.correlation_id),
+        None => (ApiKey::SaslAuthenticate, 0, 0),
+    };
+    match reply {
+        Reply::Handshake(response) => encode_response(api_key, version, correlation_id, response),
+        Reply::Authenticate(response) => {
+            encode_response(api_key, version, correlation_id, response)
+        }
+        Reply::Token(token) => encode_token(token),
+    }
+}

@@ -1,0 +1,87 @@
+//! What a login needs of the cluster: the credentials in the metadata, and chance.
+//!
+//! A user who does not exist gets a decoy that is the same on every node and with each attempt: it is made of a key that
+//! only nodes know, and looks like the credential of a user who does exist.
+//!
+//! Kafka: `CredentialProvider`, `ScramServerCallbackHandler`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_metadata::{MetadataImage, ScramImage};
+use ottla_protocol::metadata_records::UserScramCredentialRecord;
+use ottla_sasl::scram::{ScramCredential, ScramKeys};
+use ottla_sasl::{ScramMechanism, Secret};
+use ottla_security::{Moment, OAuthIdentity, SaslCredentials, TokenCredential};
+
+/// The credentials of an image, and before there is one those that the node was formatted with.
+pub(crate) struct ClusterCredentials<'a> {
+    pub image: Arc<MetadataImage>,
+    pub bootstrap: &'a ScramImage,
+}
+
+impl ClusterCredentials<'_> {
+    /// A controller has to know who the others are before they have a log in common.
+    fn scram(&self) -> &ScramImage {
+        match self.image.features.metadata_version() {
+            None => self.bootstrap,
+            Some(_) => &self.image.kept.scram,
+        }
+    }
+}
+
+impl SaslCredentials for ClusterCredentials<'_> {
+    fn scram(&self, mechanism: ScramMechanism, username: &str) -> Option<ScramCredential> {
+        let found = self
+            .scram()
+            .get(mechanism.code(), &ByteString::from(username))?;
+        credential(mechanism, found)
+    }
+
+    fn scram_decoy(&self, mechanism: ScramMechanism, username: &str) -> ScramCredential {
+        let mut known = self.scram().iter();
+        let model = known
+            .find(|record| record.mechanism == mechanism.code())
+            .and_then(|record| credential(mechanism, record));
+        let secret = model.as_ref().map(|model| &*model.keys.server_key);
+        mechanism.decoy(secret.unwrap_or_default(), username, model.as_ref())
+    }
+
+    fn delegation_token(&self, _: ScramMechanism, _: &str) -> Option<TokenCredential> {
+        None
+    }
+
+    fn oauth(&self, _: &Secret, _: Moment) -> Result<OAuthIdentity, String> {
+        Err("OAUTHBEARER has no keys to check tokens with".to_owned())
+    }
+
+    fn nonce(&self) -> String {
+        nonce()
+    }
+}
+
+/// Text that nobody can guess.
+pub(crate) fn nonce() -> String {
+    format!(
+        "{:032x}",
+        ottla_sync::random::random::<u128>("nonces of logins")
+    )
+}
+
+/// Nothing for one that cannot be used: Kafka refuses fewer iterations too.
+fn credential(
+    mechanism: ScramMechanism,
+    record: &UserScramCredentialRecord,
+) -> Option<ScramCredential> {
+    let iterations = u32::try_from(record.iterations).ok()?;
+    let is_whole = record.stored_key.len() == mechanism.key_bytes()
+        && record.server_key.len() == mechanism.key_bytes();
+    (iterations >= ScramMechanism::MIN_ITERATIONS && is_whole).then(|| ScramCredential {
+        salt: record.salt.to_vec(),
+        iterations,
+        keys: ScramKeys {
+            stored_key: record.stored_key.to_vec(),
+            server_key: record.server_key.to_vec(),
+        },
+    })
+}

@@ -1,0 +1,499 @@
+//! A login on one connection: what may come in which order, what is answered, and who it is in the end.
+//!
+//! ```text
+//! ApiVersions?  ->  SaslHandshake  ->  SaslAuthenticate, once or twice  ->  authenticated, or closed
+//!                   (version 0: then tokens without a header)
+//! ```
+//!
+//! A session that expires is begun anew on the same connection, with SaslHandshake (KIP-368): with the same mechanism, and
+//! as the same principal.
+//!
+//! A failure that the client is told waits for `connection.failed.authentication.delay.ms`; its owner waits, this decides.
+//!
+//! Kafka: `SaslServerAuthenticator`, whose texts these are.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::{SaslAuthenticateResponse, SaslHandshakeResponse};
+use ottla_sasl::oauthbearer::{ACKNOWLEDGED_ERROR, InitialResponse};
+use ottla_sasl::plain::{PlainError, PlainResponse};
+use ottla_sasl::scram::{ScramCredential, ScramError, ScramServer};
+use ottla_sasl::{EnabledMechanism, Mechanism, SaslListener, ScramMechanism, Secret};
+use ottla_types::ErrorCode;
+
+use crate::principal::Principal;
+
+/// What a login needs of the cluster and of the world.
+pub trait SaslCredentials {
+    /// The credential of a user.
+    fn scram(&self, mechanism: ScramMechanism, username: &str) -> Option<ScramCredential>;
+
+    /// A credential for a user who does not exist, with which nobody is let in.
+    fn scram_decoy(&self, mechanism: ScramMechanism, username: &str) -> ScramCredential;
+
+    /// A delegation token that has not expired.
+    fn delegation_token(
+        &self,
+        mechanism: ScramMechanism,
+        token_id: &str,
+    ) -> Option<TokenCredential>;
+
+    /// Whom an OAuth token vouches for; the error is for the log.
+    fn oauth(&self, token: &Secret, now: Moment) -> Result<OAuthIdentity, String>;
+
+    /// Text that nobody can guess, without commas.
+    fn nonce(&self) -> String;
+}
+
+/// What is known of a delegation token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenCredential {
+    pub credential: ScramCredential,
+    pub owner: Principal,
+    /// Milliseconds of the time of day.
+    pub expires_at_ms: i64,
+}
+
+/// What an OAuth token says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OAuthIdentity {
+    pub name: String,
+    /// Milliseconds of the time of day.
+    pub expires_at_ms: i64,
+}
+
+/// Now, by both clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// The node's own clock, which only moves forward.
+    pub now_ms: u64,
+    /// The time of day.
+    pub time_of_day_ms: i64,
+}
+
+/// What is sent to the client.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    Handshake(SaslHandshakeResponse),
+    Authenticate(SaslAuthenticateResponse),
+    /// Without a header, after SaslHandshake version 0.
+    Token(Vec<u8>),
+}
+
+/// Who has logged in, and for how long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Session {
+    pub principal: Principal,
+    pub mechanism: Mechanism,
+    /// By the node's own clock; nothing where it lasts as long as the connection.
+    pub expires_at_ms: Option<u64>,
+    /// Whether the client can begin a session anew on its connection: it speaks SaslAuthenticate from version 1 on.
+    pub may_reauthenticate: bool,
+}
+
+/// What a message leads to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// The exchange goes on.
+    Continue(Reply),
+    Authenticated(Reply, Session),
+    /// To be counted and logged; after the delay the client gets the reply, and the connection is closed.
+    Failed {
+        reply: Option<Reply>,
+        message: String,
+    },
+    /// The connection is closed at once.
+    Closed(String),
+}
+
+/// One login.
+#[derive(Debug)]
+pub struct SaslAuthenticator {
+    listener: Arc<SaslListener>,
+    state: State,
+    /// Whether SaslAuthenticate carries the tokens.
+    has_headers: bool,
+    may_reauthenticate: bool,
+    /// The session that this one follows.
+    previous: Option<Session>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has come yet.
+    Initial,
+    /// Requests may be ApiVersions or SaslHandshake.
+    HandshakeOrVersions,
+    Handshake,
+    Exchange(EnabledMechanism, Exchange),
+    /// The handshake of a further session named another mechanism. The next message fails with this.
+    BadMechanism(String),
+    Done,
+}
+
+#[derive(Debug)]
+enum Exchange {
+    Plain,
+    Scram(ScramServer, Option<(Principal, i64)>),
+    /// With the error that the client has been sent and has yet to acknowledge.
+    OAuthBearer(Option<String>),
+}
+
+/// How far a token brought the exchange.
+enum Progress {
+    Challenge(Vec<u8>),
+    /// The last message of the broker, who it is, and until when by the time of day.
+    Done(Vec<u8>, Principal, Option<i64>),
+}
+
+/// Why it ends.
+enum Failure {
+    /// The client sees this text.
+    Told(String),
+    /// The client sees one text for all of these, so that it tells nothing.
+    Invalid,
+}
+
+impl From<PlainError> for Failure {
+    fn from(error: PlainError) -> Failure {
+        Failure::Told(error.to_string())
+    }
+}
+
+impl From<ScramError> for Failure {
+    fn from(error: ScramError) -> Failure {
+        match error {
+            ScramError::OtherAuthorizationId => Failure::Told(error.to_string()),
+            _ => Failure::Invalid,
+        }
+    }
+}
+
+impl SaslAuthenticator {
+    pub fn new(listener: Arc<SaslListener>) -> SaslAuthenticator {
+        SaslAuthenticator {
+            listener,
+            state: State::Initial,
+            has_headers: false,
+            may_reauthenticate: false,
+            previous: None,
+        }
+    }
+
+    /// Begins a session anew where one is about to expire.
+    pub fn again(listener: Arc<SaslListener>, previous: Session) -> SaslAuthenticator {
+        SaslAuthenticator {
+            state: State::HandshakeOrVersions,
+            may_reauthenticate: previous.may_reauthenticate,
+            previous: Some(previous),
+            ..SaslAuthenticator::new(listener)
+        }
+    }
+
+    /// Whether the next frame is a token without a header.
+    pub fn expects_token(&self) -> bool {
+        !self.has_headers && matches!(self.state, State::Exchange(..))
+    }
+
+    /// Whether it is not the first login of its connection.
+    pub fn is_again(&self) -> bool {
+        self.previous.is_some()
+    }
+
+    /// Whether ApiVersions may be answered now.
+    pub fn may_ask_versions(&self) -> bool {
+        matches!(self.state, State::Initial | State::HandshakeOrVersions)
+    }
+
+    /// ApiVersions has been answered; `is_good` where it was with the versions, and not with an error.
+    pub fn on_versions_answered(&mut self, is_good: bool) {
+        self.state = match is_good {
+            true => State::Handshake,
+            false => State::HandshakeOrVersions,
+        };
+    }
+
+    pub fn on_handshake(&mut self, version: i16, mechanism: &str) -> Outcome {
+        match &self.state {
+            State::Initial | State::HandshakeOrVersions | State::Handshake => {}
+            _ => return self.on_other(ApiKey::SaslHandshake),
+        }
+        self.has_headers |= version >= 1;
+        let mut response = SaslHandshakeResponse {
+            error_code: ErrorCode::None.code(),
+            mechanisms: self
+                .listener
+                .mechanisms
+                .iter()
+                .map(|enabled| ByteString::from_static(enabled.mechanism.name()))
+                .collect(),
+        };
+        let Some(enabled) = self.listener.find(mechanism).cloned() else {
+            self.state = State::Done;
+            response.error_code = ErrorCode::UnsupportedSaslMechanism.code();
+            return Outcome::Failed {
+                reply: Some(Reply::Handshake(response)),
+                message: format!("Unsupported SASL mechanism {mechanism}"),
+            };
+        };
+        let previous = self.previous.as_ref().map(|previous| previous.mechanism);
+        self.state = match previous {
+            Some(previous) if previous != enabled.mechanism => State::BadMechanism(format!(
+                "SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of \
+                 mechanism '{previous}'"
+            )),
+            _ => {
+                let exchange = match enabled.mechanism {
+                    Mechanism::Plain => Exchange::Plain,
+                    Mechanism::Scram(scram) => Exchange::Scram(ScramServer::new(scram), None),
+                    Mechanism::OAuthBearer => Exchange::OAuthBearer(None),
+                    Mechanism::Gssapi => {
+                        self.state = State::Done;
+                        return Outcome::Closed("GSSAPI is not supported".to_owned());
+                    }
+                };
+                State::Exchange(enabled, exchange)
+            }
+        };
+        Outcome::Continue(Reply::Handshake(response))
+    }
+
+    /// SaslAuthenticate, or a token without a header, whose version is nothing.
+    pub fn on_token(
+        &mut self,
+        version: Option<i16>,
+        token: &[u8],
+        credentials: &impl SaslCredentials,
+        now: Moment,
+    ) -> Outcome {
+        let (enabled, mut exchange) = match std::mem::replace(&mut self.state, State::Done) {
+            State::Exchange(enabled, exchange) => (enabled, exchange),
+            State::BadMechanism(message) => {
+                return Outcome::Failed {
+                    reply: None,
+                    message,
+                };
+            }
+            State::Initial | State::HandshakeOrVersions | State::Handshake | State::Done => {
+                return Outcome::Closed(during_handshake(ApiKey::SaslAuthenticate));
+            }
+        };
+        self.may_reauthenticate |= version.is_some_and(|version| version > 0);
+        let progress = exchange
+            .step(&enabled, token, credentials, now)
+            .and_then(|progress| self.check_principal(progress));
+        match progress {
+            Ok(Progress::Challenge(message)) => {
+                self.state = State::Exchange(enabled, exchange);
+                Outcome::Continue(self.reply(message, 0))
+            }
+            Ok(Progress::Done(message, principal, expires_at_ms)) => {
+                let lifetime_ms = lifetime_ms(&enabled, expires_at_ms, now);
+                let session = Session {
+                    principal,
+                    mechanism: enabled.mechanism,
+                    expires_at_ms: lifetime_ms.map(|lifetime| now.now_ms.saturating_add(lifetime)),
+                    may_reauthenticate: self.may_reauthenticate,
+                };
+                let reply = self.reply(message, lifetime_ms.unwrap_or(0));
+                Outcome::Authenticated(reply, session)
+            }
+            Err(Failure::Told(message)) => Outcome::Failed {
+                reply: self.refusal(&message),
+                message,
+            },
+            Err(Failure::Invalid) => {
+                let again = if self.is_again() { "re-" } else { "" };
+                let message = format!(
+                    "Authentication failed during {again}authentication due to invalid credentials with SASL \
+                     mechanism {}",
+                    enabled.mechanism
+                );
+                match self.refusal(&message) {
+                    Some(reply) => Outcome::Failed {
+                        reply: Some(reply),
+                        message,
+                    },
+                    // Kafka takes it for a connection that broke.
+                    None => Outcome::Closed(message),
+                }
+            }
+        }
+    }
+
+    /// Any other request.
+    pub fn on_other(&mut self, api_key: ApiKey) -> Outcome {
+        let name = api_key.name();
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Initial => Outcome::Closed(
+                "Invalid request, potential reasons: kafka client configured with the wrong security protocol, it \
+                 does not support KIP-43 or it is not a kafka client."
+                    .to_owned(),
+            ),
+            State::HandshakeOrVersions | State::Handshake | State::Done => {
+                Outcome::Closed(during_handshake(api_key))
+            }
+            State::BadMechanism(message) => Outcome::Failed {
+                reply: None,
+                message,
+            },
+            State::Exchange(..) => Outcome::Failed {
+                reply: (api_key == ApiKey::SaslHandshake).then(|| {
+                    Reply::Handshake(SaslHandshakeResponse {
+                        error_code: ErrorCode::IllegalSaslState.code(),
+                        ..Default::default()
+                    })
+                }),
+                message: format!(
+                    "Unexpected Kafka request of type {name} during SASL authentication."
+                ),
+            },
+        }
+    }
+
+    /// A frame that is longer than `sasl.server.max.receive.size`, or none at all.
+    pub fn on_invalid_frame(&mut self) -> Outcome {
+        self.state = State::Done;
+        Outcome::Failed {
+            reply: None,
+            message: "Failing SASL authentication due to invalid receive size".to_owned(),
+        }
+    }
+
+    /// A further session is the same principal's.
+    fn check_principal(&self, progress: Progress) -> Result<Progress, Failure> {
+        if let (Progress::Done(_, principal, _), Some(previous)) = (&progress, &self.previous) {
+            let before = &previous.principal;
+            if before.as_str() != principal.as_str() {
+                return Err(Failure::Told(format!(
+                    "Cannot change principals during re-authentication from {}.{}: {}.{}",
+                    before.principal_type(),
+                    before.name(),
+                    principal.principal_type(),
+                    principal.name(),
+                )));
+            }
+        }
+        Ok(progress)
+    }
+
+    fn reply(&self, message: Vec<u8>, session_lifetime_ms: u64) -> Reply {
+        if !self.has_headers {
+            return Reply::Token(message);
+        }
+        Reply::Authenticate(SaslAuthenticateResponse {
+            auth_bytes: message.into(),
+            session_lifetime_ms: i64::try_from(session_lifetime_ms).unwrap_or(i64::MAX),
+            ..Default::default()
+        })
+    }
+
+    /// What a client is told that fails; without headers there is no way to.
+    fn refusal(&self, message: &str) -> Option<Reply> {
+        self.has_headers.then(|| {
+            Reply::Authenticate(SaslAuthenticateResponse {
+                error_code: ErrorCode::SaslAuthenticationFailed.code(),
+                error_message: Some(message.into()),
+                ..Default::default()
+            })
+        })
+    }
+}
+
+fn during_handshake(api_key: ApiKey) -> String {
+    let name = api_key.name();
+    format!("Unexpected Kafka request of type {name} during SASL handshake.")
+}
+
+/// How long a session lasts, by the credential and by `connections.max.reauth.ms`.
+fn lifetime_ms(enabled: &EnabledMechanism, expires_at_ms: Option<i64>, now: Moment) -> Option<u64> {
+    let of_credential = expires_at_ms.map(|expires_at| {
+        let left = expires_at.saturating_sub(now.time_of_day_ms);
+        u64::try_from(left).unwrap_or(0)
+    });
+    match (of_credential, enabled.max_reauth_ms) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl Exchange {
+    fn step(
+        &mut self,
+        enabled: &EnabledMechanism,
+        token: &[u8],
+        credentials: &impl SaslCredentials,
+        now: Moment,
+    ) -> Result<Progress, Failure> {
+        match self {
+            Exchange::Plain => {
+                let response = PlainResponse::parse(token)?;
+                if !enabled.is_password(&response.username, &response.password) {
+                    return Err(PlainError::InvalidCredentials.into());
+                }
+                response.check_authorization_id()?;
+                let principal = Principal::user(&response.username);
+                Ok(Progress::Done(Vec::new(), principal, None))
+            }
+            Exchange::Scram(server, who) if server.is_started() => {
+                let mechanism = server.mechanism();
+                let first = server.on_client_first(token)?;
+                let name = &first.username;
+                let decoy = credentials.scram_decoy(mechanism, name);
+                let found = match first.is_token {
+                    true => credentials
+                        .delegation_token(mechanism, name)
+                        .map(|token| (token.credential, token.owner, token.expires_at_ms)),
+                    false => credentials
+                        .scram(mechanism, name)
+                        .map(|credential| (credential, Principal::user(name), i64::MAX)),
+                };
+                let is_known = found.is_some();
+                let (credential, principal, expires_at_ms) =
+                    found.unwrap_or((decoy, Principal::anonymous(), 0));
+                *who = Some(match first.is_token {
+                    true => (principal.token_authenticated(), expires_at_ms),
+                    false => (principal, expires_at_ms),
+                });
+                let nonce = credentials.nonce();
+                let message = server.challenge(credential, is_known, &nonce)?;
+                Ok(Progress::Challenge(message))
+            }
+            Exchange::Scram(server, who) => {
+                let message = server.on_client_final(token)?;
+                let (principal, expires_at_ms) = who.take().ok_or(Failure::Invalid)?;
+                let expires_at_ms = Some(expires_at_ms).filter(|at| *at != i64::MAX);
+                Ok(Progress::Done(message, principal, expires_at_ms))
+            }
+            Exchange::OAuthBearer(error) => {
+                if token == ACKNOWLEDGED_ERROR
+                    && let Some(error) = error.take()
+                {
+                    return Err(Failure::Told(error));
+                }
+                let response = InitialResponse::parse(token).map_err(|_| Failure::Invalid)?;
+                let Ok(identity) = credentials.oauth(&response.token, now) else {
+                    let json = "{\"status\":\"invalid_token\"}".to_owned();
+                    *error = Some(json.clone());
+                    return Ok(Progress::Challenge(json.into_bytes()));
+                };
+                let asked = &response.authorization_id;
+                if !asked.is_empty() && *asked != identity.name {
+                    return Err(Failure::Told(format!(
+                        "Authentication failed: Client requested an authorization id ({asked}) that is different \
+                         from the token's principal name ({})",
+                        identity.name
+                    )));
+                }
+                let principal = Principal::user(&identity.name);
+                let expires_at_ms = Some(identity.expires_at_ms);
+                Ok(Progress::Done(Vec::new(), principal, expires_at_ms))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! `config.providers`: values that stand in files, directories or the environment, so that a properties file has no
+//! secrets (KIP-297, KIP-632, KIP-993).
+//!
+//! `${file:/path:key}` is a key of another properties file, `${dir:/path:name}` the contents of a file in a directory,
+//! `${env:NAME}` a variable of the environment. Several may stand in one value, within a JAAS entry too. A variable that
+//! has no value refuses the start: Kafka leaves it in place as text.
+//!
+//! Kafka: `AbstractConfig.resolveConfigVariables`, `ConfigTransformer`, `org.apache.kafka.common.config.provider`.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use ottla_config::Properties;
+use regex::Regex;
+
+/// What a provider is, by the name of its Java class.
+enum Kind {
+    File,
+    Directory,
+    Environment,
+}
+
+struct Provider {
+    kind: Kind,
+    /// `allowed.paths`; nothing where every path is.
+    allowed_paths: Option<Vec<PathBuf>>,
+    /// `allowlist.pattern` of the environment.
+    allowlist: Option<Regex>,
+}
+
+const CLASSES: &str = "org.apache.kafka.common.config.provider.FileConfigProvider, \
+                       DirectoryConfigProvider and EnvVarConfigProvider of the same package";
+
+/// Replaces the variables in all values.
+pub fn resolve(properties: &mut Properties) -> Result<(), String> {
+    let providers = providers(properties)?;
+    if providers.is_empty() {
+        return Ok(());
+    }
+    let mut resolved = Vec::new();
+    for property in properties.effective() {
+        let is_own = property.key.starts_with("config.providers");
+        if is_own || !property.value.contains("${") {
+            continue;
+        }
+        let value = resolve_value(&property.value, &providers).map_err(|reason| {
+            format!(
+                "{}: {}: {reason}",
+                properties.place(&property.key),
+                property.key
+            )
+        })?;
+        resolved.push((property.key.clone(), value));
+    }
+    for (key, value) in resolved {
+        properties.replace(&key, &value);
+    }
+    Ok(())
+}
+
+fn providers(properties: &Properties) -> Result<BTreeMap<String, Provider>, String> {
+    let names = properties.value("config.providers").unwrap_or_default();
+    let names = names.split(',').map(str::trim);
+    let mut providers = BTreeMap::new();
+    for name in names.filter(|name| !name.is_empty()) {
+        let key = format!("config.providers.{name}.class");
+        let place = || properties.place("config.providers");
+        let class = properties.value(&key).map(str::trim);
+        let class = class.ok_or_else(|| {
+            format!(
+                "{}: config.providers has {name}, and {key} is missing; there are {CLASSES}",
+                place()
+            )
+        })?;
+        let kind = match class.strip_prefix("org.apache.kafka.common.config.provider.") {
+            Some("FileConfigProvider") => Kind::File,
+            Some("DirectoryConfigProvider") => Kind::Directory,
+            Some("EnvVarConfigProvider") => Kind::Environment,
+            _ => {
+                return Err(format!(
+                    "{}: {key}={class} is a Java class, which Ottla cannot load; there are {CLASSES}",
+                    properties.place(&key)
+                ));
+            }
+        };
+        let parameter = |parameter: &str| {
+            let key = format!("config.providers.{name}.param.{parameter}");
+            let value = properties.value(&key)?.trim();
+            (!value.is_empty()).then(|| (key, value.to_owned()))
+        };
+        let allowed_paths = match parameter("allowed.paths") {
+            Some((key, value)) => Some(allowed_paths(&value).map_err(|reason| {
+                format!("{}: {key}={value}: {reason}", properties.place(&key))
+            })?),
+            None => None,
+        };
+        let allowlist = match parameter("allowlist.pattern") {
+            Some((key, value)) => Some(Regex::new(&format!("^(?:{value})$")).map_err(|error| {
+                format!(
+                    "{}: {key}={value} is not a pattern: {error}",
+                    properties.place(&key)
+                )
+            })?),
+            None => None,
+        };
+        let provider = Provider {
+            kind,
+            allowed_paths,
+            allowlist,
+        };
+        providers.insert(name.to_owned(), provider);
+    }
+    Ok(providers)
+}
+
+fn allowed_paths(text: &str) -> Result<Vec<PathBuf>, String> {
+    let paths = text.split(',').map(|path| PathBuf::from(path.trim()));
+    paths
+        .map(|path| match (path.is_absolute(), path.exists()) {
+            (false, _) => Err(format!("{} is not absolute", path.display())),
+            (_, false) => Err(format!("{} does not exist", path.display())),
+            _ => Ok(normal(&path)),
+        })
+        .collect()
+}
+
+/// Without `.` and `..`, so that nothing leads out of an allowed path.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(normal.pop()),
+            Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// Replaces the variables of one value. What is put in is not looked at again.
+fn resolve_value(value: &str, providers: &BTreeMap<String, Provider>) -> Result<String, String> {
+    let mut resolved = String::new();
+    let mut rest = value;
+    while let Some(start) = rest.find("${") {
+        let Some(length) = rest[start..].find('}') else {
+            break;
+        };
+        let variable = &rest[start..=start + length];
+        let inside = &variable[2..variable.len() - 1];
+        resolved.push_str(&rest[..start]);
+        let provider = inside
+            .split_once(':')
+            .and_then(|(name, rest)| Some((providers.get(name)?, rest)));
+        match provider {
+            Some((provider, rest)) => {
+                let (path, key) = rest.split_once(':').unwrap_or(("", rest));
+                let found = provider.get(path, key);
+                resolved.push_str(&found.map_err(|reason| format!("{variable}: {reason}"))?);
+            }
+            // Not of a provider: a value may have braces of its own.
+            None => resolved.push_str(variable),
+        }
+        rest = &rest[start + length + 1..];
+    }
+    resolved.push_str(rest);
+    Ok(resolved)
+}
+
+impl Provider {
+    fn get(&self, path: &str, key: &str) -> Result<String, String> {
+        match self.kind {
+            Kind::Environment => {
+                if !path.is_empty() {
+                    return Err(
+                        "a variable of the environment has no path; write ${env:NAME}".to_owned(),
+                    );
+                }
+                if self.allowlist.as_ref().is_some_and(|it| !it.is_match(key)) {
+                    return Err("param.allowlist.pattern does not allow this name".to_owned());
+                }
+                std::env::var(key).map_err(|_| "the environment has no such variable".to_owned())
+            }
+            Kind::File => {
+                let file = self.allowed(Path::new(path))?;
+                let text = std::fs::read_to_string(&file)
+                    .map_err(|error| format!("the file cannot be read: {error}"))?;
+                let properties = Properties::parse(&text, path)
+                    .map_err(|_| "the file is not a properties file".to_owned())?;
+                let value = properties.value(key).map(str::to_owned);
+                value.ok_or_else(|| "the file has no such key".to_owned())
+            }
+            Kind::Directory => {
+                let file = self.allowed(&Path::new(path).join(key))?;
+                std::fs::read_to_string(&file)
+                    .map_err(|error| format!("the file cannot be read: {error}"))
+            }
+        }
+    }
+
+    fn allowed(&self, path: &Path) -> Result<PathBuf, String> {
+        let path = normal(path);
+        let Some(allowed) = &self.allowed_paths else {
+            return Ok(path);
+        };
+        match allowed.iter().any(|allowed| path.starts_with(allowed)) {
+            true => Ok(path),
+            false => Err("param.allowed.paths does not have it".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKAGE: &str = "org.apache.kafka.common.config.provider";
+
+    fn resolved(text: &str) -> Result<Properties, String> {
+        let mut properties = Properties::parse(text, "server.properties").unwrap();
+        resolve(&mut properties)?;
+        Ok(properties)
+    }
+
+    #[test]
+    fn files_directories_and_the_environment_give_values() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().display();
+        std::fs::write(dir.path().join("secrets"), "user=alice\npassword=hu=sh\n").unwrap();
+        std::fs::write(dir.path().join("token"), "a${file:b:c}").unwrap();
+        let home = std::env::var("HOME").unwrap_or_default();
+        let settings = format!(
+            "config.providers=file,dir,env\nconfig.providers.file.class={PACKAGE}.FileConfigProvider\n\
+             config.providers.dir.class={PACKAGE}.DirectoryConfigProvider\n\
+             config.providers.env.class={PACKAGE}.EnvVarConfigProvider\n"
+        );
+        let text = format!(
+            "{settings}jaas=M required username=\"${{file:{at}/secrets:user}}\" \
+             password=\"${{file:{at}/secrets:password}}\";\ntoken=<${{dir:{at}:token}}>\n\
+             home=${{env:HOME}}\nother=${{user.home}} ${{vault:a}}\n"
+        );
+        let properties = resolved(&text).unwrap();
+        assert_eq!(
+            properties.value("jaas"),
+            Some("M required username=\"alice\" password=\"hu=sh\";")
+        );
+        assert_eq!(properties.value("token"), Some("<a${file:b:c}>"));
+        assert_eq!(properties.value("home"), Some(home.as_str()));
+        assert_eq!(properties.value("other"), Some("${user.home} ${vault:a}"));
+        assert_eq!(properties.place("token"), "server.properties line 6");
+
+        std::fs::create_dir(dir.path().join("in")).unwrap();
+        std::fs::write(dir.path().join("in/x"), "k=v").unwrap();
+        for (line, says) in [
+            (
+                format!("a=${{file:{at}/secrets:none}}"),
+                "the file has no such key",
+            ),
+            (format!("a=${{file:{at}/nothing:x}}"), "cannot be read"),
+            (
+                "a=${env:OTTLA_NO_SUCH_VARIABLE}".to_owned(),
+                "no such variable",
+            ),
+            (
+                format!(
+                    "config.providers.file.param.allowed.paths={at}/in\na=${{file:{at}/in/../secrets:user}}"
+                ),
+                "param.allowed.paths does not have it",
+            ),
+            (
+                "config.providers.env.param.allowlist.pattern=KAFKA_.*\na=${env:HOME}".to_owned(),
+                "does not allow this name",
+            ),
+            (
+                "config.providers.file.param.allowed.paths=relative".to_owned(),
+                "relative is not absolute",
+            ),
+        ] {
+            let error = resolved(&format!("{settings}{line}\n")).unwrap_err();
+            assert!(
+                error.contains(says) && error.contains("server.properties line"),
+                "{error}"
+            );
+            assert!(!error.contains("alice"), "{error}");
+        }
+        let allowed = format!(
+            "{settings}config.providers.file.param.allowed.paths={at}/in\na=${{file:{at}/in/x:k}}\n"
+        );
+        assert_eq!(resolved(&allowed).unwrap().value("a"), Some("v"));
+    }
+
+    #[test]
+    fn only_kafkas_own_providers_are_known() {
+        let error = resolved("config.providers=v\nconfig.providers.v.class=com.example.Vault\n");
+        assert!(error.unwrap_err().contains("a Java class"));
+        let error = resolved("config.providers=v\n").unwrap_err();
+        assert!(
+            error.contains("config.providers.v.class is missing"),
+            "{error}"
+        );
+        let untouched = resolved("a=${file:/x:y}\n").unwrap();
+        assert_eq!(untouched.value("a"), Some("${file:/x:y}"));
+    }
+}

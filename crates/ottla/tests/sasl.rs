@@ -1,0 +1,195 @@
+//! A broker whose clients log in, as an operator sets it up: the credentials in files beside `server.properties`, users
+//! made with the tools, and the native client with each mechanism.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+
+const MODULES: &str = "org.apache.kafka.common.security";
+
+/// The client settings of a user.
+fn client(dir: &Path, mechanism: &str, user: &str, password: &str) -> PathBuf {
+    let module = match mechanism {
+        "PLAIN" => "plain.PlainLoginModule",
+        _ => "scram.ScramLoginModule",
+    };
+    let path = dir.join(format!("{mechanism}-{user}-{password}.properties"));
+    let text = format!(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\ndefault.api.timeout.ms=60000\n\
+         sasl.jaas.config={MODULES}.{module} required username=\"{user}\" password=\"{password}\";\n"
+    );
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+fn tool(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> Output {
+    Command::new(ottla_binary())
+        .arg(arguments[0])
+        .args(["--bootstrap-server", &broker.bootstrap()])
+        .arg("--command-config")
+        .arg(settings)
+        .args(&arguments[1..])
+        .stdin(Stdio::null())
+        .output()
+        .expect("starts")
+}
+
+fn printed(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(out),
+        String::from_utf8_lossy(err)
+    )
+}
+
+fn succeeds(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> String {
+    let output = tool(broker, settings, arguments);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        printed(&output)
+    );
+    printed(&output)
+}
+
+fn fails(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> String {
+    let output = tool(broker, settings, arguments);
+    assert!(
+        !output.status.success(),
+        "{arguments:?}: {}",
+        printed(&output)
+    );
+    printed(&output)
+}
+
+#[test]
+fn users_log_in_with_plain_and_scram() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    // PLAIN's users are in Kafka's JAAS file, and a secret that it does not show is in a file of its own.
+    let jaas = format!(
+        "KafkaServer {{\n  {MODULES}.plain.PlainLoginModule required\n  username=\"node\" password=\"n\"\n  \
+         user_node=\"n\" user_admin=\"a\";\n}};\n"
+    );
+    std::fs::write(at("jaas.conf"), jaas).expect("a file");
+    std::fs::write(at("secrets"), "users=User:admin;User:node;User:ANONYMOUS\n").expect("a file");
+    let options = format!(
+        "-Djava.security.auth.login.config={}",
+        at("jaas.conf").display()
+    );
+    let users = format!("${{file:{}:users}}", at("secrets").display());
+    let mut broker = BrokerBuilder::new()
+        .environment("KAFKA_OPTS", &options)
+        .property(
+            "listener.security.protocol.map",
+            "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .property(
+            "sasl.enabled.mechanisms",
+            "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        )
+        .property("sasl.mechanism.inter.broker.protocol", "PLAIN")
+        .property("config.providers", "file")
+        .property(
+            "config.providers.file.class",
+            "org.apache.kafka.common.config.provider.FileConfigProvider",
+        )
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        .property("super.users", &users)
+        .start();
+    let admin = client(dir.path(), "PLAIN", "admin", "a");
+    succeeds(&broker, &admin, &["topics", "--create", "--topic", "t"]);
+    let scram = "SCRAM-SHA-256=[password=s],SCRAM-SHA-512=[iterations=8192,password=s]";
+    let alter = [
+        "configs",
+        "--alter",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "alice",
+    ];
+    let mut arguments = alter.to_vec();
+    arguments.extend(["--add-config", scram]);
+    succeeds(&broker, &admin, &arguments);
+
+    let list = ["topics", "--list"];
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let alice = client(dir.path(), mechanism, "alice", "s");
+        let listed = succeeds(&broker, &alice, &list);
+        assert!(!listed.contains('t'), "alice may not describe it: {listed}");
+        let denied = fails(&broker, &alice, &["topics", "--create", "--topic", "u"]);
+        assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
+        for (user, password) in [("alice", "wrong"), ("nobody", "s")] {
+            let settings = client(dir.path(), mechanism, user, password);
+            let refused = fails(&broker, &settings, &list);
+            assert!(
+                refused.contains(&format!(
+                    "invalid credentials with SASL mechanism {mechanism}"
+                )),
+                "{refused}"
+            );
+        }
+    }
+    let wrong = client(dir.path(), "PLAIN", "admin", "b");
+    let refused = fails(&broker, &wrong, &list);
+    assert!(
+        refused.contains("Invalid username or password"),
+        "{refused}"
+    );
+
+    // An ACL counts for whom it names.
+    let acl = [
+        "acls",
+        "--add",
+        "--allow-principal",
+        "User:alice",
+        "--operation",
+        "Describe",
+        "--topic",
+        "t",
+    ];
+    succeeds(&broker, &admin, &acl);
+    let alice = client(dir.path(), "SCRAM-SHA-512", "alice", "s");
+    assert!(succeeds(&broker, &alice, &list).contains('t'));
+
+    broker.kill();
+    broker.start_again();
+    assert!(succeeds(&broker, &alice, &list).contains('t'));
+    let printed = broker.output();
+    assert!(!printed.contains("password="), "{printed}");
+    assert!(broker.stop().success());
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_is_shown_with_a_caret() {
+    let refusal = BrokerBuilder::new()
+        .unformatted()
+        .property(
+            "listener.security.protocol.map",
+            "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .property("sasl.enabled.mechanisms", "PLAIN")
+        .property("sasl.mechanism.inter.broker.protocol", "PLAIN")
+        .property(
+            "listener.name.plaintext.plain.sasl.jaas.config",
+            &format!(
+                "{MODULES}.plain.PlainLoginModule required username=\"node\" password=\"hush\""
+            ),
+        )
+        .start_refused();
+    let output = &refusal.output;
+    assert!(
+        output.contains("JAAS config entry not terminated by semi-colon"),
+        "{output}"
+    );
+    assert!(
+        output.contains("^\n") && output.contains("add ; at the end"),
+        "{output}"
+    );
+    assert!(!output.contains("hush"), "{output}");
+}
