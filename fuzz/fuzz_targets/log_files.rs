@@ -56,6 +56,7 @@ fn check(dir: &Path, clean_shutdown: bool, recovery_point: i64, log_start_offset
             now: Timestamp(1_700_000_000_000),
             producer_id_expiration_ms: 86_400_000,
             random_seed: 7,
+            handles: ottla_log::Handles::unlimited(),
         })
     };
     let Ok((log, _)) = open(clean_shutdown, recovery_point) else { return };

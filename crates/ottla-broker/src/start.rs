@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use ottla_config::BrokerConfig;
 use ottla_context::{BrokerState, NodeContext, StopStep};
+use ottla_log::{Handles, retry_lacking};
 use ottla_metadata::MetadataImage;
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
 use ottla_net::{BoundListener, Connection, ListenerInfo, Network, accept_connections};
@@ -240,7 +241,8 @@ fn join_cluster(
         identity = read()?;
     }
     let identity = identity.ok_or_else(|| not_formatted(&config))?;
-    let log_dirs = Arc::new(LogDirs::new(locks, &identity));
+    let handles = Handles::new(broker.context.handles.logs);
+    let log_dirs = Arc::new(LogDirs::new(locks, &identity, handles));
     let publish = publish_to(broker, config.clone());
     let membership = match config.process_roles.broker {
         true => Membership::join(
@@ -432,7 +434,8 @@ impl RunningBroker {
                 let topic_partition = partition.topic_partition.clone();
                 match partition.close(&self.broker.host).await {
                     Some(job) => {
-                        let task = ottla_sync::task::spawn_blocking(move || job.run());
+                        let close = move || retry_lacking(|| job.run());
+                        let task = ottla_sync::task::spawn_blocking(close);
                         closing.push((topic_partition, task));
                     }
                     None => unclosed.push(topic_partition),

@@ -16,6 +16,7 @@
 
 mod clock;
 mod effective_config;
+mod handle_budget;
 mod node_tls;
 mod state;
 
@@ -32,6 +33,7 @@ use ottla_types::{BrokerId, Timestamp};
 use clock::Clock;
 pub use clock::time_of_day;
 pub use effective_config::effective_config;
+pub use handle_budget::HandleBudget;
 pub use node_tls::{ListenerTls, NodeTls};
 pub use state::{BrokerState, StopStep};
 use state::{StateCell, StopStepCell};
@@ -50,6 +52,8 @@ pub struct NodeContext {
     pub complaints: Complaints,
     /// What the node shows and trusts where it uses TLS.
     pub tls: NodeTls,
+    /// The file handles of the process, divided at the start.
+    pub handles: HandleBudget,
     state: StateCell,
     stop_step: StopStepCell,
     /// Becomes true when the node begins to stop.
@@ -62,6 +66,7 @@ pub struct NodeContext {
 
 impl NodeContext {
     pub fn new(config: BrokerConfig) -> NodeContext {
+        let handles = HandleBudget::of_process(config.log_dirs.len());
         NodeContext {
             config: ArcSwap::from_pointee(config),
             metadata: ArcSwap::default(),
@@ -70,6 +75,7 @@ impl NodeContext {
             metrics: Metrics::default(),
             complaints: Complaints::default(),
             tls: NodeTls::default(),
+            handles,
             state: StateCell::default(),
             stop_step: StopStepCell::default(),
             stopping: watch::Sender::new(false),

@@ -58,6 +58,7 @@ fn open(dir: &Path, segment_bytes: u64) -> Log {
         now: Timestamp(START),
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
+        handles: ottla_log::Handles::unlimited(),
     })
     .expect("a log");
     let end = log.log_end_offset();

@@ -65,6 +65,7 @@ fn append(dir: &str, size: usize, measure_reads: bool) -> u128 {
         now: Timestamp(1),
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
+        handles: ottla_log::Handles::unlimited(),
     })
     .expect("a log");
     let mut batch = batch(size);

@@ -51,6 +51,7 @@ fn open(dir: &Path, segment_bytes: usize, clean_shutdown: bool) -> Log {
         now: NOW,
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
+        handles: ottla_log::Handles::unlimited(),
     });
     opened.expect("a log").0
 }

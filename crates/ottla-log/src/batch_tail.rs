@@ -13,12 +13,17 @@
 
 use ottla_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use std::sync::OnceLock;
+
 use ottla_types::Offset;
 
 const SLOTS: u64 = 128;
 
 pub(crate) struct BatchTail {
-    slots: Box<[Slot]>,
+    /// The boundary that it began with, which is all that there is of a log that nobody writes to.
+    first: Boundary,
+    /// Made by the first push: most logs are left alone, and this is more than all the rest of one.
+    slots: OnceLock<Box<[Slot]>>,
     /// Boundaries published so far; the newest is number `count - 1`.
     count: AtomicU64,
 }
@@ -27,6 +32,15 @@ pub(crate) struct BatchTail {
 struct Slot {
     next_offset: AtomicI64,
     end_position: AtomicU64,
+}
+
+impl Slot {
+    fn set(&self, boundary: Boundary) {
+        self.next_offset
+            .store(boundary.next_offset.0, Ordering::Release);
+        self.end_position
+            .store(boundary.position, Ordering::Release);
+    }
 }
 
 /// Where one batch ends and the next begins.
@@ -40,27 +54,32 @@ pub(crate) struct Boundary {
 impl BatchTail {
     /// A tail that knows one boundary: the end of what is in the segment already.
     pub(crate) fn new(first: Boundary) -> Self {
-        let tail = Self {
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
-            count: AtomicU64::new(0),
-        };
-        tail.push(first);
-        tail
+        Self {
+            first,
+            slots: OnceLock::new(),
+            count: AtomicU64::new(1),
+        }
+    }
+
+    fn make_slots(&self) -> Box<[Slot]> {
+        let slots: Box<[Slot]> = (0..SLOTS).map(|_| Slot::default()).collect();
+        slots[0].set(self.first);
+        slots
     }
 
     /// Adds a boundary. Only the appender calls this.
     pub(crate) fn push(&self, boundary: Boundary) {
         let count = self.count.load(Ordering::Relaxed);
-        let slot = &self.slots[(count % SLOTS) as usize];
-        slot.next_offset
-            .store(boundary.next_offset.0, Ordering::Release);
-        slot.end_position
-            .store(boundary.position, Ordering::Release);
+        let slots = self.slots.get_or_init(|| self.make_slots());
+        slots[(count % SLOTS) as usize].set(boundary);
         self.count.store(count + 1, Ordering::Release);
     }
 
     fn read(&self, number: u64) -> Option<Boundary> {
-        let slot = &self.slots[(number % SLOTS) as usize];
+        let Some(slots) = self.slots.get() else {
+            return Some(self.first);
+        };
+        let slot = &slots[(number % SLOTS) as usize];
         let boundary = Boundary {
             next_offset: Offset(slot.next_offset.load(Ordering::Acquire)),
             position: slot.end_position.load(Ordering::Acquire),

@@ -91,6 +91,12 @@ pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
+/// The same, if the kernel knows where it is: [`io::ErrorKind::WouldBlock`] where the disk would have to be asked.
+pub(crate) fn open_cached(path: &Path) -> io::Result<File> {
+    trace::before_open()?;
+    fs::open_cached(path)
+}
+
 fn open(options: &fs::OpenOptions, path: &Path) -> io::Result<File> {
     trace::before_open()?;
     trace::before(Change::Create(path))?;
@@ -144,10 +150,15 @@ pub(crate) fn sync_all(file: &File) -> io::Result<()> {
     sync(file, File::sync_all)
 }
 
-fn sync(file: &File, force: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+fn sync(file: &File, force: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     trace::before(Change::Sync(file))?;
     if !trace::is_sync_skipped() {
-        force(file)?;
+        // A signal says nothing about what was written.
+        while let Err(error) = force(file) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
     }
     trace::after(Change::Sync(file));
     Ok(())

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use ottla_types::{ErrorCode, Offset};
 use rustix::io::Errno;
 
-/// An operation on a file that failed. The directory that holds it goes offline, except where the disk
-/// is only full.
+/// An operation on a file that failed. What that means for the directory that holds it, [`StorageError::cause`] says.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}: {error}", path.display())]
 pub struct StorageError {
@@ -39,25 +38,65 @@ impl StorageError {
         }
     }
 
-    /// The disk is full, or the process or the machine has no file handle or memory left, or the call was interrupted:
-    /// nothing is wrong with the disk, and the operation can be tried again.
-    pub fn is_out_of_resources(&self) -> bool {
-        let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR];
-        let errno = self.error.raw_os_error().map(Errno::from_raw_os_error);
-        let is_lacking = errno.is_some_and(|errno| lacking.contains(&errno));
-        self.is_disk_full() || (is_lacking && !self.is_failed_fsync)
+    /// What the failure says of the disk: the one place where that is decided.
+    pub fn cause(&self) -> StorageErrorCause {
+        // Whatever it is, pages that were not written may be gone: an error of the device comes back as any of them.
+        if self.is_failed_fsync {
+            return StorageErrorCause::Failed;
+        }
+        StorageErrorCause::of(&self.error)
     }
 
-    /// No space or quota left: appends are refused, but what is there stays readable and deletable, and
-    /// the directory need not go offline.
-    ///
-    /// A failed fsync is never that.
+    /// Nothing is wrong with the disk, and the operation can be tried again: the directory stays online.
+    pub fn is_temporary(&self) -> bool {
+        self.cause() != StorageErrorCause::Failed
+    }
+
+    /// No handle or memory is left, or the call was interrupted.
+    pub fn is_lack_of_resources(&self) -> bool {
+        self.cause() == StorageErrorCause::OutOfResources
+    }
+
+    /// No space or quota left: appends are refused, but what is there stays readable and deletable.
     pub fn is_disk_full(&self) -> bool {
-        !self.is_failed_fsync
-            && matches!(
-                self.error.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            )
+        self.cause() == StorageErrorCause::DiskFull
+    }
+}
+
+/// What a failed operation on a file says of the disk that it lies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StorageErrorCause {
+    /// No space or quota is left.
+    DiskFull,
+    /// The process or the machine has no file handle or memory left, or the call was interrupted or is to be made again.
+    OutOfResources,
+    /// Anything else. What the page cache holds may not be what the disk holds: the directory goes offline.
+    Failed,
+}
+
+impl StorageErrorCause {
+    /// Of anything but a call that forces something to disk.
+    pub fn of(error: &io::Error) -> StorageErrorCause {
+        const LACKING: [Errno; 5] = [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::AGAIN,
+            Errno::INTR,
+        ];
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StorageErrorCause::DiskFull
+            }
+            io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted => {
+                StorageErrorCause::OutOfResources
+            }
+            _ if errno.is_some_and(|errno| LACKING.contains(&errno)) => {
+                StorageErrorCause::OutOfResources
+            }
+            _ => StorageErrorCause::Failed,
+        }
     }
 }
 
@@ -86,10 +125,10 @@ pub enum AppendErrorReason {
         base_offset: Offset,
         last_offset: Offset,
     },
-    /// The bytes of a short write have been cut off again; the log is as it was, and a later append may
-    /// succeed.
-    #[error("disk full: {0}")]
-    DiskFull(StorageError),
+    /// The disk is full, or a handle or memory is lacking. The bytes of a short write have been cut off again; the log
+    /// is as it was, and a later append may succeed.
+    #[error("{0}")]
+    Temporary(StorageError),
     /// The directory must go offline: the write failed, or what it left could not be cut off.
     #[error(transparent)]
     Storage(StorageError),
@@ -98,8 +137,8 @@ pub enum AppendErrorReason {
 impl AppendErrorReason {
     /// Sorts a failed operation by what must happen to the directory.
     pub(crate) fn from_storage(error: StorageError) -> Self {
-        if error.is_disk_full() {
-            AppendErrorReason::DiskFull(error)
+        if error.is_temporary() {
+            AppendErrorReason::Temporary(error)
         } else {
             AppendErrorReason::Storage(error)
         }
@@ -111,7 +150,7 @@ impl AppendErrorReason {
             AppendErrorReason::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
             AppendErrorReason::UnexpectedOffset { .. }
             | AppendErrorReason::InvalidOffsets { .. } => ErrorCode::UnknownServerError,
-            AppendErrorReason::DiskFull(_) | AppendErrorReason::Storage(_) => {
+            AppendErrorReason::Temporary(_) | AppendErrorReason::Storage(_) => {
                 ErrorCode::KafkaStorageError
             }
         }
@@ -175,6 +214,18 @@ pub enum LogError {
     Checkpoint(#[from] CheckpointError),
 }
 
+impl LogError {
+    /// The operation on a file that failed; `None` where a file holds what it must not.
+    pub fn storage(&self) -> Option<&StorageError> {
+        match self {
+            LogError::Storage(error) | LogError::Checkpoint(CheckpointError::Storage(error)) => {
+                Some(error)
+            }
+            LogError::Checkpoint(CheckpointError::Malformed { .. }) => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -202,11 +253,13 @@ mod tests {
             Errno::NFILE,
             Errno::NOMEM,
             Errno::INTR,
-            Errno::NOSPC,
+            Errno::AGAIN,
         ] {
-            assert!(StorageError::new("open", path, errno.into()).is_out_of_resources());
-            assert!(!StorageError::fsync(path, errno.into()).is_out_of_resources());
+            assert!(StorageError::new("open", path, errno.into()).is_lack_of_resources());
+            assert!(!StorageError::fsync(path, errno.into()).is_temporary());
         }
-        assert!(!StorageError::new("open", path, Errno::IO.into()).is_out_of_resources());
+        let full = StorageError::new("write", path, Errno::NOSPC.into());
+        assert!(full.is_temporary() && !full.is_lack_of_resources());
+        assert!(!StorageError::new("open", path, Errno::IO.into()).is_temporary());
     }
 }

@@ -11,6 +11,7 @@ mod offset_index;
 mod time_index;
 mod transaction_index;
 
+pub(crate) use entries::OpenFile;
 pub(crate) use offset_index::OffsetIndex;
 pub(crate) use time_index::TimeIndex;
 pub use time_index::TimestampOffset;

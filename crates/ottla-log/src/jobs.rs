@@ -4,7 +4,7 @@
 //! on meanwhile. What it finds out is put where it belongs by the job itself (the recovery point) or is
 //! given back through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
 
-use ottla_sync::fs::{File, Writeback, forget_cached, reserve, sync_file_range};
+use ottla_sync::fs::{Writeback, forget_cached, reserve, sync_file_range};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -17,12 +17,16 @@ use ottla_types::Offset;
 
 use crate::checkpoint::sync_dir;
 use crate::disk;
+use crate::disk_read::DiskWait;
 use crate::error::StorageError;
+use crate::handles::LogFile;
+use crate::index::OpenFile;
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
 use crate::reader::{Flushed, LogReader, Shared};
-use crate::segment::{Segment, SegmentFile};
-use crate::spare::{self, SpareSegment, spare_name};
+use crate::segment::Segment;
+use crate::segment_file::SegmentFile;
+use crate::spare::{self, SpareSegment};
 use crate::swap::Swap;
 use crate::unlink::UnlinkJob;
 
@@ -103,10 +107,10 @@ impl FlushJob {
     }
 
     /// Waits for another flush of the same log that is under way.
-    pub fn run(self) -> Result<Offset, StorageError> {
-        let shared = Arc::clone(&self.shared);
+    pub fn run(&self) -> Result<Offset, StorageError> {
+        let shared = &self.shared;
         let mut flushed = shared.flushed.lock();
-        if let Some(kind) = flushed.failure {
+        if let Some(kind) = flushed.failure.or(shared.dir.lost()) {
             // Of the same kind: that the directory of a deleted log is gone is no failure of the disk, however often
             // it is met.
             let error = io::Error::new(kind, "an earlier flush has failed");
@@ -124,12 +128,21 @@ impl FlushJob {
         let dir = self.shared.dir.path();
         self.state.write(&dir, flushed)?;
         let mut has_created = false;
+        let recovery_point = self.shared.offset(&self.shared.recovery_point);
         for segment in &self.segments {
+            // At a stop most logs are as the last flush, or the last stop, left them.
+            if recovery_point >= self.up_to && segment.is_at_rest() {
+                continue;
+            }
             let began = Instant::now();
             has_created |= self.flush_segment(segment)?;
             if let Some(observe) = FLUSH_OBSERVER.get() {
                 observe(began.elapsed());
             }
+        }
+        // A log that never had a record is made anew where it is missing.
+        if self.up_to == Offset::ZERO && !has_created {
+            return Ok(());
         }
         if has_created || flushed.dir_version < self.dir_version {
             sync_dir(&dir)?;
@@ -153,7 +166,16 @@ impl FlushJob {
                 StorageError::new("write the indexes of", &dir, error)
             })
         };
-        fsync(segment.log_file().and_then(|file| disk::sync_data(&file)))?;
+        // That it cannot be opened is no failed fsync.
+        let open = |file: io::Result<Arc<LogFile>>| match file {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::new("open a segment of", &dir, error)),
+        };
+        let open_index = |kind| open(segment.opener(kind).open(DiskWait::Allowed));
+        if let Some(file) = open(segment.log_file())? {
+            fsync(segment.force_log(&file))?;
+        }
         // Also of the active segment: once the next segment begins at the recovery point, recovery does not look at this
         // one again, and nothing shows that an aborted transaction is missing.
         let aborted = segment.transaction_index.entries();
@@ -161,16 +183,20 @@ impl FlushJob {
         if aborted.is_unforced() {
             let opener = segment.opener(SegmentFile::TransactionIndex);
             write(aborted.write_tail(opener))?;
-            fsync(aborted.sync(opener))?;
+            if let Some(file) = open_index(SegmentFile::TransactionIndex)? {
+                fsync(aborted.sync(&file))?;
+            }
         }
         if self.active == Some(segment.base_offset) {
             return Ok(is_created);
         }
         write(segment.write_index_tails())?;
-        let opener = segment.opener(SegmentFile::OffsetIndex);
-        fsync(segment.offset_index.entries().sync(opener))?;
-        let opener = segment.opener(SegmentFile::TimeIndex);
-        fsync(segment.time_index.entries().sync(opener))?;
+        if let Some(file) = open_index(SegmentFile::OffsetIndex)? {
+            fsync(segment.offset_index.entries().sync(&file))?;
+        }
+        if let Some(file) = open_index(SegmentFile::TimeIndex)? {
+            fsync(segment.time_index.entries().sync(&file))?;
+        }
         let truncations = self.shared.truncations.lock();
         if *truncations == self.truncations {
             segment.are_indexes_flushed.store(true, Ordering::Release);
@@ -220,9 +246,8 @@ impl Shared {
 /// all of them. Says nothing about what is on disk.
 pub struct WritebackJob {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) file: Arc<File>,
-    pub(crate) path: PathBuf,
-    /// Of the file, whole pages.
+    pub(crate) segment: Arc<Segment>,
+    /// Of the log file, whole pages.
     pub(crate) range: Range<u64>,
     /// No record in the range has this offset or a later one.
     pub(crate) end_offset: Offset,
@@ -231,15 +256,17 @@ pub struct WritebackJob {
 impl WritebackJob {
     pub fn run(self) -> Result<WrittenPages, StorageError> {
         let len = self.range.end - self.range.start;
-        sync_file_range(&self.file, self.range.start, len, Writeback::Begin).map_err(|error| {
+        let path = self.shared.dir.path();
+        let file = self.segment.log_file();
+        let file = file.map_err(|error| StorageError::new("open a segment of", &path, error))?;
+        sync_file_range(&file, self.range.start, len, Writeback::Begin).map_err(|error| {
             // What was not written may be told of only once: no flush may say that all is well.
             self.shared.flushed.lock().failure = Some(error.kind());
-            StorageError::fsync(&self.path, error)
+            StorageError::fsync(&path, error)
         })?;
         Ok(WrittenPages {
             log: Arc::downgrade(&self.shared),
-            file: Arc::downgrade(&self.file),
-            path: self.path,
+            segment: Arc::downgrade(&self.segment),
             range: self.range,
             end_offset: self.end_offset,
         })
@@ -250,8 +277,7 @@ impl WritebackJob {
 pub struct WrittenPages {
     log: Weak<Shared>,
     /// Does not keep a deleted file's space from being freed.
-    pub(crate) file: Weak<File>,
-    path: PathBuf,
+    pub(crate) segment: Weak<Segment>,
     range: Range<u64>,
     end_offset: Offset,
 }
@@ -276,20 +302,28 @@ impl WrittenPages {
     /// not on disk yet. Blocks.
     pub fn drop_from_cache(self) -> Result<(), StorageError> {
         let len = NonZeroU64::new(self.bytes());
-        let (Some(shared), Some(file), Some(len)) = (self.log.upgrade(), self.file.upgrade(), len)
+        let (Some(shared), Some(segment), Some(len)) =
+            (self.log.upgrade(), self.segment.upgrade(), len)
         else {
             return Ok(());
+        };
+        let path = shared.dir.path();
+        let file = match segment.log_file() {
+            Ok(file) => file,
+            // Deleted, and its pages with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(StorageError::new("open a segment of", &path, error)),
         };
         // As above: a flush that comes meanwhile has to know of a failure that the kernel tells only here.
         let mut flushed = shared.flushed.lock();
         let awaited = sync_file_range(&file, self.range.start, len.get(), Writeback::Await);
         awaited.map_err(|error| {
             flushed.failure = Some(error.kind());
-            StorageError::fsync(&self.path, error)
+            StorageError::fsync(&path, error)
         })?;
         drop(flushed);
         forget_cached(&file, self.range.start, Some(len))
-            .map_err(|error| StorageError::fsync(&self.path, error))
+            .map_err(|error| StorageError::fsync(&path, error))
     }
 }
 
@@ -304,9 +338,9 @@ pub struct SpareJob {
 
 impl SpareJob {
     pub fn run(self) -> Result<SpareSegment, StorageError> {
-        let path = self.shared.dir.join(&spare_name(self.number));
-        let spare = spare::create(&path, self.number)
-            .map_err(|error| StorageError::new("create", &path, error))?;
+        let path = self.shared.dir.path();
+        let spare = spare::create(&self.shared.dir, self.number)
+            .map_err(|error| StorageError::new("create a segment in", &path, error))?;
         if self.reserve_bytes > 0 {
             reserve(&spare.log, self.reserve_bytes)
                 .map_err(|error| StorageError::new("reserve space for", &path, error))?;
@@ -335,7 +369,7 @@ impl DeleteJob {
 pub struct CloseJob {
     pub(crate) flush: FlushJob,
     /// Blocks were reserved behind the end of this file.
-    pub(crate) cut: Option<(Arc<File>, u64)>,
+    pub(crate) cut: Option<(Arc<Segment>, u64)>,
     /// Segments that the log has let go of and that may not be renamed yet.
     pub(crate) retired: Vec<Arc<Segment>>,
     /// Cleaned segments that are not in their places.
@@ -344,7 +378,8 @@ pub struct CloseJob {
 
 impl CloseJob {
     /// Returns the log end offset, up to which everything is on disk now.
-    pub fn run(self) -> Result<Offset, StorageError> {
+    /// Where it could not for want of something, it may be run again.
+    pub fn run(&self) -> Result<Offset, StorageError> {
         let dir = self.flush.shared.dir.path();
         for swap in &self.swaps {
             swap.settle()?;
@@ -354,14 +389,15 @@ impl CloseJob {
                 .rename_to_deleted()
                 .map_err(|error| StorageError::new("rename a segment of", &dir, error))?;
         }
-        let segments = self.flush.segments.clone();
         let end = self.flush.run()?;
-        // A broker has thousands of logs, and closes them while it has as many files open as it may.
-        segments.iter().for_each(|segment| segment.close_indexes());
-        if let Some((file, size)) = self.cut {
-            disk::set_len(&file, size)
+        if let Some((segment, size)) = &self.cut {
+            let cut = segment.log_file();
+            cut.and_then(|file| disk::set_len(&file, *size))
                 .map_err(|error| StorageError::new("cut a segment of", &dir, error))?;
         }
+        // Nobody needs its files any more, and the next may.
+        let segments = self.flush.segments.iter();
+        segments.for_each(|segment| segment.close_files());
         Ok(end)
     }
 }
@@ -385,9 +421,8 @@ impl LogReader {
 
 impl RenameDirJob {
     pub fn run(self) -> Result<(), StorageError> {
-        let from = self.shared.dir.path();
-        disk::rename(&from, &self.to).map_err(|error| StorageError::new("rename", &from, error))?;
-        self.shared.dir.set(self.to.clone());
+        let renamed = self.shared.dir.rename(&self.to, disk::rename);
+        renamed.map_err(|error| StorageError::new("rename", &self.shared.dir.path(), error))?;
         match self.to.parent() {
             Some(parent) => sync_dir(parent),
             None => Ok(()),

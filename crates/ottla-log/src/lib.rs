@@ -18,14 +18,18 @@ mod disk;
 mod disk_read;
 mod error;
 pub mod file_names;
+mod handles;
 mod index;
 mod jobs;
 mod leader_epochs;
 mod log;
+mod open_files;
+mod partition_dir;
 mod producer_state;
 mod reader;
 mod region;
 mod segment;
+mod segment_file;
 mod spare;
 mod swap;
 mod unlink;
@@ -35,7 +39,9 @@ pub use cleaner::{
 };
 pub use error::{
     AppendError, AppendErrorReason, CheckpointError, LogError, ReadError, StorageError,
+    StorageErrorCause,
 };
+pub use handles::{HandleStats, Handles, LogFile, MayLack, retry_lacking};
 pub use index::{AbortedTxn, TimestampOffset};
 pub use jobs::{
     CloseJob, DeleteJob, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob, WritebackJob,

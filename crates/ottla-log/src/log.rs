@@ -63,7 +63,6 @@ pub struct Log {
 /// What only the appender knows of the active segment.
 struct ActiveSegment {
     segment: Arc<Segment>,
-    file: Arc<ottla_sync::fs::File>,
     /// When it was created, for rolling segments whose records have no timestamp.
     created: Timestamp,
     /// The largest timestamp of the first batch: the age of the segment counts from it.
@@ -130,6 +129,14 @@ impl Log {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Lets go of the handles of its files, which who needs them opens again.
+    pub fn close_files(&self) {
+        let list = self.segments();
+        list.segments
+            .iter()
+            .for_each(|segment| segment.close_files());
     }
 
     /// Notes that records from `start_offset` on are written under `epoch`: a leader does so when it is
@@ -209,12 +216,13 @@ impl Log {
 
     /// Has the next appends go to another file.
     #[cfg(test)]
-    fn swap_active_file(&mut self, file: ottla_sync::fs::File) -> Arc<ottla_sync::fs::File> {
-        std::mem::replace(&mut self.active.file, Arc::new(file))
+    fn swap_active_file(&mut self, file: ottla_sync::fs::File) {
+        self.active.segment.replace_log(file);
     }
 
+    /// The next appends open the file anew.
     #[cfg(test)]
-    fn swap_active_file_back(&mut self, file: Arc<ottla_sync::fs::File>) {
-        self.active.file = file;
+    fn swap_active_file_back(&mut self) {
+        self.active.segment.close_files();
     }
 }

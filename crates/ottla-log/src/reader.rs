@@ -22,8 +22,10 @@ use crate::disk_read::DiskWait;
 use crate::error::{ReadError, StorageError};
 use crate::index::AbortedTxn;
 use crate::leader_epochs::LeaderEpochs;
+use crate::partition_dir::PartitionDir;
 use crate::region::FileRegion;
-use crate::segment::{PartitionDir, Segment, SegmentFile};
+use crate::segment::Segment;
+use crate::segment_file::SegmentFile;
 
 mod timestamps;
 

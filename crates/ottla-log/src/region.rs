@@ -1,25 +1,26 @@
 //! A piece of a file that can be sent without being read.
 
-use ottla_sync::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::handles::LogFile;
+
 /// `len` bytes of a log file from `position`. Owns the handle, so that the bytes stay readable after the
 /// segment was deleted; nothing is read until somebody asks.
 #[derive(Clone, Debug)]
 pub struct FileRegion {
-    pub file: Arc<File>,
+    pub file: Arc<LogFile>,
     pub position: u64,
     pub len: u64,
 }
 
 impl FileRegion {
-    pub fn new(file: impl Into<File>, position: u64, len: u64) -> FileRegion {
+    pub fn new(file: impl Into<ottla_sync::fs::File>, position: u64, len: u64) -> FileRegion {
         FileRegion {
-            file: Arc::new(file.into()),
+            file: Arc::new(LogFile::alone(file.into())),
             position,
             len,
         }

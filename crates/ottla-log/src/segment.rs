@@ -1,7 +1,6 @@
 //! One segment: a `.log` file of batches and its indexes.
 //!
-//! Owns the names of its files, their handles (opened when first needed, except that the active segment's
-//! log file is opened with it), and the counters that tell readers how much of the file they may see. The
+//! Owns the names of its files, and the counters that tell readers how much of the file they may see. The
 //! appender writes through [`Segment::log_file`] and then publishes; bytes below [`Segment::size`] are
 //! never changed in place, because readers may have handed them to the network. They may be cut off
 //! ([`Segment::cut`]); nothing is written in their place.
@@ -9,47 +8,26 @@
 //! Kafka: `LogSegment`.
 
 use ottla_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ottla_sync::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ottla_sync::ArcSwapOption;
-use ottla_sync::{Mutex, RwLock};
+use ottla_sync::{Guard, Mutex};
 use ottla_types::{Offset, Timestamp};
 
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::disk;
 use crate::disk_read::DiskWait;
 use crate::file_names::{
-    CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name,
+    CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, SWAP_SUFFIX, file_name,
 };
-use crate::index::{OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex};
+use crate::handles::{HoldsHandles, LogFile};
+use crate::index::{OffsetIndex, OpenFile, TimeIndex, TimestampOffset, TransactionIndex};
+use crate::open_files::OpenFiles;
+use crate::partition_dir::PartitionDir;
+use crate::segment_file::SegmentFile;
 use crate::spare::{SpareSegment, spare_name};
-
-/// The path of a partition's directory, which changes when the partition is marked for deletion.
-#[derive(Debug)]
-pub(crate) struct PartitionDir(RwLock<PathBuf>);
-
-impl PartitionDir {
-    pub(crate) fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(path)))
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        self.0.read().clone()
-    }
-
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.read().join(name)
-    }
-
-    pub(crate) fn set(&self, path: PathBuf) {
-        *self.0.write() = path;
-    }
-}
 
 /// Numbers of segments, for names that no other has.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -60,7 +38,7 @@ pub(crate) struct Segment {
     number: u64,
     dir: Arc<PartitionDir>,
     state: Mutex<FileState>,
-    log: ArcSwapOption<File>,
+    files: Arc<OpenFiles>,
     /// Bytes that readers may see.
     size: AtomicU64,
     pub(crate) offset_index: OffsetIndex,
@@ -71,6 +49,8 @@ pub(crate) struct Segment {
     /// The index files are on disk as they are in memory. Cleared where the segment is created, set by the
     /// flush that finds it sealed.
     pub(crate) are_indexes_flushed: AtomicBool,
+    /// There are files of the indexes of offsets and times: what is without is repaired at a start.
+    pub(crate) has_index_files: AtomicBool,
 }
 
 /// What has become of the files of a segment.
@@ -89,38 +69,6 @@ pub(crate) enum FileState {
     Removed,
 }
 
-/// The files of a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SegmentFile {
-    Log,
-    OffsetIndex,
-    TimeIndex,
-    TransactionIndex,
-}
-
-impl SegmentFile {
-    pub(crate) const ALL: [SegmentFile; 4] = [
-        SegmentFile::Log,
-        SegmentFile::OffsetIndex,
-        SegmentFile::TimeIndex,
-        SegmentFile::TransactionIndex,
-    ];
-
-    pub(crate) const fn suffix(self) -> &'static str {
-        match self {
-            SegmentFile::Log => LOG_SUFFIX,
-            SegmentFile::OffsetIndex => OFFSET_INDEX_SUFFIX,
-            SegmentFile::TimeIndex => TIME_INDEX_SUFFIX,
-            SegmentFile::TransactionIndex => TRANSACTION_INDEX_SUFFIX,
-        }
-    }
-
-    /// Where the file of a segment that has not been renamed lies.
-    pub(crate) fn path_in(self, dir: &Path, base_offset: Offset) -> PathBuf {
-        dir.join(file_name(base_offset, self.suffix()))
-    }
-}
-
 /// How much of each index stands in its file; from a directory listing or a rebuild.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct IndexSizes {
@@ -132,11 +80,20 @@ pub(crate) struct IndexSizes {
 
 /// What is left of a segment when its end is cut off.
 pub(crate) struct Cut {
-    file: Arc<File>,
+    /// Held, so that none has to be opened when it is cut.
+    files: CutFiles,
     /// Where the log file is cut.
     pub(crate) position: u64,
     pub(crate) max_timestamp: Option<TimestampOffset>,
     indexes: IndexSizes,
+}
+
+/// The files of a segment that is cut; those of indexes where there is something in them.
+struct CutFiles {
+    log: Arc<LogFile>,
+    offset_index: Option<Arc<LogFile>>,
+    time_index: Option<Arc<LogFile>>,
+    transaction_index: Option<Arc<LogFile>>,
 }
 
 impl Segment {
@@ -145,20 +102,21 @@ impl Segment {
         base_offset: Offset,
         size: u64,
         indexes: IndexSizes,
-        log: Option<File>,
+        log: Option<LogFile>,
     ) -> Self {
         Self {
             base_offset,
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            files: OpenFiles::new(Arc::clone(&dir), log),
             dir,
             state: Mutex::new(FileState::Present),
-            log: ArcSwapOption::new(log.map(Arc::new)),
             size: AtomicU64::new(size),
             offset_index: OffsetIndex::new(base_offset, indexes.offset_entries),
             time_index: TimeIndex::new(base_offset, indexes.time_entries, indexes.last_time_entry),
             transaction_index: TransactionIndex::new(indexes.transaction_entries),
             max_timestamp: Mutex::new(indexes.last_time_entry),
             are_indexes_flushed: AtomicBool::new(false),
+            has_index_files: AtomicBool::new(false),
         }
     }
 
@@ -172,13 +130,15 @@ impl Segment {
                 disk::remove_file_if_there(&path)?;
                 continue;
             }
-            let file = disk::create(&path)?;
+            let file = dir.handles().open(|| disk::create(&path))?;
             if kind == SegmentFile::Log {
                 log = Some(file);
             }
         }
         let indexes = IndexSizes::default();
-        Ok(Self::new(dir.clone(), base_offset, 0, indexes, log))
+        let segment = Self::new(dir.clone(), base_offset, 0, indexes, log);
+        segment.has_index_files.store(true, Ordering::Release);
+        Ok(segment)
     }
 
     /// Creates the files of a segment that the cleaner is to fill, under `.cleaned` names.
@@ -189,7 +149,7 @@ impl Segment {
             let path = segment.path(kind)?;
             match kind {
                 SegmentFile::TransactionIndex => disk::remove_file_if_there(&path)?,
-                _ => drop(disk::create(&path)?),
+                _ => drop(dir.handles().open(|| disk::create(&path))?),
             }
         }
         Ok(segment)
@@ -242,30 +202,85 @@ impl Segment {
         self.size.store(size, Ordering::Release);
     }
 
-    /// The handle of the log file, opened if it was not yet.
-    pub(crate) fn log_file(&self) -> io::Result<Arc<File>> {
-        if let Some(file) = self.log.load_full() {
-            return Ok(file);
-        }
-        let state = self.state.lock();
-        if let Some(file) = self.log.load_full() {
-            return Ok(file);
-        }
-        let path = self.path_in_state(*state, SegmentFile::Log)?;
-        let file = Arc::new(disk::open_existing(&path)?);
-        self.log.store(Some(file.clone()));
-        Ok(file)
+    /// The log file if it is open, for who is about to read or write it.
+    pub(crate) fn open_log(&self) -> Guard<Option<Arc<LogFile>>> {
+        self.files.log()
     }
 
-    /// The same; who may not wait gets it only if it is open.
-    pub(crate) fn log_file_for(&self, wait: DiskWait) -> io::Result<Arc<File>> {
-        match wait {
-            DiskWait::Allowed => self.log_file(),
-            DiskWait::Refused => {
-                let open = self.log.load_full();
-                open.ok_or(io::ErrorKind::WouldBlock.into())
-            }
+    /// The handle of the log file, opened if it was not yet.
+    pub(crate) fn log_file(&self) -> io::Result<Arc<LogFile>> {
+        self.log_file_for(DiskWait::Allowed)
+    }
+
+    /// The same; [`io::ErrorKind::WouldBlock`] where to open it the disk would be waited for by who may not.
+    pub(crate) fn log_file_for(&self, wait: DiskWait) -> io::Result<Arc<LogFile>> {
+        self.file(SegmentFile::Log, wait)
+    }
+
+    /// A file of the segment, for reading and writing. Index files are created where they are missing, because they come
+    /// into being with their first entry.
+    fn file(&self, kind: SegmentFile, wait: DiskWait) -> io::Result<Arc<LogFile>> {
+        if let Some(file) = self.files.get(kind) {
+            return Ok(file);
         }
+        let state = match wait {
+            DiskWait::Allowed => self.state.lock(),
+            // Who has it may be renaming the files.
+            DiskWait::Refused => {
+                let state = self.state.try_lock();
+                state.ok_or(io::Error::from(io::ErrorKind::WouldBlock))?
+            }
+        };
+        if let Some(file) = self.files.get(kind) {
+            return Ok(file);
+        }
+        let is_made =
+            kind != SegmentFile::Log && matches!(*state, FileState::Cleaned | FileState::Present);
+        let name = self.name_in_state(*state, kind)?;
+        let open = || match wait {
+            DiskWait::Refused => self.dir.open_cached(&name),
+            DiskWait::Allowed => self.dir.open(&name, |path| match is_made {
+                true => disk::open_or_create(path),
+                false => disk::open_existing(path),
+            }),
+        };
+        let file = self.dir.handles().open(open)?;
+        Ok(self.files.keep(kind, file))
+    }
+
+    /// Whether any of its files is open. Leaves no mark.
+    #[cfg(test)]
+    pub(crate) fn files_are_open(&self) -> bool {
+        self.files.are_open()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn replace_log(&self, file: ottla_sync::fs::File) {
+        self.files.keep(SegmentFile::Log, LogFile::alone(file));
+    }
+
+    /// Whether all that there is of it is on disk, if all its records are.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.has_index_files.load(Ordering::Acquire)
+            && !self.files.is_unforced()
+            && !self.offset_index.entries().is_unforced()
+            && !self.time_index.entries().is_unforced()
+            && !self.transaction_index.entries().is_unforced()
+    }
+
+    /// Before the log file is written.
+    pub(crate) fn set_unforced(&self) {
+        self.files.set_unforced();
+    }
+
+    /// Forces the log file to disk.
+    pub(crate) fn force_log(&self, file: &LogFile) -> io::Result<()> {
+        self.files.begin_forcing();
+        let forced = disk::sync_data(file);
+        if forced.is_err() {
+            self.files.set_unforced();
+        }
+        forced
     }
 
     /// Where a file of the segment lies now.
@@ -274,30 +289,29 @@ impl Segment {
     }
 
     fn path_in_state(&self, state: FileState, kind: SegmentFile) -> io::Result<PathBuf> {
+        Ok(self.dir.join(&self.name_in_state(state, kind)?))
+    }
+
+    fn name_in_state(&self, state: FileState, kind: SegmentFile) -> io::Result<String> {
         let mut name = file_name(self.base_offset, kind.suffix());
         match state {
             FileState::Cleaned => name.push_str(CLEANED_SUFFIX),
             FileState::Swap => name.push_str(SWAP_SUFFIX),
             FileState::Present => {}
-            FileState::Deleted => return Ok(self.deleted_path(kind.suffix())),
+            FileState::Deleted => return Ok(self.deleted_name(kind.suffix())),
             FileState::Removed => {
                 let message = "the files of the segment were removed";
                 return Err(io::Error::new(io::ErrorKind::NotFound, message));
             }
         }
-        Ok(self.dir.join(&name))
+        Ok(name)
     }
 
-    /// Opens a file of the segment for reading and writing; index files are created where they are
-    /// missing, because they come into being with their first entry.
-    pub(crate) fn opener(&self, kind: SegmentFile) -> impl Fn() -> io::Result<File> + Copy + '_ {
-        move || {
-            let state = self.state.lock();
-            let path = self.path_in_state(*state, kind)?;
-            match *state {
-                FileState::Cleaned | FileState::Present => disk::open_or_create(&path),
-                _ => disk::open_existing(&path),
-            }
+    /// Opens a file of the segment where it is needed.
+    pub(crate) fn opener(&self, kind: SegmentFile) -> Opener<'_> {
+        Opener {
+            segment: self,
+            kind,
         }
     }
 
@@ -380,18 +394,11 @@ impl Segment {
         Ok(())
     }
 
-    /// Lets go of the handle, once the files are unlinked: their blocks are free only when nobody has them open.
-    /// Readers that were given the handle keep theirs.
-    pub(crate) fn close_file(&self) {
+    /// Lets go of the handles: of files that were unlinked, whose blocks are free only when nobody has them open, or of
+    /// a log that is at rest. Readers that were given one keep theirs.
+    pub(crate) fn close_files(&self) {
         let _state = self.state.lock();
-        self.log.store(None);
-    }
-
-    /// Lets go of the handles of the indexes; they are opened again where they are needed.
-    pub(crate) fn close_indexes(&self) {
-        self.offset_index.entries().close_file();
-        self.time_index.entries().close_file();
-        self.transaction_index.entries().close_file();
+        self.files.close();
     }
 
     /// What [`Segment::rename_to_deleted`] has left to be unlinked, as far as it was there.
@@ -402,8 +409,12 @@ impl Segment {
     }
 
     fn deleted_path(&self, suffix: &str) -> PathBuf {
+        self.dir.join(&self.deleted_name(suffix))
+    }
+
+    fn deleted_name(&self, suffix: &str) -> String {
         let suffix = format!(".{}{suffix}{DELETED_SUFFIX}", self.number);
-        self.dir.join(&file_name(self.base_offset, &suffix))
+        file_name(self.base_offset, &suffix)
     }
 
     /// The first batch whose last offset is at least `offset`, among the bytes below `end`.
@@ -454,13 +465,13 @@ impl Segment {
         let offset_opener = self.opener(SegmentFile::OffsetIndex);
         let time_opener = self.opener(SegmentFile::TimeIndex);
         let transaction_opener = self.opener(SegmentFile::TransactionIndex);
-        self.offset_index
-            .entries()
-            .open_for_truncation(offset_opener)?;
-        self.time_index.entries().open_for_truncation(time_opener)?;
-        self.transaction_index
-            .entries()
-            .open_for_truncation(transaction_opener)?;
+        let files = CutFiles {
+            log: Arc::clone(&file),
+            offset_index: self.offset_index.entries().for_truncation(offset_opener)?,
+            time_index: self.time_index.entries().for_truncation(time_opener)?,
+            transaction_index: (self.transaction_index.entries())
+                .for_truncation(transaction_opener)?,
+        };
         let offsets = &self.offset_index;
         let (offset_entries, indexed) = offsets.count_below(offset, position, offset_opener)?;
         let (time_entries, last_time_entry) = self.time_index.count_below(offset, time_opener)?;
@@ -481,7 +492,7 @@ impl Segment {
             }
         }
         Ok(Cut {
-            file,
+            files,
             position,
             max_timestamp,
             indexes: IndexSizes {
@@ -496,21 +507,25 @@ impl Segment {
     /// Cuts the files, none of which has to be opened for it. Readers that were given what is cut off, or are about to
     /// read it, find that the file ends early: only when they no longer find the segment this long is it cut.
     pub(crate) fn cut(&self, cut: &Cut) -> io::Result<()> {
-        let sizes = cut.indexes;
-        let opener = self.opener(SegmentFile::OffsetIndex);
+        let (sizes, files) = (cut.indexes, &cut.files);
+        let opener = self
+            .opener(SegmentFile::OffsetIndex)
+            .with(&files.offset_index);
         let entries = self.offset_index.entries();
         entries.truncate(sizes.offset_entries, opener)?;
-        let opener = self.opener(SegmentFile::TimeIndex);
+        let opener = self.opener(SegmentFile::TimeIndex).with(&files.time_index);
         let last = sizes.last_time_entry;
         self.time_index.truncate(sizes.time_entries, last, opener)?;
         let opener = self.opener(SegmentFile::TransactionIndex);
+        let opener = opener.with(&files.transaction_index);
         let entries = self.transaction_index.entries();
         entries.truncate(sizes.transaction_entries, opener)?;
         // As in every segment that is not appended to any more.
         if let Some(max) = cut.max_timestamp {
             self.time_index.append_if_younger(max);
         }
-        disk::set_len(&cut.file, cut.position)
+        self.set_unforced();
+        disk::set_len(&files.log, cut.position)
     }
 
     pub(crate) fn max_timestamp(&self) -> Option<TimestampOffset> {
@@ -527,6 +542,41 @@ impl Segment {
         match self.max_timestamp() {
             Some(max) if max.timestamp.0 >= 0 => Ok(max.timestamp),
             _ => Ok(timestamp_of(self.log_file()?.metadata()?.modified()?)),
+        }
+    }
+}
+
+/// Opens a file of a segment where it is needed.
+#[derive(Clone, Copy)]
+pub(crate) struct Opener<'a> {
+    segment: &'a Segment,
+    kind: SegmentFile,
+}
+
+impl<'a> Opener<'a> {
+    /// The same where the file has been opened and is held.
+    fn with(self, held: &'a Option<Arc<LogFile>>) -> HeldOpener<'a> {
+        HeldOpener { opener: self, held }
+    }
+}
+
+impl OpenFile for Opener<'_> {
+    fn open(&self, wait: DiskWait) -> io::Result<Arc<LogFile>> {
+        self.segment.file(self.kind, wait)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct HeldOpener<'a> {
+    opener: Opener<'a>,
+    held: &'a Option<Arc<LogFile>>,
+}
+
+impl OpenFile for HeldOpener<'_> {
+    fn open(&self, wait: DiskWait) -> io::Result<Arc<LogFile>> {
+        match self.held {
+            Some(file) => Ok(Arc::clone(file)),
+            None => self.opener.open(wait),
         }
     }
 }

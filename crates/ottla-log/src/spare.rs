@@ -5,16 +5,16 @@
 
 use std::io;
 
-use ottla_sync::fs::File;
-
 use crate::disk;
 use crate::file_names::{DELETED_SUFFIX, LOG_SUFFIX};
+use crate::handles::LogFile;
+use crate::partition_dir::PartitionDir;
 
 /// A file that waits to become the next segment.
 pub struct SpareSegment {
     /// Tells its file from those of all other spares.
     pub(crate) number: u64,
-    pub(crate) log: File,
+    pub(crate) log: LogFile,
 }
 
 pub(crate) fn spare_name(number: u64) -> String {
@@ -22,7 +22,8 @@ pub(crate) fn spare_name(number: u64) -> String {
 }
 
 /// Creates the file of a spare. One that is there already might be about to become a segment.
-pub(crate) fn create(path: &std::path::Path, number: u64) -> io::Result<SpareSegment> {
-    let log = disk::create_new(path)?;
+pub(crate) fn create(dir: &PartitionDir, number: u64) -> io::Result<SpareSegment> {
+    let path = dir.join(&spare_name(number));
+    let log = dir.handles().open(|| disk::create_new(&path))?;
     Ok(SpareSegment { number, log })
 }

@@ -49,7 +49,7 @@ impl UnlinkJob {
                 .map_err(|error| StorageError::new("delete", path, error))?;
         }
         for segment in &self.segments {
-            segment.close_file();
+            segment.close_files();
         }
         Ok(())
     }

@@ -46,6 +46,8 @@ pub enum Metric {
     /// Connections that had to wait over `max.connection.creation.rate`.
     ConnectionsDelayed,
     ConnectionsClosed,
+    /// Times that a listener has stopped accepting for want of room for a connection, or of a file handle.
+    AcceptsPaused,
     /// Connections closed after `connections.max.idle.ms`.
     ConnectionsIdle,
     /// Connections closed because what came was no request.

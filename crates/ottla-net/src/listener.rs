@@ -1,6 +1,6 @@
 //! Binds the listeners and lets connections in.
 //!
-//! At `max.connections`, and when connections come faster than `max.connection.creation.rate`, a listener
+//! At `max.connections`, where the process has no handle left for another connection, and when connections come faster than `max.connection.creation.rate`, a listener
 //! holds the one that it has accepted back and accepts no other: those who come wait in the kernel's queue,
 //! as they do with Kafka. An address that has `max.connections.per.ip` connections is turned away at once.
 //!
@@ -118,7 +118,10 @@ pub async fn accept_connections<S: Service>(
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
+                    network.context.metrics.add(Metric::AcceptsPaused, 1);
+                    network.context.complaints.say(|| {
+                        tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
+                    });
                     ottla_sync::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -151,7 +154,10 @@ async fn let_in<S: Service>(
     let connections = &network.connections;
     let limits = || {
         let of_address = network.address_limits.of(peer_addr.ip());
-        Limits::of(&network.context.config(), info, of_address)
+        let mut limits = Limits::of(&network.context.config(), info, of_address);
+        // What the process has no handle for waits in the kernel's queue, as what is over max.connections does.
+        limits.in_all = limits.in_all.min(network.context.handles.sockets);
+        limits
     };
     let delay = connections.delay(info, &limits(), network.context.now_ms());
     if !delay.is_zero() {
@@ -163,6 +169,7 @@ async fn let_in<S: Service>(
         let info = Arc::clone(info);
         match connections.register(info, peer_addr, &limits(), network.context.now_ms()) {
             Err(Refusal::NoRoom) => {
+                network.context.metrics.add(Metric::AcceptsPaused, 1);
                 // The limit may be raised meanwhile.
                 let _ = ottla_sync::time::timeout(LIMITS_CHECK, closing).await;
             }

@@ -272,7 +272,7 @@ impl Controller {
             Ok(()) => self.close(),
             Err(error) => {
                 self.refuse_pending(ErrorCode::KafkaStorageError);
-                match error.is_disk_full && self.is_stop_requested() {
+                match error.is_temporary && self.is_stop_requested() {
                     // It waited for space; the next start fetches again what is missing.
                     true => tracing::warn!("stopped on a full disk: {error}"),
                     false => on_failure(error.to_string()),

@@ -16,14 +16,14 @@ use ottla_metadata::{
 use ottla_node::dir_assignments::DirAssignments;
 use ottla_replica::{Event, Leadership, ReplicaBroker, ReplicaConfig};
 use ottla_storage::log_dirs::OpenSettings;
-use ottla_sync::MutexGuard;
 use ottla_sync::atomic::Ordering;
 use ottla_sync::collections::HashSet;
-use ottla_types::{BrokerId, TopicPartition};
+use ottla_sync::{Mutex, MutexGuard};
+use ottla_types::{BrokerId, TopicId, TopicPartition};
 
 use crate::partition::host::PartitionHost;
 use crate::partition::{Ack, Partition, PartitionSettings};
-use crate::partitions::{LocalTopic, PartitionMap, Partitions};
+use crate::partitions::{ChangedMap, LocalTopic, Partitions};
 use crate::replication::Replication;
 
 /// Opens, changes and deletes the partitions of this broker.
@@ -33,6 +33,8 @@ pub struct LocalReplicas {
     partitions: Arc<Partitions>,
     replication: Arc<Replication>,
     dir_assignments: Arc<DirAssignments>,
+    /// The settings of topics that have none of their own.
+    defaults: Mutex<Arc<TopicConfig>>,
 }
 
 /// A change of the metadata that is being put in force. No other is, and no replica is moved, while this is held.
@@ -43,6 +45,13 @@ pub struct Change<'a> {
     /// Their roles are given when the image is in force, where fetchers look for the addresses of the leaders.
     followers: Vec<(Arc<Partition>, Event<Ack>)>,
     removed: Vec<Arc<Partition>>,
+}
+
+/// What the partitions of a topic share.
+struct OfTopic {
+    topic_id: TopicId,
+    config: Arc<TopicConfig>,
+    settings: Arc<PartitionSettings>,
 }
 
 impl LocalReplicas {
@@ -57,6 +66,7 @@ impl LocalReplicas {
             partitions,
             replication,
             dir_assignments,
+            defaults: Mutex::default(),
         }
     }
 
@@ -69,10 +79,10 @@ impl LocalReplicas {
     pub fn begin_change(&self, delta: &MetadataDelta) -> Change<'_> {
         let changing = self.partitions.changing.lock();
         let changes = delta.local_changes(self.broker_id());
-        let mut map = PartitionMap::clone(&self.partitions.load());
+        let mut map = ChangedMap::new(&self.partitions);
         let mut removed = Vec::new();
         for deleted in &changes.deleted {
-            let Some(partition) = map.remove(deleted.topic_id, deleted.partition) else {
+            let Some(partition) = map.get_mut().remove(deleted.topic_id, deleted.partition) else {
                 continue;
             };
             // At once: a topic of the same name may be created with the same change.
@@ -100,18 +110,19 @@ impl LocalReplicas {
     /// beside it. Returns the roles of the others. Those that `before` does not have are new here.
     fn take_up<'a>(
         &self,
-        mut map: PartitionMap,
+        mut map: ChangedMap,
         replicas: impl Iterator<Item = (&'a LocalReplica, bool)>,
         before: Option<&MetadataImage>,
         image: &MetadataImage,
     ) -> Vec<(Arc<Partition>, Event<Ack>)> {
         let mut elected = Vec::new();
+        let mut of_topic = None;
         for (replica, is_leader) in replicas {
             let is_new = before.is_some_and(|before| {
                 let known = known_before(before, replica);
                 known.is_none_or(|known| !known.is_replica(self.broker_id()))
             });
-            match self.partition_of(&mut map, replica, is_new, image) {
+            match self.partition_of(&mut map, &mut of_topic, replica, is_new, image) {
                 Ok(partition) => elected.push((partition, replica, is_leader)),
                 Err(error) => {
                     let (topic, partition) = (&replica.topic, replica.partition);
@@ -121,7 +132,7 @@ impl LocalReplicas {
                 }
             }
         }
-        self.partitions.replace(map);
+        map.publish(&self.partitions);
         let is_directory_told = image.metadata_version().is_directory_assignment_supported();
         let mut followers = Vec::new();
         let mut is_newly_leading = false;
@@ -225,11 +236,11 @@ impl LocalReplicas {
             return;
         }
         let image = self.host.context.metadata();
-        let map = PartitionMap::clone(&self.partitions.load());
+        let map = ChangedMap::new(&self.partitions);
         let mut missing = Vec::new();
         for topic in image.topics.iter() {
             for (partition, registration) in topic.partitions() {
-                let known = map.topic_by_id(topic.id);
+                let known = map.get().topic_by_id(topic.id);
                 let is_here = known.is_some_and(|known| known.partition(partition.0).is_some());
                 if !is_here && registration.replicas.contains(&self.broker_id()) {
                     missing.push(LocalReplica {
@@ -255,10 +266,19 @@ impl LocalReplicas {
     /// The settings of a topic: the broker's, with those of the topic over them.
     pub fn topic_config(&self, image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
         let resource = ConfigResource::topic(topic.to_owned());
-        let overrides = image.configs.entries(&resource);
+        let mut overrides = image.configs.entries(&resource).peekable();
+        let config = self.host.context.config();
+        let defaults = &config.topic_defaults;
+        if overrides.peek().is_none() {
+            // Most topics have no settings of their own, and share these.
+            let mut shared = self.defaults.lock();
+            if **shared != *defaults {
+                *shared = Arc::new(defaults.clone());
+            }
+            return Arc::clone(&shared);
+        }
         let overrides = overrides.map(|(key, value)| (&**key, &**value));
-        let (config, errors) =
-            TopicConfig::resolve_leniently(&self.host.context.config().topic_defaults, overrides);
+        let (config, errors) = TopicConfig::resolve_leniently(defaults, overrides);
         for error in errors {
             tracing::warn!(%topic, "a setting of the topic is left out: {error}");
         }
@@ -296,16 +316,18 @@ impl LocalReplicas {
     /// The partition of a replica, opened or created if it is not here yet.
     fn partition_of(
         &self,
-        map: &mut PartitionMap,
+        map: &mut ChangedMap,
+        of_topic: &mut Option<OfTopic>,
         replica: &LocalReplica,
         is_new: bool,
         image: &MetadataImage,
     ) -> Result<Arc<Partition>, String> {
-        let known = map.topic_by_id(replica.topic_id);
+        let known = map.get().topic_by_id(replica.topic_id);
         if let Some(known) = known.and_then(|topic| topic.partition(replica.partition.0)) {
             return Ok(Arc::clone(known));
         }
-        let config = self.topic_config(image, &replica.topic);
+        let of_topic = self.of_topic(of_topic, replica, image);
+        let config = Arc::clone(&of_topic.config);
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
         let mut log = self.open_log(&topic_partition, replica, is_new, &config)?;
         log.set_writeback_bytes(self.host.context.config().ottla_writeback_bytes.max(0) as u64);
@@ -329,18 +351,54 @@ impl LocalReplicas {
             space,
             threads,
             self.host.context.metrics.topics().of_topic(&replica.topic),
-            PartitionSettings::new(
-                &config,
-                self.host.context.config().socket_request_max_bytes,
-                replica.partition,
-                self.broker_id(),
-            ),
+            self.settings_of(of_topic, replica),
         );
         if log_dirs.lacks_topic_id(&partition.reader()) {
             partition.lacks_topic_id(&self.host);
         }
-        map.insert(Arc::clone(&partition));
+        map.get_mut().insert(Arc::clone(&partition));
         Ok(partition)
+    }
+
+    /// What the partitions of a topic share, kept while one after the other is opened.
+    fn of_topic<'a>(
+        &self,
+        last: &'a mut Option<OfTopic>,
+        replica: &LocalReplica,
+        image: &MetadataImage,
+    ) -> &'a OfTopic {
+        let is_same = |of: &OfTopic| of.topic_id == replica.topic_id;
+        if !last.as_ref().is_some_and(is_same) {
+            *last = None;
+        }
+        last.get_or_insert_with(|| {
+            let config = self.topic_config(image, &replica.topic);
+            OfTopic {
+                topic_id: replica.topic_id,
+                settings: Arc::new(self.new_settings(&config, replica)),
+                config,
+            }
+        })
+    }
+
+    fn settings_of(&self, of_topic: &OfTopic, replica: &LocalReplica) -> Arc<PartitionSettings> {
+        let config = &of_topic.config;
+        let names_none = config.leader_replication_throttled_replicas.is_empty()
+            && config.follower_replication_throttled_replicas.is_empty();
+        match names_none {
+            true => Arc::clone(&of_topic.settings),
+            // Each has to be looked for by its number.
+            false => Arc::new(self.new_settings(config, replica)),
+        }
+    }
+
+    fn new_settings(&self, config: &TopicConfig, replica: &LocalReplica) -> PartitionSettings {
+        PartitionSettings::new(
+            config,
+            self.host.context.config().socket_request_max_bytes,
+            replica.partition,
+            self.broker_id(),
+        )
     }
 
     fn open_log(

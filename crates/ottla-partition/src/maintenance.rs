@@ -31,6 +31,9 @@ enum Chore {
     ProducerExpiry,
 }
 
+/// How often the files of logs are closed that nobody has used since the last time: an idle log has none after twice that.
+const CLOSE_IDLE: Duration = Duration::from_secs(30);
+
 impl Chore {
     const ALL: [Chore; 6] = [
         Chore::Retention,
@@ -101,6 +104,7 @@ impl Maintenance {
         for dir in self.log_dirs.dirs() {
             schedules.spawn(Arc::clone(&self).maintain_dir(Arc::clone(dir)));
         }
+        schedules.spawn(Arc::clone(&self).close_idle_logs());
         while schedules.join_next().await.is_some() {}
     }
 
@@ -142,6 +146,21 @@ impl Maintenance {
             *due_ms = context
                 .now_ms()
                 .saturating_add(chore.interval_ms(&context.config()));
+        }
+    }
+
+    /// Has logs that nobody writes or reads hold no file handle, until the broker stops.
+    async fn close_idle_logs(self: Arc<Self>) {
+        let context = &self.host.context;
+        loop {
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(CLOSE_IDLE) => {}
+                () = context.stopping() => return,
+            }
+            let log_dirs = Arc::clone(&self.log_dirs);
+            let close = move || log_dirs.on_write_back_failed(log_dirs.handles().close_idle());
+            // A panic has been reported where it happened; the next time may do better.
+            let _ = ottla_sync::task::spawn_blocking(close).await;
         }
     }
 

@@ -222,7 +222,7 @@ impl Partition {
         space: Arc<DiskSpace>,
         threads: DirThreads,
         topic_metrics: Arc<TopicMetrics>,
-        settings: PartitionSettings,
+        settings: Arc<PartitionSettings>,
     ) -> Arc<Self> {
         let home = Home {
             reader: log.reader(),
@@ -241,7 +241,7 @@ impl Partition {
             topic_partition,
             topic_id,
             home: ArcSwap::from_pointee(home),
-            settings: ArcSwap::from_pointee(settings),
+            settings: ArcSwap::new(settings),
             inbox: Inbox::new(INBOX_BOUND_BYTES),
             stepped: Mutex::new(Stepped::new(replica, log)),
             topic_metrics,

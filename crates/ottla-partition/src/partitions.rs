@@ -155,6 +155,39 @@ impl Partitions {
     }
 }
 
+/// The map while it is changed. It is copied only where something in it changes: a change of the metadata mostly is about
+/// partitions that are there, and there may be very many topics.
+pub(crate) struct ChangedMap {
+    current: Arc<PartitionMap>,
+    changed: Option<PartitionMap>,
+}
+
+impl ChangedMap {
+    pub(crate) fn new(partitions: &Partitions) -> ChangedMap {
+        ChangedMap {
+            current: partitions.map.load_full(),
+            changed: None,
+        }
+    }
+
+    pub(crate) fn get(&self) -> &PartitionMap {
+        self.changed.as_ref().unwrap_or(&self.current)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut PartitionMap {
+        let current = &self.current;
+        self.changed
+            .get_or_insert_with(|| PartitionMap::clone(current))
+    }
+
+    /// Puts it in force.
+    pub(crate) fn publish(self, partitions: &Partitions) {
+        if let Some(changed) = self.changed {
+            partitions.replace(changed);
+        }
+    }
+}
+
 /// What to answer about a partition that is not in the map: one that this broker should have could not be opened.
 pub fn why_missing(context: &NodeContext, registration: &PartitionRegistration) -> ErrorCode {
     if registration.replicas.contains(&context.broker_id()) {

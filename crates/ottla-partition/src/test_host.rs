@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
 use ottla_context::NodeContext;
+use ottla_log::Handles;
 use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
 use ottla_node::Node;
 use ottla_node::dir_assignments::DirAssignments;
@@ -82,7 +83,11 @@ impl TestHost {
     ) -> Result<TestHost, String> {
         let identity = read_identity(&config).map_err(|error| error.to_string())?;
         let identity = identity.ok_or("not formatted")?;
-        let log_dirs = Arc::new(LogDirs::new(DirLocks::take(&config)?, &identity));
+        let log_dirs = Arc::new(LogDirs::new(
+            DirLocks::take(&config)?,
+            &identity,
+            Handles::unlimited(),
+        ));
         log_dirs.load(&LoadSettings {
             topic_config: &|_| Arc::clone(&topic_config),
             assigned: &|_| None,

@@ -35,12 +35,14 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use ottla_config::TopicConfig;
 use ottla_log::checkpoint::{PARTITION_METADATA, PartitionMetadata};
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
-use ottla_log::{Log, LogError, LogReader, OpenParams};
+use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, retry_lacking};
+use ottla_metrics::complaints::Complaints;
 use ottla_sync::{Mutex, RwLock};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 
@@ -84,6 +86,11 @@ pub struct LogDirs {
     preferred: Mutex<BTreeMap<TopicPartition, DirectoryId>>,
     on_failure: OnceLock<FailureListener>,
     cleaner: Arc<LogCleaner>,
+    /// Of all logs.
+    handles: Arc<Handles>,
+    /// Operations that lacked a handle, memory or anything else that a process runs out of.
+    lacks: AtomicU64,
+    complaints: Complaints,
     /// Of the metadata directory, where it is none of the log directories.
     other_locks: Mutex<Vec<DirLock>>,
 }
@@ -122,7 +129,12 @@ pub struct OpenSettings {
 
 impl OpenSettings {
     /// For a log of which no checkpoint knows anything: all that its directory holds is to be recovered.
-    fn without_checkpoints(self, dir: PathBuf, topic_partition: &TopicPartition) -> OpenParams {
+    fn without_checkpoints(
+        self,
+        dir: PathBuf,
+        topic_partition: &TopicPartition,
+        handles: &Arc<Handles>,
+    ) -> OpenParams {
         OpenParams {
             dir,
             topic_partition: topic_partition.clone(),
@@ -133,13 +145,14 @@ impl OpenSettings {
             now: self.now,
             producer_id_expiration_ms: self.producer_id_expiration_ms,
             random_seed: ottla_sync::random::random("log"),
+            handles: Arc::clone(handles),
         }
     }
 }
 
 impl LogDirs {
-    /// Takes locked directories into use, whose identity is known.
-    pub fn new(locks: DirLocks, identity: &NodeIdentity) -> LogDirs {
+    /// Takes locked directories into use, whose identity is known. Their logs have so many handles.
+    pub fn new(locks: DirLocks, identity: &NodeIdentity, handles: Arc<Handles>) -> LogDirs {
         let mut dirs = Vec::new();
         let mut others = Vec::new();
         for LockedDir {
@@ -174,6 +187,9 @@ impl LogDirs {
             preferred: Mutex::default(),
             on_failure: OnceLock::new(),
             cleaner: Arc::default(),
+            handles,
+            lacks: AtomicU64::new(0),
+            complaints: Complaints::default(),
         }
     }
 
@@ -218,6 +234,11 @@ impl LogDirs {
     /// In the order of `log.dirs`, failed ones too.
     pub fn dirs(&self) -> &[Arc<LogDir>] {
         &self.dirs
+    }
+
+    /// The file handles of the logs.
+    pub fn handles(&self) -> &Arc<Handles> {
+        &self.handles
     }
 
     /// Which logs may be cleaned.
@@ -291,7 +312,7 @@ impl LogDirs {
             return false;
         }
         self.on_storage_error(&dir, &error);
-        !error.is_disk_full()
+        !error.is_temporary()
     }
 
     /// Renames what belongs to no partition of this broker, and keeps it: called when the metadata is known
@@ -351,7 +372,8 @@ impl LogDirs {
         let loaded = std::mem::take(&mut *self.loaded.lock());
         let mut unclean: Vec<Arc<LogDir>> = Vec::new();
         for (topic_partition, LoadedLog { mut log, dir, .. }) in loaded {
-            if let Err(error) = log.close_job().run() {
+            let job = log.close_job();
+            if let Err(error) = retry_lacking(|| job.run()) {
                 tracing::error!(%topic_partition, "the log could not be closed: {error}");
                 unclean.push(dir);
             }
@@ -363,7 +385,8 @@ impl LogDirs {
         for dir in self.online().filter(|dir| !is_unclean(dir)) {
             if is_untouched
                 && dir.was_clean()
-                && let Err(error) = dir.mark_clean(dir.previous_broker_epoch().unwrap_or(epoch))
+                && let Err(error) =
+                    retry_lacking(|| dir.mark_clean(dir.previous_broker_epoch().unwrap_or(epoch)))
             {
                 tracing::warn!("the next start will recover all logs of the directory: {error}");
             }
@@ -393,7 +416,7 @@ impl LogDirs {
             logs.any(|log| Arc::ptr_eq(&log.dir, dir))
         };
         for dir in self.online().filter(|dir| !is_dirty(dir)) {
-            if let Err(error) = dir.mark_clean(broker_epoch) {
+            if let Err(error) = retry_lacking(|| dir.mark_clean(broker_epoch)) {
                 tracing::warn!("the next start will recover all logs of the directory: {error}");
             }
         }

@@ -52,6 +52,33 @@ pub fn is_cached_at(file: &(impl AsFd + ?Sized), position: u64) -> bool {
     !matches!(read, Err(Errno::AGAIN))
 }
 
+/// Opens a file that is there, for reading and writing, if all of its path is in the kernel's memory:
+/// [`io::ErrorKind::WouldBlock`] where the disk would be asked, or the kernel cannot tell.
+#[cfg(target_os = "linux")]
+pub fn open_cached(path: &Path) -> io::Result<File> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
+        Ok(file) => Ok(File::from(file)),
+        // Kernels before 5.12 and filters of system calls do not know it.
+        Err(Errno::AGAIN | Errno::INTR | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a file that is there, for reading and writing, if the disk need not be asked.
+#[cfg(not(target_os = "linux"))]
+pub fn open_cached(_path: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::WouldBlock.into())
+}
+
+/// How many files and sockets the process may have open; `None` for no limit.
+pub fn open_files_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
 /// A directory whose entries can be forced to disk without another file handle.
 #[derive(Debug)]
 pub struct Dir(File);

@@ -93,6 +93,8 @@ pub mod time {
 
 pub mod process {
     pub use std::process::abort;
+
+    pub use crate::kernel::open_files_limit;
 }
 
 /// Random numbers, each for a named consumer: in a simulation, each has a stream of its own.
@@ -140,7 +142,7 @@ pub mod fs {
 
     pub use crate::kernel::{
         Dir, LockHolder, Space, Writeback, check_dir_access, check_file_access, forget_cached,
-        is_cached_at, lock_holder, read_cached_at, reserve, space, sync_file_range, try_lock,
-        write_vectored_at,
+        is_cached_at, lock_holder, open_cached, read_cached_at, reserve, space, sync_file_range,
+        try_lock, write_vectored_at,
     };
 }

@@ -39,6 +39,7 @@ pub struct BrokerBuilder {
     port: Option<u16>,
     is_unformatted: bool,
     environment: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 /// How a broker ended that refused to start.
@@ -56,6 +57,7 @@ pub struct BrokerProcess {
     dir: PathBuf,
     port: u16,
     environment: Vec<(String, String)>,
+    open_files: Option<u32>,
     /// Removes the folder when the broker is gone.
     _temporary: Option<TempDir>,
 }
@@ -100,6 +102,12 @@ impl BrokerBuilder {
     /// A variable of the broker's environment.
     pub fn environment(mut self, name: &str, value: &str) -> BrokerBuilder {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// How many files and sockets the process may have open, soft limit and hard.
+    pub fn open_files(mut self, limit: u32) -> BrokerBuilder {
+        self.open_files = Some(limit);
         self
     }
 
@@ -173,6 +181,7 @@ impl BrokerBuilder {
             dir,
             port,
             environment: self.environment,
+            open_files: self.open_files,
             _temporary: temporary,
         }
     }
@@ -304,7 +313,16 @@ impl BrokerProcess {
     pub fn launch(&mut self) {
         assert!(self.child.is_none(), "the broker runs already");
         let output = File::create(self.output_file()).expect("the output can be kept");
-        let child = Command::new(ottla_binary())
+        let mut command = match self.open_files {
+            None => Command::new(ottla_binary()),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let limited = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &limited]).arg(ottla_binary());
+                shell
+            }
+        };
+        let child = command
             .arg("server")
             .arg(self.dir.join("server.properties"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

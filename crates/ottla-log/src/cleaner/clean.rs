@@ -33,7 +33,8 @@ use crate::error::StorageError;
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex};
 use crate::log::Log;
 use crate::reader::{LogReader, SegmentList};
-use crate::segment::{Segment, SegmentFile, timestamp_of};
+use crate::segment::{Segment, timestamp_of};
+use crate::segment_file::SegmentFile;
 use crate::unlink::UnlinkJob;
 
 /// How the cleaner reaches the owner of the log.

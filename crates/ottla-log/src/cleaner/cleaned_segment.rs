@@ -2,7 +2,6 @@
 //!
 //! Kafka: `LocalLog.createNewCleanedSegment`, `LogSegment.append`, `LogSegment.onBecomeInactiveSegment`.
 
-use ottla_sync::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,17 +12,20 @@ use ottla_types::Offset;
 
 use super::clean_error::CleanError;
 use crate::disk;
+use crate::disk_read::DiskWait;
 use crate::error::StorageError;
-use crate::index::{AbortedTxn, TimestampOffset};
+use crate::handles::LogFile;
+use crate::index::{AbortedTxn, OpenFile, TimestampOffset};
 use crate::reader::Shared;
-use crate::segment::{Segment, SegmentFile};
+use crate::segment::Segment;
+use crate::segment_file::SegmentFile;
 
 /// Positions in an index are 31 bits for Kafka.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
 
 pub(super) struct CleanedSegment {
     segment: Segment,
-    file: Arc<File>,
+    file: Arc<LogFile>,
     buffer: Vec<u8>,
     buffer_bytes: usize,
     /// With what is in the buffer.
@@ -155,14 +157,18 @@ impl CleanedSegment {
         set.map_err(|error| self.error("set the time of", error))?;
         let fsync = |error| CleanError::Storage(StorageError::fsync(&segment.dir(), error));
         disk::sync_all(&self.file).map_err(fsync)?;
-        let opener = segment.opener(SegmentFile::OffsetIndex);
-        segment.offset_index.entries().sync(opener).map_err(fsync)?;
-        let opener = segment.opener(SegmentFile::TimeIndex);
-        segment.time_index.entries().sync(opener).map_err(fsync)?;
+        let open = |kind| {
+            let file = segment.opener(kind).open(DiskWait::Allowed);
+            file.map_err(|error| self.error("open an index of", error))
+        };
+        let file = open(SegmentFile::OffsetIndex)?;
+        segment.offset_index.entries().sync(&file).map_err(fsync)?;
+        let file = open(SegmentFile::TimeIndex)?;
+        segment.time_index.entries().sync(&file).map_err(fsync)?;
         if segment.transaction_index.entries().len() > 0 {
-            let opener = segment.opener(SegmentFile::TransactionIndex);
+            let file = open(SegmentFile::TransactionIndex)?;
             let entries = segment.transaction_index.entries();
-            entries.sync(opener).map_err(fsync)?;
+            entries.sync(&file).map_err(fsync)?;
         }
         segment.set_size(self.size);
         segment.set_max_timestamp(self.max_timestamp);

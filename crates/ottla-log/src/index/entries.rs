@@ -5,7 +5,6 @@
 //! which are immutable, and reads without it. Writing the tail to the file is serialised by its own lock,
 //! because the pusher and the flush job may both do it.
 
-use ottla_sync::fs::File;
 use std::cmp::Ordering;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,6 +14,7 @@ use ottla_sync::Mutex;
 
 use crate::disk;
 use crate::disk_read::{self, DiskWait};
+use crate::handles::LogFile;
 
 /// The tail is written out by the pusher when it holds twice this many entries, so that memory stays
 /// bounded where nobody flushes.
@@ -29,8 +29,6 @@ pub(crate) struct Entries<const SIZE: usize> {
 }
 
 struct State<const SIZE: usize> {
-    /// Opened by the first that needs it.
-    file: Option<Arc<File>>,
     /// How many entries stand in the file.
     in_file: u32,
     /// Those after them.
@@ -39,14 +37,15 @@ struct State<const SIZE: usize> {
     is_unforced: bool,
 }
 
-/// How the file is opened when it is needed: it lies at another path after a rename.
+/// How the file is opened when it is needed, if it is not open: it lies at another path after a rename.
 pub(crate) trait OpenFile {
-    fn open(&self) -> io::Result<File>;
+    fn open(&self, wait: DiskWait) -> io::Result<Arc<LogFile>>;
 }
 
-impl<F: Fn() -> io::Result<File>> OpenFile for F {
-    fn open(&self) -> io::Result<File> {
-        self()
+#[cfg(test)]
+impl<F: Fn() -> io::Result<ottla_sync::fs::File>> OpenFile for F {
+    fn open(&self, _: DiskWait) -> io::Result<Arc<LogFile>> {
+        self().map(|file| Arc::new(LogFile::alone(file)))
     }
 }
 
@@ -55,7 +54,6 @@ impl<const SIZE: usize> Entries<SIZE> {
     pub(crate) fn new(in_file: u32) -> Self {
         Self {
             state: Mutex::new(State {
-                file: None,
                 in_file,
                 tail: Vec::new(),
                 is_unforced: false,
@@ -100,7 +98,7 @@ impl<const SIZE: usize> Entries<SIZE> {
             }
             (state.tail.concat(), state.in_file, state.tail.len())
         };
-        let file = self.file(open)?;
+        let file = open.open(DiskWait::Allowed)?;
         disk::write_all_at(&file, &bytes, u64::from(in_file) * SIZE as u64)?;
         let mut state = self.state.lock();
         state.tail.drain(..count);
@@ -113,11 +111,10 @@ impl<const SIZE: usize> Entries<SIZE> {
     }
 
     /// Forces the file to disk. Entries in memory are not part of it.
-    pub(crate) fn sync(&self, open: impl OpenFile) -> io::Result<()> {
-        let file = self.file(open)?;
+    pub(crate) fn sync(&self, file: &LogFile) -> io::Result<()> {
         // First, because what is written meanwhile may not be part of it.
         self.state.lock().is_unforced = false;
-        let synced = disk::sync_data(&file);
+        let synced = disk::sync_data(file);
         if synced.is_err() {
             self.state.lock().is_unforced = true;
         }
@@ -135,11 +132,11 @@ impl<const SIZE: usize> Entries<SIZE> {
         state.is_unforced || !state.tail.is_empty()
     }
 
-    /// Opens the file if there is something in it, so that [`Entries::truncate`] needs no handle.
-    pub(crate) fn open_for_truncation(&self, open: impl OpenFile) -> io::Result<()> {
+    /// The file if there is something in it, so that [`Entries::truncate`] need not open it.
+    pub(crate) fn for_truncation(&self, open: impl OpenFile) -> io::Result<Option<Arc<LogFile>>> {
         match self.is_in_file() {
-            true => self.file(open).map(drop),
-            false => Ok(()),
+            true => open.open(DiskWait::Allowed).map(Some),
+            false => Ok(None),
         }
     }
 
@@ -156,26 +153,10 @@ impl<const SIZE: usize> Entries<SIZE> {
             state.tail = Vec::new();
             state.in_file = keep;
         }
-        disk::set_len(&*self.file(open)?, u64::from(keep) * SIZE as u64)?;
+        let file = open.open(DiskWait::Allowed)?;
+        disk::set_len(&file, u64::from(keep) * SIZE as u64)?;
         self.state.lock().is_unforced = true;
         Ok(())
-    }
-
-    /// Lets go of the file; who needs it again opens it.
-    pub(crate) fn close_file(&self) {
-        self.state.lock().file = None;
-    }
-
-    fn open_file(&self) -> Option<Arc<File>> {
-        self.state.lock().file.clone()
-    }
-
-    fn file(&self, open: impl OpenFile) -> io::Result<Arc<File>> {
-        if let Some(file) = self.open_file() {
-            return Ok(file);
-        }
-        let opened = Arc::new(open.open()?);
-        Ok(self.state.lock().file.get_or_insert(opened).clone())
     }
 
     /// Entry `n`, or `None` past the last.
@@ -187,8 +168,8 @@ impl<const SIZE: usize> Entries<SIZE> {
             }
         }
         let mut entry = [0; SIZE];
-        self.file(open)?
-            .read_exact_at(&mut entry, u64::from(n) * SIZE as u64)?;
+        let file = open.open(DiskWait::Allowed)?;
+        file.read_exact_at(&mut entry, u64::from(n) * SIZE as u64)?;
         Ok(Some(entry))
     }
 
@@ -214,13 +195,7 @@ impl<const SIZE: usize> Entries<SIZE> {
         if in_file == 0 {
             return Ok(None);
         }
-        let file = match wait {
-            DiskWait::Allowed => self.file(open)?,
-            DiskWait::Refused => {
-                let file = self.open_file();
-                file.ok_or(io::Error::from(io::ErrorKind::WouldBlock))?
-            }
-        };
+        let file = open.open(wait)?;
         let (mut low, mut high) = (0, in_file);
         while high - low > BLOCK_ENTRIES {
             let middle = low + (high - low) / 2;
@@ -250,7 +225,8 @@ impl<const SIZE: usize> Entries<SIZE> {
             return Ok(tail);
         }
         let mut bytes = vec![0; in_file as usize * SIZE];
-        self.file(open)?.read_exact_at(&mut bytes, 0)?;
+        let file = open.open(DiskWait::Allowed)?;
+        file.read_exact_at(&mut bytes, 0)?;
         let (entries, _) = bytes.as_chunks::<SIZE>();
         Ok([entries, &tail].concat())
     }

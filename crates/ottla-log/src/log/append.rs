@@ -15,10 +15,13 @@ use ottla_types::{Offset, Timestamp};
 use super::Log;
 use crate::batch_tail::Boundary;
 use crate::disk;
+use crate::disk_read::DiskWait;
 use crate::error::{AppendError, AppendErrorReason, StorageError};
+use crate::handles::LogFile;
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
 use crate::producer_state::CompletedTxn;
-use crate::segment::{Segment, SegmentFile};
+use crate::segment::Segment;
+use crate::segment_file::SegmentFile;
 
 /// Batches that one vectored write holds at most; two slices each.
 const MAX_BATCHES_PER_WRITE: usize = 16;
@@ -180,13 +183,45 @@ impl Log {
             slices[2 * index + 1] = IoSlice::new(batch.body());
         }
         let position = self.active.segment.size();
-        match write_all(&self.active.file, &mut slices[..2 * count], position) {
+        let written =
+            self.with_active_file(|file| write_all(file, &mut slices[..2 * count], position));
+        match written.map_err(Failure::from)? {
             Ok(()) => {
                 self.publish(batches);
                 Ok((count, bytes))
             }
             Err((error, written)) => Err(self.cut_back(batches, position, written, error)),
         }
+    }
+
+    /// Whether the file that the next batch goes to is open, or can be opened without waiting for the disk.
+    pub fn is_open_without_waiting(&self) -> bool {
+        let segment = &self.active.segment;
+        if segment.open_log().is_some() {
+            return true;
+        }
+        let opened = segment.log_file_for(DiskWait::Refused);
+        // Whatever else it is, the append will find out.
+        opened.map_or_else(|error| error.kind() != io::ErrorKind::WouldBlock, |_| true)
+    }
+
+    /// Does something to the file that is appended to.
+    pub(super) fn with_active_file<R>(
+        &self,
+        act: impl FnOnce(&LogFile) -> R,
+    ) -> Result<R, AppendErrorReason> {
+        let segment = &self.active.segment;
+        segment.set_unforced();
+        let open = segment.open_log();
+        if let Some(file) = open.as_ref() {
+            return Ok(act(file));
+        }
+        let opened = segment.log_file().map_err(|error| {
+            let path = segment.path(SegmentFile::Log);
+            let path = path.unwrap_or_else(|_| self.dir());
+            AppendErrorReason::from_storage(StorageError::new("open", &path, error))
+        })?;
+        Ok(act(&opened))
     }
 
     /// How many of `batches` go into the active segment with one write: the first has been found to fit.
@@ -260,15 +295,27 @@ impl Log {
     ) -> Result<AppendErrorReason, AppendErrorReason> {
         let path = self.active.segment.path(SegmentFile::Log);
         let path = path.unwrap_or_else(|_| self.dir());
-        let file = &self.active.file;
-        if let Err(error) = disk::set_len(file, end) {
+        // The file may have to be opened for it: what needs a handle then leaves what the write has left.
+        let cut = self.with_active_file(|file| disk::set_len(file, end));
+        let cut = match cut {
+            Ok(cut) => cut,
+            Err(AppendErrorReason::Temporary(error) | AppendErrorReason::Storage(error)) => {
+                Err(error.error)
+            }
+            Err(other) => return Err(other),
+        };
+        if let Err(error) = cut {
             let what = "cut back a failed write to";
             let error = StorageError::new(what, &path, error);
             return Err(AppendErrorReason::Storage(error));
         }
         let reason = AppendErrorReason::from_storage(StorageError::new("write to", &path, error));
-        if written_end > end && matches!(reason, AppendErrorReason::DiskFull(_)) {
-            disk::sync_data(file)
+        let goes_on = matches!(
+            reason,
+            AppendErrorReason::DiskFull(_) | AppendErrorReason::Temporary(_)
+        );
+        if written_end > end && goes_on {
+            self.with_active_file(|file| disk::sync_data(file))?
                 .map_err(|error| AppendErrorReason::Storage(StorageError::fsync(&path, error)))?;
         }
         Ok(reason)

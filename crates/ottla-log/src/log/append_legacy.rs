@@ -73,9 +73,9 @@ impl Log {
         }
         let position = self.active.segment.size();
         let bytes = message.to_bytes();
-        if let Err((error, written)) =
-            write_all(&self.active.file, &mut [IoSlice::new(&bytes)], position)
-        {
+        let written =
+            self.with_active_file(|file| write_all(file, &mut [IoSlice::new(&bytes)], position))?;
+        if let Err((error, written)) = written {
             return Err(self
                 .cut_file_back(position, position + written, error)
                 .unwrap_or_else(|reason| reason));

@@ -21,16 +21,25 @@ use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
 use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{
-    CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_from_file_name,
+    CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_from_file_name,
 };
 
 /// Offsets at which a segment cannot start, because those in it might not be numbers any more.
 const MAX_BASE_OFFSET: Offset = Offset(i64::MAX - (1 << 32));
 
-/// Cleans the directory up and returns the base offsets of the segments in it, ascending.
-pub(super) fn clean(dir: &Path) -> Result<Vec<Offset>, StorageError> {
-    let files = list(dir)?;
+/// What is in the directory of a partition, ascending.
+pub(super) struct Found {
+    pub(super) base_offsets: Vec<Offset>,
+    /// Of snapshots of the producers.
+    pub(super) snapshots: Vec<Offset>,
+}
+
+/// Cleans the directory up and returns what is left in it. A start has very many directories to look at, nearly all of
+/// them clean: these are listed once.
+pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
+    let mut files = list(dir)?;
+    let mut is_changed = false;
     let ends = |name: &str, suffix: &str| name.ends_with(suffix);
     let first_cleaned = files
         .iter()
@@ -38,13 +47,16 @@ pub(super) fn clean(dir: &Path) -> Result<Vec<Offset>, StorageError> {
         .filter_map(|name| offset_from_file_name(name))
         .min()
         .unwrap_or(Offset(i64::MAX));
-    let mut swaps = Vec::new();
+    let mut swaps: Vec<String> = Vec::new();
     for name in &files {
+        is_changed |= [DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX]
+            .iter()
+            .any(|suffix| ends(name, suffix));
         if ends(name, DELETED_SUFFIX) || ends(name, CLEANED_SUFFIX) {
             delete(dir, name)?;
         } else if ends(name, SWAP_SUFFIX) {
             match offset_from_file_name(name) {
-                Some(offset) if offset < first_cleaned => swaps.push(name),
+                Some(offset) if offset < first_cleaned => swaps.push(name.clone()),
                 Some(_) => delete(dir, name)?,
                 None => {}
             }
@@ -54,7 +66,9 @@ pub(super) fn clean(dir: &Path) -> Result<Vec<Offset>, StorageError> {
         complete_swaps(dir, &swaps)?;
     }
 
-    let files = list(dir)?;
+    if is_changed {
+        files = list(dir)?;
+    }
     let mut base_offsets = BTreeSet::new();
     for name in files.iter().filter(|name| ends(name, LOG_SUFFIX)) {
         match offset_from_file_name(name).filter(|offset| *offset <= MAX_BASE_OFFSET) {
@@ -85,11 +99,21 @@ pub(super) fn clean(dir: &Path) -> Result<Vec<Offset>, StorageError> {
             delete(dir, name)?;
         }
     }
-    Ok(base_offsets.into_iter().collect())
+    let snapshots = files
+        .iter()
+        .filter(|name| ends(name, PRODUCER_SNAPSHOT_SUFFIX));
+    let mut snapshots: Vec<Offset> = snapshots
+        .filter_map(|name| offset_from_file_name(name))
+        .collect();
+    snapshots.sort_unstable();
+    Ok(Found {
+        base_offsets: base_offsets.into_iter().collect(),
+        snapshots,
+    })
 }
 
 /// Puts complete output of the cleaner into the place of what it covers.
-fn complete_swaps(dir: &Path, swaps: &[&String]) -> Result<(), StorageError> {
+fn complete_swaps(dir: &Path, swaps: &[String]) -> Result<(), StorageError> {
     let log_swap = format!("{LOG_SUFFIX}{SWAP_SUFFIX}");
     let mut covered = Offset(i64::MAX)..Offset(i64::MIN);
     for name in swaps.iter().filter(|name| name.ends_with(&log_swap)) {

@@ -8,11 +8,12 @@ use ottla_types::Offset;
 use super::Log;
 use super::pending_jobs::Spare;
 use crate::error::StorageError;
+use crate::handles::retry_lacking;
 use crate::jobs::{
     CloseJob, EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, StateFiles, WritebackJob,
 };
 use crate::reader::SegmentList;
-use crate::segment::{Segment, SegmentFile};
+use crate::segment::Segment;
 
 /// Writeback ends at a multiple of this. The page that holds the log end is dirtied again by the next
 /// append, so writing it now would be for nothing, and dropping it would have it read back; and pages come
@@ -47,10 +48,7 @@ impl Log {
             let segment = &self.active.segment;
             jobs.push(Job::StartWriteback(WritebackJob {
                 shared: self.shared.clone(),
-                file: self.active.file.clone(),
-                path: segment
-                    .path(SegmentFile::Log)
-                    .unwrap_or_else(|_| self.dir()),
+                segment: Arc::clone(segment),
                 range: start..end,
                 end_offset: self.log_end_offset(),
             }));
@@ -185,9 +183,15 @@ impl Log {
         self.order_snapshot();
         let end = self.log_end_offset();
         let is_reserved = self.bytes_to_reserve() > 0;
+        let mut flush = self.make_flush_job(end, true);
+        if end == self.log_start_offset() {
+            // Epochs without a record: as after a crash, the next leader begins one of its own.
+            flush.state.leader_epochs = None;
+        }
         CloseJob {
-            flush: self.make_flush_job(end, true),
-            cut: is_reserved.then(|| (self.active.file.clone(), self.active.segment.size())),
+            flush,
+            cut: is_reserved
+                .then(|| (Arc::clone(&self.active.segment), self.active.segment.size())),
             retired: std::mem::take(&mut self.jobs.retired),
             swaps: std::mem::take(&mut self.jobs.swaps),
         }
@@ -195,7 +199,8 @@ impl Log {
 
     /// Brings the log to rest: see [`Log::close_job`]. Blocks.
     pub fn close(mut self) -> Result<Offset, StorageError> {
-        self.close_job().run()
+        let job = self.close_job();
+        retry_lacking(|| job.run())
     }
 
     /// Starts writeback whenever this many bytes have been appended; 0 for never.

@@ -41,10 +41,13 @@ use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::{LogError, StorageError};
+use crate::handles::Handles;
 use crate::leader_epochs::LeaderEpochs;
+use crate::partition_dir::PartitionDir;
 use crate::producer_state::ProducerState;
 use crate::reader::{Flushed, SegmentList, Shared};
-use crate::segment::{IndexSizes, PartitionDir, Segment, SegmentFile};
+use crate::segment::{IndexSizes, Segment};
+use crate::segment_file::SegmentFile;
 
 /// What a log is opened with.
 #[derive(Clone, Debug)]
@@ -64,6 +67,8 @@ pub struct OpenParams {
     pub producer_id_expiration_ms: i64,
     /// For the jitter of segment rolls.
     pub random_seed: u64,
+    /// Where its files are counted.
+    pub handles: Arc<Handles>,
 }
 
 /// Writeback of appended pages is started whenever this many bytes have gathered, unless
@@ -99,23 +104,19 @@ impl Log {
     ) -> Result<(Log, RecoveryReport), LogError> {
         ottla_sync::fs::create_dir_all(&params.dir)
             .map_err(|error| StorageError::new("create directory", &params.dir, error))?;
-        let base_offsets = leftovers::clean(&params.dir)?;
+        let found = leftovers::clean(&params.dir)?;
         let leader_epochs = LeaderEpochs::read(&params.dir)?;
         let mut loader = Loader {
-            dir: PartitionDir::new(params.dir.clone()),
+            dir: PartitionDir::new(params.dir.clone(), Arc::clone(&params.handles)),
             leader_epochs: leader_epochs.clone(),
             epochs_changed: false,
             segments: Vec::new(),
             report: RecoveryReport::default(),
-            had_snapshots: {
-                let mut found = ProducerState::new(params.producer_id_expiration_ms);
-                found.list_snapshots(&params.dir)?;
-                found.latest_snapshot().is_some()
-            },
+            snapshots: found.snapshots,
             params,
             progress,
         };
-        loader.load_segments(&base_offsets)?;
+        loader.load_segments(&found.base_offsets)?;
         let recovered = match loader.params.clean_shutdown && loader.is_last_segment_whole()? {
             true => None,
             false => {
@@ -135,8 +136,8 @@ struct Loader<'a> {
     epochs_changed: bool,
     segments: Vec<Arc<Segment>>,
     report: RecoveryReport,
-    /// There was a producer snapshot before anything was done.
-    had_snapshots: bool,
+    /// The producer snapshots that were there before anything was done.
+    snapshots: Vec<Offset>,
     progress: &'a RecoveryProgress,
 }
 
@@ -173,6 +174,7 @@ impl Loader<'_> {
                 Some(sizes) => {
                     let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
                     segment.are_indexes_flushed.store(true, Ordering::Release);
+                    segment.has_index_files.store(true, Ordering::Release);
                     segment
                 }
                 None => self.rebuild_indexes(base_offset, size)?,
@@ -382,6 +384,9 @@ impl Loader<'_> {
 
     /// The last whole batch of a segment, and where its index says to begin looking.
     fn last_batch(&self, last: &Segment) -> Result<(u64, Option<BatchLocation>), LogError> {
+        if last.size() == 0 {
+            return Ok((0, None));
+        }
         let read = self.storage("read a segment of");
         let file = last.log_file().map_err(&read)?;
         let indexed = last
@@ -467,20 +472,28 @@ impl Loader<'_> {
         let mut producers = match recovered {
             Some(mut producers) => {
                 producers.keep_what_snapshots_hold(self.params.now);
+                producers.list_snapshots(self.path())?;
                 producers
             }
-            None => ProducerState::new(self.params.producer_id_expiration_ms),
+            None => {
+                let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
+                if self.report == RecoveryReport::default() {
+                    producers.set_listed_snapshots(&self.snapshots);
+                } else {
+                    producers.list_snapshots(self.path())?;
+                }
+                producers
+            }
         };
-        producers.list_snapshots(self.path())?;
         let bases: Vec<Offset> = self.segments.iter().map(|s| s.base_offset).collect();
         producers.remove_stray_snapshots(self.path(), &bases)?;
         if is_new {
             producers.truncate_fully_and_start_at(self.path(), end)?;
         } else {
-            let has_no_producers = self.params.clean_shutdown && !self.had_snapshots;
+            let has_no_producers = self.params.clean_shutdown && self.snapshots.is_empty();
             self.rebuild_producers(&mut producers, end, has_no_producers)?;
         }
-        let log = self.build(start, end, recovery_point, producers)?;
+        let log = self.build(start, end, recovery_point, producers, is_new)?;
         Ok((log, self.report))
     }
 
@@ -510,6 +523,7 @@ impl Loader<'_> {
         end: Offset,
         recovery_point: Offset,
         mut producers: ProducerState,
+        is_new: bool,
     ) -> Result<Log, LogError> {
         // Those that recovery has written and not forced to disk.
         let mut snapshots = producers.take_unforced();
@@ -518,11 +532,15 @@ impl Loader<'_> {
         let segment = self.segments.last().expect("there is a segment").clone();
         // It will have entries that its files do not have.
         segment.are_indexes_flushed.store(false, Ordering::Release);
-        let file = segment
-            .log_file()
-            .map_err(self.storage("open a segment of"))?;
-        let mut scanner = BatchScanner::new(&file, 0, segment.size(), LOOKUP_WINDOW);
-        let first = scanner.next_batch().ok().flatten();
+        let first = match segment.size() {
+            0 => None,
+            size => {
+                let file = segment.log_file();
+                let file = file.map_err(self.storage("open a segment of"))?;
+                let mut scanner = BatchScanner::new(&file, 0, size, LOOKUP_WINDOW);
+                scanner.next_batch().ok().flatten()
+            }
+        };
         let position = segment.size();
         let list = SegmentList {
             segments: std::mem::take(&mut self.segments),
@@ -546,13 +564,15 @@ impl Loader<'_> {
             truncations: Mutex::new(0),
             flushed: Mutex::new(Flushed {
                 epochs_version: u64::from(!self.epochs_changed),
+                // The stop before has forced them to disk.
+                dir_version: u64::from(self.params.clean_shutdown && !is_new),
+                is_parent_synced: self.params.clean_shutdown && !is_new,
                 ..Flushed::default()
             }),
         });
         let mut log = Log {
             shared,
             active: ActiveSegment {
-                file,
                 segment,
                 created: self.params.now,
                 first_batch_timestamp: first.map(|batch| batch.max_timestamp),

@@ -22,7 +22,8 @@ use crate::error::{LogError, StorageError};
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::{PendingSnapshot, ProducerState};
-use crate::segment::{IndexSizes, Segment, SegmentFile};
+use crate::segment::{IndexSizes, Segment};
+use crate::segment_file::SegmentFile;
 
 /// Positions in an index are 31 bits for Kafka.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
@@ -34,20 +35,20 @@ pub(super) fn check_indexes(
     base_offset: Offset,
     log_size: u64,
 ) -> io::Result<Option<IndexSizes>> {
-    let open = |kind: SegmentFile| match File::open(kind.path_in(dir, base_offset)) {
-        Ok(file) => {
-            let len = file.metadata()?.len();
-            Ok(Some((file, len)))
-        }
+    // Most are empty, and need not be opened.
+    let len_of = |kind: SegmentFile| match ottla_sync::fs::metadata(kind.path_in(dir, base_offset))
+    {
+        Ok(metadata) => Ok(Some(metadata.len())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     };
+    let open = |kind: SegmentFile| File::open(kind.path_in(dir, base_offset));
     let entries = |len: u64, size: usize| {
         len.is_multiple_of(size as u64)
             .then(|| u32::try_from(len / size as u64).ok())
             .flatten()
     };
-    let Some((offset_file, len)) = open(SegmentFile::OffsetIndex)? else {
+    let Some(len) = len_of(SegmentFile::OffsetIndex)? else {
         return Ok(None);
     };
     let Some(offset_entries) = entries(len, OffsetIndex::ENTRY_SIZE) else {
@@ -55,6 +56,7 @@ pub(super) fn check_indexes(
     };
     if offset_entries > 0 {
         let mut last = [0; OffsetIndex::ENTRY_SIZE];
+        let offset_file = open(SegmentFile::OffsetIndex)?;
         offset_file.read_exact_at(&mut last, len - OffsetIndex::ENTRY_SIZE as u64)?;
         let (words, _) = last.as_chunks::<4>();
         let relative = i32::from_be_bytes(words[0]);
@@ -65,7 +67,7 @@ pub(super) fn check_indexes(
         }
     }
 
-    let Some((time_file, len)) = open(SegmentFile::TimeIndex)? else {
+    let Some(len) = len_of(SegmentFile::TimeIndex)? else {
         return Ok(None);
     };
     let Some(time_entries) = entries(len, TimeIndex::ENTRY_SIZE) else {
@@ -75,6 +77,7 @@ pub(super) fn check_indexes(
     if time_entries > 0 {
         let mut first = [0; TimeIndex::ENTRY_SIZE];
         let mut last = [0; TimeIndex::ENTRY_SIZE];
+        let time_file = open(SegmentFile::TimeIndex)?;
         time_file.read_exact_at(&mut first, 0)?;
         time_file.read_exact_at(&mut last, len - TimeIndex::ENTRY_SIZE as u64)?;
         let first = TimeIndex::parse_entry(base_offset, &first);
@@ -87,7 +90,8 @@ pub(super) fn check_indexes(
     }
 
     let mut transaction_entries = 0;
-    if let Some((file, len)) = open(SegmentFile::TransactionIndex)? {
+    if let Some(len) = len_of(SegmentFile::TransactionIndex)? {
+        let file = open(SegmentFile::TransactionIndex)?;
         let Some(count) = entries(len, AbortedTxn::SIZE) else {
             return Ok(None);
         };

@@ -27,7 +27,8 @@ impl Log {
         }
         if self.config.preallocate {
             // Gives reserved blocks back.
-            let cut = disk::set_len(&self.active.file, sealed.size());
+            let cut = sealed.log_file();
+            let cut = cut.and_then(|file| disk::set_len(&file, sealed.size()));
             cut.map_err(|error| StorageError::new("cut a segment of", &self.dir(), error))?;
         }
         let created = self
@@ -42,7 +43,8 @@ impl Log {
         self.jobs.dir_version += 1;
         let mut segments = list.segments.clone();
         segments.push(Arc::new(created));
-        self.start_active(segments, base_offset, now)
+        self.start_active(segments, base_offset, now);
+        Ok(())
     }
 
     /// Publishes a list of segments whose last is new and empty, and makes that the active one. The first record in
@@ -52,14 +54,11 @@ impl Log {
         segments: Vec<Arc<Segment>>,
         next_offset: Offset,
         now: Timestamp,
-    ) -> Result<(), StorageError> {
+    ) {
         let segment = segments.last().expect("the new segment").clone();
         let random = self.next_random();
         self.jobs.written_back = 0;
         self.active = ActiveSegment {
-            file: segment
-                .log_file()
-                .map_err(|error| StorageError::new("open segment in", &self.dir(), error))?,
             created: now,
             first_batch_timestamp: None,
             roll_jitter_ms: self.config.segment_jitter(random),
@@ -71,7 +70,6 @@ impl Log {
             position: 0,
         }));
         self.publish_segments(segments, tail);
-        Ok(())
     }
 
     /// The files of the next segment: the spare one where it is ready.

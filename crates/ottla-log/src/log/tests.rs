@@ -31,6 +31,7 @@ struct TestLog {
     dir: tempfile::TempDir,
     config: TopicConfig,
     now: Timestamp,
+    handles: Arc<crate::Handles>,
     log: Option<Log>,
 }
 
@@ -46,6 +47,7 @@ impl TestLog {
             dir: tempfile::tempdir().unwrap(),
             config,
             now: Timestamp(1_000_000),
+            handles: crate::Handles::unlimited(),
             log: None,
         };
         let report = test.open(0, true);
@@ -76,6 +78,7 @@ impl TestLog {
             now: self.now,
             producer_id_expiration_ms: 86_400_000,
             random_seed: 7,
+            handles: Arc::clone(&self.handles),
         }
     }
 

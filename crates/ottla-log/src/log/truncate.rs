@@ -32,7 +32,7 @@ use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
 use crate::producer_state::ProducerState;
 use crate::segment::Segment;
-use crate::spare::{self, SpareSegment, spare_name};
+use crate::spare::{self, SpareSegment};
 
 /// What the rest of a truncation needs of the process.
 struct Resources {
@@ -108,7 +108,7 @@ impl Log {
             .fetch_min(target.0, Ordering::AcqRel);
         let before_new = segments.last().cloned();
         segments.push(Arc::new(created));
-        self.start_active(segments, target, now)?;
+        self.start_active(segments, target, now);
         self.order_deletion(removed);
         if let (Some(cut), Some(last)) = (&cut, before_new)
             && let Err(error) = last.cut(cut)
@@ -148,7 +148,7 @@ impl Log {
         self.shared
             .high_watermark
             .store(offset.0, Ordering::Release);
-        self.start_active(vec![Arc::new(created)], offset, now)?;
+        self.start_active(vec![Arc::new(created)], offset, now);
         self.order_deletion(removed);
         self.leader_epochs.clear();
         self.on_epochs_changed();
@@ -176,9 +176,8 @@ impl Log {
             Some(spare) => spare,
             None => {
                 let number = self.next_random();
-                let path = self.shared.dir.join(&spare_name(number));
-                spare::create(&path, number)
-                    .map_err(|error| StorageError::new("create", &path, error))?
+                spare::create(&self.shared.dir, number)
+                    .map_err(|error| StorageError::new("create a segment in", &dir, error))?
             }
         };
         Ok(Resources { dir: open, spare })

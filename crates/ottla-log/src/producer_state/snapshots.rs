@@ -73,6 +73,11 @@ impl ProducerState {
         Ok(())
     }
 
+    /// The snapshot files that a look at the directory has found.
+    pub(crate) fn set_listed_snapshots(&mut self, offsets: &[Offset]) {
+        self.snapshots = offsets.iter().copied().collect();
+    }
+
     /// Deletes snapshots that belong to no segment, except the newest if it is behind all of them: that
     /// is the one of the last orderly stop.
     pub(crate) fn remove_stray_snapshots(

@@ -10,7 +10,8 @@ use super::{LogReader, SegmentList};
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::disk_read::DiskWait;
 use crate::error::ReadError;
-use crate::segment::{Segment, SegmentFile};
+use crate::segment::Segment;
+use crate::segment_file::SegmentFile;
 
 /// Decompressing one batch to find a record in it stops at this many bytes.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;

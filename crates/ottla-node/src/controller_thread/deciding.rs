@@ -83,7 +83,7 @@ impl Controller {
                 Ok(())
             }
             // Neither log nor image have changed.
-            Err(error) if error.is_disk_full => {
+            Err(error) if error.is_temporary => {
                 tracing::warn!("a request to the controller is refused: {error}");
                 reply(Err(ErrorCode::KafkaStorageError));
                 Ok(())
@@ -286,7 +286,7 @@ impl Controller {
     /// As `settle`; a full disk refuses what was decided and is not on it.
     pub(super) fn settle_or_refuse(&mut self) -> Result<(), MetadataLogError> {
         match self.settle() {
-            Err(error) if error.is_disk_full && self.can_roll_back() => {
+            Err(error) if error.is_temporary && self.can_roll_back() => {
                 tracing::warn!("requests to the controller are refused: {error}");
                 self.roll_back()?;
                 self.release();
@@ -374,7 +374,7 @@ impl Controller {
             let records =
                 self.with_context(|context, _| ottla_controller::fence_broker(context, id));
             match self.append(records.unwrap_or_default()) {
-                Err(error) if error.is_disk_full => tracing::warn!("broker {id} stays: {error}"),
+                Err(error) if error.is_temporary => tracing::warn!("broker {id} stays: {error}"),
                 outcome => outcome?,
             }
         }

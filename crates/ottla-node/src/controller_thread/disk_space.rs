@@ -46,7 +46,7 @@ impl Controller {
         loop {
             let outcome = act(&mut self.log);
             match outcome {
-                Err(error) if error.is_disk_full && self.may_wait() => {
+                Err(error) if error.is_temporary && self.may_wait() => {
                     if waiting_since.is_none() {
                         waiting_since = Some(ottla_sync::time::now());
                         tracing::error!(

@@ -40,7 +40,7 @@ impl CopyError {
             CopyError::Batch(_) | CopyError::Read(ReadError::Corrupt { .. }) => true,
             CopyError::Append(reason) => !matches!(
                 reason,
-                AppendErrorReason::Storage(_) | AppendErrorReason::DiskFull(_)
+                AppendErrorReason::Storage(_) | AppendErrorReason::Temporary(_)
             ),
             CopyError::NoSpace | CopyError::Read(_) | CopyError::Log(_) | CopyError::Storage(_) => {
                 false
@@ -53,7 +53,7 @@ impl CopyError {
         match self {
             CopyError::Read(ReadError::Storage(error))
             | CopyError::Append(
-                AppendErrorReason::Storage(error) | AppendErrorReason::DiskFull(error),
+                AppendErrorReason::Storage(error) | AppendErrorReason::Temporary(error),
             )
             | CopyError::Log(LogError::Storage(error))
             | CopyError::Storage(error) => Some(error),

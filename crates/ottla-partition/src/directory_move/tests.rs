@@ -25,6 +25,7 @@ fn open(dir: &Path) -> Log {
         now: NOW,
         producer_id_expiration_ms: 86_400_000,
         random_seed: 7,
+        handles: ottla_log::Handles::unlimited(),
     };
     Log::open(params).unwrap().0
 }

@@ -29,12 +29,16 @@ mod tests;
 mod topic_id_file;
 mod transactions;
 
-/// How long a flush that found the disk full waits for space.
+/// How long a flush waits that found the disk full, or no file handle.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
 
 impl Stepped {
     pub(super) fn defer(&mut self, event: PartitionEvent) {
         self.deferred = Some(event);
+    }
+
+    pub(super) fn is_log_open_without_waiting(&self) -> bool {
+        self.log.is_open_without_waiting()
     }
 
     pub(super) fn take_deferred(&mut self) -> Option<PartitionEvent> {
@@ -331,6 +335,9 @@ impl Stepped {
                 self.step(partition, host, Event::WriteRefused { log_end_offset });
                 match error.reason {
                     AppendErrorReason::Storage(error) => self.lose(partition, host, &error),
+                    AppendErrorReason::Temporary(error) => {
+                        put_off(host, partition, "append", &error);
+                    }
                     reason => tracing::warn!(
                         partition = %partition.topic_partition,
                         "append refused: {reason}"
@@ -382,8 +389,8 @@ impl Stepped {
             }
             // What waits for the flush goes on waiting, as long as its deadlines allow. It was a write that failed
             // and can be made again: a failed fsync is no full disk, and loses the log.
-            Err(error) if error.is_disk_full() => {
-                tracing::warn!(partition = %partition.topic_partition, "flush put off: {error}");
+            Err(error) if error.is_temporary() => {
+                put_off(host, partition, "flush", &error);
                 self.flush = FlushState::Running(wanted.max(Some(up_to)));
                 let (partition, host) = (Arc::clone(partition), Arc::clone(host));
                 ottla_sync::task::spawn(async move {
@@ -430,9 +437,9 @@ impl Stepped {
         host: &Arc<PartitionHost>,
         error: &StorageError,
     ) {
-        if error.is_disk_full() {
+        if error.is_temporary() {
             // What it was to do is done by a later flush or roll, or not needed.
-            tracing::warn!(partition = %partition.topic_partition, "maintenance put off: {error}");
+            put_off(host, partition, "maintenance", error);
         } else {
             self.lose(partition, host, error);
         }
@@ -450,6 +457,15 @@ impl Stepped {
         }
         self.step(partition, host, Event::LogLost);
         partition.wake_all();
+    }
+}
+
+/// What could not be done and may be done later, or be asked for again. A lack of handles is told by all partitions
+/// together.
+fn put_off(host: &PartitionHost, partition: &Partition, what: &str, error: &StorageError) {
+    match host.log_dirs() {
+        Some(log_dirs) if error.is_lack_of_resources() => log_dirs.on_lack(error),
+        _ => tracing::warn!(partition = %partition.topic_partition, "{what} put off: {error}"),
     }
 }
 

@@ -59,8 +59,17 @@ impl Partition {
                 .expect("the run token excludes others");
             let mut is_used_up = false;
             let mut has_to_wait = false;
+            let mut is_log_open = may_wait;
             while let Some(event) = self.next_event(&mut stepped, &mut token) {
-                if event.may_wait() && !may_wait {
+                // A log that was left alone has no file open, and to find it may take a look at the disk.
+                let is_about_to_wait = event.may_wait()
+                    || (!is_log_open
+                        && event.brings_records()
+                        && !{
+                            is_log_open = stepped.is_log_open_without_waiting();
+                            is_log_open
+                        });
+                if is_about_to_wait && !may_wait {
                     stepped.defer(event);
                     has_to_wait = true;
                     break;

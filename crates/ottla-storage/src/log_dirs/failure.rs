@@ -1,15 +1,16 @@
 //! The decision that a log directory has failed, and who is told.
 //!
-//! A full disk is no failure, and neither is a missing file of a log that was deleted meanwhile. Anything
-//! else that a file operation runs into takes its directory offline for good: what its page cache holds may
+//! A full disk is no failure, neither is a lack of handles or memory ([`StorageError::cause`]), and neither is a missing
+//! file of a log that was deleted meanwhile. Anything else that a file operation runs into takes its directory offline for good: what its page cache holds may
 //! not be what the disk holds. The first reason is the one that is told.
 //!
 //! Kafka: `LogDirFailureChannel`, `LogManager.handleLogDirFailure`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ottla_log::{LogError, LogReader, StorageError};
+use ottla_log::{LogError, LogReader, StorageError, StorageErrorCause};
 
 use super::log_dir::{DirFailure, LogDir};
 use super::{DirThreads, LogDirs};
@@ -59,7 +60,7 @@ impl LogDirs {
         dir.map(|dir| dir.threads.clone()).unwrap_or_default()
     }
 
-    /// An operation on a log failed: its directory goes offline, unless the disk is only full. That a
+    /// An operation on a log failed: its directory goes offline, unless what was lacking may come back. That a
     /// file of a deleted log is not there says nothing about the directory.
     pub fn on_partition_error(&self, log: &LogReader, error: &StorageError) {
         if error.error.kind() == std::io::ErrorKind::NotFound && !self.is_hosted(log) {
@@ -71,9 +72,9 @@ impl LogDirs {
     }
 
     pub fn on_partition_log_error(&self, log: &LogReader, error: &LogError) {
-        match error {
-            LogError::Storage(error) => self.on_partition_error(log, error),
-            LogError::Checkpoint(_) => {
+        match error.storage() {
+            Some(error) => self.on_partition_error(log, error),
+            None => {
                 if let Some(dir) = self.dir_of(log) {
                     self.on_log_error(dir, error);
                 }
@@ -82,18 +83,45 @@ impl LogDirs {
     }
 
     pub(super) fn on_log_error(&self, dir: &Arc<LogDir>, error: &LogError) {
-        match error {
-            LogError::Storage(error) => self.on_storage_error(dir, error),
-            LogError::Checkpoint(error) => self.fail(dir, &error.to_string()),
+        match error.storage() {
+            Some(error) => self.on_storage_error(dir, error),
+            None => self.fail(dir, &error.to_string()),
         }
     }
 
     pub(super) fn on_storage_error(&self, dir: &Arc<LogDir>, error: &StorageError) {
-        if error.is_disk_full() {
-            tracing::warn!(dir = %dir.path.display(), "{error}");
-        } else {
-            self.fail(dir, &error.to_string());
+        match error.cause() {
+            StorageErrorCause::DiskFull => tracing::warn!(dir = %dir.path.display(), "{error}"),
+            StorageErrorCause::OutOfResources => self.on_lack(error),
+            StorageErrorCause::Failed => self.fail(dir, &error.to_string()),
         }
+    }
+
+    /// Files that the kernel could not write, of which it told when they were closed. Their directories go offline.
+    pub fn on_write_back_failed(&self, errors: Vec<StorageError>) {
+        for error in errors {
+            let is_in = |dir: &&Arc<LogDir>| error.path.starts_with(&dir.path);
+            if let Some(dir) = self.dirs.iter().find(is_in) {
+                self.on_storage_error(dir, &error);
+            }
+        }
+    }
+
+    /// An operation was put off or refused for want of a handle or memory: counted, and told once a minute.
+    pub fn on_lack(&self, error: &StorageError) {
+        let before = self.lacks.fetch_add(1, Ordering::Relaxed);
+        self.complaints.say(|| {
+            tracing::error!(
+                handles = ?self.handles.stats(), since_start = before + 1,
+                "no file handle or memory is left for an operation, which is refused or tried again: {error}; raise \
+                 the limit of open files (ulimit -n, LimitNOFILE)"
+            );
+        });
+    }
+
+    /// How many operations lacked a handle, memory or anything else that a process runs out of.
+    pub fn lacks(&self) -> u64 {
+        self.lacks.load(Ordering::Relaxed)
     }
 
     /// Takes a directory offline.

@@ -16,7 +16,7 @@ use ottla_log::checkpoint::{
     REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX};
-use ottla_log::{Log, LogError, LogReader, OpenParams, StorageError};
+use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, StorageError};
 use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
 use super::known_logs::{Future, Hosted, LoadedLog};
@@ -101,7 +101,13 @@ impl LogDirs {
         let opened = self
             .forget_predecessor(dir, topic_partition)
             .map_err(LogError::from)
-            .and_then(|()| Log::open(settings.without_checkpoints(path.clone(), topic_partition)));
+            .and_then(|()| {
+                Log::open(settings.without_checkpoints(
+                    path.clone(),
+                    topic_partition,
+                    &self.handles,
+                ))
+            });
         let written = opened.and_then(|(log, _)| {
             // At once: Kafka does not start with a future log whose topic it does not know.
             PartitionMetadata { topic_id }.write(&path)?;
@@ -232,7 +238,7 @@ impl LogDirs {
     pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) {
         for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
             for (topic_partition, path) in std::mem::take(&mut *dir.futures_found.lock()) {
-                match load_future(dir, &topic_partition, &path, settings) {
+                match load_future(dir, &topic_partition, &path, settings, &self.handles) {
                     Ok(Some(future)) => {
                         let second = self.futures.write().insert(topic_partition, future);
                         if let Some(second) = second {
@@ -395,6 +401,7 @@ fn load_future(
     topic_partition: &TopicPartition,
     path: &Path,
     settings: &LoadSettings<'_>,
+    handles: &Arc<Handles>,
 ) -> Result<Option<Future>, LogError> {
     let Some(metadata) = PartitionMetadata::read(path)? else {
         return Ok(None);
@@ -414,6 +421,7 @@ fn load_future(
         now: settings.now,
         producer_id_expiration_ms: settings.producer_id_expiration_ms,
         random_seed: ottla_sync::random::random("log"),
+        handles: Arc::clone(handles),
     })?;
     log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT));
     Ok(Some(Future {

@@ -15,7 +15,9 @@ use ottla_log::checkpoint::{
     REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
-use ottla_log::{Log, LogError, OpenParams, RecoveryProgress, StorageError};
+use ottla_log::{
+    Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
+};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
@@ -51,6 +53,7 @@ struct DirLoad {
     next: AtomicUsize,
     progress: Arc<DirProgress>,
     rebuilt: Mutex<RebuiltIndexes>,
+    handles: Arc<Handles>,
 }
 
 /// Segments of a directory whose indexes were built again, told of in one line: a broker that was killed leaves one
@@ -85,7 +88,12 @@ impl LogDirs {
         }
         let mut loads = Vec::new();
         for (dir, partitions) in listed {
-            match DirLoad::begin(dir, partitions, settings.threads_per_dir.max(1)) {
+            match DirLoad::begin(
+                dir,
+                partitions,
+                settings.threads_per_dir.max(1),
+                &self.handles,
+            ) {
                 Ok(load) => loads.push(load),
                 Err(error) => self.on_storage_error(dir, &error),
             }
@@ -161,6 +169,7 @@ impl DirLoad {
         dir: &Arc<LogDir>,
         partitions: Vec<(TopicPartition, PathBuf)>,
         threads: usize,
+        handles: &Arc<Handles>,
     ) -> Result<DirLoad, StorageError> {
         let clean_shutdown = dir.take_clean_shutdown()?;
         let threads = threads.min(partitions.len());
@@ -176,6 +185,7 @@ impl DirLoad {
             next: AtomicUsize::new(0),
             rebuilt: Mutex::default(),
             dir: Arc::clone(dir),
+            handles: Arc::clone(handles),
         })
     }
 
@@ -220,7 +230,8 @@ impl DirLoad {
             let offset = checkpoint.offsets.get(topic_partition).copied();
             offset.unwrap_or_default().max(Offset::ZERO)
         };
-        let metadata = PartitionMetadata::read(path)?;
+        let read = || PartitionMetadata::read(path).map_err(LogError::from);
+        let metadata = retry_lacking(read)?;
         let params = OpenParams {
             dir: path.to_owned(),
             topic_partition: topic_partition.clone(),
@@ -231,8 +242,10 @@ impl DirLoad {
             now: settings.now,
             producer_id_expiration_ms: settings.producer_id_expiration_ms,
             random_seed: ottla_sync::random::random("log"),
+            handles: Arc::clone(&self.handles),
         };
-        let (mut log, report) = Log::open_with_progress(params, progress)?;
+        let open = || Log::open_with_progress(params.clone(), progress);
+        let (mut log, report) = retry_lacking(open)?;
         if report.bytes_truncated > 0 || report.segments_deleted > 0 {
             tracing::warn!(%topic_partition, ?report, "the log was recovered");
         }
@@ -243,6 +256,8 @@ impl DirLoad {
             rebuilt.first.get_or_insert_with(first);
         }
         log.set_high_watermark(offset(&self.high_watermarks));
+        // Who writes it or reads it opens its files; most are left alone.
+        log.close_files();
         Ok(LoadedLog {
             log,
             dir: Arc::clone(&self.dir),

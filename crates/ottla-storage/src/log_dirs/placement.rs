@@ -53,7 +53,9 @@ impl LogDirs {
         let opened = self
             .forget_predecessor(&dir, topic_partition)
             .map_err(LogError::from)
-            .and_then(|()| Log::open(settings.without_checkpoints(path, topic_partition)));
+            .and_then(|()| {
+                Log::open(settings.without_checkpoints(path, topic_partition, &self.handles))
+            });
         match opened {
             Ok((log, _)) => {
                 self.uncreated.lock().remove(topic_partition);
@@ -118,8 +120,13 @@ impl LogDirs {
             hosted.count() + loaded.count()
         };
         let open = self.online().filter(|dir| !dir.is_cordoned());
+        let open: Vec<_> = open.collect();
         // The controller may have placed a replica here just before all were cordoned.
-        let fewest = open.min_by_key(|dir| count(dir));
+        let fewest = match open.as_slice() {
+            // Nothing to count: there may be very many logs.
+            [only] => Some(*only),
+            all => all.iter().copied().min_by_key(|dir| count(dir)),
+        };
         let chosen = fewest.or_else(|| self.online().next());
         chosen.map(Arc::clone).ok_or(OpenLogError::NoDirectory)
     }

@@ -10,7 +10,7 @@ use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
 use ottla_log::checkpoint::{
     CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata,
 };
-use ottla_log::{Log, StorageError};
+use ottla_log::{Handles, Log, StorageError};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::Mutex;
@@ -60,7 +60,7 @@ impl Dirs {
         let config = self.config();
         let locks = DirLocks::take(&config)?;
         let identity = read_identity(&config).unwrap().unwrap();
-        Ok(LogDirs::new(locks, &identity))
+        Ok(LogDirs::new(locks, &identity, Handles::unlimited()))
     }
 
     fn load(&self) -> Result<LogDirs, String> {

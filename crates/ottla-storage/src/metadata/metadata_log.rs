@@ -16,8 +16,8 @@ use bytes::Bytes;
 use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::{
-    AppendError, AppendErrorReason, Job, JobOutcome, Log, LogError, OpenParams, StorageError,
-    whole_segments,
+    AppendError, AppendErrorReason, Handles, Job, JobOutcome, Log, LogError, OpenParams,
+    StorageError, retry_lacking, whole_segments,
 };
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
@@ -48,8 +48,9 @@ const LOAD_CHUNK_BYTES: u64 = 8 * 1024 * 1024;
 pub struct MetadataLogError {
     dir: String,
     reason: String,
-    /// Nothing was written, and the log is as it was: it can go on when there is space again.
-    pub is_disk_full: bool,
+    /// The disk is full, or a handle or memory is lacking. Nothing was written, and the log is as it was: it can go on when
+    /// there is space again, or what was lacking.
+    pub is_temporary: bool,
 }
 
 /// The log, open for its one writer.
@@ -93,13 +94,13 @@ impl MetadataLog {
         let fail = |reason: String| MetadataLogError {
             dir: dir.display().to_string(),
             reason,
-            is_disk_full: false,
+            is_temporary: false,
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
         // Recovery cuts the log at the first bad byte, and nobody else may have what would be cut off.
         whole_segments(&dir, forced_offset(&dir)).map_err(|error| fail(error.to_string()))?;
-        let (log, _) = Log::open(OpenParams {
+        let params = OpenParams {
             dir: dir.clone(),
             topic_partition: TopicPartition::new("__cluster_metadata", 0),
             config: Arc::new(log_config(config)),
@@ -109,8 +110,11 @@ impl MetadataLog {
             now,
             producer_id_expiration_ms: i64::from(i32::MAX),
             random_seed: ottla_sync::random::random("log"),
-        })
-        .map_err(|error| fail(error.to_string()))?;
+            // It keeps its files open, whatever the other logs need.
+            handles: Handles::unlimited(),
+        };
+        let opened = retry_lacking(|| Log::open(params.clone()));
+        let (log, _) = opened.map_err(|error| fail(error.to_string()))?;
         let mut metadata_log = MetadataLog {
             dir: dir.clone(),
             log,
@@ -287,7 +291,7 @@ impl MetadataLog {
 
     fn append_error(&self, error: &AppendError) -> MetadataLogError {
         match &error.reason {
-            AppendErrorReason::DiskFull(storage) => self.storage_error(storage),
+            AppendErrorReason::Temporary(storage) => self.storage_error(storage),
             _ => self.error(error.to_string()),
         }
     }
@@ -317,11 +321,7 @@ impl MetadataLog {
         match self.log.truncate_to(end, now) {
             Ok(_) => Ok(()),
             // The log is as it was, whatever was lacking.
-            Err(LogError::Storage(error)) if error.is_out_of_resources() => Err(MetadataLogError {
-                is_disk_full: true,
-                ..self.error(error.to_string())
-            }),
-            Err(error) => Err(self.error(error.to_string())),
+            Err(error) => Err(self.log_error(&error)),
         }
     }
 
@@ -340,7 +340,7 @@ impl MetadataLog {
                 Err(error) => Err(error),
             };
             match result {
-                Err(error) if error.is_disk_full() => {
+                Err(error) if error.is_temporary() => {
                     if is_spare {
                         self.log.on_spare_refused();
                     }
@@ -441,7 +441,7 @@ impl MetadataLog {
             .map_err(|error| self.error(error.to_string()))?;
         self.log
             .delete_old_segments(now)
-            .map_err(|error| self.error(error.to_string()))?;
+            .map_err(|error| self.log_error(&error))?;
         self.maintain()?;
         let kept = self.snapshots.split_off(&oldest);
         for id in std::mem::replace(&mut self.snapshots, kept).into_keys() {
@@ -461,7 +461,7 @@ impl MetadataLog {
             .map_err(|error| MetadataLogError {
                 dir,
                 reason: error.to_string(),
-                is_disk_full: false,
+                is_temporary: false,
             })
     }
 
@@ -469,7 +469,7 @@ impl MetadataLog {
         MetadataLogError {
             dir: self.dir.display().to_string(),
             reason,
-            is_disk_full: false,
+            is_temporary: false,
         }
     }
 
@@ -477,9 +477,16 @@ impl MetadataLog {
         self.storage_error(&StorageError::new(operation, path, error))
     }
 
+    fn log_error(&self, error: &LogError) -> MetadataLogError {
+        match error.storage() {
+            Some(error) => self.storage_error(error),
+            None => self.error(error.to_string()),
+        }
+    }
+
     fn storage_error(&self, error: &StorageError) -> MetadataLogError {
         MetadataLogError {
-            is_disk_full: error.is_disk_full(),
+            is_temporary: error.is_temporary(),
             ..self.error(error.to_string())
         }
     }

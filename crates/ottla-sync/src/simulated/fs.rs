@@ -461,6 +461,18 @@ pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
     }
 }
 
+/// Opens a file that is there, for reading and writing, if the disk need not be asked.
+#[track_caller]
+pub fn open_cached(path: &Path) -> io::Result<File> {
+    let Some(disk) = simulated() else {
+        return kernel::open_cached(path).map(File::from);
+    };
+    match disk.is_uncached() {
+        true => Err(io::ErrorKind::WouldBlock.into()),
+        false => File::options().read(true).write(true).open(path),
+    }
+}
+
 /// Whether a byte of a file can be read without waiting for the disk.
 #[track_caller]
 pub fn is_cached_at(file: &(impl AsFd + FileExt + ?Sized), position: u64) -> bool {

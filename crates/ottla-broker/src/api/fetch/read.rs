@@ -256,7 +256,14 @@ fn read_one(
         Lookup::Cached => reader.read_cached(fetch_offset, max_bytes, upper_bound, min_one_message),
         Lookup::In(_) => reader.read(fetch_offset, max_bytes, upper_bound, min_one_message),
     };
-    let read = read.map_err(|error| on_read_error(partition, error))?;
+    let read = match read {
+        // The regions that this answer has keep their handles until they are sent. The next fetch goes on here, as where the
+        // answer has as many bytes as it may have.
+        Err(ReadError::Storage(error)) if error.is_lack_of_resources() && !min_one_message => {
+            return Ok(answer);
+        }
+        read => read.map_err(|error| on_read_error(partition, error))?,
+    };
     if isolation == Isolation::LastStableOffset {
         if matches!(lookup, Lookup::Cached) && reader.has_aborted_transactions() {
             return Err(Miss::NotFound);
@@ -279,6 +286,8 @@ fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
     match &error {
         ReadError::NotCached => return Miss::NotFound,
         ReadError::OffsetOutOfRange { .. } => {}
+        // Counted, and told once a minute.
+        ReadError::Storage(error) if error.is_lack_of_resources() => {}
         ReadError::Corrupt { .. } | ReadError::Storage(_) => {
             tracing::error!(partition = %partition.topic_partition, "read failed: {error}");
         }

@@ -78,6 +78,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         .value(cordoned_count as f64),
     );
     families.extend([offline, cordoned, usable, total, uncleanable]);
+    families.extend(handles(broker));
     families.extend(recovery(broker));
     families.extend(flushes());
     let cleaner = &broker.context.metrics.cleaner;
@@ -112,6 +113,67 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     families.extend(counters.map(|(metric, name, help)| {
         Family::counter(name, help).value(broker.context.metrics.get(metric) as f64)
     }));
+}
+
+/// What has become of the file handles that the logs may have.
+fn handles(broker: &Broker) -> Vec<Family> {
+    let Some(log_dirs) = broker.log_dirs() else {
+        return Vec::new();
+    };
+    let stats = log_dirs.handles().stats();
+    let gauges = [
+        (
+            "ottla_log_handles_limit",
+            "File handles that the logs may have at once",
+            stats.limit,
+        ),
+        (
+            "ottla_log_handles_open",
+            "File handles that the logs have, and readers of what is being sent",
+            stats.open,
+        ),
+        (
+            "ottla_log_open_segments",
+            "Segments that have open files",
+            stats.segments,
+        ),
+    ];
+    let counters = [
+        (
+            "ottla_log_handles_opened",
+            "Files of logs that were opened",
+            stats.opened,
+        ),
+        (
+            "ottla_log_handles_closed_for_others",
+            "File handles that were closed because others were needed",
+            stats.closed_for_others,
+        ),
+        (
+            "ottla_log_handles_closed_unforced",
+            "Those of them whose file had not been forced to disk",
+            stats.closed_unforced,
+        ),
+        (
+            "ottla_log_handles_closed_idle",
+            "File handles that were closed because nobody used them",
+            stats.closed_idle,
+        ),
+        (
+            "ottla_log_handles_refused",
+            "Files that could not be opened for want of a handle",
+            stats.refused,
+        ),
+        (
+            "ottla_log_lacks_of_resources",
+            "Operations on logs that were refused or put off for want of a file handle or memory",
+            log_dirs.lacks(),
+        ),
+    ];
+    let gauges = gauges.map(|(name, help, value)| Family::gauge(name, help).value(value as f64));
+    let counters =
+        counters.map(|(name, help, value)| Family::counter(name, help).value(value as f64));
+    gauges.into_iter().chain(counters).collect()
 }
 
 /// `kafka.log:type=LogFlushStats`

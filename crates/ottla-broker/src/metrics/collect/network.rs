@@ -93,6 +93,11 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "Connections turned away over a limit",
         ),
         (
+            Metric::AcceptsPaused,
+            "ottla_accepts_paused",
+            "Times that a listener has stopped accepting for want of room or of a file handle",
+        ),
+        (
             Metric::ConnectionsDelayed,
             "ottla_connections_delayed",
             "Connections that had to wait over max.connection.creation.rate",

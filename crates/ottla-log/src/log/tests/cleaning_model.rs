@@ -110,6 +110,7 @@ fn open(
         now,
         producer_id_expiration_ms: 86_400_000,
         random_seed: 7,
+        handles: crate::Handles::unlimited(),
     };
     let (mut log, _) = Log::open(params).unwrap();
     let end = log.log_end_offset();

@@ -57,14 +57,14 @@ fn a_full_disk_refuses_appends_and_keeps_what_is_whole() {
     let before = test.reader().size();
     let now = test.now;
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let real = test.log().swap_active_file(full.into());
+    test.log().swap_active_file(full.into());
     let refused = test.log().append(&[batch(3, 1)], now).unwrap_err();
     // `/dev/full` cannot be cut either, which is what takes a directory offline.
     assert!(matches!(refused.reason, AppendErrorReason::Storage(_)));
     assert_eq!(refused.batches_written, 0);
     assert_eq!(test.log().log_end_offset(), Offset(3));
     assert_eq!(test.reader().size(), before);
-    test.log().swap_active_file_back(real);
+    test.log().swap_active_file_back();
     test.append(1);
     assert_eq!(test.read_all(0), [(0, 2), (3, 3)]);
 }

@@ -256,6 +256,7 @@ impl Life {
             now: Timestamp(1_000_000),
             producer_id_expiration_ms: 86_400_000,
             random_seed: self.random.u64(),
+            handles: crate::Handles::new(6),
         });
         let (mut log, _) = offline(opened)?;
         // A few kilobytes, so that it happens.
@@ -621,6 +622,7 @@ fn what_recovery_has_cut_off_stays_away() {
             now: Timestamp(1_000_000),
             producer_id_expiration_ms: 86_400_000,
             random_seed: 1,
+            handles: crate::Handles::unlimited(),
         })
         .unwrap()
         .0

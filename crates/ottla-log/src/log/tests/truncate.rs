@@ -148,7 +148,7 @@ fn a_truncation_that_lacks_a_file_handle_changes_nothing() {
         let crate::LogError::Storage(error) = error else {
             panic!("{error}");
         };
-        assert!(error.is_out_of_resources(), "{error}");
+        assert!(error.is_temporary(), "{error}");
         refused += 1;
         let mut files = test.files();
         files.retain(|name| !name.ends_with(".deleted"));

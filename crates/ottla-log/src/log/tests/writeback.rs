@@ -100,7 +100,7 @@ fn pages_of_a_log_that_is_gone_need_no_dropping() {
     let pages = written(&mut test);
     test.close();
     assert_eq!(
-        pages.file.strong_count(),
+        pages.segment.strong_count(),
         0,
         "a deleted file's space is not kept"
     );
@@ -111,9 +111,10 @@ fn pages_of_a_log_that_is_gone_need_no_dropping() {
 fn writeback_that_fails_counts_as_a_failed_fsync() {
     let mut test = writing_back();
     grow_to(&mut test, 3 * MIB);
-    let mut job = writeback_due(&mut test).unwrap();
+    let job = writeback_due(&mut test).unwrap();
     // What the kernel refuses to write back.
-    job.file = std::sync::Arc::new(ottla_sync::fs::File::open("/dev/null").unwrap());
+    let refused = ottla_sync::fs::File::open("/dev/null").unwrap();
+    test.log().swap_active_file(refused);
     let error = job.run().err().unwrap();
     assert!(error.is_failed_fsync, "{error}");
     let flush = test.log().flush_job().unwrap();

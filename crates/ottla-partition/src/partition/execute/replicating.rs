@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ottla_log::LogError;
+use ottla_log::{LogError, StorageError};
 use ottla_replica::{AlterPartition, EpochEnd, Event, FetchPosition, Fetched, FollowerFetch};
 use ottla_types::{BrokerId, LeaderEpoch};
 
@@ -208,7 +208,7 @@ impl Stepped {
                 self.step(partition, host, event);
             }
             // The leader is asked again, and says the same, until it can be done.
-            Err(LogError::Storage(error)) if error.is_out_of_resources() => {
+            Err(error) if error.storage().is_some_and(StorageError::is_temporary) => {
                 tracing::warn!(
                     partition = %partition.topic_partition,
                     "the log cannot be cut to where the leader's left it yet: {error}"

@@ -362,7 +362,7 @@ fn start(test: &Dirs) -> Result<LogDirs, String> {
     let locks = DirLocks::take(&config)?;
     let identity = read_identity(&config).map_err(|error| error.to_string())?;
     let identity = identity.ok_or("not formatted")?;
-    let dirs = LogDirs::new(locks, &identity);
+    let dirs = LogDirs::new(locks, &identity, ottla_log::Handles::unlimited());
     dirs.load(&load_settings(&Loading::default()))?;
     Ok(dirs)
 }

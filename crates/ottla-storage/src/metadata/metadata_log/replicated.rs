@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
-use ottla_log::FileRegion;
+use ottla_log::{FileRegion, ReadError};
 use ottla_raft::{SnapshotId, StoredSnapshot};
 use ottla_records::RecordBatch;
 use ottla_sync::fs::{self, Dir, File};
@@ -73,7 +73,10 @@ impl MetadataLog {
             .log
             .reader()
             .read(from, max_bytes, self.log.log_end_offset(), true)
-            .map_err(|error| self.error(error.to_string()))?;
+            .map_err(|error| match &error {
+                ReadError::Storage(error) => self.storage_error(error),
+                error => self.error(error.to_string()),
+            })?;
         Ok(read.region)
     }
 
@@ -161,7 +164,7 @@ impl MetadataLog {
                 fs::rename(&partial.path, &path)?;
                 Dir::open(&self.dir)?.sync()
             })();
-            renamed.map_err(|error| self.error(format!("cannot keep snapshot {id}: {error}")))?;
+            renamed.map_err(|error| self.io_error("keep", &path, error))?;
             self.adopt_snapshot(id, partial.size_bytes, &snapshot, now)?;
             return Ok(snapshot);
         }
@@ -184,7 +187,7 @@ impl MetadataLog {
         self.lower_forced_mark(id.end_offset)?;
         self.log
             .truncate_fully_and_start_at(id.end_offset, None, now)
-            .map_err(|error| self.error(error.to_string()))?;
+            .map_err(|error| self.log_error(&error))?;
         self.maintain()?;
         let stored = StoredSnapshot {
             id,

@@ -103,6 +103,7 @@ impl Site {
             now: Timestamp(1_000_000),
             producer_id_expiration_ms: 86_400_000,
             random_seed: 7,
+            handles: crate::Handles::unlimited(),
         };
         let (mut log, report) = Log::open(params).expect("what a crash leaves can be opened");
         let end = log.log_end_offset();

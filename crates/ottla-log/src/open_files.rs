@@ -1,0 +1,154 @@
+//! The open files of a segment.
+//!
+//! Files are opened by who needs them first and closed by [`Handles`](crate::handles::Handles), which does not wait for
+//! a segment: it takes no lock that is held while a file is opened.
+
+use std::fmt;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Weak};
+
+use ottla_sync::atomic::{AtomicBool, Ordering};
+use ottla_sync::fs::{Writeback, sync_file_range};
+use ottla_sync::{ArcSwapOption, Guard};
+
+use crate::error::StorageError;
+use crate::handles::{HoldsHandles, LogFile};
+use crate::partition_dir::PartitionDir;
+use crate::segment_file::SegmentFile;
+
+/// Used since the hand has passed.
+const USED: u8 = 1;
+/// Its log file was written and not forced to disk since.
+const UNFORCED: u8 = 2;
+
+pub(crate) struct OpenFiles {
+    dir: Arc<PartitionDir>,
+    slots: [ArcSwapOption<LogFile>; 4],
+    marks: AtomicU8,
+    /// The hand will come to it.
+    is_listed: AtomicBool,
+}
+
+impl OpenFiles {
+    pub(crate) fn new(dir: Arc<PartitionDir>, log: Option<LogFile>) -> Arc<OpenFiles> {
+        let log = log.map(Arc::new);
+        let is_open = log.is_some();
+        let files = Arc::new(OpenFiles {
+            slots: [
+                ArcSwapOption::new(log),
+                ArcSwapOption::empty(),
+                ArcSwapOption::empty(),
+                ArcSwapOption::empty(),
+            ],
+            marks: AtomicU8::new(USED),
+            is_listed: AtomicBool::new(false),
+            dir,
+        });
+        if is_open {
+            files.list();
+        }
+        files
+    }
+
+    /// The log file if it is open.
+    pub(crate) fn log(&self) -> Guard<Option<Arc<LogFile>>> {
+        self.mark(USED);
+        self.slots[SegmentFile::Log as usize].load()
+    }
+
+    pub(crate) fn get(&self, kind: SegmentFile) -> Option<Arc<LogFile>> {
+        self.mark(USED);
+        self.slots[kind as usize].load_full()
+    }
+
+    /// Keeps a file that was opened, for those who need it next.
+    pub(crate) fn keep(self: &Arc<Self>, kind: SegmentFile, file: LogFile) -> Arc<LogFile> {
+        let file = Arc::new(file);
+        self.mark(USED);
+        self.slots[kind as usize].store(Some(Arc::clone(&file)));
+        self.list();
+        file
+    }
+
+    #[cfg(test)]
+    pub(crate) fn are_open(&self) -> bool {
+        self.slots.iter().any(|slot| slot.load().is_some())
+    }
+
+    /// Before the log file is written.
+    pub(crate) fn set_unforced(&self) {
+        self.mark(USED | UNFORCED);
+    }
+
+    /// Before the log file is forced to disk, since what is written meanwhile may not be part of it.
+    pub(crate) fn begin_forcing(&self) {
+        self.marks.fetch_and(!UNFORCED, Ordering::Relaxed);
+    }
+
+    /// Stores only where that changes something: most who look find the marks set.
+    #[inline]
+    fn mark(&self, marks: u8) {
+        if self.marks.load(Ordering::Relaxed) & marks != marks {
+            self.marks.fetch_or(marks, Ordering::Relaxed);
+        }
+    }
+
+    /// Lists itself for the hand where it is not.
+    fn list(self: &Arc<Self>) {
+        if !self.is_listed.swap(true, Ordering::AcqRel) {
+            let weak: Weak<OpenFiles> = Arc::downgrade(self);
+            self.dir.handles().list(weak);
+        }
+    }
+}
+
+impl HoldsHandles for OpenFiles {
+    fn take_mark(&self) -> bool {
+        self.marks.fetch_and(!USED, Ordering::Relaxed) & USED != 0
+    }
+
+    fn is_marked(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & USED != 0
+    }
+
+    fn is_held(&self) -> bool {
+        let is_held = |slot: &ArcSwapOption<LogFile>| {
+            let file = slot.load();
+            file.as_ref()
+                .is_some_and(|file| Arc::strong_count(file) > 1)
+        };
+        self.slots.iter().any(is_held)
+    }
+
+    fn is_unforced(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & UNFORCED != 0
+    }
+
+    /// An error of the kernel's writing is told to one who has the file open.
+    fn write_back(&self) -> Result<(), StorageError> {
+        let log = self.slots[SegmentFile::Log as usize].load_full();
+        let Some(log) = log.filter(|_| self.is_unforced()) else {
+            return Ok(());
+        };
+        for writeback in [Writeback::Begin, Writeback::Await] {
+            if let Err(error) = sync_file_range(&log, 0, 0, writeback) {
+                self.dir.set_lost(error.kind());
+                return Err(StorageError::fsync(&self.dir.path(), error));
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> usize {
+        // First: who opens a file now lists it again.
+        self.is_listed.store(false, Ordering::Release);
+        let closed = self.slots.iter().filter_map(|slot| slot.swap(None));
+        closed.count()
+    }
+}
+
+impl fmt::Debug for OpenFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenFiles in {}", self.dir.path().display())
+    }
+}

@@ -1,0 +1,196 @@
+//! Far more partitions than the process has file handles: created, written, read, and there again after a stop and after
+//! a kill. And more connections than it has handles.
+
+use std::collections::BTreeSet;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_client::{
+    Client, ClientConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig,
+    ProducerRecord,
+};
+use ottla_testkit::{BrokerBuilder, BrokerProcess};
+
+const OPEN_FILES: u32 = 256;
+const TOPICS: [&str; 2] = ["orders", "payments"];
+const PARTITIONS: i32 = 400;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn block_on<R>(body: impl Future<Output = R>) -> R {
+    tokio::runtime::Runtime::new()
+        .expect("a runtime")
+        .block_on(body)
+}
+
+async fn client(broker: &BrokerProcess) -> Client {
+    let config = ClientConfig::new(&broker.bootstrap()).expect("an address");
+    Client::connect(config).await.expect("the broker answers")
+}
+
+fn value(topic: &str, partition: i32, round: usize) -> String {
+    format!("{topic} {partition} {round}")
+}
+
+/// Writes one record to each partition, all acknowledged.
+async fn write_to_all(broker: &BrokerProcess, round: usize) {
+    let producer = Producer::new(client(broker).await, ProducerConfig::default());
+    let producer = producer.expect("settings that go together");
+    let mut deliveries = Vec::new();
+    for topic in TOPICS {
+        for partition in 0..PARTITIONS {
+            let record = ProducerRecord {
+                topic: topic.to_owned(),
+                partition: Some(partition),
+                key: None,
+                value: Some(Bytes::from(value(topic, partition, round))),
+                headers: Vec::new(),
+                timestamp: None,
+            };
+            deliveries.push(producer.send(record).await.expect("it is sent"));
+        }
+    }
+    for delivery in deliveries {
+        delivery.wait().await.expect("it is acknowledged");
+    }
+    producer.close().await;
+}
+
+/// All that the partitions hold.
+async fn read_all(broker: &BrokerProcess, rounds: usize) -> BTreeSet<String> {
+    let config = ConsumerConfig {
+        offset_reset: OffsetReset::Earliest,
+        ..Default::default()
+    };
+    let mut consumer = Consumer::new(client(broker).await, config);
+    let all = TOPICS
+        .iter()
+        .flat_map(|topic| (0..PARTITIONS).map(|partition| ((*topic).to_owned(), partition)));
+    consumer.assign(&all.collect::<Vec<_>>());
+    let mut found = BTreeSet::new();
+    let deadline = Instant::now() + PATIENCE;
+    while found.len() < rounds * TOPICS.len() * PARTITIONS as usize && Instant::now() < deadline {
+        let records = consumer.poll(Duration::from_millis(500)).await;
+        for record in records.expect("the broker serves") {
+            let value = record.value.expect("a value");
+            found.insert(String::from_utf8_lossy(&value).into_owned());
+        }
+    }
+    found
+}
+
+fn written(rounds: usize) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for topic in TOPICS {
+        for partition in 0..PARTITIONS {
+            all.extend((0..rounds).map(|round| value(topic, partition, round)));
+        }
+    }
+    all
+}
+
+fn open_handles(broker: &BrokerProcess) -> usize {
+    let handles = std::fs::read_dir(format!("/proc/{}/fd", broker.pid()));
+    handles.expect("the process is there").count()
+}
+
+fn assert_unharmed(broker: &BrokerProcess) {
+    let output = broker.output();
+    assert!(!output.contains("offline"), "{output}");
+    assert!(open_handles(broker) < OPEN_FILES as usize, "{output}");
+}
+
+#[test]
+fn partitions_may_outnumber_the_file_handles() {
+    let mut broker = BrokerBuilder::new().open_files(OPEN_FILES).start();
+    for topic in TOPICS {
+        broker.tool(&[
+            "topics",
+            "--bootstrap-server",
+            "{bootstrap}",
+            "--create",
+            "--topic",
+            topic,
+            "--partitions",
+            &PARTITIONS.to_string(),
+        ]);
+    }
+    assert_unharmed(&broker);
+    block_on(async {
+        write_to_all(&broker, 0).await;
+        assert_eq!(read_all(&broker, 1).await, written(1));
+        assert_unharmed(&broker);
+    });
+    assert!(broker.stop().success(), "{}", broker.output());
+    broker.start_again();
+    block_on(async {
+        write_to_all(&broker, 1).await;
+        assert_eq!(read_all(&broker, 2).await, written(2));
+        assert_unharmed(&broker);
+    });
+    broker.kill();
+    broker.start_again();
+    block_on(async {
+        assert_eq!(read_all(&broker, 2).await, written(2));
+        write_to_all(&broker, 2).await;
+        assert_unharmed(&broker);
+    });
+    assert!(broker.stop().success(), "{}", broker.output());
+}
+
+#[test]
+fn connections_over_the_handles_wait_and_those_that_are_there_are_served() {
+    let mut broker = BrokerBuilder::new()
+        .open_files(OPEN_FILES)
+        .property("offsets.topic.num.partitions", "1")
+        .start();
+    for topic in TOPICS {
+        broker.tool(&[
+            "topics",
+            "--bootstrap-server",
+            "{bootstrap}",
+            "--create",
+            "--topic",
+            topic,
+            "--partitions",
+            &PARTITIONS.to_string(),
+        ]);
+    }
+    let config = ProducerConfig::default();
+    block_on(async {
+        let producer = Producer::new(client(&broker).await, config);
+        let producer = producer.expect("settings that go together");
+        let send = async |number: i32| {
+            let record = ProducerRecord {
+                topic: TOPICS[0].to_owned(),
+                partition: Some(number % PARTITIONS),
+                key: None,
+                value: Some(Bytes::from_static(b"on")),
+                headers: Vec::new(),
+                timestamp: None,
+            };
+            let delivery = producer.send(record).await.expect("it is sent");
+            delivery.wait().await.expect("it is acknowledged");
+        };
+        send(0).await;
+        // The broker lets in as many as it has handles for, and the kernel keeps some more in its queue.
+        let address = broker.bootstrap().parse().expect("an address");
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(5));
+        let others: Vec<_> = (0..OPEN_FILES).map_while(|_| connect().ok()).collect();
+        let let_in = OPEN_FILES as usize / 4;
+        assert!(
+            (let_in..OPEN_FILES as usize).contains(&others.len()),
+            "{}",
+            others.len()
+        );
+        for number in 1..=PARTITIONS {
+            send(number).await;
+        }
+        assert_unharmed(&broker);
+        drop(others);
+        let another = client(&broker).await;
+        drop(another);
+        producer.close().await;
+    });
+    assert!(broker.stop().success(), "{}", broker.output());
+}
