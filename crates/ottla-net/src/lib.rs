@@ -25,6 +25,7 @@ mod request_memory;
 mod send;
 mod service;
 mod stream;
+mod unsent_answers;
 
 pub use address_limits::AddressLimits;
 pub use authorizer::{Authorizer, IsInTable};
@@ -38,3 +39,4 @@ pub use peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 pub use request_context::{RequestContext, WaitedTime};
 pub use request_memory::{Covered, RequestMemory};
 pub use service::{Answer, PendingAnswer, RequestError, Service};
+pub use unsent_answers::UnsentAnswers;

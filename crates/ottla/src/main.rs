@@ -10,17 +10,13 @@ mod command_line;
 mod completions;
 mod container;
 mod doctor;
+mod heap;
 mod preflight;
 mod scripts;
 mod server;
 mod stop_signals;
 mod tools;
 mod version;
-
-/// Without huge pages (`no_thp`): with them, the heap of an idle broker grows 2 MiB at a time and holds ten megabytes
-/// of zeros; producing is not measurably slower without them (`docs/benchmarks.md`).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = match scripts::called(std::env::args().collect()) {
