@@ -381,7 +381,9 @@ impl<S: Service> Session<S> {
         } else {
             self.await_all_answers().await?;
             self.send_ready().await?;
-            self.await_room_for_answers().await?;
+            if has_large_answer(api_key) && !self.connection.listener.is_controller {
+                self.await_room_for_answers().await?;
+            }
             let handled = self.service.handle(&context, reader);
             ottla_sync::select! {
                 biased;
@@ -522,6 +524,21 @@ impl<S: Service> Session<S> {
         }
         Ok(())
     }
+}
+
+/// Whether a request waits while too many answers are not taken. What keeps replicas and members alive does not: its
+/// answers are small, or regions of files.
+fn has_large_answer(api_key: ApiKey) -> bool {
+    !matches!(
+        api_key,
+        ApiKey::Fetch
+            | ApiKey::Heartbeat
+            | ApiKey::ConsumerGroupHeartbeat
+            | ApiKey::ShareGroupHeartbeat
+            | ApiKey::StreamsGroupHeartbeat
+            | ApiKey::OffsetCommit
+            | ApiKey::ApiVersions
+    )
 }
 
 /// Ends when a request that has a part of the budget should give it up: nothing of it has come for a while, and others

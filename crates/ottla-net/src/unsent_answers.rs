@@ -2,8 +2,7 @@
 //!
 //! An answer is counted from the moment at which its client's socket is full to the one at which the kernel has the
 //! last of it; regions of files are in no memory and not counted. At the bound no further request is carried out whose
-//! answer might be large, and clients that take next to nothing are closed ([`UnsentAnswers::is_scarce`]). Kafka has
-//! no bound.
+//! answer might be large, and clients that take next to nothing are closed ([`Unsent::stalled`]). Kafka has no bound.
 
 use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -94,14 +93,14 @@ impl Unsent {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns when the client should be closed: for so long it has taken less than `least_bytes`, and others wait for
-    /// memory of which it holds some.
+    /// Returns when the client should be closed: for so long it has taken less than `least_bytes`, and it holds some of
+    /// the memory that is used up.
     pub async fn stalled(&self, patience: Duration, least_bytes: u64) {
         loop {
             let before = self.taken.load(Ordering::Relaxed);
             ottla_sync::time::sleep(patience).await;
             let is_slow = self.taken.load(Ordering::Relaxed) - before < least_bytes;
-            if is_slow && self.all.is_scarce() && self.bytes.load(Ordering::Relaxed) > 0 {
+            if is_slow && !self.all.has_room() && self.bytes.load(Ordering::Relaxed) > 0 {
                 return;
             }
         }
