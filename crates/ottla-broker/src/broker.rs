@@ -34,9 +34,6 @@ use crate::rights::is_in_table;
 use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
 
-/// What decompressing batches and compressing them anew may hold at once.
-const COMPRESSION_BYTES: i64 = 512 * 1024 * 1024;
-
 /// A running broker. Everything in it is either immutable, or guards itself.
 #[derive(Debug)]
 pub struct Broker {
@@ -63,6 +60,7 @@ pub struct Broker {
     pub(crate) telemetry: Telemetry,
     pub(crate) authorizer: Arc<Authorizer>,
     pub throttle: Throttle,
+    /// What decompressing batches and compressing them anew may hold at once.
     pub(crate) compression_memory: RequestMemory,
 }
 
@@ -118,9 +116,10 @@ impl Broker {
             dir_reports: Arc::new(DirReports::new(Arc::clone(&node))),
             fetch_sessions: FetchSessions::new(
                 config.max_incremental_fetch_session_cache_slots.max(0) as usize,
+                context.budgets().fetch_session_partitions,
             ),
             telemetry: Telemetry::new(&config),
-            compression_memory: RequestMemory::new(COMPRESSION_BYTES),
+            compression_memory: RequestMemory::new(context.budgets().compression_bytes),
             loading: Loading::default(),
             cleaner: OnceLock::new(),
             authorizer,

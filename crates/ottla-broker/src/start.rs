@@ -167,8 +167,11 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
             () = context.stopping() => {}
         }
     };
+    let context = Arc::clone(&broker.context);
+    let heap = async move { context.watch_heap().await };
     let mut tasks = vec![
         ottla_sync::task::spawn(windows),
+        ottla_sync::task::spawn(heap),
         ottla_sync::task::spawn(close_idle_connections(Arc::clone(&broker.network))),
         ottla_sync::task::spawn(watch_certificates(Arc::clone(&broker.context))),
         ottla_sync::task::spawn(Arc::clone(broker).wake_at_stop()),

@@ -16,6 +16,7 @@ mod groups;
 mod hanging_directories;
 mod idempotence;
 mod lost_brokers;
+mod memory;
 mod metrics;
 mod older_levels;
 pub(crate) mod produce_and_fetch;

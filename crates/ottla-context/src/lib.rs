@@ -14,6 +14,7 @@
 // Tests make files and threads of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod budgets;
 mod clock;
 mod effective_config;
 mod handle_budget;
@@ -21,15 +22,19 @@ mod node_tls;
 mod state;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
-use ottla_metrics::Metrics;
 use ottla_metrics::complaints::Complaints;
+use ottla_metrics::{Metric, Metrics};
+use ottla_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ottla_sync::machine::{self, Machine};
 use ottla_sync::watch;
 use ottla_sync::{ArcSwap, Guard};
-use ottla_types::{BrokerId, Timestamp};
+use ottla_types::{BrokerId, ErrorCode, Timestamp};
 
+pub use budgets::Budgets;
 use clock::Clock;
 pub use clock::time_of_day;
 pub use effective_config::effective_config;
@@ -37,6 +42,9 @@ pub use handle_budget::HandleBudget;
 pub use node_tls::{ListenerTls, NodeTls};
 pub use state::{BrokerState, StopStep};
 use state::{StateCell, StopStepCell};
+
+/// How often the size of the heap is looked at.
+const HEAP_CHECK: Duration = Duration::from_secs(1);
 
 /// What every part of a node reads. Everything in it is either immutable, or guards itself.
 #[derive(Debug)]
@@ -48,6 +56,8 @@ pub struct NodeContext {
     /// The SCRAM credentials on this node's disk, for logins before the cluster's are known.
     bootstrap_scram: ArcSwap<ScramImage>,
     clock: Clock,
+    /// What this process may use of its machine.
+    machine: Machine,
     pub metrics: Metrics,
     pub complaints: Complaints,
     /// What the node shows and trusts where it uses TLS.
@@ -55,6 +65,9 @@ pub struct NodeContext {
     /// The file handles of the process, divided at the start.
     pub handles: HandleBudget,
     state: StateCell,
+    /// Above so many bytes the heap is full.
+    heap_budget: AtomicU64,
+    is_heap_full: AtomicBool,
     stop_step: StopStepCell,
     /// Becomes true when the node begins to stop.
     stopping: watch::Sender<bool>,
@@ -64,9 +77,19 @@ pub struct NodeContext {
     failure: OnceLock<String>,
 }
 
+/// What this process may use: of the machine, its control group and `ottla.memory.max.bytes` whatever is least.
+fn machine_of(config: &BrokerConfig) -> Machine {
+    let machine = machine::read();
+    match u64::try_from(config.ottla_memory_max_bytes) {
+        Ok(at_most @ 1..) => machine.with_at_most(at_most),
+        _ => machine,
+    }
+}
+
 impl NodeContext {
     pub fn new(config: BrokerConfig) -> NodeContext {
         let handles = HandleBudget::of_process(config.log_dirs.len());
+        let machine = machine_of(&config);
         NodeContext {
             config: ArcSwap::from_pointee(config),
             metadata: ArcSwap::default(),
@@ -77,6 +100,9 @@ impl NodeContext {
             tls: NodeTls::default(),
             handles,
             state: StateCell::default(),
+            heap_budget: AtomicU64::new(Budgets::of(&machine).heap_bytes),
+            is_heap_full: AtomicBool::new(false),
+            machine,
             stop_step: StopStepCell::default(),
             stopping: watch::Sender::new(false),
             hurried: watch::Sender::new(false),
@@ -125,6 +151,60 @@ impl NodeContext {
     /// The time of day. For what is written down.
     pub fn timestamp(&self) -> Timestamp {
         self.clock.timestamp()
+    }
+
+    /// What this process may use of its machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// What clients together can make this node hold.
+    pub fn budgets(&self) -> Budgets {
+        Budgets::of(&self.machine)
+    }
+
+    /// Whether nothing may be begun that stays in memory: a member, a producer ID, a transactional ID. What is there
+    /// goes on.
+    pub fn is_heap_full(&self) -> bool {
+        self.is_heap_full.load(Ordering::Relaxed)
+    }
+
+    /// In force with the next look.
+    pub fn set_heap_budget(&self, bytes: u64) {
+        self.heap_budget.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Looks again and again whether the heap is above its budget. Ends when the node begins to stop.
+    pub async fn watch_heap(&self) {
+        loop {
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(HEAP_CHECK) => {}
+                () = self.stopping() => return,
+            }
+            let bytes = machine::anonymous_bytes().unwrap_or(0);
+            let budget = self.heap_budget.load(Ordering::Relaxed);
+            let is_full = bytes > budget;
+            if self.is_heap_full.swap(is_full, Ordering::Relaxed) != is_full {
+                match is_full {
+                    true => tracing::warn!(
+                        "the heap has {bytes} bytes of {budget}: new members of groups, producer IDs and transactional IDs are refused"
+                    ),
+                    false => tracing::warn!("the heap is within its budget again"),
+                }
+            }
+        }
+    }
+
+    /// Refuses what would stay in memory where the heap is full.
+    pub fn check_heap(&self) -> Result<(), ErrorCode> {
+        match self.is_heap_full() {
+            true => {
+                self.metrics.add(Metric::RefusedForMemory, 1);
+                // Clients try again after a while.
+                Err(ErrorCode::CoordinatorLoadInProgress)
+            }
+            false => Ok(()),
+        }
     }
 
     pub fn state(&self) -> BrokerState {

@@ -350,12 +350,9 @@ fn next_state(
     may_finish_shutdown: bool,
 ) -> BrokerState {
     let leads_something = || {
-        context
-            .image
-            .topics
-            .iter()
-            .flat_map(|topic| topic.partitions())
-            .any(|(_, partition)| partition.leader.value() == request.broker_id)
+        let broker = BrokerId(request.broker_id);
+        let mut in_sync = context.image.topics.in_sync_of(broker);
+        in_sync.any(|(_, _, partition)| partition.leader == broker)
     };
     match current {
         BrokerState::Fenced if request.want_shut_down => BrokerState::ShutdownNow,

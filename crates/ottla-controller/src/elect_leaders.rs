@@ -9,7 +9,7 @@ use ottla_metadata::TopicImage;
 use ottla_protocol::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use ottla_protocol::messages::{ElectLeadersRequest, ElectLeadersResponse};
 use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_types::{BrokerId, ErrorCode, PartitionIndex};
+use ottla_types::{BrokerId, ErrorCode, PartitionIndex, Uuid};
 
 use crate::decision::{ApiError, ControllerContext, Decision};
 use crate::partition_change::{Election, PartitionChange, is_unclean_election_enabled};
@@ -136,6 +136,18 @@ fn elect(
             "Eligible topic partition leaders are not available.",
         ),
     }
+}
+
+/// The election of the preferred replica of one partition; nothing where that changes nothing.
+pub(crate) fn elect_preferred(
+    context: &ControllerContext<'_>,
+    topic: Uuid,
+    index: PartitionIndex,
+) -> Option<MetadataRecord> {
+    let topic = context.image.topics.by_id(topic)?;
+    let mut records = Vec::new();
+    elect(context, topic, index, Election::Preferred, &mut records);
+    records.pop()
 }
 
 /// Elections out of sync for partitions without a leader, where the topic's settings allow it: done

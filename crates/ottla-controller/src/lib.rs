@@ -54,6 +54,8 @@ mod assign_replicas_to_dirs;
 
 mod elect_leaders;
 
+mod leader_balance;
+
 mod reassignments;
 
 mod client_quotas;
@@ -97,6 +99,7 @@ pub use decision::{ApiError, ControllerContext, Decision, MAX_RECORDS_PER_USER_O
 pub use delete_topics::delete_topics;
 pub use elect_leaders::{elect_leaders, elect_unclean_leaders};
 pub use features::{local_supported_features, update_features};
+pub use leader_balance::LeaderBalance;
 pub use producer_ids::{PRODUCER_ID_BLOCK_SIZE, allocate_producer_ids};
 pub use reassignments::{alter_partition_reassignments, list_partition_reassignments};
 pub use replica_placement::{UsableBroker, place_on_brokers};

@@ -399,29 +399,28 @@ pub(crate) fn leader_and_isr_updates(
             && Some(replica) != unclean
             && (Some(replica) == returning || cluster.is_broker_active(replica))
     };
+    let listed_with = match event {
+        BrokerEvent::Leaves(broker) | BrokerEvent::LostUnflushed(broker) => broker,
+        BrokerEvent::Returns(_) => BrokerId::NONE,
+    };
     let is_touched = |partition: &PartitionRegistration| match event {
         BrokerEvent::Leaves(broker) => partition.isr.contains(&broker),
-        BrokerEvent::Returns(_) => !partition.has_leader(),
-        BrokerEvent::LostUnflushed(broker) => {
-            partition.isr.contains(&broker) || partition.elr.contains(&broker)
-        }
+        BrokerEvent::Returns(_) | BrokerEvent::LostUnflushed(_) => true,
     };
     let mut records = Vec::new();
-    for topic in context.image.topics.iter() {
-        for (index, partition) in topic
-            .partitions()
-            .filter(|(_, partition)| is_touched(partition))
-        {
-            let mut change = PartitionChange::new(context, topic, index, partition, &is_acceptable);
-            if is_unclean_election_enabled(context, topic) {
-                change.election = Election::Unclean;
-            }
-            change.unclean_shutdown_replicas.extend(unclean);
-            change
-                .target_isr
-                .retain(|&replica| Some(replica) != leaving && Some(replica) != unclean);
-            records.extend(change.build().map(MetadataRecord::PartitionChange));
+    for (topic, index, partition) in context.image.topics.in_sync_of(listed_with) {
+        if !is_touched(partition) {
+            continue;
         }
+        let mut change = PartitionChange::new(context, topic, index, partition, &is_acceptable);
+        if is_unclean_election_enabled(context, topic) {
+            change.election = Election::Unclean;
+        }
+        change.unclean_shutdown_replicas.extend(unclean);
+        change
+            .target_isr
+            .retain(|&replica| Some(replica) != leaving && Some(replica) != unclean);
+        records.extend(change.build().map(MetadataRecord::PartitionChange));
     }
     records
 }
@@ -436,18 +435,17 @@ pub(crate) fn directory_failure_updates(
     let cluster = &context.image.cluster;
     let is_acceptable = |replica: BrokerId| replica != broker && cluster.is_broker_active(replica);
     let mut records = Vec::new();
-    for topic in context.image.topics.iter() {
-        for (index, partition) in topic
-            .partitions()
-            .filter(|(index, partition)| is_touched(topic, *index, partition))
-        {
-            let mut change = PartitionChange::new(context, topic, index, partition, &is_acceptable);
-            if is_unclean_election_enabled(context, topic) {
-                change.election = Election::Unclean;
-            }
-            change.target_isr.retain(|&replica| replica != broker);
-            records.extend(change.build().map(MetadataRecord::PartitionChange));
+    // Where the broker is not in sync its directory changes nothing.
+    for (topic, index, partition) in context.image.topics.in_sync_of(broker) {
+        if !is_touched(topic, index, partition) {
+            continue;
         }
+        let mut change = PartitionChange::new(context, topic, index, partition, &is_acceptable);
+        if is_unclean_election_enabled(context, topic) {
+            change.election = Election::Unclean;
+        }
+        change.target_isr.retain(|&replica| replica != broker);
+        records.extend(change.build().map(MetadataRecord::PartitionChange));
     }
     records
 }

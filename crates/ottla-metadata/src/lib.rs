@@ -29,6 +29,8 @@ mod cluster;
 
 mod topics;
 
+mod isr_index;
+
 mod partition;
 
 mod configs;

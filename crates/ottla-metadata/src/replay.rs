@@ -3,6 +3,7 @@
 //! In Kafka: `MetadataDelta.replay` and those of its parts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_types::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId};
@@ -249,7 +250,18 @@ impl Replay {
     }
 
     fn finish(mut self, provenance: Provenance) -> (MetadataImage, MetadataDelta) {
-        for (_, topic) in std::mem::take(&mut self.changed_topics) {
+        let before = &self.delta.before.topics;
+        for (id, topic) in &self.delta.topics.deleted {
+            let gone = topic.partitions().map(|(index, _)| index);
+            let in_sync = &mut self.image.topics.in_sync;
+            in_sync.on_changed(*id, Some(topic), None, gone);
+        }
+        for (id, topic) in std::mem::take(&mut self.changed_topics) {
+            if let Some(changed) = self.delta.topics.changed.get(&id) {
+                let old = before.by_id(id).map(Arc::as_ref);
+                let in_sync = &mut self.image.topics.in_sync;
+                in_sync.on_changed(id, old, Some(&topic), changed.iter().copied());
+            }
             self.image.topics.insert(topic);
         }
         self.image.provenance = provenance;

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use ottla_protocol::metadata_records::{MetadataRecord, TopicRecord};
-use ottla_types::{PartitionIndex, TopicId, TopicName};
+use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicName};
 use rpds::RedBlackTreeMapSync;
 
+use crate::isr_index::IsrIndex;
 use crate::{MetadataVersion, PartitionRegistration};
 
 /// One topic.
@@ -75,6 +76,7 @@ impl TopicImage {
 pub struct TopicsImage {
     by_id: RedBlackTreeMapSync<TopicId, Arc<TopicImage>>,
     by_name: RedBlackTreeMapSync<TopicName, Arc<TopicImage>>,
+    pub(crate) in_sync: IsrIndex,
 }
 
 impl TopicsImage {
@@ -110,6 +112,22 @@ impl TopicsImage {
     /// In the order of their names, from the first that is not less than `name`.
     pub fn iter_from(&self, name: &TopicName) -> impl Iterator<Item = &Arc<TopicImage>> {
         self.by_name.range(name.clone()..).map(|(_, topic)| topic)
+    }
+
+    /// The partitions of whose ISR or eligible leader replicas a broker is part, and of `BrokerId::NONE` those without a
+    /// leader. Takes time by how many these are, and not by the size of the cluster.
+    pub fn in_sync_of(
+        &self,
+        broker: BrokerId,
+    ) -> impl Iterator<Item = (&Arc<TopicImage>, PartitionIndex, &PartitionRegistration)> {
+        self.in_sync.of(broker).flat_map(move |(topic, indexes)| {
+            let topic = self.by_id(topic);
+            let indexes = indexes.iter();
+            indexes.filter_map(move |&index| {
+                let topic = topic?;
+                Some((topic, index, topic.partition(index)?))
+            })
+        })
     }
 
     pub fn partition_count(&self) -> usize {

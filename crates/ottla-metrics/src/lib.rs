@@ -50,6 +50,10 @@ pub enum Metric {
     AcceptsPaused,
     /// Connections closed after `connections.max.idle.ms`.
     ConnectionsIdle,
+    /// Connections closed because they held memory that others waited for, and did nothing with it.
+    ConnectionsClosedForMemory,
+    /// New members, producer IDs and transactional IDs refused because the heap was full.
+    RefusedForMemory,
     /// Connections closed because what came was no request.
     MalformedRequests,
     /// Peers that were not let in over TLS or SASL.

@@ -33,6 +33,7 @@ use crate::request_memory::{Covered, RequestMemory};
 use crate::send::SendQueue;
 use crate::service::{Answer, RequestError, Service};
 use crate::stream::Stream;
+use crate::unsent_answers::Unsent;
 
 /// The most requests of a connection that wait for their answers.
 const MAX_IN_FLIGHT: usize = 64;
@@ -40,10 +41,16 @@ const MAX_IN_FLIGHT: usize = 64;
 const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
 /// After so many bytes other connections of the thread get their turn.
 const YIELD_BYTES: usize = 1024 * 1024;
-/// Frames that lack more than this take their memory from the budget that all connections share.
+/// Frames that lack more than this take their memory from the budget that all connections share, and so does one of this
+/// size that came whole.
 const BUDGETED_BYTES: usize = 16 * 1024;
-/// A peer that has sent a part of a request and then nothing for so long is closed where others wait for the memory.
+/// Behind so many requests in flight, one takes from the budget whatever its size.
+const UNBUDGETED_IN_FLIGHT: usize = 8;
+/// A peer that has sent a part of a request and then nothing for so long is closed where others wait for the memory, and
+/// so is one that has taken less than [`LEAST_TAKEN_BYTES`] of its answers.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
+/// What a peer takes at least within [`STALLED_AFTER`].
+const LEAST_TAKEN_BYTES: u64 = 64 * 1024;
 
 /// Why a connection ends before its peer closes it.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +72,8 @@ enum ConnectionError {
         "it sent a part of a request and then nothing for {STALLED_AFTER:?}, and others wait for the memory"
     )]
     Stalled,
+    #[error("it takes next to nothing of its answers, and others wait for the memory")]
+    SlowReader,
 }
 
 impl From<DecodeError> for ConnectionError {
@@ -99,6 +108,7 @@ pub async fn serve<S: Service>(
         memory: None,
         queue: SendQueue::default(),
         unsent: Vec::new(),
+        unsent_answers: Unsent::of(&network.unsent_answers),
         unyielded_bytes: 0,
         network,
         service,
@@ -123,7 +133,8 @@ pub async fn serve<S: Service>(
             context.metrics.add(Metric::ServerErrors, 1);
             tracing::error!(peer = %registered.connection.peer_addr, "connection closed: {reason}");
         }
-        Err(error @ ConnectionError::Stalled) => {
+        Err(error @ (ConnectionError::Stalled | ConnectionError::SlowReader)) => {
+            context.metrics.add(Metric::ConnectionsClosedForMemory, 1);
             let peer = registered.connection.peer_addr;
             let say = || tracing::warn!(%peer, "connection closed: {error}");
             context.complaints.say(say);
@@ -201,6 +212,8 @@ struct Session<S> {
     queue: SendQueue,
     /// The requests whose answers stand in the queue.
     unsent: Vec<(ApiKey, RequestTimes)>,
+    /// What the queue takes of the memory for answers that are not taken.
+    unsent_answers: Unsent,
     /// Bytes read since other connections had their turn.
     unyielded_bytes: usize,
 }
@@ -286,12 +299,15 @@ impl<S: Service> Session<S> {
         let covered = self.memory.as_ref().map(Covered::unread);
         let mut stalled = pin!(stalled(&self.network.request_memory, covered.is_some()));
         let mut overdue = pin!(Login::overdue(self.login.as_ref()));
+        let is_low = self.network.request_memory.is_low();
         let mut has_waited = false;
         let read = poll_fn(|context| {
-            if let Poll::Ready(read) = frames.poll_read_from(context, stream, front, covered) {
+            if let Poll::Ready(read) =
+                frames.poll_read_from(context, stream, front, covered, is_low)
+            {
                 return Poll::Ready(read.map(Some).map_err(ConnectionError::from));
             }
-            frames.shrink(connection.is_quiet());
+            frames.shrink(connection.is_quiet() || is_low);
             has_waited = true;
             if stalled.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(ConnectionError::Stalled));
@@ -420,9 +436,35 @@ impl<S: Service> Session<S> {
         }
     }
 
+    /// Covers a request that came whole, before it is carried out. Those in flight go on meanwhile, because others may
+    /// wait for what they have.
+    async fn cover_whole(&mut self, bytes: usize) -> Result<(), ConnectionError> {
+        let mut covered = Covered::default();
+        if !self.network.request_memory.try_cover(&mut covered, bytes) {
+            let network = Arc::clone(&self.network);
+            loop {
+                self.send_ready().await?;
+                if self.connection.is_closed() {
+                    return Err(ConnectionError::Closed);
+                }
+                ottla_sync::select! {
+                    () = network.request_memory.cover(&mut covered, bytes) => break,
+                    () = self.connection.woken() => {}
+                }
+            }
+        }
+        self.memory = Some(covered);
+        Ok(())
+    }
+
     async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
         let received = ottla_sync::time::now();
         let bytes = frame.len();
+        if self.memory.is_none()
+            && (bytes >= BUDGETED_BYTES || self.in_flight.len() >= UNBUDGETED_IN_FLIGHT)
+        {
+            self.cover_whole(bytes).await?;
+        }
         let mut reader = Reader::new(frame);
         let (api_key, header) = decode_request_header(&mut reader)?;
         let now_ms = self.network.context.now_ms();
@@ -445,6 +487,9 @@ impl<S: Service> Session<S> {
         } else {
             self.await_all_answers().await?;
             self.send_ready().await?;
+            if has_large_answer(api_key) && !self.connection.listener.is_controller {
+                self.await_room_for_answers().await?;
+            }
             let handled = self.service.handle(&context, reader);
             ottla_sync::select! {
                 biased;
@@ -482,6 +527,18 @@ impl<S: Service> Session<S> {
         });
         self.queue_ready()?;
         Ok(())
+    }
+
+    /// While too many answers are not taken, no request is carried out that would add to them.
+    async fn await_room_for_answers(&self) -> Result<(), ConnectionError> {
+        let answers = &self.network.unsent_answers;
+        if answers.has_room() {
+            return Ok(());
+        }
+        ottla_sync::select! {
+            () = answers.wait_for_room() => Ok(()),
+            () = self.connection.closed() => Err(ConnectionError::Closed),
+        }
     }
 
     /// The barrier before every request that is no Produce.
@@ -553,9 +610,13 @@ impl<S: Service> Session<S> {
             return Ok(());
         }
         let on_progress = || self.connection.on_active(self.network.context.now_ms());
+        let unsent = &self.unsent_answers;
         let sent = ottla_sync::select! {
             biased;
-            sent = self.queue.send_all(&mut self.stream, on_progress) => sent?,
+            sent = self.queue.send_all(&mut self.stream, unsent, on_progress) => sent?,
+            () = unsent.stalled(STALLED_AFTER, LEAST_TAKEN_BYTES) => {
+                return Err(ConnectionError::SlowReader);
+            }
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
         self.network.context.metrics.add(Metric::BytesSent, sent);
@@ -569,6 +630,21 @@ impl<S: Service> Session<S> {
         }
         Ok(())
     }
+}
+
+/// Whether a request waits while too many answers are not taken. What keeps replicas and members alive does not: its
+/// answers are small, or regions of files.
+fn has_large_answer(api_key: ApiKey) -> bool {
+    !matches!(
+        api_key,
+        ApiKey::Fetch
+            | ApiKey::Heartbeat
+            | ApiKey::ConsumerGroupHeartbeat
+            | ApiKey::ShareGroupHeartbeat
+            | ApiKey::StreamsGroupHeartbeat
+            | ApiKey::OffsetCommit
+            | ApiKey::ApiVersions
+    )
 }
 
 /// Ends when a request that has a part of the budget should give it up: nothing of it has come for a while, and others

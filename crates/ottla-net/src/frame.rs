@@ -101,19 +101,22 @@ impl FrameReader {
     }
 
     /// Reads what the socket has, as much as suits the frame that is being read, and no more of that frame than
-    /// is `covered` by the budget, if it is one of those that are. 0 is the end of the stream.
+    /// is `covered` by the budget, if it is one of those that are. Where memory is low, several small frames, or the next
+    /// large one, are not read at once. 0 is the end of the stream.
     pub fn poll_read_from(
         &mut self,
         context: &mut Context<'_>,
         stream: &mut (impl AsyncRead + Unpin),
         front: &Front,
         covered: Option<usize>,
+        is_memory_low: bool,
     ) -> Poll<io::Result<usize>> {
         let read_bytes = match front {
             Front::Partial { missing } if *missing + LENGTH_SIZE >= READ_BYTES => {
                 missing + LENGTH_SIZE
             }
             Front::Partial { .. } => READ_BYTES,
+            _ if is_memory_low => READ_BYTES,
             Front::Nothing | Front::Complete { .. } => {
                 READ_BYTES.max(self.last_frame_bytes.min(KEPT_BYTES))
             }
@@ -206,8 +209,9 @@ mod tests {
                 );
                 continue;
             }
-            let read =
-                std::future::poll_fn(|cx| reader.poll_read_from(cx, &mut stream, &front, None));
+            let read = std::future::poll_fn(|cx| {
+                reader.poll_read_from(cx, &mut stream, &front, None, false)
+            });
             assert_ne!(read.await.unwrap(), 0);
         }
         drop(writer.join().unwrap());

@@ -28,6 +28,7 @@ mod sasl_credentials;
 mod send;
 mod service;
 mod stream;
+mod unsent_answers;
 
 pub use address_limits::AddressLimits;
 pub use authorizer::{Authorizer, IsInTable};
@@ -42,3 +43,4 @@ pub use request_context::{RequestContext, WaitedTime};
 pub use request_memory::{Covered, RequestMemory};
 pub use response::encode_response;
 pub use service::{Answer, PendingAnswer, RequestError, Service};
+pub use unsent_answers::UnsentAnswers;

@@ -9,6 +9,7 @@ use crate::address_limits::AddressLimits;
 use crate::connections::Connections;
 use crate::handshakes::Handshakes;
 use crate::request_memory::RequestMemory;
+use crate::unsent_answers::UnsentAnswers;
 
 #[derive(Debug)]
 pub struct Network {
@@ -16,18 +17,26 @@ pub struct Network {
     pub connections: Arc<Connections>,
     pub address_limits: AddressLimits,
     pub(crate) handshakes: Handshakes,
-    /// `queued.max.request.bytes`.
+    /// `queued.max.request.bytes`, or a share of the memory that there is.
     pub request_memory: RequestMemory,
+    /// Answers that their clients do not take.
+    pub unsent_answers: Arc<UnsentAnswers>,
 }
 
 impl Network {
     pub fn new(context: Arc<NodeContext>, config: &BrokerConfig) -> Network {
+        let budgets = context.budgets();
+        let request_bytes = match usize::try_from(config.queued_max_request_bytes) {
+            Ok(bytes @ 1..) => bytes,
+            _ => budgets.request_bytes,
+        };
         Network {
             context,
             connections: Arc::default(),
             address_limits: AddressLimits::default(),
             handshakes: Handshakes::default(),
-            request_memory: RequestMemory::new(config.queued_max_request_bytes),
+            request_memory: RequestMemory::new(request_bytes),
+            unsent_answers: Arc::new(UnsentAnswers::new(budgets.unsent_answer_bytes)),
         }
     }
 }

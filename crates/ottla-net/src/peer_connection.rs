@@ -603,7 +603,8 @@ async fn read_answers(
                 }
             }
             let front = frames.front()?;
-            let read = poll_fn(|cx| frames.poll_read_from(cx, &mut socket, &front, None)).await;
+            let read =
+                poll_fn(|cx| frames.poll_read_from(cx, &mut socket, &front, None, false)).await;
             Ok::<_, FrameError>(match read {
                 Ok(0) => Err("the peer closed it".to_owned()),
                 Ok(_) => Ok(()),

@@ -2,8 +2,8 @@
 //! memory of batches that are being recompressed.
 //!
 //! Kafka bounds it with `queued.max.request.bytes` and leaves it unbounded by default; here the default
-//! is a bound too, so that many clients with large requests cannot exhaust the machine. A connection
-//! that finds no room is not read until there is some.
+//! is a share of the memory that the process may use, so that many clients with large requests cannot exhaust it. A
+//! connection that finds no room is not read until there is some.
 //!
 //! A request is covered piece by piece as it arrives, and not by what it announces, so that peers that announce much and
 //! send nothing take nothing from others. Pieces alone could end with many requests that each wait for the last of
@@ -17,8 +17,6 @@ use ottla_sync::{OwnedSemaphorePermit, Semaphore};
 
 /// One permit of the semaphore stands for so many bytes.
 const UNIT_BYTES: usize = 1024;
-/// What `queued.max.request.bytes=-1` comes to.
-const DEFAULT_BYTES: usize = 512 * 1024 * 1024;
 /// The most that is covered at once: what one read of a socket brings.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -60,12 +58,7 @@ impl Covered {
 }
 
 impl RequestMemory {
-    /// From `queued.max.request.bytes`.
-    pub fn new(queued_max_request_bytes: i64) -> Self {
-        let bytes = match usize::try_from(queued_max_request_bytes) {
-            Ok(bytes @ 1..) => bytes,
-            _ => DEFAULT_BYTES,
-        };
+    pub fn new(bytes: usize) -> Self {
         let total_units = bytes.div_ceil(UNIT_BYTES).min(u32::MAX as usize);
         RequestMemory {
             units: Arc::new(Semaphore::new(total_units)),
@@ -75,9 +68,19 @@ impl RequestMemory {
         }
     }
 
+    /// The bound.
+    pub fn total_bytes(&self) -> usize {
+        self.total_units.saturating_mul(UNIT_BYTES)
+    }
+
     /// What nobody has taken.
     pub fn available_bytes(&self) -> usize {
         self.units.available_permits().saturating_mul(UNIT_BYTES)
+    }
+
+    /// Whether most of it is taken: connections then keep and read no more than they must.
+    pub fn is_low(&self) -> bool {
+        self.units.available_permits() < self.total_units / 2
     }
 
     /// Whether requests wait for memory.

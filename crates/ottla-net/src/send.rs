@@ -17,6 +17,7 @@ use ottla_protocol::{Chunk, Encoded, FileRegion};
 use ottla_sync::net::{self, TcpStream};
 use tokio::io::{AsyncWriteExt, Interest};
 
+use crate::unsent_answers::Unsent;
 use ottla_metrics::stalls;
 
 use crate::stream::{Stream, TlsStream};
@@ -44,22 +45,24 @@ impl SendQueue {
         self.chunks.is_empty()
     }
 
-    /// Sends everything; returns how many bytes that were. Waits where the peer does not read, and calls
-    /// `on_progress` whenever it has taken some.
+    /// Sends everything; returns how many bytes that were. Waits where the peer does not read, for as long as which what
+    /// is in memory counts as `unsent`, and calls `on_progress` whenever it has taken some.
     pub async fn send_all(
         &mut self,
         stream: &mut Stream,
+        unsent: &Unsent,
         on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         match stream {
-            Stream::Plain(stream) => self.send_plain(stream, on_progress).await,
-            Stream::Tls(stream) => self.send_encrypted(stream, on_progress).await,
+            Stream::Plain(stream) => self.send_plain(stream, unsent, on_progress).await,
+            Stream::Tls(stream) => self.send_encrypted(stream, unsent, on_progress).await,
         }
     }
 
     async fn send_plain(
         &mut self,
         stream: &TcpStream,
+        unsent: &Unsent,
         mut on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         let mut sent = 0;
@@ -70,26 +73,35 @@ impl SendQueue {
             match result {
                 Ok(bytes) => {
                     sent += bytes;
+                    unsent.on_taken(bytes);
                     on_progress();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    unsent.set(self.bytes_in_memory());
                     stream.writable().await?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        unsent.set(0);
         Ok(sent)
     }
 
     async fn send_encrypted(
         &mut self,
         stream: &mut TlsStream,
+        unsent: &Unsent,
         mut on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         let mut sent = 0;
         let mut piece = Vec::new();
         while !self.chunks.is_empty() {
+            let in_memory = self.bytes_in_memory();
+            if in_memory > PIECE_BYTES {
+                unsent.set(in_memory);
+            }
+            let before = sent;
             if let Some(Chunk::Bytes(bytes)) = self.chunks.front_mut()
                 && bytes.len() >= PIECE_BYTES
             {
@@ -102,9 +114,11 @@ impl SendQueue {
                 sent += filled as u64;
             }
             self.drop_empty();
+            unsent.on_taken(sent - before);
             on_progress();
         }
         stream.flush().await?;
+        unsent.set(0);
         Ok(sent)
     }
 
@@ -143,6 +157,14 @@ impl SendQueue {
         while self.chunks.front().is_some_and(|chunk| chunk.len() == 0) {
             self.chunks.pop_front();
         }
+    }
+
+    fn bytes_in_memory(&self) -> usize {
+        let in_memory = self.chunks.iter().map(|chunk| match chunk {
+            Chunk::Bytes(bytes) => bytes.len(),
+            Chunk::File(_) => 0,
+        });
+        in_memory.sum()
     }
 
     /// Makes one call for what stands at the front.
@@ -251,6 +273,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::unsent_answers::UnsentAnswers;
 
     fn region(bytes: &[u8], position: u64, len: u64) -> Chunk {
         let mut file = tempfile::tempfile().unwrap();
@@ -300,7 +323,11 @@ mod tests {
             received
         });
         let mut calls = 0;
-        let sent = queue.send_all(&mut stream, || calls += 1).await.unwrap();
+        let unsent = Unsent::of(&Arc::new(UnsentAnswers::new(0)));
+        let sent = queue
+            .send_all(&mut stream, &unsent, || calls += 1)
+            .await
+            .unwrap();
         assert_eq!(sent, length as u64);
         assert!(calls > 3, "progress was told {calls} times");
         assert!(queue.is_empty());
@@ -314,7 +341,9 @@ mod tests {
         queue.push(Encoded {
             chunks: vec![region(b"short", 0, 9)],
         });
-        let error = queue.send_all(&mut stream, || {}).await.unwrap_err();
+        let unsent = Unsent::of(&Arc::new(UnsentAnswers::new(0)));
+        let sent = queue.send_all(&mut stream, &unsent, || {}).await;
+        let error = sent.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

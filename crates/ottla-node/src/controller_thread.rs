@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use ottla_config::BrokerConfig;
 use ottla_context::time_of_day;
-use ottla_controller::BrokerSessions;
+use ottla_controller::{BrokerSessions, LeaderBalance};
 use ottla_metadata::{MetadataImage, MetadataLoader, ScramImage};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
@@ -127,6 +127,7 @@ pub struct Controller {
     snapshot_progress: SnapshotProgress,
     snapshot_writer: SnapshotWriter,
     sessions: BrokerSessions,
+    leader_balance: LeaderBalance,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
     stop_requested: Arc<AtomicBool>,
@@ -184,6 +185,10 @@ impl Controller {
             .broker
             .then_some(BrokerId(config.node_id));
         Controller {
+            leader_balance: LeaderBalance::new(
+                config.auto_leader_rebalance_enable,
+                config.leader_imbalance_check_interval_seconds,
+            ),
             sessions: BrokerSessions::new(config.broker_session_timeout_ms, own_broker),
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of(&quorum, now))),
             image: loaded.loader.image().clone(),
@@ -312,6 +317,7 @@ impl Controller {
             let held_up_ms = (ottla_sync::time::now() - began).as_millis() as u64;
             self.sessions.on_held_up(held_up_ms, self.now_ms());
             self.fence_silent_brokers()?;
+            self.balance_leaders()?;
             self.settle_or_refuse()?;
             if self.now_ms() >= self.quorum.wake_at_ms() {
                 self.step(Event::Ticked)?;
@@ -326,6 +332,7 @@ impl Controller {
         let now_ms = self.now_ms();
         Duration::from_millis(self.quorum.wake_at_ms().saturating_sub(now_ms))
             .min(self.session_check().unwrap_or(IDLE_CHECK))
+            .min(self.leader_check(now_ms).unwrap_or(IDLE_CHECK))
             .min(IDLE_CHECK)
     }
 

@@ -18,7 +18,8 @@
 //! One fetch is under way at a time, always from the log end. By that the leader takes all before it for safe here, so
 //! where `flush.messages` asks for a flush, the fetch is ordered when it is done. An answer counts only in the leader epoch and for
 //! the log, named by its end and the epoch there, for which it was asked, so that late and repeated ones come
-//! to nothing. What fails is tried again after `replica.fetch.backoff.ms`.
+//! to nothing. What fails is tried again after `replica.fetch.backoff.ms`, and sooner at first where the leader does not
+//! know yet that it leads.
 //!
 //! Brokers of metadata.version 3.3 and newer, which are all that 4.x knows, answer a fetch with where the logs
 //! diverge. So OffsetsForLeaderEpoch is never asked before fetching, as older versions had to.
@@ -36,6 +37,11 @@ use crate::{Effect, FetchPosition, Fetched, LeaderOffsets, ReplicaConfig, Replic
 #[cfg(test)]
 mod tests;
 
+/// How long a follower waits at first for a leader that does not know yet that it leads. Each wait is twice the one before,
+/// up to `replica.fetch.backoff.ms`.
+const FIRST_BACKOFF_MS: u64 = 5;
+const MAX_DOUBLINGS: u32 = 16;
+
 #[derive(Debug)]
 pub(crate) struct Follower {
     config: ReplicaConfig,
@@ -46,6 +52,8 @@ pub(crate) struct Follower {
     state: FetchState,
     /// When to try again, where something failed. Nothing is under way until then.
     retry_at_ms: Option<u64>,
+    /// How often in a row the leader did not know yet that it leads.
+    leader_behind: u32,
     /// How far the log is behind the leader's high watermark; `None` before the first answer.
     lag: Option<i64>,
     now_ms: u64,
@@ -101,6 +109,7 @@ impl Follower {
             partition_epoch,
             state: FetchState::Leaderless,
             retry_at_ms: None,
+            leader_behind: 0,
             lag: None,
             now_ms: 0,
         };
@@ -159,6 +168,9 @@ impl Follower {
         let is_fetching = matches!(self.state, FetchState::Fetching) && self.retry_at_ms.is_none();
         if !is_fetching || !self.is_current(order, log) {
             return;
+        }
+        if result.is_ok() {
+            self.leader_behind = 0;
         }
         match result {
             Ok(Fetched::Records {
@@ -464,17 +476,30 @@ impl Follower {
     }
 
     fn on_error(&mut self, error: ErrorCode) {
-        if error == ErrorCode::FencedLeaderEpoch {
+        match error {
             // This broker's metadata lags behind the leader's, and will bring the newer epoch.
-            self.state = FetchState::Failed;
-        } else {
-            self.retry_later();
+            ErrorCode::FencedLeaderEpoch => self.state = FetchState::Failed,
+            // The leader's metadata lags behind this broker's, as a rule by milliseconds. Kafka waits for all of
+            // `replica.fetch.backoff.ms`, and so does the first write to a new topic.
+            ErrorCode::UnknownLeaderEpoch
+            | ErrorCode::NotLeaderOrFollower
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::UnknownTopicOrPartition => {
+                let doublings = self.leader_behind.min(MAX_DOUBLINGS);
+                self.leader_behind += 1;
+                let backoff_ms = FIRST_BACKOFF_MS << doublings;
+                self.retry_after(backoff_ms.min(self.config.replica_fetch_backoff_ms));
+            }
+            _ => self.retry_later(),
         }
     }
 
     fn retry_later(&mut self) {
+        self.retry_after(self.config.replica_fetch_backoff_ms);
+    }
+
+    fn retry_after(&mut self, backoff_ms: u64) {
         self.state = FetchState::Fetching;
-        let backoff_ms = self.config.replica_fetch_backoff_ms;
         self.retry_at_ms = Some(self.now_ms.saturating_add(backoff_ms));
     }
 

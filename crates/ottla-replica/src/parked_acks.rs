@@ -12,10 +12,23 @@ use crate::{AckOutcome, Effect, RequiredAcks};
 pub(crate) struct ParkedAcks<Ack> {
     /// Appends whose write was asked for and not answered, in the order of their offsets.
     writing: VecDeque<Parked<Ack>>,
-    /// Acknowledgements that wait for `settled_end`, in the order of their offsets.
-    awaiting_settled: VecDeque<Parked<Ack>>,
-    /// Acknowledgements that wait for `high_watermark`, in the order of their offsets.
-    awaiting_high_watermark: VecDeque<Parked<Ack>>,
+    /// Acknowledgements that wait for `settled_end`.
+    awaiting_settled: Queue<Ack>,
+    /// Acknowledgements that wait for `high_watermark`.
+    awaiting_high_watermark: Queue<Ack>,
+}
+
+/// Acknowledgements that wait for one end, in the order of their offsets. Releasing them, and finding the earliest deadline,
+/// does not depend on how many there are; only deadlines that are out of order with the offsets cost a look at all, when
+/// they pass.
+#[derive(Debug)]
+struct Queue<Ack> {
+    acks: VecDeque<Parked<Ack>>,
+    /// How many have left at the front: by that and its place each has a number.
+    left: u64,
+    /// The deadlines before which no later acknowledgement expires, with the numbers of their acknowledgements, both
+    /// increasing: the first is the earliest of all.
+    earliest: VecDeque<(u64, u64)>,
 }
 
 /// An acknowledgement that waits.
@@ -34,8 +47,8 @@ impl<Ack> ParkedAcks<Ack> {
     pub(crate) fn new() -> Self {
         ParkedAcks {
             writing: VecDeque::new(),
-            awaiting_settled: VecDeque::new(),
-            awaiting_high_watermark: VecDeque::new(),
+            awaiting_settled: Queue::new(),
+            awaiting_high_watermark: Queue::new(),
         }
     }
 
@@ -52,8 +65,7 @@ impl<Ack> ParkedAcks<Ack> {
             }
             RequiredAcks::All => &mut self.awaiting_high_watermark,
         };
-        let place = queue.partition_point(|waiting| waiting.until <= parked.until);
-        queue.insert(place, parked);
+        queue.insert(parked);
     }
 
     /// The file reaches up to here.
@@ -80,7 +92,7 @@ impl<Ack> ParkedAcks<Ack> {
             &mut self.awaiting_settled,
             &mut self.awaiting_high_watermark,
         ] {
-            for parked in queue.iter_mut() {
+            for parked in queue.acks.iter_mut() {
                 if parked.until > log_end_offset {
                     parked.until = log_end_offset;
                     if parked.outcome.error_code() == ErrorCode::None {
@@ -100,19 +112,13 @@ impl<Ack> ParkedAcks<Ack> {
         is_under_min_isr: bool,
         effects: &mut Vec<Effect<Ack>>,
     ) {
-        while let Some(parked) = self
-            .awaiting_settled
-            .pop_front_if(|parked| parked.until <= settled_end)
-        {
+        while let Some(parked) = self.awaiting_settled.pop_due(settled_end) {
             effects.push(Effect::ReleaseAck {
                 ack: parked.ack,
                 outcome: parked.outcome,
             });
         }
-        while let Some(parked) = self
-            .awaiting_high_watermark
-            .pop_front_if(|parked| parked.until <= high_watermark)
-        {
+        while let Some(parked) = self.awaiting_high_watermark.pop_due(high_watermark) {
             let is_success = parked.outcome.error_code() == ErrorCode::None;
             let outcome = if is_success && is_under_min_isr {
                 AckOutcome::NotEnoughReplicasAfterAppend
@@ -132,38 +138,174 @@ impl<Ack> ParkedAcks<Ack> {
             &mut self.awaiting_settled,
             &mut self.awaiting_high_watermark,
         ] {
-            // Deadlines do not follow the order of the offsets.
-            for _ in 0..queue.len() {
-                let Some(parked) = queue.pop_front() else {
-                    break;
-                };
-                if parked.deadline_ms > now_ms {
-                    queue.push_back(parked);
-                } else {
-                    effects.push(Effect::ReleaseAck {
-                        ack: parked.ack,
-                        outcome: AckOutcome::RequestTimedOut,
-                    });
-                }
-            }
+            queue.expire(now_ms, |parked| {
+                effects.push(Effect::ReleaseAck {
+                    ack: parked.ack,
+                    outcome: AckOutcome::RequestTimedOut,
+                });
+            });
         }
     }
 
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let parked = self.awaiting_settled.iter();
-        let parked = parked.chain(&self.awaiting_high_watermark);
-        parked.map(|parked| parked.deadline_ms).min()
+        let settled = self.awaiting_settled.next_deadline_ms();
+        let high_watermark = self.awaiting_high_watermark.next_deadline_ms();
+        settled.into_iter().chain(high_watermark).min()
     }
 
     /// Tells everybody who waits.
     pub(crate) fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
-        let parked = self.awaiting_high_watermark.into_iter();
-        let parked = parked.chain(self.awaiting_settled).chain(self.writing);
+        let parked = self.awaiting_high_watermark.acks.into_iter();
+        let parked = parked.chain(self.awaiting_settled.acks).chain(self.writing);
         for parked in parked {
             effects.push(Effect::ReleaseAck {
                 ack: parked.ack,
                 outcome,
             });
+        }
+    }
+}
+
+impl<Ack> Queue<Ack> {
+    fn new() -> Self {
+        Queue {
+            acks: VecDeque::new(),
+            left: 0,
+            earliest: VecDeque::new(),
+        }
+    }
+
+    /// Behind all that wait for the same offset or an earlier one.
+    fn insert(&mut self, parked: Parked<Ack>) {
+        let is_last = self.acks.back().is_none_or(|it| it.until <= parked.until);
+        if is_last {
+            let number = self.left + self.acks.len() as u64;
+            self.note_deadline(number, parked.deadline_ms);
+            self.acks.push_back(parked);
+            return;
+        }
+        let place = self.acks.partition_point(|it| it.until <= parked.until);
+        self.acks.insert(place, parked);
+        self.note_all_deadlines();
+    }
+
+    fn pop_due(&mut self, end: Offset) -> Option<Parked<Ack>> {
+        let due = self.acks.pop_front_if(|parked| parked.until <= end)?;
+        self.on_popped();
+        Some(due)
+    }
+
+    fn next_deadline_ms(&self) -> Option<u64> {
+        self.earliest.front().map(|&(_, deadline_ms)| deadline_ms)
+    }
+
+    /// Takes out those whose deadline has passed, in the order of their offsets.
+    fn expire(&mut self, now_ms: u64, mut expired: impl FnMut(Parked<Ack>)) {
+        while let Some(first) = self.acks.pop_front_if(|it| it.deadline_ms <= now_ms) {
+            self.on_popped();
+            expired(first);
+        }
+        if self.next_deadline_ms().is_none_or(|at_ms| at_ms > now_ms) {
+            return;
+        }
+        for parked in std::mem::take(&mut self.acks) {
+            match parked.deadline_ms <= now_ms {
+                true => expired(parked),
+                false => self.acks.push_back(parked),
+            }
+        }
+        self.note_all_deadlines();
+    }
+
+    fn on_popped(&mut self) {
+        if self
+            .earliest
+            .front()
+            .is_some_and(|&(of, _)| of == self.left)
+        {
+            self.earliest.pop_front();
+        }
+        self.left += 1;
+    }
+
+    /// A deadline of an acknowledgement behind all others: those before it that are not earlier are never the earliest.
+    fn note_deadline(&mut self, number: u64, deadline_ms: u64) {
+        while self
+            .earliest
+            .pop_back_if(|(_, at)| *at >= deadline_ms)
+            .is_some()
+        {}
+        self.earliest.push_back((number, deadline_ms));
+    }
+
+    fn note_all_deadlines(&mut self) {
+        self.earliest.clear();
+        for place in 0..self.acks.len() {
+            let deadline_ms = self.acks[place].deadline_ms;
+            self.note_deadline(self.left + place as u64, deadline_ms);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parked(until: i64, deadline_ms: u64) -> Parked<i64> {
+        Parked {
+            until: Offset(until),
+            required_acks: RequiredAcks::All,
+            deadline_ms,
+            outcome: AckOutcome::Appended {
+                base_offset: Offset(until - 1),
+            },
+            ack: until,
+        }
+    }
+
+    /// Against a list that is searched: whatever the order of offsets and deadlines.
+    #[test]
+    fn the_earliest_deadline_is_that_of_a_list_that_is_searched() {
+        let mut random = 7u64;
+        let mut number = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        let mut queue = Queue::new();
+        let mut list: Vec<(i64, u64)> = Vec::new();
+        let (mut end, mut now_ms) = (0, 0);
+        for _ in 0..20_000 {
+            match number(6) {
+                0..3 => {
+                    let until = end + 1 + number(20) as i64;
+                    let deadline_ms = now_ms + 1 + number(50);
+                    queue.insert(parked(until, deadline_ms));
+                    let place = list.partition_point(|&(of, _)| of <= until);
+                    list.insert(place, (until, deadline_ms));
+                }
+                3..5 => {
+                    end += number(8) as i64;
+                    let due = std::iter::from_fn(|| queue.pop_due(Offset(end)));
+                    let due: Vec<i64> = due.map(|it| it.ack).collect();
+                    let count = list.iter().take_while(|(until, _)| *until <= end).count();
+                    let expected: Vec<i64> = list.drain(..count).map(|(until, _)| until).collect();
+                    assert_eq!(due, expected);
+                }
+                _ => {
+                    now_ms += number(10);
+                    let mut expired = Vec::new();
+                    queue.expire(now_ms, |it| expired.push(it.ack));
+                    let is_past = |&(_, deadline_ms): &(i64, u64)| deadline_ms <= now_ms;
+                    let past = list.iter().copied().filter(is_past);
+                    let expected: Vec<i64> = past.map(|(until, _)| until).collect();
+                    list.retain(|it| !is_past(it));
+                    assert_eq!(expired, expected);
+                }
+            }
+            let earliest = list.iter().map(|&(_, deadline_ms)| deadline_ms).min();
+            assert_eq!(queue.next_deadline_ms(), earliest);
         }
     }
 }

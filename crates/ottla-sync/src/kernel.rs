@@ -1,5 +1,6 @@
 //! Calls of the kernel that the standard library does not offer.
 
+pub mod machine;
 pub mod sockets;
 
 use std::fs::File;

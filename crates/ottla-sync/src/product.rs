@@ -97,6 +97,16 @@ pub mod process {
     pub use crate::kernel::open_files_limit;
 }
 
+/// What this process may use of its machine.
+pub mod machine {
+    pub use crate::kernel::machine::{Machine, anonymous_bytes};
+
+    /// Reads the limits of the machine and of the control groups.
+    pub fn read() -> Machine {
+        Machine::read()
+    }
+}
+
 /// Random numbers, each for a named consumer: in a simulation, each has a stream of its own.
 pub mod random {
     use rand::distr::uniform::{SampleRange, SampleUniform};

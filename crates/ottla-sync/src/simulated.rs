@@ -7,6 +7,7 @@ pub mod collections;
 mod condvar;
 pub mod fs;
 mod lock;
+pub mod machine;
 pub mod mpsc;
 pub mod net;
 mod notify;

@@ -11,6 +11,7 @@ mod completions;
 mod config_providers;
 mod container;
 mod doctor;
+mod heap;
 mod node_properties;
 mod preflight;
 mod scripts;
@@ -18,11 +19,6 @@ mod server;
 mod stop_signals;
 mod tools;
 mod version;
-
-/// Without huge pages (`no_thp`): with them, the heap of an idle broker grows 2 MiB at a time and holds ten megabytes
-/// of zeros; producing is not measurably slower without them (`docs/benchmarks.md`).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = match scripts::called(std::env::args().collect()) {

@@ -16,6 +16,7 @@ use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
 use ottla_storage::preflight::{Finding, Preflight, Severity, Unformatted};
 use tracing_subscriber::EnvFilter;
 
+use crate::heap;
 use crate::node_properties;
 use crate::stop_signals::StopSignals;
 
@@ -104,6 +105,7 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
         .max_blocking_threads(
             OTHER_BLOCKING_THREADS + THREADS_PER_DIRECTORY * config.log_dirs.len(),
         )
+        .on_thread_park(heap::on_thread_park)
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
@@ -281,6 +283,7 @@ async fn serve(
         return Ok(());
     };
     introduce(&running);
+    tokio::spawn(heap::keep_small());
     if announces_running {
         println!(
             "Node {}: Transitioning from RECOVERY to RUNNING.",

@@ -11,6 +11,9 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
 
+/// The epoch of a member that joins.
+pub(crate) const JOINS: i32 = 0;
+
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -34,6 +37,11 @@ pub(crate) async fn handle(
     let requires_member_id = context.api_version >= 1;
     let assignors = &broker.config().group_consumer_assignors;
     if let Err(error) = validate_heartbeat(&request, requires_member_id, assignors) {
+        return ConsumerGroupHeartbeatResponse::refused(error);
+    }
+    if request.member_epoch == JOINS
+        && let Err(error) = broker.context.check_heap()
+    {
         return ConsumerGroupHeartbeatResponse::refused(error);
     }
     let heartbeat = HeartbeatContext {

@@ -75,6 +75,7 @@ pub(crate) async fn handle(
         session_id,
         epoch,
         uses_topic_ids,
+        follower.is_some(),
         requested,
         &forgotten,
         broker.now_ms(),

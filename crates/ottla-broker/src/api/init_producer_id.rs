@@ -78,6 +78,7 @@ async fn init_idempotent(
         return Err(ErrorCode::ClusterAuthorizationFailed);
     }
     expected(request)?;
+    broker.context.check_heap()?;
     let id = broker.producer_ids.next_producer_id().await?;
     let epoch = ProducerEpoch(0);
     Ok(TransactionalProducer { id, epoch })
@@ -100,8 +101,12 @@ async fn init_transactional(
     if !may_init {
         return Err(ErrorCode::TransactionalIdAuthorizationFailed);
     }
+    let expected = expected(&request)?;
+    if expected.is_none() {
+        broker.context.check_heap()?;
+    }
     let request = InitProducerId {
-        expected: expected(&request)?,
+        expected,
         transaction_timeout_ms: request.transaction_timeout_ms,
         enable_two_phase_commit: request.enable2_pc,
         keep_prepared_transaction: request.keep_prepared_txn,

@@ -21,6 +21,12 @@ pub(crate) async fn handle(
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
         return refused(context, ErrorCode::GroupAuthorizationFailed);
     }
+    // A newcomer has no id yet, or asks for one first.
+    if request.member_id.is_empty()
+        && let Err(error) = broker.context.check_heap()
+    {
+        return refused(context, error);
+    }
     if version == 0 {
         request.rebalance_timeout_ms = request.session_timeout_ms;
     }

@@ -7,6 +7,7 @@ use ottla_coordinator::group::{Refused, ShareHeartbeatContext, validate_share_he
 use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use ottla_types::ErrorCode;
 
+use super::consumer_group_heartbeat::JOINS;
 use super::share_acknowledge::is_member_id;
 use ottla_coordination::share_groups;
 use ottla_net::{Operation, RequestContext, ResourceType};
@@ -36,6 +37,11 @@ pub(crate) async fn handle(
         return ShareGroupHeartbeatResponse::refused(ErrorCode::TopicAuthorizationFailed);
     }
     if let Err(error) = validate_share_heartbeat(&request) {
+        return ShareGroupHeartbeatResponse::refused(error);
+    }
+    if request.member_epoch == JOINS
+        && let Err(error) = broker.context.check_heap()
+    {
         return ShareGroupHeartbeatResponse::refused(error);
     }
     let heartbeat = ShareHeartbeatContext {

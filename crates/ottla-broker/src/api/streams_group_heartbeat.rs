@@ -20,6 +20,7 @@ use ottla_types::ErrorCode;
 
 use ottla_net::{Operation, RequestContext, ResourceType};
 
+use super::consumer_group_heartbeat::JOINS;
 use crate::{Broker, is_internal_topic};
 
 /// How many failures to create a topic a member is told of by name.
@@ -46,6 +47,11 @@ pub(crate) async fn handle(
         return StreamsGroupHeartbeatResponse::refused(error);
     }
     if let Err(error) = validate_streams_heartbeat(&request) {
+        return StreamsGroupHeartbeatResponse::refused(error);
+    }
+    if request.member_epoch == JOINS
+        && let Err(error) = broker.context.check_heap()
+    {
         return StreamsGroupHeartbeatResponse::refused(error);
     }
     let heartbeat = StreamsHeartbeatContext {

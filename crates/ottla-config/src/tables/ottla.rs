@@ -10,6 +10,7 @@ configs! {
     "ottla.disk.reserve.bytes"           Long   "33554432" (at_least 0)     Medium ClusterWide SUPPORTED;
     "ottla.http.listener"                String null   (host_port)          Low ReadOnly SUPPORTED;
     "ottla.jaas.file"                    String null   (non_empty)          Medium ReadOnly SUPPORTED;
+    "ottla.memory.max.bytes"             Long   "-1"    (at_least -1)       Low ReadOnly SUPPORTED;
     "ottla.metrics.reporter.dir"         String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.metrics.reporter.file.max.bytes" Long "16777216" (at_least 1)    Low ReadOnly SUPPORTED;
     "ottla.metrics.reporter.files"       Int    "4" (at_least 1)            Low ReadOnly SUPPORTED;

@@ -7,12 +7,12 @@ use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;
-    "auto.leader.rebalance.enable"                     Boolean "true"                _            High   ReadOnly REBALANCE;
+    "auto.leader.rebalance.enable"                     Boolean "true"                _            High   ReadOnly SUPPORTED;
     "controller.socket.timeout.ms"                     Int     "30000"               _            Medium ReadOnly SUPPORTED;
     "default.replication.factor"                       Int     "1"                   _            Medium ReadOnly SUPPORTED;
     "delete.records.purgatory.purge.interval.requests" Int     "1"                   _            Medium ReadOnly PURGATORY;
     "fetch.purgatory.purge.interval.requests"          Int     "1000"                _            Medium ReadOnly PURGATORY;
-    "leader.imbalance.check.interval.seconds"          Long    "300"                 (at_least 1) High   ReadOnly REBALANCE;
+    "leader.imbalance.check.interval.seconds"          Long    "300"                 (at_least 1) High   ReadOnly SUPPORTED;
     "num.replica.alter.log.dirs.threads"               Int     null                  _            High   ReadOnly SUPPORTED;
     "num.replica.fetchers"                             Int     "1"                   (at_least 1) High   ClusterWide SUPPORTED;
     "producer.purgatory.purge.interval.requests"       Int     "1000"                _            Medium ReadOnly PURGATORY;

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use ottla_coordinator::persister::SharePartitionKey;
-use ottla_metadata::MetadataDelta;
+use ottla_metadata::{LocalReplica, MetadataDelta};
 use ottla_sync::RwLock;
-use ottla_types::{ErrorCode, LeaderEpoch, TopicIdPartition};
-use std::collections::BTreeMap;
+use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, TopicId, TopicIdPartition};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::coordinators::ShareCoordinators;
 use super::led_partition::LedPartition;
@@ -20,7 +21,48 @@ pub struct LedPartitions {
     by_key: Arc<RwLock<ByKey>>,
 }
 
-type ByKey = BTreeMap<SharePartitionKey, Arc<LedPartition>>;
+/// The share partitions by group, and which groups have one of a partition.
+#[derive(Debug, Default)]
+struct ByKey {
+    led: BTreeMap<SharePartitionKey, Arc<LedPartition>>,
+    groups: BTreeMap<(TopicId, i32), BTreeSet<ByteString>>,
+}
+
+impl ByKey {
+    fn insert(&mut self, key: SharePartitionKey, led: Arc<LedPartition>) {
+        let groups = self.groups.entry((key.topic_id, key.partition));
+        groups.or_default().insert(key.group_id.clone());
+        self.led.insert(key, led);
+    }
+
+    fn remove(&mut self, key: &SharePartitionKey) {
+        if self.led.remove(key).is_none() {
+            return;
+        }
+        let partition = (key.topic_id, key.partition);
+        if let Some(groups) = self.groups.get_mut(&partition) {
+            groups.remove(&key.group_id);
+            if groups.is_empty() {
+                self.groups.remove(&partition);
+            }
+        }
+    }
+
+    /// The share partitions that the groups have of a partition.
+    fn of_partition(&self, topic_id: TopicId, partition: PartitionIndex) -> Vec<Arc<LedPartition>> {
+        let partition = partition.0;
+        let groups = self.groups.get(&(topic_id, partition));
+        let keys = groups
+            .into_iter()
+            .flatten()
+            .map(|group_id| SharePartitionKey {
+                group_id: group_id.clone(),
+                topic_id,
+                partition,
+            });
+        keys.filter_map(|key| self.led.get(&key).cloned()).collect()
+    }
+}
 
 /// The key of a group's share partition.
 pub fn key_of(group_id: &str, partition: TopicIdPartition) -> SharePartitionKey {
@@ -42,6 +84,7 @@ impl LedPartitions {
     pub fn get(&self, group_id: &str, partition: TopicIdPartition) -> Option<Arc<LedPartition>> {
         self.by_key
             .read()
+            .led
             .get(&key_of(group_id, partition))
             .cloned()
     }
@@ -54,13 +97,13 @@ impl LedPartitions {
         partition: TopicIdPartition,
     ) -> Result<Arc<LedPartition>, ErrorCode> {
         let key = key_of(group_id, partition);
-        if let Some(led) = self.by_key.read().get(&key) {
+        if let Some(led) = self.by_key.read().led.get(&key) {
             return Ok(Arc::clone(led));
         }
         self.open(key, || led_here(&self.coordinators, topic, partition))
     }
 
-    /// Whether the partition is led here is looked at under the lock that `close_if` takes. Were it looked at before, then
+    /// Whether the partition is led here is looked at under the lock that closing takes. Were it looked at before, then
     /// 1. a thread finds that this broker leads the partition,
     /// 2. another puts the end of that in force, and closes all share partitions that there are,
     /// 3. the first one takes up one more, which nobody closes.
@@ -71,7 +114,7 @@ impl LedPartitions {
     ) -> Result<Arc<LedPartition>, ErrorCode> {
         let too_early = planted::has(Bug::LookBeforeTheLock).then(&led_here);
         let mut by_key = self.by_key.write();
-        if let Some(led) = by_key.get(&key) {
+        if let Some(led) = by_key.led.get(&key) {
             return Ok(Arc::clone(led));
         }
         let (local, leader_epoch) = too_early.unwrap_or_else(led_here)?;
@@ -89,41 +132,55 @@ impl LedPartitions {
 
     /// Nobody of the group reads here any more.
     pub fn close_group(&self, group_id: &str) {
-        self.close_if(|led| *led.key.group_id == *group_id);
+        let first = SharePartitionKey {
+            group_id: group_id.to_owned().into(),
+            topic_id: TopicId::from_u128(0),
+            partition: i32::MIN,
+        };
+        let by_key = self.by_key.read();
+        let from_first = by_key.led.range(first..).map(|(_, led)| led);
+        let of_group = from_first.take_while(|led| *led.key.group_id == *group_id);
+        let over: Vec<_> = of_group.cloned().collect();
+        drop(by_key);
+        self.close(over);
     }
 
     /// Partitions whose lead has changed are others' to hand out, or have to be taken up anew.
     pub(super) fn follow_leadership(&self, delta: &MetadataDelta) {
-        if self.by_key.read().is_empty() {
+        if self.by_key.read().led.is_empty() {
             return;
         }
         let changes = delta.local_changes(self.coordinators.surroundings.context.broker_id());
         let gone = changes.deleted.iter().chain(&changes.followers);
         for replica in gone {
-            self.close_if(|led| {
-                let partition = &led.partition.topic_partition;
-                partition.topic == replica.topic && partition.partition == replica.partition
-            });
+            self.close_partition(replica, |_| true);
         }
         for replica in &changes.leaders {
-            self.close_if(|led| {
-                let partition = &led.partition.topic_partition;
-                partition.topic == replica.topic
-                    && partition.partition == replica.partition
-                    && led.leader_epoch != replica.registration.leader_epoch
-            });
+            let leader_epoch = replica.registration.leader_epoch;
+            self.close_partition(replica, |led| led.leader_epoch != leader_epoch);
         }
     }
 
-    fn close_if(&self, is_over: impl Fn(&LedPartition) -> bool) {
-        let mut over = Vec::new();
-        self.by_key.write().retain(|_, led| {
-            let is_over = is_over(led);
-            if is_over {
-                over.push(Arc::clone(led));
-            }
-            !is_over
-        });
+    /// Takes time by how many groups read the partition.
+    fn close_partition(&self, replica: &LocalReplica, is_over: impl Fn(&LedPartition) -> bool) {
+        let of_partition = || {
+            let by_key = self.by_key.read();
+            by_key.of_partition(replica.topic_id, replica.partition)
+        };
+        let mut over = of_partition();
+        over.retain(|led| is_over(led));
+        self.close(over);
+    }
+
+    fn close(&self, over: Vec<Arc<LedPartition>>) {
+        if over.is_empty() {
+            return;
+        }
+        let mut by_key = self.by_key.write();
+        for led in &over {
+            forget(&mut by_key, led);
+        }
+        drop(by_key);
         for led in over {
             led.close(ErrorCode::NotLeaderOrFollower.into());
         }
@@ -133,6 +190,7 @@ impl LedPartitions {
 /// It is closed, and loaded anew by whoever asks next.
 fn forget(by_key: &mut ByKey, closed: &Arc<LedPartition>) {
     if by_key
+        .led
         .get(&closed.key)
         .is_some_and(|led| Arc::ptr_eq(led, closed))
     {
@@ -166,15 +224,13 @@ mod tests {
     use ottla_sync::thread_channel;
     use std::time::Duration;
 
+    use super::*;
+    use crate::surroundings::Surroundings;
     use ottla_config::BrokerConfig;
     use ottla_net::{Authorizer, BrokerPeers};
     use ottla_node::auto_topic_creation::AutoTopicCreation;
     use ottla_node::producer_id_blocks::ProducerIdBlocks;
     use ottla_partition::test_host::{TOPIC, TOPIC_ID, TestHost};
-    use ottla_types::PartitionIndex;
-
-    use super::*;
-    use crate::surroundings::Surroundings;
 
     fn led_partitions_of(host: &TestHost) -> Arc<LedPartitions> {
         let surroundings = Surroundings {
@@ -206,7 +262,8 @@ mod tests {
             let found = led_here(&led.coordinators, TOPIC, partition);
             let (giving_up, closed) = (Arc::clone(&giving_up), closed.clone());
             ottla_sync::thread::spawn(move || {
-                giving_up.close_if(|_| true);
+                let all: Vec<_> = giving_up.by_key.read().led.values().cloned().collect();
+                giving_up.close(all);
                 closed.send(()).expect("the test waits");
             });
             // It may come before this one has decided, or after it has taken the share partition up.
@@ -216,6 +273,6 @@ mod tests {
         let opened = opened.expect("it is led here");
         let _ = is_closed.recv_timeout(Duration::from_secs(20));
         assert!(opened.failure().is_some(), "nobody else closes it");
-        assert_eq!(led.by_key.read().len(), 0);
+        assert_eq!(led.by_key.read().led.len(), 0);
     }
 }

@@ -18,8 +18,8 @@ use ottla_protocol::messages::write_txn_markers_request::{
     WritableTxnMarker, WritableTxnMarkerTopic,
 };
 use ottla_sync::Mutex;
-use ottla_sync::collections::HashMap;
-use ottla_types::{BrokerId, ErrorCode, TopicPartition};
+use ottla_sync::collections::{HashMap, HashSet};
+use ottla_types::{BrokerId, ErrorCode, TopicName, TopicPartition};
 
 use super::write_markers::{EndedTransaction, request_timeout, write_markers};
 use crate::groups::Groups;
@@ -168,11 +168,17 @@ impl Batch {
 
     /// A partition without an answer is asked for again.
     fn add_missing(&self, answers: &mut Vec<(TopicPartition, ErrorCode)>) {
-        for partition in &self.markers.partitions {
-            if !answers.iter().any(|(answered, _)| answered == partition) {
-                answers.push((partition.clone(), ErrorCode::NetworkException));
-            }
+        let partitions = &self.markers.partitions;
+        if answers.len() == partitions.len() {
+            return;
         }
+        let answered: HashSet<_> = answers.iter().map(|(partition, _)| partition).collect();
+        let missing = partitions.iter().filter(|it| !answered.contains(it));
+        let missing: Vec<_> = missing
+            .map(|partition| (partition.clone(), ErrorCode::NetworkException))
+            .collect();
+        drop(answered);
+        answers.extend(missing);
     }
 
     fn answer_all(self, error: ErrorCode) {
@@ -264,19 +270,16 @@ fn complain(id: BrokerId, error: &PeerError) {
 
 fn marker_of(markers: &Markers) -> WritableTxnMarker {
     let mut topics: Vec<WritableTxnMarkerTopic> = Vec::new();
+    let mut places: HashMap<&TopicName, usize> = HashMap::default();
     for partition in &markers.partitions {
-        let index = partition.partition.0;
-        match topics
-            .iter_mut()
-            .find(|topic| topic.name == partition.topic)
-        {
-            Some(topic) => topic.partition_indexes.push(index),
-            None => topics.push(WritableTxnMarkerTopic {
+        let place = *places.entry(&partition.topic).or_insert_with(|| {
+            topics.push(WritableTxnMarkerTopic {
                 name: partition.topic.clone(),
-                partition_indexes: vec![index],
                 ..Default::default()
-            }),
-        }
+            });
+            topics.len() - 1
+        });
+        topics[place].partition_indexes.push(partition.partition.0);
     }
     WritableTxnMarker {
         producer_id: markers.producer.id.0,

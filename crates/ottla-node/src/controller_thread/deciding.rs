@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ottla_controller::ControllerContext;
+use ottla_controller::{ControllerContext, LeaderBalance};
 use ottla_metadata::{MetadataDelta, MetadataVersion, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{ControlRecord, Event, KRaftVersion, Quorum};
@@ -51,6 +51,7 @@ impl Controller {
     /// This node leads no longer: back to what is committed. What is not may still become so.
     pub(super) fn end_deciding(&mut self) -> Result<(), MetadataLogError> {
         self.refuse_pending(ErrorCode::NotController);
+        self.leader_balance.end();
         if self.deciding.take().is_some() {
             self.uncommitted = self.log.batches_from(self.committed.1)?.into();
             self.refresh_config();
@@ -146,6 +147,7 @@ impl Controller {
         deciding.is_activated = true;
         deciding.is_activation_due = false;
         self.sessions.begin(deciding.loader.image(), now_ms);
+        self.leader_balance.begin(now_ms);
         let is_in_transaction = deciding.loader.is_in_transaction();
         let bootstrap = std::mem::take(&mut self.bootstrap);
         let records = self.with_context(|context, _| {
@@ -379,6 +381,37 @@ impl Controller {
             }
         }
         Ok(())
+    }
+
+    /// Moves leaders back to where they belong, as the active controller, when it is time for that.
+    pub(super) fn balance_leaders(&mut self) -> Result<(), MetadataLogError> {
+        let now_ms = self.now_ms();
+        let is_due = |at_ms: u64| at_ms <= now_ms;
+        if !self.leader_balance.wake_at_ms().is_some_and(is_due) {
+            return Ok(());
+        }
+        let mut balance = std::mem::replace(&mut self.leader_balance, LeaderBalance::new(false, 0));
+        let records = self.with_context(|context, _| balance.elections(context, now_ms));
+        self.leader_balance = balance;
+        let records = records.unwrap_or_default();
+        if !records.is_empty() {
+            let count = records.len();
+            tracing::info!("{count} partitions are led by their preferred replicas again");
+        }
+        match self.append(records) {
+            // The next check finds them again.
+            Err(error) if error.is_disk_full => {
+                tracing::warn!("leaders are not moved back: {error}");
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// How long this node may sleep before leaders are to be looked at.
+    pub(super) fn leader_check(&self, now_ms: u64) -> Option<Duration> {
+        let wake_at_ms = self.leader_balance.wake_at_ms()?;
+        Some(Duration::from_millis(wake_at_ms.saturating_sub(now_ms)))
     }
 
     /// How long this node may sleep while it has sessions to watch.

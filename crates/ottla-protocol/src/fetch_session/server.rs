@@ -1,6 +1,7 @@
-//! One session, as the broker keeps it, and which of many is given up for a new one.
+//! One session, as the broker keeps it.
 //!
-//! The cache of all sessions and its locks stand outside: requests of different sessions do not wait for each other.
+//! The cache of all sessions and its locks stand outside, and so does which of them is given up for a new one: requests of
+//! different sessions do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -11,9 +12,6 @@ use ottla_types::ErrorCode;
 use super::{FINAL_EPOCH, INITIAL_EPOCH, next_epoch};
 use crate::messages::fetch_request::FetchPartition;
 use crate::messages::fetch_response::PartitionData;
-
-/// After so long without a fetch a session is stale, and from that age on it can be displaced.
-const EVICTION_MS: u64 = 120_000;
 
 /// The session that a request asks for, by its epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +54,6 @@ pub struct FetchSession<K> {
     /// Partitions that gave records move to the end, so that none is starved by those before it.
     order: BTreeMap<u64, K>,
     next_order: u64,
-    created_ms: u64,
-    last_used_ms: u64,
 }
 
 /// What a request of a session is about.
@@ -76,7 +72,6 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
         uses_topic_ids: bool,
         requested: Vec<(K, FetchPartition)>,
         answers: &[(K, PartitionData)],
-        now_ms: u64,
     ) -> FetchSession<K> {
         let mut session = FetchSession {
             uses_topic_ids,
@@ -84,8 +79,6 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
             partitions: HashMap::with_capacity(requested.len()),
             order: BTreeMap::new(),
             next_order: 0,
-            created_ms: now_ms,
-            last_used_ms: now_ms,
         };
         for (key, partition) in requested {
             session.insert(key, partition);
@@ -99,11 +92,6 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
         session
     }
 
-    /// How many partitions it has.
-    pub fn size(&self) -> usize {
-        self.partitions.len()
-    }
-
     /// Takes a request of this session.
     pub fn continue_with(
         &mut self,
@@ -111,7 +99,6 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
         uses_topic_ids: bool,
         requested: &[(K, FetchPartition)],
         forgotten: &[K],
-        now_ms: u64,
     ) -> Result<Continued<K>, ErrorCode> {
         if self.epoch != epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
@@ -127,7 +114,6 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
                 self.order.remove(&removed.order);
             }
         }
-        self.last_used_ms = now_ms;
         self.epoch = next_epoch(epoch);
         let partitions = self.order.values().map(|key| {
             let cached = &self.partitions[key];
@@ -197,37 +183,6 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
     }
 }
 
-/// Which session is given up for a new one of `size` partitions: the one that was idle for longest, if that is stale, or else
-/// the smallest of those that are older than that, if it is smaller than the new one.
-///
-/// Kafka: `FetchSessionCacheShard.tryEvict`.
-pub fn find_evictable<
-    'a,
-    K: Clone + Eq + Hash + 'a,
-    S: std::ops::Deref<Target = FetchSession<K>>,
->(
-    sessions: impl Iterator<Item = (i32, S)>,
-    size: usize,
-    now_ms: u64,
-) -> Option<i32> {
-    let stale_before_ms = now_ms.saturating_sub(EVICTION_MS);
-    let mut oldest: Option<(u64, i32)> = None;
-    let mut smallest: Option<(usize, i32)> = None;
-    for (id, session) in sessions {
-        let last_used = (session.last_used_ms, id);
-        oldest = Some(oldest.map_or(last_used, |oldest| oldest.min(last_used)));
-        if session.created_ms < stale_before_ms {
-            let session_size = (session.size(), id);
-            smallest = Some(smallest.map_or(session_size, |smallest| smallest.min(session_size)));
-        }
-    }
-    match (oldest, smallest) {
-        (Some((last_used_ms, id)), _) if last_used_ms < stale_before_ms => Some(id),
-        (_, Some((smallest, id))) if smallest < size => Some(id),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -259,9 +214,9 @@ mod tests {
         (partition, data)
     }
 
-    fn new(partitions: &[i32], now_ms: u64) -> Session {
+    fn new(partitions: &[i32]) -> Session {
         let answers: Vec<_> = partitions.iter().map(|&it| answer(it, 0, "")).collect();
-        Session::new(false, requested(partitions), &answers, now_ms)
+        Session::new(false, requested(partitions), &answers)
     }
 
     /// The partitions of a request, and those of its response.
@@ -270,7 +225,7 @@ mod tests {
         epoch: i32,
         mut answers: Vec<(i32, PartitionData)>,
     ) -> (Vec<i32>, Vec<i32>) {
-        let continued = session.continue_with(epoch, false, &[], &[], 0);
+        let continued = session.continue_with(epoch, false, &[], &[]);
         let continued = continued.expect("the right epoch");
         let finished = session.finish(continued.next_epoch, &mut answers);
         finished.expect("no other request came");
@@ -283,7 +238,7 @@ mod tests {
 
     #[test]
     fn only_news_are_told_and_who_gave_records_is_served_last() {
-        let mut session = new(&[0, 1, 2], 0);
+        let mut session = new(&[0, 1, 2]);
         let answers = vec![answer(0, 5, "a"), answer(1, 0, ""), answer(2, 7, "")];
         assert_eq!(
             exchange(&mut session, 1, answers),
@@ -295,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_end_of_an_error_is_news() {
-        let mut session = new(&[0], 0);
+        let mut session = new(&[0]);
         let mut failed = answer(0, 0, "");
         failed.1.error_code = ErrorCode::NotLeaderOrFollower.code();
         assert_eq!(exchange(&mut session, 1, vec![failed]).1, [0]);
@@ -305,9 +260,9 @@ mod tests {
 
     #[test]
     fn a_request_of_another_epoch_or_kind_is_refused() {
-        let mut session = new(&[0], 0);
+        let mut session = new(&[0]);
         let mut begin = |epoch, uses_topic_ids| {
-            let continued = session.continue_with(epoch, uses_topic_ids, &[], &[], 0);
+            let continued = session.continue_with(epoch, uses_topic_ids, &[], &[]);
             continued.map(|continued| continued.next_epoch)
         };
         assert_eq!(begin(2, false), Err(ErrorCode::InvalidFetchSessionEpoch));
@@ -320,32 +275,11 @@ mod tests {
 
     #[test]
     fn a_session_without_partitions_is_none() {
-        let mut session = new(&[0, 1], 0);
-        let continued = session.continue_with(1, false, &requested(&[2]), &[0, 1], 0);
+        let mut session = new(&[0, 1]);
+        let continued = session.continue_with(1, false, &requested(&[2]), &[0, 1]);
         assert_eq!(continued.expect("the right epoch").partitions.len(), 1);
-        let continued = session.continue_with(2, false, &[], &[2], 0);
+        let continued = session.continue_with(2, false, &[], &[2]);
         assert!(continued.expect("the right epoch").partitions.is_empty());
-    }
-
-    #[test]
-    fn the_stale_give_way_and_then_the_old_and_small() {
-        let find = |sessions: &[(i32, Session)], size, now_ms| {
-            let sessions = sessions.iter().map(|(id, session)| (*id, session));
-            find_evictable(sessions, size, now_ms)
-        };
-        let mut sessions = vec![(1, new(&[0, 1], 0)), (2, new(&[0], 10))];
-        assert_eq!(find(&sessions, 100, EVICTION_MS), None);
-        assert_eq!(find(&sessions, 1, EVICTION_MS + 1), Some(1), "it is stale");
-        for (_, session) in &mut sessions {
-            let continued = session.continue_with(1, false, &[], &[], EVICTION_MS);
-            assert!(continued.is_ok());
-        }
-        assert_eq!(
-            find(&sessions, 1, EVICTION_MS + 20),
-            None,
-            "none is smaller"
-        );
-        assert_eq!(find(&sessions, 2, EVICTION_MS + 20), Some(2));
     }
 
     #[test]

@@ -134,7 +134,11 @@ impl Story {
 
     /// Checks that nothing is fetched before the backoff is over, and then this.
     fn fetches_again_later(&mut self, fetch: Effect<u32>) {
-        let at_ms = self.now_ms + BACKOFF_MS;
+        self.fetches_again_after(BACKOFF_MS, fetch);
+    }
+
+    fn fetches_again_after(&mut self, backoff_ms: u64, fetch: Effect<u32>) {
+        let at_ms = self.now_ms + backoff_ms;
         assert_eq!(self.replica.next_deadline_ms(), Some(at_ms));
         assert_eq!(self.step(Event::ClockTicked { now_ms: at_ms - 1 }), []);
         assert_eq!(self.step(Event::ClockTicked { now_ms: at_ms }), [fetch]);
@@ -425,11 +429,7 @@ fn out_of_range_the_leader_is_asked_for_its_ends() {
 
 #[test]
 fn what_is_in_range_after_all_is_fetched_again() {
-    for listed in [
-        Ok((0, 10)),
-        Ok((10, 10)),
-        Err(ErrorCode::NotLeaderOrFollower),
-    ] {
+    for listed in [Ok((0, 10)), Ok((10, 10)), Err(ErrorCode::KafkaStorageError)] {
         let mut story = Story::following();
         story.answer(10, Err(ErrorCode::OffsetOutOfRange));
         assert_eq!(story.listed(listed), []);
@@ -441,10 +441,6 @@ fn what_is_in_range_after_all_is_fetched_again() {
 fn errors_are_tried_again_later() {
     use ErrorCode as E;
     for error in [
-        E::UnknownLeaderEpoch,
-        E::NotLeaderOrFollower,
-        E::UnknownTopicOrPartition,
-        E::UnknownTopicId,
         E::InconsistentTopicId,
         E::KafkaStorageError,
         E::CorruptMessage,
@@ -459,6 +455,33 @@ fn errors_are_tried_again_later() {
             "{error:?}"
         );
         story.fetches_again_later(fetch_from(10, 3));
+    }
+}
+
+#[test]
+fn a_leader_whose_metadata_is_behind_is_asked_again_soon() {
+    use ErrorCode as E;
+    for error in [
+        E::UnknownLeaderEpoch,
+        E::NotLeaderOrFollower,
+        E::UnknownTopicOrPartition,
+        E::UnknownTopicId,
+    ] {
+        let mut story = Story::following();
+        for backoff_ms in [5, 10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS] {
+            assert_eq!(story.answer(10, Err(error)), [], "{error:?}");
+            assert_eq!(
+                story.answer(10, records(&[(10, 1, 4)], 11)),
+                [],
+                "{error:?}"
+            );
+            story.fetches_again_after(backoff_ms, fetch_from(10, 3));
+        }
+        // Once it has answered, the next time is the first again.
+        let effects = story.answer(10, records(&[], 10));
+        assert_eq!(effects.last(), Some(&fetch_in_sync_from(10, 3)));
+        story.answer(10, Err(error));
+        story.fetches_again_after(5, fetch_in_sync_from(10, 3));
     }
 }
 

@@ -1,21 +1,28 @@
 //! The cache of fetch sessions (KIP-227), each of which `ottla_protocol::fetch_session` keeps.
 //!
-//! The cache holds at most `max.incremental.fetch.session.cache.slots` sessions. A new one takes the
-//! place of one that was idle for two minutes, or of one that is older than that and holds fewer
-//! partitions; otherwise the client goes on without a session.
+//! The cache holds at most `max.incremental.fetch.session.cache.slots` sessions. A new one takes the place of one that is
+//! worth less ([`shard`]); otherwise the client goes on without a session. So it does where the partitions of all sessions
+//! come to the bound that follows from the memory that there is.
 //!
-//! Kafka does the same in `FetchSessionCacheShard`, `FetchManager` and `FetchContext`.
+//! Kafka does the same in `FetchSessionCacheShard`, `FetchManager` and `FetchContext`, without a bound of partitions.
 
-use ottla_sync::atomic::{AtomicU64, Ordering};
+mod shard;
+
+use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use ottla_protocol::fetch_session::NO_SESSION;
-use ottla_protocol::fetch_session::server::{FetchSession, RequestedSession, find_evictable};
+use ottla_protocol::fetch_session::server::{FetchSession, RequestedSession};
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_sync::Mutex;
-use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, TopicName, Uuid};
+
+use self::shard::{Shard, Worth};
+
+/// As many as Kafka has, where each gets a fair number of slots.
+const SHARDS: usize = 8;
+const LEAST_SLOTS_OF_SHARD: usize = 8;
 
 /// A partition as sessions know it: by topic id where the client uses those, else by name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -32,8 +39,11 @@ type Session = Arc<Mutex<FetchSession<PartitionKey>>>;
 /// All sessions of a broker.
 #[derive(Debug)]
 pub(crate) struct FetchSessions {
-    max_sessions: usize,
-    sessions: Mutex<HashMap<i32, Session>>,
+    /// A session is in the one that its id says.
+    shards: Vec<Mutex<Shard<Session>>>,
+    max_partitions: usize,
+    /// Of all sessions, as of their last use.
+    partitions: AtomicUsize,
     /// Sessions that had to make room for others.
     evictions: AtomicU64,
 }
@@ -52,7 +62,10 @@ pub(crate) enum FetchContext {
     /// With everything, and no session.
     Sessionless,
     /// With everything, and a session if there is room.
-    Full { uses_topic_ids: bool },
+    Full {
+        uses_topic_ids: bool,
+        is_follower: bool,
+    },
     /// With what has changed.
     Incremental(IncrementalContext),
 }
@@ -71,23 +84,52 @@ pub(crate) type FetchPartitions = Vec<(PartitionKey, FetchPartition)>;
 pub(crate) type FetchedPartitions = Vec<(PartitionKey, PartitionData)>;
 
 impl FetchSessions {
-    pub(crate) fn new(max_sessions: usize) -> Self {
+    pub(crate) fn new(max_sessions: usize, max_partitions: usize) -> Self {
+        let shards = match max_sessions >= SHARDS * LEAST_SLOTS_OF_SHARD {
+            true => SHARDS,
+            false => 1,
+        };
+        let slots = |shard| max_sessions / shards + usize::from(shard < max_sessions % shards);
         FetchSessions {
-            max_sessions,
-            sessions: Mutex::default(),
+            shards: (0..shards)
+                .map(|shard| Mutex::new(Shard::new(slots(shard))))
+                .collect(),
+            max_partitions,
+            partitions: AtomicUsize::new(0),
             evictions: AtomicU64::new(0),
         }
     }
 
-    /// How much is cached. Takes the lock of each session, as an eviction does.
+    /// How much is cached.
     pub(crate) fn cached(&self) -> CachedSessions {
-        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
-        let partitions = sessions.iter().map(|it| it.lock().size());
         CachedSessions {
-            partitions: partitions.sum(),
-            sessions: sessions.len(),
+            partitions: self.partitions.load(Ordering::Relaxed),
+            sessions: self.shards.iter().map(|shard| shard.lock().len()).sum(),
             evictions: self.evictions.load(Ordering::Relaxed),
         }
+    }
+
+    fn shard(&self, id: i32) -> &Mutex<Shard<Session>> {
+        &self.shards[id.unsigned_abs() as usize % self.shards.len()]
+    }
+
+    /// Has a shard changed, and counts what it has then.
+    fn change<T>(
+        &self,
+        shard: &Mutex<Shard<Session>>,
+        change: impl FnOnce(&mut Shard<Session>) -> T,
+    ) -> T {
+        let mut shard = shard.lock();
+        let before = shard.partitions();
+        let changed = change(&mut shard);
+        let after = shard.partitions();
+        self.partitions
+            .fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        changed
+    }
+
+    fn remove(&self, id: i32) {
+        self.change(self.shard(id), |shard| shard.remove(id));
     }
 
     /// Finds out how a request is to be answered, and which partitions it is about.
@@ -96,6 +138,7 @@ impl FetchSessions {
         session_id: i32,
         epoch: i32,
         uses_topic_ids: bool,
+        is_follower: bool,
         requested: FetchPartitions,
         forgotten: &[PartitionKey],
         now_ms: u64,
@@ -104,24 +147,35 @@ impl FetchSessions {
             RequestedSession::Known { epoch } => epoch,
             asked => {
                 if session_id != NO_SESSION {
-                    self.sessions.lock().remove(&session_id);
+                    self.remove(session_id);
                 }
                 let context = match asked {
-                    RequestedSession::New => FetchContext::Full { uses_topic_ids },
+                    RequestedSession::New => FetchContext::Full {
+                        uses_topic_ids,
+                        is_follower,
+                    },
                     _ => FetchContext::Sessionless,
                 };
                 return Ok((context, requested));
             }
         };
-        let found = self.sessions.lock().get(&session_id).cloned();
+        let found = self.shard(session_id).lock().find(session_id);
         let session = found.ok_or(ErrorCode::FetchSessionIdNotFound)?;
         let continued =
             session
                 .lock()
-                .continue_with(epoch, uses_topic_ids, &requested, forgotten, now_ms)?;
-        if continued.partitions.is_empty() {
-            self.sessions.lock().remove(&session_id);
+                .continue_with(epoch, uses_topic_ids, &requested, forgotten)?;
+        let size = continued.partitions.len();
+        if size == 0 {
+            self.remove(session_id);
             return Ok((FetchContext::Sessionless, requested));
+        }
+        let shard = self.shard(session_id);
+        self.change(shard, |shard| shard.on_used(session_id, size, now_ms));
+        if !requested.is_empty() && self.partitions.load(Ordering::Relaxed) > self.max_partitions {
+            // The client asks for everything then, and gets no session.
+            self.remove(session_id);
+            return Err(ErrorCode::FetchSessionIdNotFound);
         }
         let context = IncrementalContext {
             id: session_id,
@@ -135,29 +189,50 @@ impl FetchSessions {
     fn create(
         &self,
         uses_topic_ids: bool,
+        is_follower: bool,
         requested: FetchPartitions,
         answers: &FetchedPartitions,
         now_ms: u64,
         mut random: impl FnMut() -> i32,
     ) -> i32 {
-        let mut sessions = self.sessions.lock();
-        if sessions.len() >= self.max_sessions {
-            let cached = sessions.iter().map(|(id, session)| (*id, session.lock()));
-            let Some(evicted) = find_evictable(cached, requested.len(), now_ms) else {
-                return NO_SESSION;
-            };
-            sessions.remove(&evicted);
-            self.evictions.fetch_add(1, Ordering::Relaxed);
-        }
-        let id = loop {
-            let id = random();
-            if id > NO_SESSION && !sessions.contains_key(&id) {
-                break id;
-            }
+        let worth = Worth {
+            is_follower,
+            partitions: requested.len(),
         };
-        let session = FetchSession::new(uses_topic_ids, requested, answers, now_ms);
-        sessions.insert(id, Arc::new(Mutex::new(session)));
-        id
+        let shards = self.shards.len();
+        let first = random().unsigned_abs() as usize % shards;
+        let in_turn = (first..shards).chain(0..first);
+        // Where one shard has no room another may have some.
+        let with_room = in_turn
+            .into_iter()
+            .find(|&it| !self.shards[it].lock().is_full());
+        let number = with_room.unwrap_or(first);
+        self.change(&self.shards[number], |shard| {
+            let of_all = self.partitions.load(Ordering::Relaxed);
+            let of_others = of_all.saturating_sub(shard.partitions());
+            let fits = |shard: &Shard<Session>| {
+                of_others + shard.partitions() + worth.partitions <= self.max_partitions
+            };
+            if shard.is_full() || !fits(shard) {
+                if !shard.evict_for(worth, now_ms) {
+                    return NO_SESSION;
+                }
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+            if shard.is_full() || !fits(shard) {
+                return NO_SESSION;
+            }
+            let id = loop {
+                let id = random() & i32::MAX;
+                let id = id - id % shards as i32 + number as i32;
+                if id > NO_SESSION && !shard.has(id) {
+                    break id;
+                }
+            };
+            let session = FetchSession::new(uses_topic_ids, requested, answers);
+            shard.insert(id, Arc::new(Mutex::new(session)), worth, now_ms);
+            id
+        })
     }
 }
 
@@ -172,10 +247,19 @@ impl FetchContext {
     ) -> Result<(i32, FetchedPartitions), (ErrorCode, i32)> {
         match self {
             FetchContext::Sessionless => Ok((NO_SESSION, answers)),
-            FetchContext::Full { uses_topic_ids } => {
-                let id = sessions.create(uses_topic_ids, requested, &answers, now_ms, || {
-                    ottla_sync::random::random("fetch session ids")
-                });
+            FetchContext::Full {
+                uses_topic_ids,
+                is_follower,
+            } => {
+                let random = || ottla_sync::random::random("fetch session ids");
+                let id = sessions.create(
+                    uses_topic_ids,
+                    is_follower,
+                    requested,
+                    &answers,
+                    now_ms,
+                    random,
+                );
                 Ok((id, answers))
             }
             FetchContext::Incremental(context) => {

@@ -103,6 +103,17 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "Connections that had to wait over max.connection.creation.rate",
         ),
         (
+            Metric::ConnectionsClosedForMemory,
+            "ottla_connections_closed_for_memory",
+            "Connections closed because they sent a part of a request, or took next to nothing of their answers, while \
+             others waited for the memory",
+        ),
+        (
+            Metric::RefusedForMemory,
+            "ottla_requests_refused_for_memory",
+            "New members of groups, producer IDs and transactional IDs refused because the heap was above its budget",
+        ),
+        (
             Metric::MalformedRequests,
             "ottla_malformed_requests",
             "Connections closed because what came was no request",
@@ -136,6 +147,18 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         .value(broker.network.request_memory.available_bytes() as f64),
     );
     certificates(broker, families);
+    families.extend([
+        Family::gauge(
+            "ottla_request_memory_bound_bytes",
+            "Bytes that requests may take in all: queued.max.request.bytes, or a share of the memory that there is",
+        )
+        .value(broker.network.request_memory.total_bytes() as f64),
+        Family::gauge(
+            "ottla_unsent_answer_bytes",
+            "Bytes of answers in memory that their clients do not take",
+        )
+        .value(broker.network.unsent_answers.bytes() as f64),
+    ]);
     fetch_sessions(broker, families);
     if let Some(idle) = broker.context.metrics.worker_idle.ratio() {
         families.extend(

@@ -47,7 +47,7 @@ fn indexes<T>(partitions: &[(PartitionKey, T)]) -> Vec<i32> {
 
 /// Opens a session for these partitions and returns its id.
 fn open(sessions: &FetchSessions, partitions: &[i32], now_ms: u64) -> i32 {
-    let begun = sessions.begin(0, 0, false, requested(partitions), &[], now_ms);
+    let begun = sessions.begin(0, 0, false, false, requested(partitions), &[], now_ms);
     let (context, requested) = begun.unwrap();
     let empty = partitions.iter().map(|&partition| answer(partition, 0, ""));
     let finished = context.finish(sessions, requested, answers(empty.collect()), now_ms);
@@ -56,10 +56,10 @@ fn open(sessions: &FetchSessions, partitions: &[i32], now_ms: u64) -> i32 {
 
 #[test]
 fn a_session_is_told_only_what_changed() {
-    let sessions = FetchSessions::new(10);
+    let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0, 1, 2], 0);
     assert_ne!(id, NO_SESSION);
-    let begun = sessions.begin(id, 1, false, Vec::new(), &[], 1);
+    let begun = sessions.begin(id, 1, false, false, Vec::new(), &[], 1);
     let (context, partitions) = begun.unwrap();
     assert_eq!(indexes(&partitions), [0, 1, 2]);
     let given = answers(vec![
@@ -71,22 +71,28 @@ fn a_session_is_told_only_what_changed() {
     assert_eq!(answered_id, id);
     assert_eq!(indexes(&told), [1, 2]);
     // The one that gave records comes last from now on.
-    let (_, partitions) = sessions.begin(id, 2, false, Vec::new(), &[], 2).unwrap();
+    let (_, partitions) = sessions
+        .begin(id, 2, false, false, Vec::new(), &[], 2)
+        .unwrap();
     assert_eq!(indexes(&partitions), [0, 2, 1]);
 }
 
 #[test]
 fn a_partition_with_an_error_is_told_of_when_the_error_is_over() {
-    let sessions = FetchSessions::new(10);
+    let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0], 0);
-    let (context, partitions) = sessions.begin(id, 1, false, Vec::new(), &[], 1).unwrap();
+    let (context, partitions) = sessions
+        .begin(id, 1, false, false, Vec::new(), &[], 1)
+        .unwrap();
     let mut failed = answer(0, 0, "");
     failed.error_code = ErrorCode::NotLeaderOrFollower.code();
     let (_, told) = context
         .finish(&sessions, partitions, answers(vec![failed]), 1)
         .unwrap();
     assert_eq!(indexes(&told), [0]);
-    let (context, partitions) = sessions.begin(id, 2, false, Vec::new(), &[], 2).unwrap();
+    let (context, partitions) = sessions
+        .begin(id, 2, false, false, Vec::new(), &[], 2)
+        .unwrap();
     let given = answers(vec![answer(0, 0, "")]);
     let (_, told) = context.finish(&sessions, partitions, given, 2).unwrap();
     assert_eq!(indexes(&told), [0]);
@@ -94,29 +100,31 @@ fn a_partition_with_an_error_is_told_of_when_the_error_is_over() {
 
 #[test]
 fn partitions_are_added_changed_and_forgotten() {
-    let sessions = FetchSessions::new(10);
+    let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0, 1], 0);
     let mut added = requested(&[2, 0]);
     added[1].1.fetch_offset = 77;
-    let (_, partitions) = sessions.begin(id, 1, false, added, &[key(1)], 1).unwrap();
+    let (_, partitions) = sessions
+        .begin(id, 1, false, false, added, &[key(1)], 1)
+        .unwrap();
     assert_eq!(indexes(&partitions), [0, 2]);
     assert_eq!(partitions[0].1.fetch_offset, 77);
     let forgotten = [key(0), key(2)];
     let (context, _) = sessions
-        .begin(id, 2, false, Vec::new(), &forgotten, 2)
+        .begin(id, 2, false, false, Vec::new(), &forgotten, 2)
         .unwrap();
     assert!(matches!(context, FetchContext::Sessionless));
-    let gone = sessions.begin(id, 3, false, Vec::new(), &[], 3);
+    let gone = sessions.begin(id, 3, false, false, Vec::new(), &[], 3);
     assert_eq!(gone.unwrap_err(), ErrorCode::FetchSessionIdNotFound);
 }
 
 #[test]
 fn sessions_are_refused_that_do_not_fit() {
-    let sessions = FetchSessions::new(10);
+    let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0], 0);
     let begin = |id, epoch, uses_topic_ids| {
         sessions
-            .begin(id, epoch, uses_topic_ids, Vec::new(), &[], 1)
+            .begin(id, epoch, uses_topic_ids, false, Vec::new(), &[], 1)
             .map(|_| ())
     };
     assert_eq!(
@@ -136,10 +144,14 @@ fn sessions_are_refused_that_do_not_fit() {
 
 #[test]
 fn an_answer_that_was_overtaken_is_an_error() {
-    let sessions = FetchSessions::new(10);
+    let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0], 0);
-    let (slow, partitions) = sessions.begin(id, 1, false, Vec::new(), &[], 1).unwrap();
-    sessions.begin(id, 2, false, Vec::new(), &[], 2).unwrap();
+    let (slow, partitions) = sessions
+        .begin(id, 1, false, false, Vec::new(), &[], 1)
+        .unwrap();
+    sessions
+        .begin(id, 2, false, false, Vec::new(), &[], 2)
+        .unwrap();
     let finished = slow.finish(&sessions, partitions, Vec::new(), 3);
     assert_eq!(
         finished.unwrap_err(),
@@ -149,13 +161,13 @@ fn an_answer_that_was_overtaken_is_an_error() {
 
 #[test]
 fn a_full_cache_makes_room_only_for_what_is_worth_more() {
-    let sessions = FetchSessions::new(1);
+    let sessions = FetchSessions::new(1, 1000);
     let small = open(&sessions, &[0], 0);
     // Young sessions stay, however small.
     assert_eq!(open(&sessions, &[0, 1], 1000), NO_SESSION);
     // In use, and old enough to give way to a larger one, but not to one of its size.
     sessions
-        .begin(small, 1, false, Vec::new(), &[], 100_000)
+        .begin(small, 1, false, false, Vec::new(), &[], 120_001)
         .unwrap();
     assert_eq!(open(&sessions, &[0], 130_000), NO_SESSION);
     let large = open(&sessions, &[0, 1], 130_000);
@@ -166,7 +178,7 @@ fn a_full_cache_makes_room_only_for_what_is_worth_more() {
 
 #[test]
 fn what_is_cached_is_counted_and_so_is_what_had_to_make_room() {
-    let sessions = FetchSessions::new(1);
+    let sessions = FetchSessions::new(1, 1000);
     let cached = |sessions, partitions, evictions| CachedSessions {
         sessions,
         partitions,
@@ -180,4 +192,29 @@ fn what_is_cached_is_counted_and_so_is_what_had_to_make_room() {
     assert_eq!(sessions.cached(), cached(1, 2, 0));
     open(&sessions, &[0, 1, 2], 120_001);
     assert_eq!(sessions.cached(), cached(1, 3, 1));
+}
+
+#[test]
+fn the_partitions_of_all_sessions_have_a_bound() {
+    let sessions = FetchSessions::new(100, 5);
+    let first = open(&sessions, &[0, 1, 2], 0);
+    assert_ne!(first, NO_SESSION);
+    assert_eq!(open(&sessions, &[0, 1, 2], 1), NO_SESSION);
+    assert_ne!(open(&sessions, &[0, 1], 2), NO_SESSION);
+    assert_eq!(sessions.cached().partitions, 5);
+    // One that grows over the bound ends; its client begins anew, and goes on without.
+    let grown = sessions.begin(first, 1, false, false, requested(&[3]), &[], 3);
+    assert_eq!(grown.unwrap_err(), ErrorCode::FetchSessionIdNotFound);
+    assert_eq!(sessions.cached().partitions, 2);
+    assert_eq!(open(&sessions, &[0, 1, 2, 3], 4), NO_SESSION);
+}
+
+#[test]
+fn all_slots_are_used_although_the_ids_are_random() {
+    let sessions = FetchSessions::new(100, 1000);
+    for _ in 0..100 {
+        assert_ne!(open(&sessions, &[0], 0), NO_SESSION);
+    }
+    assert_eq!(open(&sessions, &[0], 0), NO_SESSION);
+    assert_eq!(sessions.cached().sessions, 100);
 }

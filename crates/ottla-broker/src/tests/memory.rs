@@ -1,0 +1,165 @@
+//! What clients can make a broker hold that has little memory.
+
+use std::time::{Duration, Instant};
+
+use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
+use ottla_protocol::messages::{
+    ConsumerGroupHeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, MetadataRequest,
+    ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest,
+};
+use ottla_types::ErrorCode;
+use tokio::io::AsyncReadExt;
+
+use super::TestBroker;
+use super::client::Client;
+use super::groups::{coordinating_broker, error};
+
+/// The least budgets that there are: 4 MiB each.
+const LITTLE: (&str, &str) = ("ottla.memory.max.bytes", "1048576");
+
+/// Asks for so many topics that are none, so that the answer is large, and does not read it.
+async fn does_not_read(broker: &TestBroker) -> Client {
+    let name = "x".repeat(200);
+    let topic = |number| MetadataRequestTopic {
+        name: Some(format!("{name}{number}").into()),
+        ..Default::default()
+    };
+    let request = MetadataRequest {
+        topics: Some((0..10_000).map(topic).collect()),
+        allow_auto_topic_creation: false,
+        ..Default::default()
+    };
+    let mut client = broker.connect().await;
+    client.send(9, &request).await;
+    client
+}
+
+fn unsent_bytes(broker: &TestBroker) -> usize {
+    broker.broker().network.unsent_answers.bytes()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_do_not_read_are_closed_where_others_wait_for_the_memory() {
+    let broker = TestBroker::start_with(&[LITTLE]).await;
+    let bound = broker.broker().context.budgets().unsent_answer_bytes;
+    assert_eq!(bound, 4 * 1024 * 1024);
+    let mut silent = Vec::new();
+    while unsent_bytes(&broker) < bound {
+        assert!(silent.len() < 40, "{} bytes", unsent_bytes(&broker));
+        silent.push(does_not_read(&broker).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // As many again get nothing that would have to be kept, and whoever reads gets an answer, a little later.
+    for _ in 0..10 {
+        silent.push(does_not_read(&broker).await);
+    }
+    let mut reads = broker.connect().await;
+    let began = Instant::now();
+    let request = MetadataRequest::default();
+    let answer = reads.ask(9, &request);
+    let answer = tokio::time::timeout(Duration::from_secs(30), answer).await;
+    assert_eq!(answer.expect("it is answered").brokers.len(), 1);
+    assert!(began.elapsed() > Duration::from_secs(1), "it had to wait");
+    let most = unsent_bytes(&broker);
+    assert!(most < 4 * bound, "{most} bytes");
+    let mut closed = 0;
+    for client in &mut silent {
+        let mut rest = Vec::new();
+        let reading = client.stream.read_to_end(&mut rest);
+        let end = tokio::time::timeout(Duration::from_millis(50), reading).await;
+        closed += u32::from(end.is_ok());
+    }
+    assert!(closed > 0);
+}
+
+/// Has the heap count as full, with the next look at it.
+async fn fill_heap(broker: &TestBroker) {
+    broker.broker().context.set_heap_budget(0);
+    while !broker.broker().context.is_heap_full() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_heap_refuses_what_would_stay_and_what_is_there_goes_on() {
+    let broker = coordinating_broker(&[("group.consumer.assignment.interval.ms", "0")]).await;
+    let mut client = broker.connect().await;
+    let consumer = |member_id: &str, member_epoch| ConsumerGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: member_id.to_owned().into(),
+        member_epoch,
+        rebalance_timeout_ms: 10_000,
+        subscribed_topic_names: Some(vec!["t".into()]),
+        topic_partitions: Some(Vec::new()),
+        ..Default::default()
+    };
+    let joined = client.ask(1, &consumer("m1", 0)).await;
+    assert_eq!(error(joined.error_code), ErrorCode::None);
+
+    fill_heap(&broker).await;
+    let later = ErrorCode::CoordinatorLoadInProgress;
+    let answer = client.ask(1, &consumer("m2", 0)).await;
+    assert_eq!(error(answer.error_code), later);
+    let join = JoinGroupRequest {
+        group_id: "classic".into(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer".into(),
+        ..Default::default()
+    };
+    assert_eq!(error(client.ask(9, &join).await.error_code), later);
+    for transactional_id in [None, Some("t".into())] {
+        let init = InitProducerIdRequest {
+            transactional_id,
+            transaction_timeout_ms: 10_000,
+            producer_id: -1,
+            producer_epoch: -1,
+            ..Default::default()
+        };
+        assert_eq!(error(client.ask(4, &init).await.error_code), later);
+    }
+    let goes_on = ConsumerGroupHeartbeatRequest {
+        subscribed_topic_names: None,
+        topic_partitions: None,
+        ..consumer("m1", joined.member_epoch)
+    };
+    let heard = client.ask(1, &goes_on).await;
+    assert_eq!(error(heard.error_code), ErrorCode::None);
+
+    broker.broker().context.set_heap_budget(u64::MAX);
+    while broker.broker().context.is_heap_full() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let answer = client.ask(1, &consumer("m2", 0)).await;
+    assert_eq!(error(answer.error_code), ErrorCode::None);
+}
+
+#[tokio::test]
+async fn members_of_the_other_protocols_are_refused_as_well() {
+    let broker = TestBroker::start().await;
+    fill_heap(&broker).await;
+    let refused = |error_code| error(error_code) == ErrorCode::CoordinatorLoadInProgress;
+    let mut client = broker.connect().await;
+    let share = ShareGroupHeartbeatRequest {
+        group_id: "share".into(),
+        member_id: "AAAAAAAAAAAAAAAAAAAAAQ".into(),
+        subscribed_topic_names: Some(Vec::new()),
+        ..Default::default()
+    };
+    let answer = client.ask(1, &share).await;
+    assert!(refused(answer.error_code), "{answer:?}");
+    let streams = StreamsGroupHeartbeatRequest {
+        group_id: "streams".into(),
+        member_id: "AAAAAAAAAAAAAAAAAAAAAQ".into(),
+        rebalance_timeout_ms: 1_000,
+        topology: Some(Default::default()),
+        active_tasks: Some(Vec::new()),
+        standby_tasks: Some(Vec::new()),
+        warmup_tasks: Some(Vec::new()),
+        process_id: Some("p".into()),
+        client_tags: Some(Vec::new()),
+        ..Default::default()
+    };
+    let answer = client.ask(0, &streams).await;
+    assert!(refused(answer.error_code), "{answer:?}");
+}

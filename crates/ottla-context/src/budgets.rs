@@ -1,0 +1,74 @@
+//! What clients together can make a node hold, each kind of it bounded by a share of the memory that the process may
+//! use. `docs/operations.md` has what happens at each bound.
+//!
+//! The shares add up to less than half: the rest is the page cache's, which every record is read from.
+
+use ottla_sync::machine::Machine;
+
+/// No budget is smaller, however small the machine is: below that nothing would work.
+const LEAST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The budgets of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budgets {
+    /// All of the heap: above it nothing is begun that stays, such as a member of a group.
+    pub heap_bytes: u64,
+    /// Requests that are being received or carried out, where `queued.max.request.bytes` is not set.
+    pub request_bytes: usize,
+    /// Answers that their clients do not take.
+    pub unsent_answer_bytes: usize,
+    /// Batches that are decompressed, and compressed anew.
+    pub compression_bytes: usize,
+    /// Partitions of all incremental fetch sessions.
+    pub fetch_session_partitions: usize,
+}
+
+/// What a partition of a fetch session takes: its key twice, what was asked and what was answered.
+const FETCH_SESSION_PARTITION_BYTES: u64 = 256;
+
+impl Budgets {
+    pub fn of(machine: &Machine) -> Budgets {
+        let share = |divisor: u64| (machine.memory_bytes / divisor).max(LEAST_BYTES);
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Budgets {
+            heap_bytes: share(2),
+            request_bytes: bytes(share(8)),
+            unsent_answer_bytes: bytes(share(16)),
+            compression_bytes: bytes(share(8)),
+            fetch_session_partitions: bytes(share(32) / FETCH_SESSION_PARTITION_BYTES),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(memory_bytes: u64) -> Machine {
+        Machine {
+            memory_bytes,
+            is_memory_limited: true,
+            processors: 1,
+        }
+    }
+
+    #[test]
+    fn budgets_follow_the_memory() {
+        let small = Budgets::of(&machine(256 << 20));
+        assert_eq!(small.request_bytes, 32 << 20);
+        assert_eq!(small.unsent_answer_bytes, 16 << 20);
+        let large = Budgets::of(&machine(64 << 30));
+        assert_eq!(large.request_bytes, 8 << 30);
+        assert_eq!(large.fetch_session_partitions, (2 << 30) / 256);
+    }
+
+    #[test]
+    fn the_budgets_leave_more_than_half_to_the_page_cache() {
+        for memory in [64 << 20, 256 << 20, 24 << 30] {
+            let of = Budgets::of(&machine(memory));
+            let sessions = of.fetch_session_partitions as u64 * FETCH_SESSION_PARTITION_BYTES;
+            let bytes = of.request_bytes + of.unsent_answer_bytes + of.compression_bytes;
+            assert!(bytes as u64 + sessions < memory / 2, "{of:?}");
+        }
+    }
+}

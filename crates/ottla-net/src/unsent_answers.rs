@@ -1,0 +1,158 @@
+//! The memory of answers that their clients do not take.
+//!
+//! An answer is counted from the moment at which its client's socket is full to the one at which the kernel has the
+//! last of it; regions of files are in no memory and not counted. At the bound no further request is carried out whose
+//! answer might be large, and clients that take next to nothing are closed ([`Unsent::stalled`]). Kafka has no bound.
+
+use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_sync::Notify;
+
+#[derive(Debug)]
+pub struct UnsentAnswers {
+    bound: usize,
+    bytes: AtomicUsize,
+    waiting: AtomicUsize,
+    /// Raised when answers were sent, or given up, while somebody waited.
+    room: Notify,
+}
+
+impl UnsentAnswers {
+    pub fn new(bound: usize) -> UnsentAnswers {
+        UnsentAnswers {
+            bound,
+            bytes: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            room: Notify::new(),
+        }
+    }
+
+    /// What is unsent on all connections.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.bytes() < self.bound
+    }
+
+    /// Whether requests wait because of answers that were not taken.
+    pub fn is_scarce(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns when there is room.
+    pub async fn wait_for_room(&self) {
+        let _waiting = Waiting::new(&self.waiting);
+        loop {
+            let room = self.room.notified();
+            if self.has_room() {
+                return;
+            }
+            room.await;
+        }
+    }
+}
+
+/// What one connection has of it; given back when it is dropped.
+#[derive(Debug)]
+pub struct Unsent {
+    all: Arc<UnsentAnswers>,
+    bytes: AtomicUsize,
+    /// What the client has taken so far.
+    taken: AtomicU64,
+}
+
+impl Unsent {
+    pub fn of(all: &Arc<UnsentAnswers>) -> Unsent {
+        Unsent {
+            all: Arc::clone(all),
+            bytes: AtomicUsize::new(0),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// So much of the connection's answers is unsent now.
+    pub fn set(&self, bytes: usize) {
+        let before = self.bytes.swap(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.all.bytes.fetch_add(bytes - before, Ordering::SeqCst);
+        }
+        if bytes < before {
+            self.all.bytes.fetch_sub(before - bytes, Ordering::SeqCst);
+            // Who waits has counted itself before it looked at the bytes.
+            if self.all.is_scarce() {
+                self.all.room.notify_waiters();
+            }
+        }
+    }
+
+    pub fn on_taken(&self, bytes: u64) {
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns when the client should be closed: for so long it has taken less than `least_bytes`, and it holds some of
+    /// the memory that is used up.
+    pub async fn stalled(&self, patience: Duration, least_bytes: u64) {
+        loop {
+            let before = self.taken.load(Ordering::Relaxed);
+            ottla_sync::time::sleep(patience).await;
+            let is_slow = self.taken.load(Ordering::Relaxed) - before < least_bytes;
+            if is_slow && !self.all.has_room() && self.bytes.load(Ordering::Relaxed) > 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn at_the_bound_others_wait_until_answers_were_sent_or_given_up() {
+        let answers = Arc::new(UnsentAnswers::new(100));
+        let (first, second) = (Unsent::of(&answers), Unsent::of(&answers));
+        first.set(90);
+        assert!(answers.has_room());
+        second.set(50);
+        assert_eq!((answers.bytes(), answers.has_room()), (140, false));
+        let waits = answers.wait_for_room();
+        tokio::pin!(waits);
+        let soon = Duration::from_millis(20);
+        let timed_out = ottla_sync::time::timeout(soon, &mut waits).await;
+        timed_out.expect_err("there is no room");
+        assert!(answers.is_scarce());
+        second.set(20);
+        let timed_out = ottla_sync::time::timeout(soon, &mut waits).await;
+        timed_out.expect_err("110 of 100 are taken");
+        drop(first);
+        waits.await;
+        assert_eq!((answers.bytes(), answers.is_scarce()), (20, false));
+        drop(second);
+        assert_eq!(answers.bytes(), 0);
+    }
+}

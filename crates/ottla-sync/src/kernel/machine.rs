@@ -1,0 +1,251 @@
+//! What this process may use of its machine: the memory of the machine or of the control group that the process is in,
+//! whichever is less, and the processors that its affinity and the quota of its group leave it.
+//!
+//! Both versions of control groups are read, each up to the root of its hierarchy: a limit of a group above holds as
+//! well. Files that are missing or cannot be understood set no limit.
+
+use std::path::{Path, PathBuf};
+
+/// What memory and processors there are for this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// What it may use at most.
+    pub memory_bytes: u64,
+    /// Whether that is less than the machine has: the limit of a control group, or a setting.
+    pub is_memory_limited: bool,
+    /// How many threads can run at once.
+    pub processors: usize,
+}
+
+/// Where nothing can be read: a small machine.
+const UNKNOWN_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
+
+impl Machine {
+    /// The same with no more memory than this.
+    pub fn with_at_most(self, memory_bytes: u64) -> Machine {
+        Machine {
+            memory_bytes: self.memory_bytes.min(memory_bytes),
+            is_memory_limited: self.is_memory_limited || memory_bytes < self.memory_bytes,
+            ..self
+        }
+    }
+
+    /// Reads `/proc` and the files of the control groups.
+    pub fn read() -> Machine {
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let text = |path: &str| read(Path::new(path)).unwrap_or_default();
+        let of_machine = total_memory(&text("/proc/meminfo"));
+        let of_group = group_limit(
+            &text("/proc/self/cgroup"),
+            &text("/proc/self/mountinfo"),
+            read,
+        );
+        // The standard library heeds affinity, and the processor quotas of both versions of control groups.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Machine::of(of_machine, of_group, processors)
+    }
+
+    fn of(of_machine: Option<u64>, of_group: Option<u64>, processors: usize) -> Machine {
+        let of_machine = of_machine.unwrap_or(UNKNOWN_MEMORY_BYTES);
+        let limit = of_group.filter(|&limit| limit < of_machine);
+        Machine {
+            memory_bytes: limit.unwrap_or(of_machine),
+            is_memory_limited: limit.is_some(),
+            processors,
+        }
+    }
+}
+
+/// What the process has in memory that no file backs: its heap and its stacks.
+pub fn anonymous_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages = anonymous_pages(&statm)?;
+    pages.checked_mul(rustix::param::page_size() as u64)
+}
+
+/// Of `/proc/self/statm`: what is resident without what is shared.
+fn anonymous_pages(statm: &str) -> Option<u64> {
+    let mut fields = statm.split_whitespace().skip(1);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    let (resident, shared) = (next()?, next()?);
+    Some(resident.saturating_sub(shared))
+}
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+fn total_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// The smallest memory limit of the groups that the process is in.
+fn group_limit(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let hierarchies = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
+        match (number, controllers) {
+            ("0", "") => Some((Version::Two, group)),
+            _ if controllers.split(',').any(|it| it == "memory") => Some((Version::One, group)),
+            _ => None,
+        }
+    });
+    let limits = hierarchies.flat_map(|(version, group)| {
+        let directories = group_directories(mounts, version, group);
+        let files = directories.into_iter().flat_map(move |directory| {
+            let files = version.limit_files().iter();
+            files.map(move |file| directory.join(file))
+        });
+        // "max" is no number, and no limit.
+        files.filter_map(|file| read(&file)?.trim().parse().ok())
+    });
+    limits.min()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    fn limit_files(self) -> &'static [&'static str] {
+        match self {
+            Version::One => &["memory.limit_in_bytes"],
+            // Above `memory.high` the kernel slows the process down until it gives memory back.
+            Version::Two => &["memory.max", "memory.high"],
+        }
+    }
+
+    /// Whether a mount has the memory controller of this version, by its type and its options.
+    fn is_of(self, file_system: &str, options: &str) -> bool {
+        match self {
+            Version::One => file_system == "cgroup" && options.split(',').any(|it| it == "memory"),
+            Version::Two => file_system == "cgroup2",
+        }
+    }
+}
+
+/// The directories of a group and of those above it, as far as they can be seen from here.
+fn group_directories(mounts: &str, version: Version, group: &str) -> Vec<PathBuf> {
+    let mount = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut of_mount = before.split(' ').skip(3);
+        let (root, mount_point) = (of_mount.next()?, of_mount.next()?);
+        let mut of_file_system = after.split(' ');
+        let (file_system, options) = (of_file_system.next()?, of_file_system.nth(1)?);
+        version
+            .is_of(file_system, options)
+            .then_some((root, mount_point))
+    });
+    let Some((root, mount_point)) = mount else {
+        return Vec::new();
+    };
+    // In a container the mount may begin at the container's own group.
+    let group = Path::new(group);
+    let below = group.strip_prefix(root).unwrap_or(Path::new(""));
+    let below = below.strip_prefix("/").unwrap_or(below);
+    let ancestors = below.ancestors();
+    ancestors
+        .map(|ancestor| Path::new(mount_point).join(ancestor))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VERSION_1: &str = "\
+        30 29 0:26 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu\n\
+        31 29 0:27 / /sys/fs/cgroup/memory rw shared:10 - cgroup cgroup rw,memory\n";
+    const VERSION_2: &str =
+        "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    fn limit(groups: &str, mounts: &str, files: &[(&str, &str)]) -> Option<u64> {
+        group_limit(groups, mounts, |path| {
+            let found = files.iter().find(|(name, _)| Path::new(name) == path);
+            found.map(|(_, text)| format!("{text}\n"))
+        })
+    }
+
+    #[test]
+    fn the_first_version_has_a_hierarchy_for_memory() {
+        let groups = "4:memory:/jobs/kafka\n3:cpu:/other\n0::/\n";
+        let files = [
+            (
+                "/sys/fs/cgroup/memory/jobs/kafka/memory.limit_in_bytes",
+                "268435456",
+            ),
+            (
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                "9223372036854771712",
+            ),
+            ("/sys/fs/cgroup/cpu/other/memory.limit_in_bytes", "1"),
+        ];
+        assert_eq!(limit(groups, VERSION_1, &files), Some(268_435_456));
+    }
+
+    #[test]
+    fn the_second_version_has_one_hierarchy() {
+        let groups = "0::/system.slice/ottla.service\n";
+        let own = "/sys/fs/cgroup/system.slice/ottla.service/memory.max";
+        let above = "/sys/fs/cgroup/system.slice/memory.max";
+        assert_eq!(limit(groups, VERSION_2, &[(own, "max")]), None);
+        assert_eq!(
+            limit(groups, VERSION_2, &[(own, "max"), (above, "500")]),
+            Some(500),
+            "that of a group above"
+        );
+        let high = "/sys/fs/cgroup/system.slice/ottla.service/memory.high";
+        assert_eq!(
+            limit(groups, VERSION_2, &[(own, "700"), (high, "600")]),
+            Some(600)
+        );
+    }
+
+    #[test]
+    fn a_container_sees_its_own_group_as_the_root() {
+        let groups = "4:memory:/docker/0123\n";
+        let mounts = "31 29 0:27 /docker/0123 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
+        let files = [("/sys/fs/cgroup/memory/memory.limit_in_bytes", "1000")];
+        assert_eq!(limit(groups, mounts, &files), Some(1000));
+    }
+
+    #[test]
+    fn nothing_that_can_be_read_is_no_limit() {
+        assert_eq!(limit("", "", &[]), None);
+        assert_eq!(limit("4:memory:/a\n", "nonsense", &[]), None);
+        assert_eq!(limit("nonsense", VERSION_1, &[]), None);
+        assert_eq!(
+            total_memory("MemTotal:       24610020 kB\n"),
+            Some(25_200_660_480)
+        );
+        assert_eq!(total_memory("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn what_no_file_backs_is_what_is_resident_and_not_shared() {
+        assert_eq!(anonymous_pages("5000 900 300 20 0 700 0\n"), Some(600));
+        assert_eq!(anonymous_pages("5000"), None);
+        assert!(anonymous_bytes().is_some_and(|bytes| bytes > 100_000));
+    }
+
+    #[test]
+    fn a_group_limits_only_below_what_the_machine_has() {
+        let machine = Machine::of(Some(1000), Some(u64::MAX / 2), 3);
+        assert_eq!(
+            (machine.memory_bytes, machine.is_memory_limited),
+            (1000, false)
+        );
+        let machine = Machine::of(Some(1000), Some(400), 3);
+        assert_eq!(
+            (machine.memory_bytes, machine.is_memory_limited),
+            (400, true)
+        );
+        assert_eq!(
+            Machine::of(None, None, 1).memory_bytes,
+            UNKNOWN_MEMORY_BYTES
+        );
+    }
+}
