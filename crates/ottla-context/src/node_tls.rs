@@ -130,6 +130,16 @@ impl NodeTls {
         }
     }
 
+    /// Whether [`NodeTls::refresh`] would take what a configuration names. Blocks.
+    pub fn check(&self, config: &BrokerConfig) -> Result<(), TlsError> {
+        for (listener, settings) in settings(config) {
+            if let Some(context) = self.of(&listener) {
+                context.check(settings)?;
+            }
+        }
+        Ok(())
+    }
+
     /// That of a listener, which has one if its protocol is SSL or SASL_SSL.
     pub fn of(&self, listener: &str) -> Option<Arc<TlsContext>> {
         self.by_listener.load().get(listener).cloned()

@@ -94,6 +94,9 @@ pub async fn serve<S: Service>(
     };
     let context = Arc::clone(&session.network.context);
     let ended = session.run().await;
+    if matches!(ended, Ok(()) | Err(ConnectionError::Closed)) {
+        session.stream.close().await;
+    }
     let by_peer = matches!(ended, Ok(()) | Err(ConnectionError::Io(_)));
     match ended {
         Ok(()) | Err(ConnectionError::Io(_)) => {}

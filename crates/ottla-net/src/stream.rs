@@ -8,16 +8,20 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ServerConfig};
-use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 /// What one read takes from the socket at most: four records of the largest size, as rustls by itself would ask for a
 /// quarter of one.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
+
+/// How long a goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A connection that a listener has accepted.
 #[derive(Debug)]
@@ -41,6 +45,15 @@ impl Stream {
         match self {
             Stream::Plain(_) => &[],
             Stream::Tls(stream) => stream.get_ref().1.peer_certificates().unwrap_or_default(),
+        }
+    }
+
+    /// Says goodbye where TLS has one, so that the peer knows that nothing was cut off. One that does not read is not
+    /// waited for.
+    pub async fn close(&mut self) {
+        if let Stream::Tls(stream) = self {
+            // It is only a courtesy.
+            let _ = ottla_sync::time::timeout(GOODBYE, stream.shutdown()).await;
         }
     }
 

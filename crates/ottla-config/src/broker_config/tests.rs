@@ -165,14 +165,37 @@ fn java_plugins_are_refused() {
 }
 
 #[test]
-fn secure_listeners_are_refused_for_now() {
+fn listeners_with_sasl_are_refused_for_now() {
     refused(
-        "listener.security.protocol.map=PLAINTEXT:SSL,CONTROLLER:PLAINTEXT\n\
+        "listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT\n\
          security.inter.broker.protocol=PLAINTEXT",
-        "server.properties line 3: listener PLAINTEXT uses SSL, which is not supported yet; give it \
-         PLAINTEXT in listener.security.protocol.map, and reach it through a tunnel or a private \
-         network",
+        "server.properties line 3: listener PLAINTEXT uses SASL_SSL, which is not supported yet; give it \
+         SSL or PLAINTEXT in listener.security.protocol.map",
     );
+}
+
+#[test]
+fn a_setting_of_a_listener_goes_before_that_of_all() {
+    let (config, _) = load(
+        "ssl.keystore.location=/all\nlistener.name.plaintext.ssl.keystore.location=/own\n\
+         ssl.client.auth=required",
+    )
+    .unwrap();
+    let setting = |key| {
+        let (given, value) = config.listener_setting("PLAINTEXT", key)?;
+        Some((given, value.to_owned()))
+    };
+    let own = "listener.name.plaintext.ssl.keystore.location".to_owned();
+    let all = "ssl.client.auth".to_owned();
+    assert_eq!(
+        setting("ssl.keystore.location"),
+        Some((own, "/own".to_owned()))
+    );
+    assert_eq!(
+        setting("ssl.client.auth"),
+        Some((all, "required".to_owned()))
+    );
+    assert_eq!(setting("ssl.keystore.type"), None);
 }
 
 #[test]
@@ -414,6 +437,8 @@ fn every_supported_setting_is_read() {
             .iter()
             .any(|topic| crate::broker_synonym_of_topic_config(topic.name) == Some(def.name));
         let read = topic_default
+            // Each listener may have its own: they are looked up by `listener_setting`.
+            || def.name.starts_with("ssl.")
             || read_into_other_fields.contains(&def.name)
             || BrokerConfig::TYPED_KEYS.contains(&def.name);
         if def.support == Support::Supported {

@@ -1,0 +1,212 @@
+//! Whom a client trusts, and whom a listener, in handshakes in memory: the habits of Java's TLS beside webpki's rules.
+
+// Tests make files of their own.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::sync::Arc;
+
+use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
+use ottla_tls::{Given, Purpose, TlsContext, TlsSettings};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, ServerConnection};
+
+fn context(
+    purpose: Purpose,
+    own: Option<&Issued>,
+    trusted: &str,
+    more: &[(&str, &str)],
+) -> TlsContext {
+    let mut given = vec![
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.truststore.certificates", trusted),
+    ];
+    if let Some(own) = own {
+        given.extend([
+            ("ssl.keystore.type", "PEM"),
+            ("ssl.keystore.key", own.key.as_str()),
+            ("ssl.keystore.certificate.chain", &own.certificate),
+        ]);
+    }
+    given.extend(more);
+    let settings = TlsSettings::read("the test", purpose, |key| {
+        let (_, value) = given.iter().find(|(known, _)| *known == key)?;
+        Some(Given {
+            key: key.to_owned(),
+            value: (*value).to_owned(),
+        })
+    });
+    TlsContext::load(settings).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A handshake of a client that has connected to `name`; who the listener takes the client for.
+fn handshake(
+    server: &TlsContext,
+    client: &TlsContext,
+    name: &str,
+) -> Result<Option<String>, String> {
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let mut client = ClientConnection::new(client.client(), name).expect("a client");
+    let config = server.server().expect("a listener");
+    let mut listening = ServerConnection::new(Arc::clone(&config)).expect("a server");
+    for _ in 0..10 {
+        let mut bytes = Vec::new();
+        while client.write_tls(&mut bytes).expect("bytes") > 0 {}
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            listening.read_tls(&mut rest).expect("read");
+        }
+        listening
+            .process_new_packets()
+            .map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        while listening.write_tls(&mut bytes).expect("bytes") > 0 {}
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).expect("read");
+        }
+        client
+            .process_new_packets()
+            .map_err(|error| error.to_string())?;
+    }
+    assert!(!client.is_handshaking() && !listening.is_handshaking());
+    let shown = listening.peer_certificates().unwrap_or_default();
+    server.principal(shown).map_err(|error| error.0)
+}
+
+/// What a client that trusts `trusted` says of a server that shows `own`.
+fn asked(own: &Issued, trusted: &str, name: &str, more: &[(&str, &str)]) -> Result<(), String> {
+    let server = context(Purpose::Listener, Some(own), trusted, &[]);
+    let client = context(Purpose::Client, None, trusted, more);
+    handshake(&server, &client, name).map(drop)
+}
+
+#[test]
+fn a_server_is_known_by_its_names_and_by_its_cn_where_it_has_none() {
+    let authority = Authority::new("authority");
+    let issue = |common_name, names| {
+        authority.issue(Wanted {
+            common_name,
+            names,
+            ..Wanted::default()
+        })
+    };
+    let trusted = authority.pem();
+    let named = issue("cn.example.org", &["san.example.org", "10.0.0.1"]);
+    assert_eq!(asked(&named, &trusted, "san.example.org", &[]), Ok(()));
+    assert_eq!(asked(&named, &trusted, "10.0.0.1", &[]), Ok(()));
+    assert!(asked(&named, &trusted, "cn.example.org", &[]).is_err());
+    let any = [("ssl.endpoint.identification.algorithm", "")];
+    assert_eq!(asked(&named, &trusted, "cn.example.org", &any), Ok(()));
+    for (common_name, name, is_known) in [
+        ("cn.example.org", "cn.example.org", true),
+        ("cn.example.org", "CN.Example.ORG", true),
+        ("cn.example.org", "other.example.org", false),
+        ("*.example.org", "cn.example.org", true),
+        ("*.example.org", "a.cn.example.org", false),
+        ("*.org", "example.org", false),
+        ("10.0.0.1", "10.0.0.1", false),
+    ] {
+        let outcome = asked(&issue(common_name, &[]), &trusted, name, &[]);
+        assert_eq!(
+            outcome.is_ok(),
+            is_known,
+            "{common_name} for {name}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn authorities_own_certificates_and_those_of_the_trust_store_do() {
+    let authority = Authority::new("authority");
+    let wanted = Wanted {
+        is_authority: true,
+        ..Wanted::default()
+    };
+    let trusted = authority.pem();
+    assert_eq!(
+        asked(&authority.issue(wanted), &trusted, "localhost", &[]),
+        Ok(())
+    );
+    assert!(asked(&authority.issue(wanted), &trusted, "elsewhere", &[]).is_err());
+    let other = Authority::new("authority");
+    let refused = asked(&other.issue(wanted), &trusted, "localhost", &[]);
+    assert!(refused.is_err(), "the same name is not the same key");
+    let expired = authority.issue(Wanted {
+        is_expired: true,
+        ..wanted
+    });
+    assert!(asked(&expired, &trusted, "localhost", &[]).is_err());
+    for is_authority in [true, false] {
+        let itself = self_signed(Wanted {
+            is_authority,
+            ..Wanted::default()
+        });
+        assert_eq!(
+            asked(&itself, &itself.certificate, "localhost", &[]),
+            Ok(())
+        );
+    }
+    let unknown = self_signed(Wanted::default());
+    assert!(asked(&unknown, &trusted, "localhost", &[]).is_err());
+}
+
+#[test]
+fn a_client_is_asked_for_a_certificate_as_the_setting_says() {
+    let authority = Authority::new("authority");
+    let other = Authority::new("other");
+    let own = authority.issue(Wanted::default());
+    let issue = |of: &Authority, is_expired| {
+        of.issue(Wanted {
+            common_name: "alice",
+            names: &[],
+            is_expired,
+            ..Wanted::default()
+        })
+    };
+    let (alice, expired, stranger) = (
+        issue(&authority, false),
+        issue(&authority, true),
+        issue(&other, false),
+    );
+    let name = || Ok(Some("CN=alice,O=Ottla".to_owned()));
+    for (auth, shown, expected) in [
+        ("none", Some(&alice), Ok(None)),
+        ("requested", None, Ok(None)),
+        ("requested", Some(&alice), name()),
+        ("requested", Some(&expired), Err(())),
+        ("required", None, Err(())),
+        ("required", Some(&alice), name()),
+        ("required", Some(&stranger), Err(())),
+    ] {
+        let server = context(
+            Purpose::Listener,
+            Some(&own),
+            &authority.pem(),
+            &[("ssl.client.auth", auth)],
+        );
+        let client = context(Purpose::Client, shown, &authority.pem(), &[]);
+        let outcome = handshake(&server, &client, "localhost");
+        assert_eq!(outcome.map_err(drop), expected, "{auth}");
+    }
+}
+
+#[test]
+fn protocols_and_suites_are_those_of_the_settings() {
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted::default());
+    let with = |server: &[(&str, &str)], client: &[(&str, &str)]| {
+        let server = context(Purpose::Listener, Some(&own), &authority.pem(), server);
+        let client = context(Purpose::Client, None, &authority.pem(), client);
+        handshake(&server, &client, "localhost").is_ok()
+    };
+    let protocols = |text| [("ssl.enabled.protocols", text)];
+    assert!(with(&protocols("TLSv1.2"), &[]));
+    assert!(with(&protocols("TLSv1.1,TLSv1.3"), &protocols("TLSv1.3")));
+    assert!(!with(&protocols("TLSv1.2"), &protocols("TLSv1.3")));
+    let suites = [(
+        "ssl.cipher.suites",
+        "TLS_RSA_WITH_AES_128_CBC_SHA,TLS_AES_256_GCM_SHA384",
+    )];
+    assert!(with(&suites, &[]));
+    assert!(!with(&suites, &protocols("TLSv1.2")));
+}

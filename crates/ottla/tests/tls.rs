@@ -1,0 +1,470 @@
+//! Listeners with TLS as clients meet them: who gets in, as whom, who does not, and what happens when a certificate is
+//! replaced while it is in use.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ottla_client::admin::NewTopic;
+use ottla_client::{Admin, Client, ClientError, Producer, RecordRef, properties};
+use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_types::ErrorCode;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A broker with a listener for TLS beside the plain one.
+struct Secured {
+    broker: BrokerProcess,
+    authority: Authority,
+    /// Where stores are written.
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn secured(key_store: &Issued, authority: Authority, settings: &[(&str, &str)]) -> Secured {
+    let dir = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let plain = free_port();
+    let controller = free_port();
+    let text = |path: PathBuf| path.display().to_string();
+    let key_store = text(key_store.write(&dir.path().join("broker.pem")));
+    let trust_store = text(authority.write(&dir.path().join("authority.pem")));
+    let listeners = format!(
+        "PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
+    );
+    let advertised = format!("PLAINTEXT://127.0.0.1:{plain},SSL://localhost:{port}");
+    let controllers = format!("127.0.0.1:{controller}");
+    // Who is turned away, and what is loaded anew, are not warnings.
+    let mut builder = BrokerBuilder::new()
+        .port(plain)
+        .environment("OTTLA_LOG", "info");
+    for (key, value) in [
+        ("listeners", listeners.as_str()),
+        ("advertised.listeners", &advertised),
+        ("controller.quorum.bootstrap.servers", &controllers),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+        ),
+        ("listener.name.ssl.ssl.keystore.type", "PEM"),
+        ("listener.name.ssl.ssl.keystore.location", &key_store),
+        ("listener.name.ssl.ssl.truststore.type", "PEM"),
+        ("listener.name.ssl.ssl.truststore.location", &trust_store),
+    ]
+    .iter()
+    .chain(settings)
+    {
+        builder = builder.property(key, value);
+    }
+    Secured {
+        broker: builder.start(),
+        authority,
+        dir,
+        port,
+    }
+}
+
+impl Secured {
+    fn with(settings: &[(&str, &str)]) -> Secured {
+        let authority = Authority::new("authority");
+        let issued = authority.issue(Wanted::default());
+        secured(&issued, authority, settings)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// What a client needs that trusts the authority.
+    fn client(&self) -> BTreeMap<String, String> {
+        client(self.port, &self.path("authority.pem"))
+    }
+
+    fn client_as(&self, key_store: &Path) -> BTreeMap<String, String> {
+        let mut settings = self.client();
+        settings.insert("ssl.keystore.type".into(), "PEM".into());
+        let path = key_store.display().to_string();
+        settings.insert("ssl.keystore.location".into(), path);
+        settings
+    }
+
+    fn wait_for(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.broker.output().contains(text) {
+            assert!(
+                Instant::now() < deadline,
+                "{text}:\n{}",
+                self.broker.output()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn client(port: u16, trust_store: &Path) -> BTreeMap<String, String> {
+    let given = [
+        ("bootstrap.servers", format!("localhost:{port}")),
+        ("security.protocol", "SSL".to_owned()),
+        ("ssl.truststore.type", "PEM".to_owned()),
+        ("ssl.truststore.location", trust_store.display().to_string()),
+        ("default.api.timeout.ms", "4000".to_owned()),
+        ("request.timeout.ms", "2000".to_owned()),
+    ];
+    given.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
+/// Produces what takes several pieces to encrypt, and reads it back.
+async fn produce_and_consume(settings: &BTreeMap<String, String>) -> Result<(), ClientError> {
+    let value = vec![7; 300_000];
+    let (client, producer) = properties::producer(settings)?;
+    let producer = Producer::new(Client::connect(client).await?, producer)?;
+    let delivery = producer.send_ref(RecordRef::new("secured", &value)).await?;
+    delivery.wait().await?;
+    let mut settings = settings.clone();
+    settings.insert("group.id".into(), "readers".into());
+    settings.insert("auto.offset.reset".into(), "earliest".into());
+    let (client, consumer) = properties::consumer(&settings)?;
+    let client = Client::connect(client).await?;
+    let mut consumer = ottla_client::Consumer::new(client, consumer);
+    consumer.assign(&[("secured".to_owned(), 0)]);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        for record in consumer.poll(Duration::from_millis(500)).await? {
+            assert!(record.value.as_deref() == Some(&value[..]));
+            return Ok(());
+        }
+        assert!(Instant::now() < deadline, "nothing was read");
+    }
+}
+
+async fn connect(settings: &BTreeMap<String, String>) -> Result<Admin, ClientError> {
+    let (client, _) = properties::producer(settings)?;
+    Ok(Admin::new(Client::connect(client).await?))
+}
+
+async fn refusal(settings: &BTreeMap<String, String>) -> String {
+    match connect(settings).await {
+        Ok(_) => panic!("it was let in"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_go_through_tls_both_ways_and_strangers_do_not_get_in() {
+    let secured = Secured::with(&[]);
+    produce_and_consume(&secured.client())
+        .await
+        .expect("served");
+
+    let other = Authority::new("other");
+    let stranger = client(secured.port, &other.write(&secured.path("other.pem")));
+    let refused = refusal(&stranger).await;
+    assert!(refused.contains("UnknownIssuer"), "{refused}");
+
+    // What is no TLS at all is one line in the log.
+    let mut plain = secured.client();
+    plain.insert("security.protocol".into(), "PLAINTEXT".into());
+    refusal(&plain).await;
+    secured.wait_for("Failed authentication with /127.0.0.1 (channelId=");
+    secured.wait_for("(SSL handshake failed)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_who_its_certificate_says_and_needs_a_good_one() {
+    let secured = Secured::with(&[
+        ("listener.name.ssl.ssl.client.auth", "required"),
+        (
+            "ssl.principal.mapping.rules",
+            "RULE:^CN=(.*?),O=.*$/$1/U,DEFAULT",
+        ),
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        ("super.users", "User:ALICE;User:ANONYMOUS"),
+    ]);
+    let issue = |name: &str, wanted: Wanted<'_>| {
+        let issued = secured.authority.issue(Wanted {
+            common_name: name,
+            names: &[],
+            ..wanted
+        });
+        issued.write(&secured.path(&format!("{name}.pem")))
+    };
+    let alice = secured.client_as(&issue("alice", Wanted::default()));
+    let bob = secured.client_as(&issue("bob", Wanted::default()));
+    let topic = |name: &str| NewTopic {
+        name: name.to_owned(),
+        partitions: Some(1),
+        ..NewTopic::default()
+    };
+    let as_alice = connect(&alice).await.expect("let in");
+    let created = as_alice.create_topics(&[topic("hers")], false).await;
+    assert!(
+        created
+            .expect("an answer")
+            .iter()
+            .all(|it| it.error_code == 0)
+    );
+    let as_bob = connect(&bob).await.expect("let in");
+    let created = as_bob.create_topics(&[topic("his")], false).await;
+    let denied = ErrorCode::TopicAuthorizationFailed.code();
+    let created = created.expect("an answer");
+    assert!(
+        created.iter().all(|it| it.error_code == denied),
+        "{created:?}"
+    );
+    secured.wait_for("Principal = User:BOB is Denied");
+
+    let expired = issue(
+        "carol",
+        Wanted {
+            is_expired: true,
+            ..Wanted::default()
+        },
+    );
+    refusal(&secured.client_as(&expired)).await;
+    refusal(&secured.client()).await;
+    let other = Authority::new("other").issue(Wanted::default());
+    let other = other.write(&secured.path("other.pem"));
+    refusal(&secured.client_as(&other)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_replaced_while_it_is_in_use() {
+    let secured = Secured::with(&[]);
+    produce_and_consume(&secured.client())
+        .await
+        .expect("served");
+    let key_store = secured.path("broker.pem");
+    // What cannot be used changes nothing, and is said once.
+    std::fs::write(&key_store, "no certificate").expect("written");
+    secured.wait_for("what was loaded before stays in force");
+    assert!(
+        secured.broker.output().contains("broker.pem"),
+        "the file is named"
+    );
+    connect(&secured.client()).await.expect("the old one");
+    // Neither does a certificate of somebody else.
+    let other = Wanted {
+        common_name: "mallory",
+        ..Wanted::default()
+    };
+    secured.authority.issue(other).write(&key_store);
+    secured.wait_for("Keystore DistinguishedName does not match");
+    // Another authority's, under the same names, replaces it.
+    let next = Authority::new("next");
+    next.issue(Wanted::default()).write(&key_store);
+    secured.wait_for("is in force; sessions of the previous one");
+    let trusting = client(secured.port, &next.write(&secured.path("next.pem")));
+    produce_and_consume(&trusting).await.expect("the new one");
+    refusal(&secured.client()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handshakes_that_stall_keep_nobody_out_and_are_cut_off() {
+    let secured = Secured::with(&[]);
+    let connect_to = || TcpStream::connect(("127.0.0.1", secured.port)).expect("connected");
+    let mut stalled: Vec<TcpStream> = (0..300).map(|_| connect_to()).collect();
+    produce_and_consume(&secured.client())
+        .await
+        .expect("served");
+    let first = &mut stalled[0];
+    first.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let began = Instant::now();
+    assert_eq!(first.read(&mut [0; 8]).expect("an end"), 0);
+    assert!(began.elapsed() < Duration::from_secs(25));
+    secured.wait_for("(SSL handshake failed)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_lies_in_the_trust_store_and_an_authoritys_own_do() {
+    let itself = self_signed(Wanted {
+        is_authority: true,
+        ..Wanted::default()
+    });
+    let secured = secured(&itself, Authority::new("unused"), &[]);
+    let trust_store = secured.path("itself.pem");
+    std::fs::write(&trust_store, &itself.certificate).expect("written");
+    connect(&client(secured.port, &trust_store))
+        .await
+        .expect("trusted");
+}
+
+#[test]
+fn a_key_store_that_cannot_be_used_ends_the_start_with_a_sentence() {
+    let authority = Authority::new("authority");
+    let dir = tempfile::tempdir().expect("a folder");
+    let issued = authority.issue(Wanted::default());
+    let mixed = Issued {
+        key: authority.issue(Wanted::default()).key,
+        ..issued
+    };
+    let mixed = mixed
+        .write(&dir.path().join("mixed.pem"))
+        .display()
+        .to_string();
+    let refused = |location: &str| {
+        let (port, ssl, controller) = (free_port(), free_port(), free_port());
+        let listeners = format!(
+            "PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{ssl},CONTROLLER://127.0.0.1:{controller}"
+        );
+        let map = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT";
+        let builder = BrokerBuilder::new()
+            .port(port)
+            .property("listeners", &listeners)
+            .property(
+                "advertised.listeners",
+                &listeners.replace(&format!(",CONTROLLER://127.0.0.1:{controller}"), ""),
+            )
+            .property(
+                "controller.quorum.bootstrap.servers",
+                &format!("127.0.0.1:{controller}"),
+            )
+            .property("listener.security.protocol.map", map)
+            .property("ssl.keystore.type", "PEM")
+            .property("ssl.keystore.location", location);
+        builder.start_refused().output
+    };
+    let output = refused("/nowhere/broker.pem");
+    let expected = "ssl.keystore.location=/nowhere/broker.pem: cannot read the file";
+    assert!(output.contains(expected), "{output}");
+    let output = refused(&mixed);
+    assert!(
+        output.contains(
+            "mixed.pem: the private key is not that of the certificate of CN=broker,O=Ottla"
+        ),
+        "{output}"
+    );
+}
+
+/// Three brokers that are controllers too, and talk to each other over TLS only, each with a certificate of its own.
+struct Cluster {
+    nodes: Vec<BrokerProcess>,
+    _dir: tempfile::TempDir,
+}
+
+fn cluster_of_three(authority: &Authority) -> Cluster {
+    const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qg";
+    let dir = tempfile::tempdir().expect("a folder");
+    let trust_store = authority.write(&dir.path().join("trust.pem"));
+    let trust_store = trust_store.display().to_string();
+    let ports: Vec<[u16; 3]> = (0..3)
+        .map(|_| [free_port(), free_port(), free_port()])
+        .collect();
+    let voters: Vec<String> = ports
+        .iter()
+        .zip(1..)
+        .map(|([.., controller], id)| format!("{id}@localhost:{controller}"))
+        .collect();
+    let voters = voters.join(",");
+    let servers: Vec<&str> = voters
+        .split(',')
+        .filter_map(|it| it.split('@').nth(1))
+        .collect();
+    let servers = servers.join(",");
+    let starting: Vec<_> = ports
+        .iter()
+        .zip(1..)
+        .map(|([plain, nodes, controller], id)| {
+            let folder = dir.path().join(id.to_string());
+            std::fs::create_dir_all(&folder).expect("a folder");
+            let key_store = authority
+                .issue(Wanted::default())
+                .write(&folder.join("key.pem"));
+            let listeners = format!("PLAINTEXT://127.0.0.1:{plain},NODES://127.0.0.1:{nodes}");
+            let settings = [
+                ("process.roles", "broker,controller".to_owned()),
+                ("node.id", id.to_string()),
+                (
+                    "listeners",
+                    format!("{listeners},CONTROLLER://127.0.0.1:{controller}"),
+                ),
+                (
+                    "advertised.listeners",
+                    listeners.replace("NODES://127.0.0.1", "NODES://localhost"),
+                ),
+                (
+                    "listener.security.protocol.map",
+                    "PLAINTEXT:PLAINTEXT,NODES:SSL,CONTROLLER:SSL".to_owned(),
+                ),
+                ("controller.listener.names", "CONTROLLER".to_owned()),
+                ("inter.broker.listener.name", "NODES".to_owned()),
+                ("controller.quorum.voters", voters.clone()),
+                ("controller.quorum.bootstrap.servers", servers.clone()),
+                ("log.dirs", folder.join("data").display().to_string()),
+                ("default.replication.factor", "3".to_owned()),
+                ("offsets.topic.replication.factor", "3".to_owned()),
+                ("ssl.keystore.type", "PEM".to_owned()),
+                ("ssl.keystore.location", key_store.display().to_string()),
+                ("ssl.truststore.type", "PEM".to_owned()),
+                ("ssl.truststore.location", trust_store.clone()),
+                ("ssl.client.auth", "required".to_owned()),
+            ];
+            let lines = settings
+                .iter()
+                .map(|(key, value)| format!("{key}={value}\n"));
+            let file = folder.join("format.properties");
+            std::fs::write(&file, lines.collect::<String>()).expect("written");
+            let formatted = std::process::Command::new(ottla_binary())
+                .args(["storage", "format", "--cluster-id", CLUSTER_ID, "--config"])
+                .arg(&file)
+                .output()
+                .expect("the binary can be started");
+            assert!(formatted.status.success(), "{formatted:?}");
+            let mut builder = BrokerBuilder::new().port(*plain).dir(folder).unformatted();
+            for (key, value) in &settings {
+                builder = builder.property(key, value);
+            }
+            std::thread::spawn(move || builder.start())
+        })
+        .collect();
+    let nodes = starting
+        .into_iter()
+        .map(|node| node.join().expect("it starts"));
+    Cluster {
+        nodes: nodes.collect(),
+        _dir: dir,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_talk_over_tls_alone_and_go_on_without_one_of_them() {
+    let authority = Authority::new("authority");
+    let mut cluster = cluster_of_three(&authority);
+    let settings = |node: &BrokerProcess| {
+        let given = [
+            ("bootstrap.servers", node.bootstrap()),
+            ("default.api.timeout.ms", "30000".to_owned()),
+        ];
+        BTreeMap::from(given.map(|(key, value)| (key.to_owned(), value)))
+    };
+    let first = settings(&cluster.nodes[0]);
+    produce_and_consume(&first).await.expect("replicated");
+    let described = cluster.nodes[0].tool(&[
+        "topics",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--describe",
+        "--topic",
+        "secured",
+    ]);
+    let isr = described.split("Isr: ").nth(1).expect("an ISR");
+    assert_eq!(
+        isr.split_whitespace()
+            .next()
+            .map(|it| it.split(',').count()),
+        Some(3),
+        "{described}"
+    );
+    cluster.nodes[2].kill();
+    produce_and_consume(&first).await.expect("two are left");
+}
