@@ -39,7 +39,7 @@ pub struct SecurityConfig {
     /// `ssl.*`, as given.
     pub ssl: BTreeMap<String, String>,
     /// What they name, once it was read.
-    tls: OnceLock<Arc<TlsContext>>,
+    pub(super) tls: OnceLock<Arc<TlsContext>>,
 }
 
 impl fmt::Debug for SecurityConfig {
