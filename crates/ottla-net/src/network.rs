@@ -8,6 +8,7 @@ use ottla_context::NodeContext;
 use crate::address_limits::AddressLimits;
 use crate::connections::Connections;
 use crate::handshakes::Handshakes;
+use crate::creation_rate::AddressQuotas;
 use crate::request_memory::RequestMemory;
 
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub struct Network {
     pub connections: Arc<Connections>,
     pub address_limits: AddressLimits,
     pub(crate) handshakes: Handshakes,
+    pub address_quotas: AddressQuotas,
     /// `queued.max.request.bytes`.
     pub request_memory: RequestMemory,
 }
@@ -27,6 +29,7 @@ impl Network {
             connections: Arc::default(),
             address_limits: AddressLimits::default(),
             handshakes: Handshakes::default(),
+            address_quotas: AddressQuotas::new(config),
             request_memory: RequestMemory::new(config.queued_max_request_bytes),
         }
     }

@@ -123,6 +123,8 @@ pub struct Controller {
     snapshot_progress: SnapshotProgress,
     snapshot_writer: SnapshotWriter,
     sessions: BrokerSessions,
+    /// When to look for delegation tokens whose time is over.
+    next_token_sweep_ms: u64,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
     stop_requested: Arc<AtomicBool>,
@@ -180,6 +182,7 @@ impl Controller {
             .then_some(BrokerId(config.node_id));
         Controller {
             sessions: BrokerSessions::new(config.broker_session_timeout_ms, own_broker),
+            next_token_sweep_ms: 0,
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of(&quorum, now))),
             image: loaded.loader.image().clone(),
             image_end_offset: committed_end,
@@ -306,6 +309,7 @@ impl Controller {
             let held_up_ms = (ottla_sync::time::now() - began).as_millis() as u64;
             self.sessions.on_held_up(held_up_ms, self.now_ms());
             self.fence_silent_brokers()?;
+            self.remove_expired_tokens()?;
             self.settle_or_refuse()?;
             if self.now_ms() >= self.quorum.wake_at_ms() {
                 self.step(Event::Ticked)?;

@@ -1,7 +1,7 @@
-//! Who asks, and what they may do: principals, ACLs, and the decision about one request.
+//! Who asks, what they may do, and how much of it: principals, ACLs and the decision about one request, client quotas.
 //!
 //! Owns: the names of Kafka's access control, the ACLs of a cluster in an index that decides in constant time, and the
-//! rules by which they decide. Never touches: a clock, a socket, a file, a log. The ACLs come from the metadata log's
+//! rules by which they decide; the limits of clients and what they have used of them. Never touches: a clock, a socket, a file, a log. The ACLs come from the metadata log's
 //! records, and the answer is a value; who logs it stands outside.
 //!
 //! Invariants:
@@ -36,6 +36,8 @@ mod name_map;
 mod acl_index;
 
 mod standard_authorizer;
+
+pub mod quota;
 
 pub use acl::{Acl, Pattern};
 pub use acl_filter::AclFilter;

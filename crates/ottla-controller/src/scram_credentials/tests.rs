@@ -55,7 +55,7 @@ fn what_is_of_no_use_is_not_stored_unless_that_is_accepted() {
     let mut accepting = cluster();
     let made = decide(&mut accepting, vec![], vec![upsertion("a", 1, 4096)]);
     accepting.apply(&made.records);
-    let mut refusing = Cluster::single_node().with_setting("ottla.accept.unserved", "quotas");
+    let mut refusing = Cluster::single_node().with_setting("ottla.accept.unserved", "tokens");
     refusing.image = accepting.image;
     let decision = decide(
         &mut refusing,

@@ -28,7 +28,6 @@ impl Severity {
 pub enum Unserved {
     Scram,
     Tokens,
-    Quotas,
     Settings,
 }
 
@@ -38,7 +37,6 @@ impl Unserved {
         match self {
             Unserved::Scram => "scram",
             Unserved::Tokens => "tokens",
-            Unserved::Quotas => "quotas",
             Unserved::Settings => "settings",
         }
     }
@@ -47,7 +45,6 @@ impl Unserved {
         match self {
             Unserved::Scram => "SCRAM credentials",
             Unserved::Tokens => "delegation tokens",
-            Unserved::Quotas => "client quotas",
             Unserved::Settings => "dynamic settings",
         }
     }

@@ -68,6 +68,11 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "Connections that had to wait over max.connection.creation.rate",
         ),
         (
+            Metric::ConnectionsThrottled,
+            "ottla_connections_throttled",
+            "Connections closed over the quota connection_creation_rate of their address",
+        ),
+        (
             Metric::MalformedRequests,
             "ottla_malformed_requests",
             "Connections closed because what came was no request",
