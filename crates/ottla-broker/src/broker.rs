@@ -30,9 +30,9 @@ use ottla_sync::Guard;
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
 
 use crate::api::fetch::sessions::FetchSessions;
+use crate::quotas::Quotas;
 use crate::rights::is_in_table;
 use crate::telemetry::Telemetry;
-use crate::throttle::Throttle;
 
 /// A running broker. Everything in it is either immutable, or guards itself.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct Broker {
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) telemetry: Telemetry,
     pub(crate) authorizer: Arc<Authorizer>,
-    pub throttle: Throttle,
+    pub(crate) quotas: Quotas,
     /// What decompressing batches and compressing them anew may hold at once.
     pub(crate) compression_memory: RequestMemory,
 }
@@ -123,7 +123,7 @@ impl Broker {
             loading: Loading::default(),
             cleaner: OnceLock::new(),
             authorizer,
-            throttle: Throttle,
+            quotas: Quotas::new(&config),
             context,
             network,
             node,
@@ -277,7 +277,7 @@ impl Broker {
         R::Response: Send + 'static,
     {
         self.authorize(context)?;
-        self.node.decide_here(request).await
+        self.node.decide_here(context, request).await
     }
 
     /// Checks what the whole request needs, and has the quorum answer it. `has_endpoints` as in [`answer`].

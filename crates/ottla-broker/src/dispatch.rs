@@ -12,6 +12,7 @@ use ottla_protocol::{ApiKey, ApiMessage, Reader};
 
 use crate::codec::{decode, encode, encode_in_version};
 use crate::endpoint::Endpoint;
+use crate::quotas::throttled;
 use crate::{Broker, api};
 
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
@@ -44,7 +45,7 @@ macro_rules! api {
             handler: Some(|$broker, $context, mut reader| {
                 Box::pin(async move {
                     let $decoded = decode::<messages::$request>($context, &mut reader)?;
-                    let response = $response;
+                    let response = throttled($broker, $context, async { $response }).await;
                     encode($broker, $context, &response).map(Answer::Response)
                 })
             }),

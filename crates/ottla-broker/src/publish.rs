@@ -36,6 +36,9 @@ fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDel
     }
     // Before what they are about can be seen.
     broker.authorizer.follow(delta);
+    if delta.client_quotas {
+        broker.follow_quotas(&delta.after.client_quotas);
+    }
     apply_image(broker, delta);
     if has_new_settings {
         broker.local_replicas.apply_topic_defaults();

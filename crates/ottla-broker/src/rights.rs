@@ -110,13 +110,13 @@ const TABLE: &[Row] = table! {
     CreateAcls Controller: Alter Cluster Request;
     DeleteAcls Broker: Alter Cluster Request;
     DeleteAcls Controller: Alter Cluster Request;
-    CreateDelegationToken Broker: ;
-    CreateDelegationToken Controller: ;
+    CreateDelegationToken Broker: CreateTokens User Resource;
+    CreateDelegationToken Controller: CreateTokens User Resource;
     RenewDelegationToken Broker: ;
     RenewDelegationToken Controller: ;
     ExpireDelegationToken Broker: ;
     ExpireDelegationToken Controller: ;
-    DescribeDelegationToken Broker: ;
+    DescribeDelegationToken Broker: Describe DelegationToken NextRight, DescribeTokens User LeftOut;
     AlterPartitionReassignments Broker: Alter Cluster Request;
     AlterPartitionReassignments Controller: Alter Cluster Request;
     ListPartitionReassignments Broker: Describe Cluster Request;

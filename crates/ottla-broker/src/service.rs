@@ -1,7 +1,6 @@
 //! What the network calls: the broker answers requests, and notices that a connection has ended.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ottla_coordinator::share_session::ConnectionId;
 use ottla_net::{Answer, Connection, RequestContext, RequestError, Service};
@@ -26,10 +25,6 @@ impl Service for Broker {
         reader: Reader,
     ) -> Result<Answer, RequestError> {
         dispatch::handle(self, context, reader).await
-    }
-
-    fn pause_after(&self, context: &RequestContext, request_bytes: usize) -> Duration {
-        self.throttle.pause_after(context, request_bytes)
     }
 
     fn on_disconnected(self: &Arc<Self>, connection: &Connection, by_peer: bool) {

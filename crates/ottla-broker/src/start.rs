@@ -70,6 +70,7 @@ pub struct RunningBroker {
     controller_tasks: Vec<JoinHandle<()>>,
     /// Ends by itself when the broker stops.
     reporter: JoinHandle<()>,
+    audit: JoinHandle<()>,
     /// Answers until everything else has ended.
     http: Option<HttpServer>,
 }
@@ -133,6 +134,9 @@ impl Broker {
         let (of_controller, of_broker): (Vec<_>, Vec<_>) = bound
             .into_iter()
             .partition(|bound| bound.info.is_controller);
+        let authorizer = Arc::clone(&broker.authorizer);
+        let audit =
+            ottla_sync::task::spawn(authorizer.write_audit_file(Arc::clone(&broker.context)));
         let joining = Arc::clone(&broker);
         let joined = move || join_cluster(&joining, unformatted, of_controller);
         let controller_tasks = ottla_sync::task::spawn_blocking(joined)
@@ -153,6 +157,7 @@ impl Broker {
             tasks,
             controller_tasks,
             reporter,
+            audit,
             http,
         })
     }
@@ -291,6 +296,7 @@ fn load_and_serve(
         // Before the logs, so that each is opened with the settings of its topic, over those that the cluster
         // and this broker were given while they ran.
         broker.authorizer.load(&image);
+        broker.follow_quotas(&image.client_quotas);
         let config = apply_dynamic_settings(broker, file_config, &image);
         load_logs(broker, &config, &image, log_dirs)?;
         runtime.block_on(membership.serve(&broker.context, heartbeats, log_dirs))
@@ -363,6 +369,7 @@ impl RunningBroker {
         broker.context.set_state(BrokerState::ShuttingDown);
         // It only writes a file; a panic in it has been reported where it happened.
         let _ = (&mut self.reporter).await;
+        let _ = (&mut self.audit).await;
         if let Some(membership) = broker.node.membership() {
             if !has_successors {
                 leave(&broker).await;

@@ -6,6 +6,7 @@
 mod acls;
 mod cluster;
 mod configs;
+mod delegation_tokens;
 pub(crate) mod groups;
 mod offsets;
 mod quotas;
@@ -24,6 +25,7 @@ use crate::metadata::BrokerNode;
 
 pub use cluster::{ElectionType, EndpointType, FeatureUpdateType, QuorumDescription};
 pub use configs::{ConfigOperation, ConfigResourceType, DescribedConfigs};
+pub use delegation_tokens::PrincipalParts;
 pub use groups::{DescribedConsumerGroup, GroupListing, GroupMember};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
 pub use quotas::{NewScramCredential, QuotaEntity, QuotaMatch};

@@ -1,7 +1,6 @@
 //! `AlterClientQuotas`: which limits apply to users, client ids and addresses (KIP-546).
 //!
-//! The limits become records of the cluster and are given back by DescribeClientQuotas. Nothing enforces them
-//! yet, so they are only taken where `ottla.accept.unserved` names quotas; removed they may be always.
+//! The limits become records of the cluster, which every node enforces and DescribeClientQuotas gives back.
 //!
 //! In Kafka: `ClientQuotaControlManager`, `QuotaConfig`.
 
@@ -142,7 +141,6 @@ fn changes(
             continue;
         }
         validate(limits, op)?;
-        context.check_is_served("quotas", "Client quotas are")?;
         if current.map(f64::to_bits) != Some(op.value.to_bits()) {
             records.push(record(op));
         }

@@ -100,6 +100,7 @@ fn added_partitions(
             ),
         ));
     }
+    context.count_mutations(additional)?;
     if additional > room {
         return Err(ApiError::new(
             ErrorCode::PolicyViolation,

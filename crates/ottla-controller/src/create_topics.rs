@@ -153,6 +153,7 @@ impl TopicCreation {
         } else {
             assigned_partitions(context, topic)?
         };
+        context.count_mutations(partitions.len())?;
         let topic_id = context.random_uuid();
         let replication_factor = partitions
             .first()

@@ -3,12 +3,14 @@
 //! In Kafka: `ControllerResult`, `ApiError`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_metadata::{MetadataImage, MetadataVersion};
 use ottla_protocol::metadata_records::MetadataRecord;
+use ottla_security::quota::{MutationQuota, QuotaExceeded};
 use ottla_types::ErrorCode;
 
 /// One request may not write more records than this: they are committed together.
@@ -25,6 +27,10 @@ pub struct ControllerContext<'a> {
     /// Whether raising `kraft.version` to a level would change anything in the quorum; the error is why it cannot be
     /// raised, in the words of the response.
     pub kraft_version_upgrade: &'a dyn Fn(i16) -> Result<bool, String>,
+    /// Who asks, as `User:alice`; empty where the node asks for itself.
+    pub client: ByteString,
+    /// What the changes of topics count to, where the client has such a quota.
+    pub mutation_quota: Option<Arc<dyn MutationQuota>>,
     /// A source of random numbers.
     pub random: &'a mut dyn FnMut() -> u64,
 }
@@ -41,6 +47,17 @@ impl ControllerContext<'_> {
             name if name == KRAFT_VERSION.name => self.kraft_version,
             name => self.image.features.level(name),
         }
+    }
+
+    /// Counts the creation or deletion of partitions. Kafka: `ControllerRequestContext.applyPartitionChangeQuota`.
+    pub(crate) fn count_mutations(&self, partitions: usize) -> Result<(), ApiError> {
+        let Some(quota) = &self.mutation_quota else {
+            return Ok(());
+        };
+        quota.record(partitions).map_err(|QuotaExceeded| {
+            let message = "The throttling quota has been exceeded.";
+            ApiError::new(ErrorCode::ThrottlingQuotaExceeded, message)
+        })
     }
 
     /// Refuses to store what would only look as if it held: what the broker does not enforce yet, unless

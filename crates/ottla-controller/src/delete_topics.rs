@@ -83,7 +83,7 @@ pub fn delete_topics(
                 respond(Some(name), Uuid::ZERO, invalid("Duplicate topic name."));
             }
             Target::Id(id) if is_duplicate => respond(None, id, invalid("Duplicate topic id.")),
-            Target::Name(name) => match context.image.topics.by_name(&name).map(|topic| topic.id) {
+            Target::Name(name) => match context.image.topics.by_name(&name) {
                 None => respond(
                     Some(name),
                     Uuid::ZERO,
@@ -93,14 +93,21 @@ pub fn delete_topics(
                     ),
                 ),
                 // The same topic by name and by id: neither is done, both say why.
-                Some(id) if ids_by_id.contains(&id) => respond(
+                Some(topic) if ids_by_id.contains(&topic.id) => respond(
                     Some(name),
-                    id,
+                    topic.id,
                     invalid("The provided topic name maps to an ID that was already supplied."),
                 ),
-                Some(id) => {
-                    removed.push(id);
-                    respond(Some(name), id, ApiError::NONE);
+                Some(topic) => {
+                    let counted = context.count_mutations(topic.partition_count());
+                    if counted.is_ok() {
+                        removed.push(topic.id);
+                    }
+                    respond(
+                        Some(name),
+                        topic.id,
+                        counted.err().unwrap_or(ApiError::NONE),
+                    );
                 }
             },
             Target::Id(id) => match context.image.topics.by_id(id) {
@@ -115,8 +122,12 @@ pub fn delete_topics(
                 Some(topic) if seen_by_name(&request.topic_names, &request.topics, &topic.name) => {
                 }
                 Some(topic) => {
-                    removed.push(id);
-                    respond(Some(topic.name.clone()), id, ApiError::NONE);
+                    let counted = context.count_mutations(topic.partition_count());
+                    if counted.is_ok() {
+                        removed.push(id);
+                    }
+                    let error = counted.err().unwrap_or(ApiError::NONE);
+                    respond(Some(topic.name.clone()), id, error);
                 }
             },
         }

@@ -1,13 +1,16 @@
 //! A cluster to decide about, built up in a line or two.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use bytestring::ByteString;
 use ottla_config::{BrokerConfig, single_node_properties};
 use ottla_metadata::{MetadataImage, Provenance};
 use ottla_protocol::metadata_records::{
     FeatureLevelRecord, FenceBrokerRecord, MetadataRecord, RegisterBrokerRecord,
     register_broker_record::{BrokerEndpoint, BrokerFeature},
 };
+use ottla_security::quota::MutationQuota;
 use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
 
 use crate::decision::ControllerContext;
@@ -22,6 +25,8 @@ pub(crate) struct Cluster {
     settings: BTreeMap<String, String>,
     kraft_version: i16,
     kraft_version_upgrade: Box<dyn Fn(i16) -> Result<bool, String>>,
+    pub client: ByteString,
+    pub mutation_quota: Option<Arc<dyn MutationQuota>>,
     random: Box<dyn FnMut() -> u64>,
 }
 
@@ -34,6 +39,8 @@ impl Cluster {
             settings: BTreeMap::new(),
             kraft_version: 1,
             kraft_version_upgrade: Box::new(|level| Ok(level > 1)),
+            client: ByteString::new(),
+            mutation_quota: None,
             random: Box::new(move || {
                 // xorshift64*: the same numbers in every run.
                 state ^= state >> 12;
@@ -134,6 +141,8 @@ impl Cluster {
             config: &self.config,
             kraft_version: self.kraft_version,
             kraft_version_upgrade: &*self.kraft_version_upgrade,
+            client: self.client.clone(),
+            mutation_quota: self.mutation_quota.clone(),
             random: &mut self.random,
         }
     }

@@ -195,6 +195,10 @@ impl DelegationTokensImage {
         self.tokens.values()
     }
 
+    pub fn get(&self, token_id: &str) -> Option<&DelegationTokenRecord> {
+        self.tokens.get(token_id)
+    }
+
     pub(crate) fn insert(&mut self, record: &DelegationTokenRecord) {
         self.tokens
             .insert_mut(record.token_id.clone(), record.clone());

@@ -45,6 +45,8 @@ pub enum Metric {
     ConnectionsRefused,
     /// Connections that had to wait over `max.connection.creation.rate`.
     ConnectionsDelayed,
+    /// Those that were closed because their address opens too many.
+    ConnectionsThrottled,
     ConnectionsClosed,
     /// Times that a listener has stopped accepting for want of room for a connection, or of a file handle.
     AcceptsPaused,

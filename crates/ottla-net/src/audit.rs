@@ -3,16 +3,23 @@
 //!
 //! A client that is denied in a loop cannot fill the disk, nor hide what others are denied: of the lines of one second,
 //! so many are written for each principal and address, and for all together. The next denial after that second says how
-//! many were left out. What a client has chosen is written on one line, whatever it contains.
+//! many were left out. `ottla.audit.file` has the same as JSON, and allowed requests where that is wanted. What a client has chosen is written on one line, whatever it contains.
+
+mod file;
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::time::Instant;
 
+use ottla_config::BrokerConfig;
+use ottla_context::NodeContext;
 use ottla_protocol::ApiKey;
 use ottla_security::{Action, Client, ResourceType, Rule, StandardAuthorizer};
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
+
+use file::AuditQueue;
 
 const LOGGER: &str = "kafka.authorizer.logger";
 /// How many denials of one principal and address are written in a second.
@@ -27,6 +34,16 @@ const CLIENTS: usize = 1000;
 pub(crate) struct Audit {
     since: Instant,
     denials: Mutex<Denials>,
+    file: Option<AuditFile>,
+}
+
+/// `ottla.audit.file`.
+#[derive(Debug)]
+struct AuditFile {
+    path: String,
+    queue: Arc<AuditQueue>,
+    has_denied: bool,
+    has_allowed: bool,
 }
 
 /// Those of one second.
@@ -39,16 +56,36 @@ struct Denials {
     left_out: u64,
 }
 
-impl Default for Audit {
-    fn default() -> Audit {
+impl Audit {
+    pub fn new(config: &BrokerConfig) -> Audit {
+        let has = |event: &str| config.ottla_audit_events.iter().any(|it| it == event);
+        let file = config.ottla_audit_file.clone().map(|path| AuditFile {
+            path,
+            queue: Arc::default(),
+            has_denied: has("denied"),
+            has_allowed: has("allowed"),
+        });
         Audit {
             since: ottla_sync::time::now(),
             denials: Mutex::default(),
+            file,
         }
     }
-}
 
-impl Audit {
+    /// Writes the file, where there is to be one, until the node stops.
+    pub fn write_file(&self, context: &Arc<NodeContext>) -> impl Future<Output = ()> + use<> {
+        let file = self.file.as_ref();
+        let writing = file.map(|file| {
+            let queue = Arc::clone(&file.queue);
+            file::write(queue, Arc::clone(context), file.path.clone())
+        });
+        async {
+            if let Some(writing) = writing {
+                writing.await;
+            }
+        }
+    }
+
     pub fn on_allowed(
         &self,
         authorizer: &StandardAuthorizer,
@@ -56,9 +93,18 @@ impl Audit {
         action: Action<'_>,
         api_key: ApiKey,
     ) {
-        if tracing::enabled!(target: LOGGER, tracing::Level::DEBUG) {
-            let rule = authorizer.explain(client, action).rule;
+        let is_logged = tracing::enabled!(target: LOGGER, tracing::Level::DEBUG);
+        let file = self.file.as_ref().filter(|file| file.has_allowed);
+        if !is_logged && file.is_none() {
+            return;
+        }
+        let rule = authorizer.explain(client, action).rule;
+        if is_logged {
             tracing::debug!(target: LOGGER, "{}", line(client, action, api_key, &rule));
+        }
+        if let Some(file) = file {
+            let line = file::line(client, action, api_key, &rule, None);
+            file.queue.push(&line);
         }
     }
 
@@ -83,12 +129,21 @@ impl Audit {
         if left_out > 0 {
             tracing::info!(target: LOGGER, "{left_out} more denials were not written");
         }
+        let file = self.file.as_ref().filter(|file| file.has_denied);
         if !has_room {
+            if let Some(file) = file {
+                file.queue.lose(1);
+            }
             return;
         }
         let rule = authorizer.explain(client, action).rule;
+        let way_out = way_out(client, action, &rule);
         tracing::info!(target: LOGGER, "{}", line(client, action, api_key, &rule));
-        tracing::info!(target: LOGGER, "{}", way_out(client, action, &rule));
+        tracing::info!(target: LOGGER, "{way_out}");
+        if let Some(file) = file {
+            let line = file::line(client, action, api_key, &rule, Some(&way_out));
+            file.queue.push(&line);
+        }
     }
 }
 

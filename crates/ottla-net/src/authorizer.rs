@@ -6,9 +6,11 @@
 //!
 //! Kafka: `AuthHelper`, `StandardAuthorizer`, `AclPublisher`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ottla_config::BrokerConfig;
+use ottla_context::NodeContext;
 use ottla_metadata::{MetadataDelta, MetadataImage};
 use ottla_security::{AclIndex, Action, Operation, ResourceType, StandardAuthorizer, SuperUsers};
 use ottla_sync::{ArcSwap, Mutex};
@@ -55,7 +57,7 @@ impl Authorizer {
                 allow_everyone_if_no_acl_found: config.allow_everyone_if_no_acl_found,
                 is_following: Mutex::default(),
                 is_loaded: AtomicBool::new(false),
-                audit: Audit::default(),
+                audit: Audit::new(config),
             }
         });
         Authorizer {
@@ -69,6 +71,13 @@ impl Authorizer {
         Authorizer {
             configured: None,
             is_in_table: |_, _, _| true,
+        }
+    }
+
+    /// Writes the audit file, where there is to be one, until the node stops.
+    pub async fn write_audit_file(self: Arc<Self>, context: Arc<NodeContext>) {
+        if let Some(configured) = &self.configured {
+            configured.audit.write_file(&context).await;
         }
     }
 

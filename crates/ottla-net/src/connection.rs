@@ -4,7 +4,7 @@
 //! other request first waits until all before it are answered, because clients rely on Kafka's taking
 //! one request of a connection at a time (a commit, then a fetch of the offsets; InitProducerId, then a
 //! Produce). What is in flight is bounded in number and in bytes; over the bound the connection is not
-//! read, and neither is it while the peer does not take its answers.
+//! read, and neither is it while the peer does not take its answers, or while its client is over a quota (KIP-219).
 //!
 //! Kafka does the same in `kafka.network.Processor`, where a channel is muted while a request of it is
 //! processed.
@@ -247,7 +247,7 @@ impl<S: Service> Session<S> {
 
     async fn take_and_answer(&mut self) -> Result<(), ConnectionError> {
         loop {
-            while self.has_room() && !self.connection.is_draining() {
+            while self.has_room() && !self.connection.is_draining() && self.muted_for().is_zero() {
                 let Some(frame) = self.frames.next_frame()? else {
                     break;
                 };
@@ -262,6 +262,14 @@ impl<S: Service> Session<S> {
             }
             if !self.has_room() || self.connection.is_draining() {
                 self.connection.woken().await;
+                continue;
+            }
+            let muted_for = self.muted_for();
+            if !muted_for.is_zero() {
+                ottla_sync::select! {
+                    () = ottla_sync::time::sleep(muted_for) => {}
+                    () = self.connection.woken() => {}
+                }
                 continue;
             }
             let front = self.frames.front()?;
@@ -330,6 +338,12 @@ impl<S: Service> Session<S> {
 
     fn has_room(&self) -> bool {
         self.in_flight.len() < MAX_IN_FLIGHT && self.in_flight_bytes < MAX_IN_FLIGHT_BYTES
+    }
+
+    /// How long no further request is taken.
+    fn muted_for(&self) -> Duration {
+        let context = &self.network.context;
+        self.connection.muted_for(|| context.now_ms())
     }
 
     /// Sees to it that the next bytes of a large frame are covered by the shared budget. Waits for bytes first and then
@@ -479,6 +493,9 @@ impl<S: Service> Session<S> {
             client_id: header.client_id,
             connection: Arc::clone(&self.connection),
             identity: self.connection.identity(),
+            is_forwarded: false,
+            request_bytes: bytes,
+            mutation_quota: None,
             received_at_ms: now_ms,
             waited: WaitedTime::default(),
         };
@@ -505,14 +522,6 @@ impl<S: Service> Session<S> {
             self.send_ready().await?;
             ottla_sync::select! {
                 () = room => {}
-                () = self.connection.closed() => return Err(ConnectionError::Closed),
-            }
-        }
-        let pause = self.service.pause_after(&context, bytes);
-        if !pause.is_zero() {
-            self.send_ready().await?;
-            ottla_sync::select! {
-                () = ottla_sync::time::sleep(pause) => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         }

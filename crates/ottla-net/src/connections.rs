@@ -12,11 +12,12 @@ use std::time::Duration;
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, SecurityProtocol};
 use ottla_security::Principal;
+use ottla_security::quota::{Rate, Windows};
 use ottla_sync::{ArcSwap, Mutex, Notify};
 use ottla_types::{BrokerEpoch, BrokerId};
 
 use crate::client_identity::ClientIdentity;
-use crate::creation_rate::CreationRate;
+use crate::creation_rate::delay;
 
 /// What is known of a listener by everything behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +50,8 @@ pub struct Connection {
     state: AtomicU8,
     /// When the last request came, on the broker's own clock.
     last_active_ms: AtomicU64,
+    /// Until when the connection is not read, on the broker's own clock: its client is over a quota.
+    muted_until_ms: AtomicU64,
     /// Nothing has come for a while: the connection keeps no memory that it could do without.
     is_quiet: AtomicBool,
     /// Raised when an answer became ready, or the state changed.
@@ -71,6 +74,7 @@ impl Connection {
             heard_broker: Mutex::new(None),
             state: AtomicU8::new(OPEN),
             last_active_ms: AtomicU64::new(now_ms),
+            muted_until_ms: AtomicU64::new(0),
             is_quiet: AtomicBool::new(false),
             signal: Notify::new(),
             closed: Notify::new(),
@@ -125,6 +129,19 @@ impl Connection {
 
     pub fn is_quiet(&self) -> bool {
         self.is_quiet.load(Ordering::Relaxed)
+    }
+
+    /// Has no further request read before then (KIP-219). Answers are sent all the same.
+    pub fn mute_until(&self, until_ms: u64) {
+        self.muted_until_ms.fetch_max(until_ms, Ordering::Relaxed);
+    }
+
+    /// How long no further request is to be read. The clock is not asked for a connection that never was muted.
+    pub fn muted_for(&self, now_ms: impl FnOnce() -> u64) -> Duration {
+        match self.muted_until_ms.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            until_ms => Duration::from_millis(until_ms.saturating_sub(now_ms())),
+        }
     }
 
     /// Says that an answer which the connection's task may wait for is ready.
@@ -183,8 +200,8 @@ struct Open {
     totals: [usize; 2],
     per_listener: HashMap<String, usize>,
     per_ip: HashMap<(bool, IpAddr), usize>,
-    rates: [CreationRate; 2],
-    rate_per_listener: HashMap<String, CreationRate>,
+    rates: [Rate; 2],
+    rate_per_listener: HashMap<String, Rate>,
 }
 
 /// What the configuration allows on one listener, read anew for each connection: it may change.
@@ -197,6 +214,8 @@ pub struct Limits {
     /// `max.connection.creation.rate`.
     pub rate: i32,
     pub listener_rate: i32,
+    /// `quota.window.*`: what the rates look back over.
+    pub windows: Windows,
     pub per_ip: usize,
     /// The brokers talk here, and there are other listeners: it is open when `max.connections` is
     /// reached, and then another connection makes room.
@@ -225,6 +244,7 @@ impl Limits {
                 "max.connection.creation.rate",
                 config.max_connection_creation_rate,
             ),
+            windows: Windows::new(config.quota_window_num, config.quota_window_size_seconds),
             per_ip: size(of_address.unwrap_or(config.max_connections_per_ip)),
             is_protected: listener.name == config.inter_broker_listener_name && others.count() > 1,
         }
@@ -254,11 +274,30 @@ impl Connections {
         let mut open = self.open.lock();
         let of_all = match limits.is_protected {
             true => Duration::ZERO,
-            false => open.rates[usize::from(listener.is_controller)].record(limits.rate, now_ms),
+            false => {
+                let of_all = &mut open.rates[usize::from(listener.is_controller)];
+                delay(of_all, limits.windows, limits.rate, now_ms)
+            }
         };
         let name = listener.name.clone();
         let of_listener = open.rate_per_listener.entry(name).or_default();
-        of_all.max(of_listener.record(limits.listener_rate, now_ms))
+        of_all.max(delay(
+            of_listener,
+            limits.windows,
+            limits.listener_rate,
+            now_ms,
+        ))
+    }
+
+    /// Takes a connection out of the count that was turned away over the quota of its address.
+    pub fn take_back(&self, listener: &ListenerInfo, limits: &Limits, now_ms: u64) {
+        let mut open = self.open.lock();
+        if !limits.is_protected {
+            open.rates[usize::from(listener.is_controller)].record(limits.windows, -1.0, now_ms);
+        }
+        if let Some(of_listener) = open.rate_per_listener.get_mut(&listener.name) {
+            of_listener.record(limits.windows, -1.0, now_ms);
+        }
     }
 
     /// Lets a connection in where the limits allow it.
@@ -414,6 +453,7 @@ mod tests {
             of_listener: 9,
             rate: i32::MAX,
             listener_rate: i32::MAX,
+            windows: Windows::new(11, 1),
             per_ip: 9,
             is_protected: false,
         }

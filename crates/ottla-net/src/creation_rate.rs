@@ -1,81 +1,184 @@
-//! How fast connections may come: `max.connection.creation.rate`, of the broker and of each listener.
+//! How fast connections may come: `max.connection.creation.rate`, of the broker and of each listener, and the quota
+//! `connection_creation_rate` of an address.
 //!
-//! The rate is that of the last eleven windows of a second, as Kafka measures it, so that a short burst
-//! passes; over the limit a listener lets the next one in later, by a window at most.
+//! Over the rate of the broker or the listener, the listener lets the next one in later, by a window at most. A connection
+//! over the quota of its address is accepted, not served, and closed after that time, so that others need not wait for
+//! it.
 //!
-//! Kafka: `ConnectionQuotas.recordConnectionAndGetThrottleTimeMs`, `metrics.stats.Rate`, `QuotaUtils`.
+//! Kafka: `ConnectionQuotas.recordConnectionAndGetThrottleTimeMs`, `recordIpConnectionMaybeThrottle`.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
-/// `quota.window.size.seconds`.
-const WINDOW_MS: u64 = 1000;
-/// `quota.window.num`.
-const WINDOWS: u64 = 11;
+use ottla_config::BrokerConfig;
+use ottla_security::quota::{Applied, Ledger, Rate, Windows};
+use ottla_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use ottla_sync::{ArcSwap, Mutex};
 
-/// Counts the connections of one listener, or of all.
-#[derive(Debug, Default)]
-pub(super) struct CreationRate {
-    /// When each window began, and how many connections came in it; oldest first.
-    windows: VecDeque<(u64, u64)>,
+/// The most addresses that are counted. The one that has been idle longest makes room.
+const MAX_ADDRESSES: usize = 10_000;
+/// The most connections that are kept open only to be closed later. More are closed at once.
+const MAX_HELD: usize = 1_000;
+
+/// Counts one connection, and says how long it has to wait to keep to so many a second.
+pub(super) fn delay(rate: &mut Rate, windows: Windows, per_second: i32, now_ms: u64) -> Duration {
+    rate.record(windows, 1.0, now_ms);
+    let wait_ms = match per_second {
+        1.. => rate.throttle_ms(windows, f64::from(per_second), now_ms),
+        // Nothing may come; as with Kafka each comes after the longest wait.
+        _ => u64::MAX,
+    };
+    Duration::from_millis(wait_ms.min(windows.length_ms))
 }
 
-impl CreationRate {
-    /// Counts one connection, and says how long it has to wait to keep to so many a second.
-    pub(super) fn record(&mut self, per_second: i32, now_ms: u64) -> Duration {
-        while let Some(&(began, _)) = self.windows.front()
-            && now_ms.saturating_sub(began) >= WINDOWS * WINDOW_MS
-        {
-            self.windows.pop_front();
+/// The quotas of addresses.
+#[derive(Debug)]
+pub struct AddressQuotas {
+    is_set: AtomicBool,
+    limits: ArcSwap<AddressRates>,
+    rates: Mutex<Ledger<Rate>>,
+    windows: Windows,
+    held: AtomicUsize,
+}
+
+/// How many connections a second an address may open.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AddressRates {
+    pub by_address: BTreeMap<IpAddr, i32>,
+    pub default: Option<i32>,
+}
+
+/// A connection that is kept open for a while before it is closed.
+#[derive(Debug)]
+pub(super) struct Held<'a>(&'a AddressQuotas);
+
+impl AddressQuotas {
+    pub fn new(config: &BrokerConfig) -> AddressQuotas {
+        AddressQuotas {
+            is_set: AtomicBool::new(false),
+            limits: ArcSwap::default(),
+            rates: Mutex::new(Ledger::new(MAX_ADDRESSES)),
+            windows: Windows::new(config.quota_window_num, config.quota_window_size_seconds),
+            held: AtomicUsize::new(0),
         }
-        match self.windows.back_mut() {
-            Some((began, count)) if now_ms.saturating_sub(*began) < WINDOW_MS => *count += 1,
-            _ => self.windows.push_back((now_ms, 1)),
+    }
+
+    pub fn set(&self, rates: AddressRates) {
+        let is_set = rates != AddressRates::default();
+        self.limits.store(rates.into());
+        self.is_set.store(is_set, Ordering::Release);
+        if !is_set {
+            self.rates.lock().clear();
         }
-        let connections: u64 = self.windows.iter().map(|(_, count)| count).sum();
-        // At least all windows but one, or the first connection after a pause would be a high rate.
-        let oldest = self.windows.front().map_or(now_ms, |&(began, _)| began);
-        let measured_ms = now_ms.saturating_sub(oldest).max((WINDOWS - 1) * WINDOW_MS);
-        let allowed_ms = match u64::try_from(per_second) {
-            Ok(per_second @ 1..) => connections * 1000 / per_second,
-            // Nothing may come; as with Kafka each comes after the longest wait.
-            _ => u64::MAX,
+    }
+
+    /// Counts a connection; after how long it is to be closed where it is one too many. Such a one is not counted.
+    pub(super) fn record(&self, address: IpAddr, now_ms: u64) -> Option<Duration> {
+        if !self.is_set.load(Ordering::Acquire) {
+            return None;
+        }
+        let address = address.to_canonical();
+        let limits = self.limits.load();
+        let limit = limits.by_address.get(&address).copied();
+        let limit = limit.or(limits.default)?;
+        let of_each = Applied {
+            limit: None,
+            by_user: true,
+            by_client_id: false,
         };
-        Duration::from_millis(allowed_ms.saturating_sub(measured_ms).min(WINDOW_MS))
+        let mut rates = self.rates.lock();
+        let rate = rates.usage(of_each, &address.to_string(), "", now_ms);
+        let delay = delay(&mut rate.usage, self.windows, limit, now_ms);
+        if delay.is_zero() {
+            return None;
+        }
+        rate.usage.record(self.windows, -1.0, now_ms);
+        Some(delay)
+    }
+
+    /// Room to keep a connection open that is to be closed; `None` where there are too many.
+    pub(super) fn hold(&self) -> Option<Held<'_>> {
+        let before = self.held.fetch_add(1, Ordering::Relaxed);
+        let held = Held(self);
+        (before < MAX_HELD).then_some(held)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ottla_config::{BrokerConfig, single_node_properties};
+
     use super::*;
+
+    const WINDOWS: Windows = Windows {
+        count: 11,
+        length_ms: 1_000,
+    };
 
     #[test]
     fn a_burst_passes_and_what_follows_waits() {
-        let mut rate = CreationRate::default();
+        let mut rate = Rate::default();
         // Ten windows of two are twenty connections.
         for _ in 0..20 {
-            assert_eq!(rate.record(2, 5_000), Duration::ZERO);
+            assert_eq!(delay(&mut rate, WINDOWS, 2, 5_000), Duration::ZERO);
         }
-        assert_eq!(rate.record(2, 5_000), Duration::from_millis(500));
+        assert_eq!(
+            delay(&mut rate, WINDOWS, 2, 5_000),
+            Duration::from_millis(500)
+        );
         // No longer than a window, however many have come.
         for _ in 0..20 {
-            rate.record(2, 5_500);
+            delay(&mut rate, WINDOWS, 2, 5_500);
         }
-        assert_eq!(rate.record(2, 5_500), Duration::from_millis(WINDOW_MS));
+        assert_eq!(delay(&mut rate, WINDOWS, 2, 5_500), Duration::from_secs(1));
         // Forgotten after all windows.
-        assert_eq!(rate.record(2, 17_000), Duration::ZERO);
+        assert_eq!(delay(&mut rate, WINDOWS, 2, 17_000), Duration::ZERO);
     }
 
     #[test]
     fn none_a_second_is_the_longest_wait_for_each() {
-        let mut rate = CreationRate::default();
-        assert_eq!(rate.record(0, 0), Duration::from_millis(WINDOW_MS));
+        let mut rate = Rate::default();
+        assert_eq!(delay(&mut rate, WINDOWS, 0, 0), Duration::from_secs(1));
     }
 
     #[test]
-    fn time_that_stands_still_is_no_trouble() {
-        let mut rate = CreationRate::default();
-        rate.record(1, 5_000);
-        assert_eq!(rate.record(i32::MAX, 0), Duration::ZERO);
+    fn an_address_over_its_quota_keeps_nobody_else_out() {
+        let properties = single_node_properties("./data", "127.0.0.1:0", "127.0.0.1:0");
+        let quotas = AddressQuotas::new(&BrokerConfig::from_properties(&properties).unwrap().0);
+        let [greedy, modest]: [IpAddr; 2] =
+            ["10.0.0.1", "::ffff:10.0.0.2"].map(|it| it.parse().unwrap());
+        assert_eq!(quotas.record(greedy, 0), None);
+        quotas.set(AddressRates {
+            by_address: BTreeMap::from([(greedy, 1)]),
+            default: Some(3),
+        });
+        let let_in = |address, now_ms| {
+            (0..50)
+                .filter(|_| quotas.record(address, now_ms).is_none())
+                .count()
+        };
+        assert_eq!(let_in(greedy, 0), 10);
+        assert_eq!(let_in(modest, 0), 30);
+        // What was turned away was not counted.
+        assert_eq!(let_in(greedy, 11_000), 10);
+        quotas.set(AddressRates::default());
+        assert_eq!(let_in(greedy, 11_000), 50);
+    }
+
+    #[test]
+    fn only_so_many_are_held() {
+        let properties = single_node_properties("./data", "127.0.0.1:0", "127.0.0.1:0");
+        let quotas = AddressQuotas::new(&BrokerConfig::from_properties(&properties).unwrap().0);
+        let held: Vec<_> = std::iter::from_fn(|| quotas.hold()).collect();
+        assert_eq!(held.len(), MAX_HELD);
+        drop(held);
+        assert!(quotas.hold().is_some());
     }
 }

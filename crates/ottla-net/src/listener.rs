@@ -164,6 +164,11 @@ async fn let_in<S: Service>(
         network.context.metrics.add(Metric::ConnectionsDelayed, 1);
         ottla_sync::time::sleep(delay).await;
     }
+    let now_ms = network.context.now_ms();
+    if let Some(delay) = network.address_quotas.record(peer_addr.ip(), now_ms) {
+        connections.take_back(info, &limits(), now_ms);
+        return close_later(network, stream, delay);
+    }
     let registered = loop {
         let closing = connections.closing();
         let info = Arc::clone(info);
@@ -196,6 +201,21 @@ async fn let_in<S: Service>(
             });
         }
     }
+}
+
+/// Closes a connection whose address is over its quota after a while, so that its client does not come again at once.
+fn close_later(network: &Arc<Network>, stream: TcpStream, delay: Duration) {
+    network.context.metrics.add(Metric::ConnectionsThrottled, 1);
+    let network = Arc::clone(network);
+    ottla_sync::task::spawn(async move {
+        if let Some(_held) = network.address_quotas.hold() {
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(delay) => {}
+                () = network.context.stopping() => {}
+            }
+        }
+        drop(stream);
+    });
 }
 
 /// What `socket.receive.buffer.bytes` fixes the buffer at; `None` leaves it to the kernel, which begins with as much and

@@ -7,6 +7,7 @@ use ottla_context::NodeContext;
 
 use crate::address_limits::AddressLimits;
 use crate::connections::Connections;
+use crate::creation_rate::AddressQuotas;
 use crate::handshakes::Handshakes;
 use crate::request_memory::RequestMemory;
 use crate::unsent_answers::UnsentAnswers;
@@ -17,6 +18,7 @@ pub struct Network {
     pub connections: Arc<Connections>,
     pub address_limits: AddressLimits,
     pub(crate) handshakes: Handshakes,
+    pub address_quotas: AddressQuotas,
     /// `queued.max.request.bytes`, or a share of the memory that there is.
     pub request_memory: RequestMemory,
     /// Answers that their clients do not take.
@@ -35,6 +37,7 @@ impl Network {
             connections: Arc::default(),
             address_limits: AddressLimits::default(),
             handshakes: Handshakes::default(),
+            address_quotas: AddressQuotas::new(config),
             request_memory: RequestMemory::new(request_bytes),
             unsent_answers: Arc::new(UnsentAnswers::new(budgets.unsent_answer_bytes)),
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytestring::ByteString;
 use ottla_protocol::ApiKey;
 use ottla_security::Principal;
+use ottla_security::quota::MutationQuota;
 
 use crate::client_identity::ClientIdentity;
 use crate::connections::{Connection, ListenerInfo};
@@ -22,6 +23,12 @@ pub struct RequestContext {
     pub connection: Arc<Connection>,
     /// Who asks: who is connected, or whose request a broker has forwarded.
     pub identity: Arc<ClientIdentity>,
+    /// Whether a broker has forwarded it: its connection is not the client's, and is not slowed down.
+    pub is_forwarded: bool,
+    /// The length of the request, header included.
+    pub request_bytes: usize,
+    /// What its changes of topics count to, where the client has such a quota.
+    pub mutation_quota: Option<Arc<dyn MutationQuota>>,
     /// When the request was read, on the broker's own clock ([`Broker::now_ms`](crate::Broker::now_ms)).
     pub received_at_ms: u64,
     /// How long its handler has waited for others, as opposed to working on it.
@@ -49,6 +56,18 @@ impl RequestContext {
 
     pub fn principal(&self) -> &Principal {
         &self.identity.principal
+    }
+
+    /// How long a handler has worked since it began, without the time in which it waited for others.
+    pub fn worked_since(&self, began: Option<Instant>) -> Option<Duration> {
+        let elapsed = ottla_sync::time::elapsed(began?);
+        Some(elapsed.saturating_sub(self.waited.total()))
+    }
+
+    /// Whose quotas apply: the user's name and the client id, empty where none was given.
+    pub fn quota_entity(&self) -> (&str, &str) {
+        let client_id = self.client_id.as_deref().unwrap_or_default();
+        (self.identity.principal.name(), client_id)
     }
 }
 

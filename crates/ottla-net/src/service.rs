@@ -4,7 +4,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ottla_protocol::{ApiKey, DecodeError, Encoded, Reader};
 
@@ -27,9 +26,6 @@ pub trait Service: Send + Sync + 'static {
         context: &RequestContext,
         reader: Reader,
     ) -> impl Future<Output = Result<Answer, RequestError>> + Send;
-
-    /// How long a connection is not read after this request of so many bytes (KIP-219).
-    fn pause_after(&self, context: &RequestContext, request_bytes: usize) -> Duration;
 
     /// A connection has ended; `by_peer` where the peer closed it or it broke.
     fn on_disconnected(self: &Arc<Self>, connection: &Connection, by_peer: bool);

@@ -128,6 +128,8 @@ pub struct Controller {
     snapshot_writer: SnapshotWriter,
     sessions: BrokerSessions,
     leader_balance: LeaderBalance,
+    /// When to look for delegation tokens whose time is over.
+    next_token_sweep_ms: u64,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
     stop_requested: Arc<AtomicBool>,
@@ -190,6 +192,7 @@ impl Controller {
                 config.leader_imbalance_check_interval_seconds,
             ),
             sessions: BrokerSessions::new(config.broker_session_timeout_ms, own_broker),
+            next_token_sweep_ms: 0,
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of(&quorum, now))),
             image: loaded.loader.image().clone(),
             image_end_offset: committed_end,
@@ -318,6 +321,7 @@ impl Controller {
             self.sessions.on_held_up(held_up_ms, self.now_ms());
             self.fence_silent_brokers()?;
             self.balance_leaders()?;
+            self.remove_expired_tokens()?;
             self.settle_or_refuse()?;
             if self.now_ms() >= self.quorum.wake_at_ms() {
                 self.step(Event::Ticked)?;

@@ -88,13 +88,18 @@ impl Node {
     /// Has this node's controller decide a request, if it is the active one.
     pub async fn decide_here<R: ControllerRequest>(
         &self,
+        context: &RequestContext,
         request: R,
     ) -> Result<R::Response, ErrorCode>
     where
         R::Response: Send + 'static,
     {
         match self.controller() {
-            Some(controller) => controller.decide_here(Arc::new(request)).await,
+            Some(controller) => {
+                controller
+                    .decide_here(Arc::new(request), Some(context))
+                    .await
+            }
             None => Err(ErrorCode::NotController),
         }
     }
@@ -110,7 +115,7 @@ impl Node {
         R::Response: Send + 'static,
     {
         if context.listener().is_controller {
-            return self.decide_here(request).await;
+            return self.decide_here(context, request).await;
         }
         match self.controller() {
             Some(controller) => controller.forward(context, request).await,

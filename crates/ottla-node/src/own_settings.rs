@@ -157,6 +157,8 @@ fn judge<T>(node: &Node, decide: impl FnOnce(&ControllerContext<'_>) -> T) -> T 
         kraft_version,
         // No setting of a broker depends on it.
         kraft_version_upgrade: &|_| Ok(false),
+        client: Default::default(),
+        mutation_quota: None,
         random: &mut || ottla_sync::random::random("own settings"),
     })
 }

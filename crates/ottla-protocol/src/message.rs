@@ -18,6 +18,14 @@ pub trait Message: Sized + Default {
     /// (`AbstractResponse.errorCounts`), including NONE. Other messages have none.
     fn for_each_error_code(&self, _version: i16, _visit: &mut impl FnMut(i16)) {}
 
+    /// How long a response says that the client is throttled; 0 of a message that has no field for it.
+    fn throttle_time_ms(&self) -> i32 {
+        0
+    }
+
+    /// Does nothing to a message that has no field for it.
+    fn set_throttle_time_ms(&mut self, _time_ms: i32) {}
+
     /// Reads a value that fills all of `bytes`.
     fn decode_all(bytes: &Bytes, version: i16) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes.clone());

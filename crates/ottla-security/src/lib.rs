@@ -1,8 +1,9 @@
-//! Who asks, and what they may do: logins, principals, ACLs, and the decision about one request.
+//! Who asks, what they may do, and how much of it: logins, principals, ACLs and the decision about one request, client
+//! quotas.
 //!
 //! Owns: the names of Kafka's access control, the ACLs of a cluster in an index that decides in constant time, and the
-//! rules by which they decide. Never touches: a clock, a socket, a file, a log. The ACLs come from the metadata log's
-//! records, and the answer is a value; who logs it stands outside.
+//! rules by which they decide; the limits of clients and what they have used of them. Never touches: a clock, a socket, a
+//! file, a log. The ACLs come from the metadata log's records, and the answer is a value; who logs it stands outside.
 //!
 //! Invariants:
 //! 1. A DENY that matches wins over every ALLOW.
@@ -41,9 +42,14 @@ mod standard_authorizer;
 
 mod sasl_authenticator;
 
+mod delegation_token;
+
+pub mod quota;
+
 pub use acl::{Acl, Pattern};
 pub use acl_filter::AclFilter;
 pub use acl_index::AclIndex;
+pub use delegation_token::{is_token_expired, token_login};
 pub use names::{CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType, WILDCARD};
 pub use principal::{InvalidPrincipal, Principal, host_address};
 pub use sasl_authenticator::{

@@ -54,6 +54,9 @@ pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
         client_id: Some(ByteString::from_static("admin")),
         identity: connection.identity(),
         connection,
+        is_forwarded: false,
+        request_bytes: 0,
+        mutation_quota: None,
         received_at_ms: 0,
         waited: Default::default(),
     }

@@ -83,6 +83,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "broker-api-versions",
             "client-metrics",
             "configs",
+            "delegation-tokens",
             "features",
             "leader-election",
             "log-dirs",

@@ -35,6 +35,7 @@ mod console_producer;
 mod console_share_consumer;
 mod consumer_groups;
 mod consumer_perf_test;
+mod delegation_tokens;
 mod delete_records;
 mod dump_log;
 mod e2e_latency;
@@ -74,6 +75,7 @@ pub enum Tool {
     Topics(Box<topics::TopicsArgs>),
     Acls(Box<acls::AclsArgs>),
     Configs(Box<configs::ConfigsArgs>),
+    DelegationTokens(Box<delegation_tokens::DelegationTokensArgs>),
     GetOffsets(get_offsets::GetOffsetsArgs),
     ConsumerGroups(Box<consumer_groups::ConsumerGroupsArgs>),
     Groups(groups::GroupsArgs),
@@ -116,6 +118,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::Topics(args) => topics::run(*args),
         Tool::Acls(args) => acls::run(*args),
         Tool::Configs(args) => configs::run(*args),
+        Tool::DelegationTokens(args) => delegation_tokens::run(*args),
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),
         Tool::Groups(args) => groups::run(args),

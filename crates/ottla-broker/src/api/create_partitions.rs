@@ -12,6 +12,9 @@ use ottla_types::ErrorCode;
 
 use crate::Broker;
 
+/// From here on clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
+const STRICT_SINCE: i16 = 3;
+
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -39,10 +42,13 @@ pub(crate) async fn handle(
         }
         is_kept
     });
+    let is_strict = context.api_version >= STRICT_SINCE;
+    let counting = broker.count_mutations(context, is_strict);
     let mut response = match request.topics.is_empty() {
         true => CreatePartitionsResponse::default(),
-        false => decide(broker, context, request).await,
+        false => decide(broker, &counting, request).await,
     };
+    response.throttle_time_ms = broker.mutation_throttle_ms(&counting, response.throttle_time_ms);
     response.results.extend(denied);
     response
 }

@@ -12,13 +12,19 @@ use ottla_types::ErrorCode;
 use crate::Broker;
 use crate::authorization::repeated;
 
+/// From here on clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
+const STRICT_SINCE: i16 = 6;
+
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     mut request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
     let denied = take_denied(broker, context, &mut request);
-    let mut response = decide(broker, context, request).await;
+    let is_strict = context.api_version >= STRICT_SINCE;
+    let counting = broker.count_mutations(context, is_strict);
+    let mut response = decide(broker, &counting, request).await;
+    response.throttle_time_ms = broker.mutation_throttle_ms(&counting, response.throttle_time_ms);
     for topic in &mut response.topics {
         let (operation, of_topic) = (Operation::DescribeConfigs, ResourceType::Topic);
         let authorizer = &broker.authorizer;

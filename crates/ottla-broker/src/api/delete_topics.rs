@@ -13,6 +13,9 @@ use ottla_security::CLUSTER_NAME;
 use crate::Broker;
 use crate::authorization::repeated;
 
+/// From here on clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
+const STRICT_SINCE: i16 = 5;
+
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -29,14 +32,17 @@ pub(crate) async fn handle(
         return all_failed(&request, error);
     }
     let denied = take_denied(broker, context, &mut request);
+    let is_strict = context.api_version >= STRICT_SINCE;
+    let counting = broker.count_mutations(context, is_strict);
     let mut response = match request.topic_names.is_empty() && request.topics.is_empty() {
         true => DeleteTopicsResponse::default(),
         false => {
             let failed = |error| all_failed(&request, error);
-            let decided = broker.forward(context, request.clone()).await;
+            let decided = broker.forward(&counting, request.clone()).await;
             decided.unwrap_or_else(failed)
         }
     };
+    response.throttle_time_ms = broker.mutation_throttle_ms(&counting, response.throttle_time_ms);
     response.responses.extend(denied);
     response
 }

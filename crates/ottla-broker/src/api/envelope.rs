@@ -52,6 +52,9 @@ pub(crate) fn open(
         client_id: header.client_id,
         connection: Arc::clone(&context.connection),
         identity: Arc::new(ClientIdentity::new(principal, address)),
+        is_forwarded: true,
+        request_bytes: context.request_bytes,
+        mutation_quota: None,
         received_at_ms: context.received_at_ms,
         waited: Default::default(),
     };

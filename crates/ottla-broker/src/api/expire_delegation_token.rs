@@ -1,5 +1,4 @@
-//! ExpireDelegationToken (KIP-48): tokens need a connection that is authenticated, and none is yet.
-//! Kafka: `KafkaApis.handleExpireTokenRequest`.
+//! ExpireDelegationToken (KIP-48): decided by the controller. Kafka: `KafkaApis.handleExpireTokenRequest`.
 
 use std::sync::Arc;
 
@@ -9,15 +8,20 @@ use ottla_types::ErrorCode;
 use ottla_net::RequestContext;
 
 use crate::Broker;
+use crate::delegation_tokens::{NO_TIME, may_ask_about_tokens};
 
 pub(crate) async fn handle(
-    _broker: &Arc<Broker>,
-    _context: &RequestContext,
-    _request: ExpireDelegationTokenRequest,
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ExpireDelegationTokenRequest,
 ) -> ExpireDelegationTokenResponse {
-    ExpireDelegationTokenResponse {
-        error_code: ErrorCode::DelegationTokenRequestNotAllowed.code(),
-        expiry_timestamp_ms: -1,
+    let decided = match may_ask_about_tokens(context) {
+        true => broker.forward(context, request).await,
+        false => Err(ErrorCode::DelegationTokenRequestNotAllowed),
+    };
+    decided.unwrap_or_else(|error| ExpireDelegationTokenResponse {
+        error_code: error.code(),
+        expiry_timestamp_ms: NO_TIME,
         ..Default::default()
-    }
+    })
 }

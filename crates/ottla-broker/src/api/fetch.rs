@@ -41,6 +41,7 @@ use ottla_partition::partitions::why_missing;
 use ottla_security::CLUSTER_NAME;
 
 use crate::Broker;
+use crate::quotas::wire_ms;
 
 /// The first version whose clients know of reading from followers.
 const READ_REPLICA_VERSION: i16 = 11;
@@ -52,6 +53,8 @@ pub(crate) async fn handle(
 ) -> FetchResponse {
     let uses_topic_ids = context.api_version >= 13;
     let follower = Follower::of(&request);
+    let quotas = &broker.quotas;
+    let began = quotas.request.is_set().then(ottla_sync::time::now);
     let isolation = match (follower, request.isolation_level) {
         (Some(_), _) => Ok(Isolation::LogEnd),
         (None, 0) => Ok(Isolation::HighWatermark),
@@ -63,6 +66,10 @@ pub(crate) async fn handle(
         max_bytes: request
             .max_bytes
             .min(broker.config().fetch_max_bytes)
+            .min(match follower {
+                Some(_) => i32::MAX,
+                None => quotas.most_fetched_at_once(context),
+            })
             .max(0) as u64,
         only_from_leader: follower.is_some() || context.api_version < READ_REPLICA_VERSION,
     };
@@ -126,7 +133,7 @@ pub(crate) async fn handle(
         None => {}
     }
     let targets = Arc::new(targets);
-    let outcome = match targets.is_empty() {
+    let mut outcome = match targets.is_empty() {
         true => ReadOutcome {
             answers: Vec::new(),
             bytes: 0,
@@ -142,7 +149,24 @@ pub(crate) async fn handle(
             read_or_wait(broker, Arc::clone(&targets), limits, wait).await
         }
     };
+    let worked = context.worked_since(began);
+    let throttle_ms = match follower {
+        Some(_) => {
+            broker.count_exempt_time(worked);
+            0
+        }
+        None => broker.count_fetch(context, bytes_of(&outcome.answers), worked),
+    };
+    if throttle_ms > 0 {
+        // Its client asks for them again (KIP-219).
+        for answer in &mut outcome.answers {
+            answer.records = None;
+        }
+    }
     count(broker, follower, &targets, &outcome.answers);
+    if throttle_ms > 0 {
+        return throttled_response(session.throttled(), wire_ms(throttle_ms));
+    }
     if follower.is_some() {
         follower::count_throttled(broker, &targets, &outcome.answers);
     }
@@ -160,6 +184,26 @@ pub(crate) async fn handle(
             ..Default::default()
         },
         Err((code, session_id)) => error_response(code, session_id),
+    }
+}
+
+fn bytes_of(answers: &[PartitionData]) -> u64 {
+    let records = answers.iter().filter_map(|answer| answer.records.as_ref());
+    records.map(|records| records.len()).sum()
+}
+
+/// Without any partition: neither the client nor its session get on.
+fn throttled_response(
+    session: Result<i32, (ErrorCode, i32)>,
+    throttle_time_ms: i32,
+) -> FetchResponse {
+    let (code, session_id) = match session {
+        Ok(session_id) => (ErrorCode::None, session_id),
+        Err(failed) => failed,
+    };
+    FetchResponse {
+        throttle_time_ms,
+        ..error_response(code, session_id)
     }
 }
 

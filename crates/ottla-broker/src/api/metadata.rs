@@ -124,9 +124,10 @@ pub(crate) async fn handle(
             }
             if may_create && !missing.is_empty() {
                 // As with Kafka, the client asks again and finds the topic then.
+                let counting = broker.count_mutations(context, true);
                 broker
                     .auto_topic_creation
-                    .create_topics_in_background(Some(context), missing);
+                    .create_topics_in_background(Some(&counting), missing);
             }
         }
     }

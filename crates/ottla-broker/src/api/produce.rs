@@ -8,7 +8,7 @@
 //!
 //! Kafka does the same in `KafkaApis.handleProduceRequest` and `ReplicaManager.handleProduceAppend`.
 
-use ottla_sync::atomic::{AtomicUsize, Ordering};
+use ottla_sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ use ottla_partition::partition::{
 };
 
 use crate::Broker;
+use crate::quotas::wire_ms;
 
 /// The client id under which Kafka's own tools may write to internal topics.
 const ADMIN_CLIENT_ID: &str = "__admin_client";
@@ -71,6 +72,8 @@ pub(crate) struct PendingProduce {
     remaining: AtomicUsize,
     /// When the request began to be handed in.
     started: Instant,
+    /// How long its client has to pause.
+    throttle_time_ms: AtomicI32,
     /// A partition that has more to do than it should; the connection waits for it.
     stalled: Mutex<Option<Arc<Partition>>>,
 }
@@ -100,9 +103,11 @@ pub(crate) fn start(
         response: Mutex::default(),
         remaining: AtomicUsize::new(1),
         started: ottla_sync::time::now(),
+        throttle_time_ms: AtomicI32::new(0),
         stalled: Mutex::new(None),
     });
     pending.hand_in(request);
+    pending.count();
     if pending.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
         pending.answer()
     } else {
@@ -168,6 +173,17 @@ impl PendingProduce {
         for submission in submissions {
             self.submit(submission, deadline_ms);
         }
+    }
+
+    /// Counts the request to the quotas of its client. Requests that are read ahead of an answer must not escape them, so
+    /// this is done before the next one is read.
+    fn count(&self) {
+        let is_answered = self.acks != Some(RequiredAcks::None);
+        let counts_time = is_answered && self.broker.quotas.request.is_set();
+        let worked = counts_time.then(|| ottla_sync::time::elapsed(self.started));
+        let throttle_ms = self.broker.count_produce(&self.context, worked);
+        self.throttle_time_ms
+            .store(wire_ms(throttle_ms), Ordering::Relaxed);
     }
 
     /// The name of the topic, if there is one that the client may write to.
@@ -473,6 +489,7 @@ impl PendingProduce {
 
     fn answer(&self) -> Result<Answer, RequestError> {
         let mut response = std::mem::take(&mut *self.response.lock());
+        response.throttle_time_ms = self.throttle_time_ms.load(Ordering::Relaxed);
         let partitions = response
             .responses
             .iter()

@@ -34,6 +34,7 @@ use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enab
 use ottla_net::RequestContext;
 
 use crate::Broker;
+use crate::quotas::wire_ms;
 
 /// The first version with strict limits on records, and with renewed locks.
 const RENEWAL_VERSION: i16 = 2;
@@ -43,13 +44,26 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: ShareFetchRequest,
 ) -> ShareFetchResponse {
-    match serve(broker, context, request).await {
+    let quotas = &broker.quotas;
+    let began = quotas.request.is_set().then(ottla_sync::time::now);
+    let mut response = match serve(broker, context, request).await {
         Ok(response) => response,
         Err(code) => ShareFetchResponse {
             error_code: code.code(),
             ..Default::default()
         },
-    }
+    };
+    let worked = context.worked_since(began);
+    let throttle_ms = broker.count_share_fetch(context, bytes_of(&response), worked);
+    response.throttle_time_ms = wire_ms(throttle_ms);
+    response
+}
+
+fn bytes_of(response: &ShareFetchResponse) -> u64 {
+    let topics = response.responses.iter();
+    let partitions = topics.flat_map(|topic| &topic.partitions);
+    let records = partitions.filter_map(|partition| partition.records.as_ref());
+    records.map(|records| records.len()).sum()
 }
 
 async fn serve(
@@ -118,6 +132,7 @@ async fn serve(
                 max_bytes: request
                     .max_bytes
                     .min(broker.config().fetch_max_bytes)
+                    .min(broker.quotas.most_fetched_at_once(context))
                     .max(0) as u64,
                 max_records: request.max_records,
                 batch_size: request.batch_size,

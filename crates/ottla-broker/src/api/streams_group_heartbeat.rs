@@ -159,9 +159,10 @@ fn create_topics(
     let interval_ms = u64::try_from(response.heartbeat_interval_ms).unwrap_or(0);
     let pause = Duration::from_millis(interval_ms * HEARTBEATS_WITHOUT_CREATION);
     let names: Vec<ByteString> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let counting = broker.count_mutations(context, true);
     broker
         .auto_topic_creation
-        .create_topics_for(context, topics, pause);
+        .create_topics_for(&counting, topics, pause);
     let failures = broker.auto_topic_creation.failed_creations(&names);
     if !failures.is_empty() {
         add_detail(response, &creation_failed(&failures));

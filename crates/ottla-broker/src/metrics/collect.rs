@@ -13,6 +13,7 @@ mod groups;
 mod labels;
 mod logs;
 mod network;
+mod quotas;
 mod replication;
 mod requests;
 
@@ -30,6 +31,7 @@ pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     broker_topics::collect(broker, &mut families);
     requests::collect(broker, &mut families);
     network::collect(broker, &mut families);
+    quotas::collect(broker, &mut families);
     replication::collect(broker, &mut families);
     logs::collect(broker, &mut families);
     groups::collect(broker, &mut families);

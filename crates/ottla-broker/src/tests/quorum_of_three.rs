@@ -78,7 +78,6 @@ impl Quorum {
                 ("offsets.topic.replication.factor", "1"),
                 ("controller.listener.names", "CONTROLLER"),
                 ("controller.quorum.voters", &voters.join(",")),
-                ("ottla.accept.unserved", "quotas"),
                 ("log.dirs", dir.to_str().expect("characters")),
             ] {
                 properties.set(key, value);

@@ -47,7 +47,7 @@ fn component(
 
 #[tokio::test]
 async fn quotas_are_given_back_by_who_they_are_for() {
-    let broker = TestBroker::start_with(&[("ottla.accept.unserved", "quotas")]).await;
+    let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let request = AlterClientQuotasRequest {
         entries: vec![

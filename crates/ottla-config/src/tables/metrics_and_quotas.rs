@@ -7,11 +7,11 @@ use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;
-    "alter.log.dirs.replication.quota.window.num"          Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
-    "alter.log.dirs.replication.quota.window.size.seconds" Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "alter.log.dirs.replication.quota.window.num"          Int    "11"                           (at_least 1) Low    ReadOnly EVEN_PACE;
+    "alter.log.dirs.replication.quota.window.size.seconds" Int    "1"                            (at_least 1) Low    ReadOnly EVEN_PACE;
     "client.quota.callback.class"                          Class  null                           _            Low    ReadOnly PLUGIN;
-    "controller.quota.window.num"                          Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
-    "controller.quota.window.size.seconds"                 Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "controller.quota.window.num"                          Int    "11"                           (at_least 1) Low    ReadOnly SUPPORTED;
+    "controller.quota.window.size.seconds"                 Int    "1"                            (at_least 1) Low    ReadOnly SUPPORTED;
     "follower.replication.throttled.rate"                  Long   "9223372036854775807"          (at_least 0) Medium ClusterWide SUPPORTED;
     "kafka.metrics.polling.interval.secs"                  Int    "10"                           (at_least 1) Low    ReadOnly METRICS;
     "kafka.metrics.reporters"                              List   ""                             (list)       Low    ReadOnly PLUGIN;
@@ -20,8 +20,8 @@ configs! {
     "metrics.num.samples"                                  Int    "2"                            (at_least 1) Low    ReadOnly METRICS;
     "metrics.recording.level"                              String "INFO"                         _            Low    ReadOnly METRICS;
     "metrics.sample.window.ms"                             Long   "30000"                        (at_least 1) Low    ReadOnly METRICS;
-    "quota.window.num"                                     Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
-    "quota.window.size.seconds"                            Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "quota.window.num"                                     Int    "11"                           (at_least 1) Low    ReadOnly SUPPORTED;
+    "quota.window.size.seconds"                            Int    "1"                            (at_least 1) Low    ReadOnly SUPPORTED;
     "replication.quota.window.num"                         Int    "11"                           (at_least 1) Low    ReadOnly SUPPORTED;
     "replication.quota.window.size.seconds"                Int    "1"                            (at_least 1) Low    ReadOnly SUPPORTED;
     "telemetry.max.bytes"                                  Int    "1048576"                      (at_least 1) Low    ReadOnly SUPPORTED;

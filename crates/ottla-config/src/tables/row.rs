@@ -66,7 +66,9 @@ pub(super) const KERNEL_BUFFER: Support =
     Support::AcceptedWithoutEffect("the kernel sizes the buffers of connections to other nodes");
 pub(super) const COORDINATOR_BUFFERS: Support =
     Support::AcceptedWithoutEffect("coordinators write without an additional buffer or delay");
-pub(super) const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
+pub(super) const EVEN_PACE: Support = Support::AcceptedWithoutEffect(
+    "a move between directories keeps to replica.alter.log.dirs.io.max.bytes.per.second at any time, without windows",
+);
 pub(super) const METRICS: Support =
     Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
 pub(super) const REMOTE: Support =
@@ -79,8 +81,6 @@ pub(super) const KERBEROS: Support =
 pub(super) const OAUTH: Support = Support::AcceptedWithoutEffect(
     "OAUTHBEARER is not supported yet; a listener with it is refused",
 );
-pub(super) const TOKENS: Support =
-    Support::AcceptedWithoutEffect("delegation tokens are not supported yet");
 pub(super) const IDLE: Support =
     Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
 pub(super) const QUEUE: Support = Support::AcceptedWithoutEffect(

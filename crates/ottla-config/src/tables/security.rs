@@ -11,10 +11,10 @@ configs! {
     "authorizer.class.name"                               String   ""                             _                          Low    ReadOnly AUTHORIZER;
     "connection.failed.authentication.delay.ms"           Int      "100"                          (at_least 0)               Low    ReadOnly SUPPORTED;
     "connections.max.reauth.ms"                           Long     "0"                            _                          Medium ReadOnly SUPPORTED;
-    "delegation.token.expiry.check.interval.ms"           Long     "3600000"                      (at_least 1)               Low    ReadOnly TOKENS;
-    "delegation.token.expiry.time.ms"                     Long     "86400000"                     (at_least 1)               Medium ReadOnly TOKENS;
-    "delegation.token.max.lifetime.ms"                    Long     "604800000"                    (at_least 1)               Medium ReadOnly TOKENS;
-    "delegation.token.secret.key"                         Password null                           _                          Medium ReadOnly TOKENS;
+    "delegation.token.expiry.check.interval.ms"           Long     "3600000"                      (at_least 1)               Low    ReadOnly SUPPORTED;
+    "delegation.token.expiry.time.ms"                     Long     "86400000"                     (at_least 1)               Medium ReadOnly SUPPORTED;
+    "delegation.token.max.lifetime.ms"                    Long     "604800000"                    (at_least 1)               Medium ReadOnly SUPPORTED;
+    "delegation.token.secret.key"                         Password null                           _                          Medium ReadOnly SUPPORTED;
     "principal.builder.class"                             Class    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder" _                          Medium PerBroker PLUGIN;
     "sasl.client.callback.handler.class"                  Class    null                           _                          Medium ReadOnly PLUGIN;
     "sasl.enabled.mechanisms"                             List     "GSSAPI"                       (list)                     Medium PerBroker SUPPORTED;

@@ -43,59 +43,9 @@ fn quotas(cluster: &Cluster) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// One that takes quotas without enforcing them.
-fn cluster() -> Cluster {
-    Cluster::single_node().with_setting("ottla.accept.unserved", "quotas")
-}
-
-#[test]
-fn what_is_not_enforced_is_not_stored_unless_that_is_accepted() {
-    let mut accepting = cluster();
-    let user = [("user", Some("alice"))];
-    let set = request(vec![
-        entry(&user, &[("producer_byte_rate", 1024.0)]),
-        entry(&[("user", None)], &[("consumer_byte_rate", -1.0)]),
-        entry(&[("user", Some("bob"))], &[("nonsense", 1.0)]),
-    ]);
-    let decision = alter_client_quotas(&accepting.context(), &set);
-    accepting.apply(&decision.records);
-
-    let mut refusing = Cluster::single_node().with_setting("ottla.accept.unserved", "scram");
-    let decision = alter_client_quotas(&refusing.context(), &set);
-    assert_eq!(decision.records, []);
-    let outcomes = decision.response.entries.iter();
-    let outcomes: Vec<_> = outcomes
-        .map(|entry| (entry.error_code, entry.error_message.as_deref()))
-        .collect();
-    let invalid = ErrorCode::InvalidRequest.code();
-    let message = "Client quotas are not enforced yet, so nothing is stored; with \
-                   ottla.accept.unserved=quotas in the broker's properties they are stored all the same";
-    assert_eq!(
-        outcomes,
-        [
-            (invalid, Some(message)),
-            (0, None),
-            // What Kafka would refuse is refused in its words.
-            (invalid, Some("Invalid configuration key nonsense")),
-        ]
-    );
-
-    // What is there from before can be removed, and not in one breath with something that is set.
-    refusing.image = accepting.image;
-    let both = [("producer_byte_rate", -1.0), ("request_percentage", 5.0)];
-    let decision = alter_client_quotas(&refusing.context(), &request(vec![entry(&user, &both)]));
-    assert_eq!(decision.response.entries[0].error_code, invalid);
-    assert_eq!(decision.records, []);
-    let remove = request(vec![entry(&user, &both[..1])]);
-    let decision = alter_client_quotas(&refusing.context(), &remove);
-    assert_eq!(decision.response.entries[0].error_code, 0);
-    refusing.apply(&decision.records);
-    assert_eq!(quotas(&refusing), []);
-}
-
 #[test]
 fn limits_are_set_changed_and_removed() {
-    let mut cluster = cluster();
+    let mut cluster = Cluster::single_node();
     let user = [("user", Some("alice")), ("client-id", None)];
     let set = request(vec![entry(
         &user,
@@ -126,7 +76,7 @@ fn limits_are_set_changed_and_removed() {
 
 #[test]
 fn validating_changes_nothing() {
-    let mut cluster = cluster();
+    let mut cluster = Cluster::single_node();
     let mut validate = request(vec![entry(
         &[("user", None)],
         &[("request_percentage", 1.0)],
@@ -139,7 +89,7 @@ fn validating_changes_nothing() {
 
 #[test]
 fn what_cannot_be_limited_is_said_as_kafka_says_it() {
-    let mut cluster = cluster();
+    let mut cluster = Cluster::single_node();
     let user = &[("user", Some("u"))][..];
     let ip = &[("ip", Some("10.0.0.1"))][..];
     for (entity, key, value, message) in [
@@ -211,7 +161,7 @@ fn what_cannot_be_limited_is_said_as_kafka_says_it() {
 
 #[test]
 fn an_entity_twice_is_done_once_and_refused() {
-    let mut cluster = cluster();
+    let mut cluster = Cluster::single_node();
     let twice = request(vec![
         entry(&[("user", Some("u"))], &[("request_percentage", 1.0)]),
         entry(&[("user", Some("u"))], &[("request_percentage", 2.0)]),

@@ -73,16 +73,24 @@ impl ControllerHandle {
     /// Has a request decided by this node, for whoever looks for the active controller himself: `NOT_CONTROLLER` where
     /// that is another. Returns when what was decided is committed; and where a client asks, who looks for it with its next
     /// request, when this node acts by it.
+    ///
+    /// What a client changes counts to its quota.
     pub async fn decide_here<R: ControllerRequest>(
         &self,
         request: Arc<R>,
+        client: Option<&RequestContext>,
     ) -> Result<R::Response, ErrorCode>
     where
         R::Response: Send + 'static,
     {
-        let (response, end) = self
-            .commit(move |context, facts| request.decide(context, facts))
-            .await?;
+        let principal = client.map(|client| client.principal().as_str().into());
+        let mutation_quota = client.and_then(|client| client.mutation_quota.clone());
+        let decide = move |context: &mut ControllerContext<'_>, facts: &Facts<'_>| {
+            context.client = principal.unwrap_or_default();
+            context.mutation_quota = mutation_quota;
+            request.decide(context, facts)
+        };
+        let (response, end) = self.commit(decide).await?;
         if !R::IS_CLUSTER_ACTION {
             self.published(end).await;
         }
@@ -104,7 +112,7 @@ impl ControllerHandle {
             let answer = match (self.channel_to_leader(), client) {
                 (Some(channel), Some(context)) => channel.forward(context, &*request).await,
                 (Some(channel), None) => channel.send(&*request).await,
-                (None, _) => self.decide_here(Arc::clone(&request)).await,
+                (None, client) => self.decide_here(Arc::clone(&request), client).await,
             };
             let is_led_elsewhere = matches!(answer, Err(ErrorCode::NotController));
             if !is_led_elsewhere || self.channel.is_none() || self.quorum.has_ended() {

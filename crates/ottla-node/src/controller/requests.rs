@@ -9,11 +9,12 @@ use ottla_protocol::messages::{
     AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
     AssignReplicasToDirsRequest, BrokerHeartbeatRequest, BrokerRegistrationRequest,
-    ControllerRegistrationRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteAclsRequest, DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
-    UnregisterBrokerRequest, UpdateFeaturesRequest,
+    ControllerRegistrationRequest, CreateAclsRequest, CreateDelegationTokenRequest,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteTopicsRequest,
+    ElectLeadersRequest, ExpireDelegationTokenRequest, IncrementalAlterConfigsRequest,
+    RenewDelegationTokenRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
-use ottla_types::Offset;
+use ottla_types::{Offset, Timestamp};
 
 /// What the controller knows besides image and configuration.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub struct Facts<'a> {
     pub sessions: &'a BrokerSessions,
     /// Of the clock that the sessions go by.
     pub now_ms: u64,
+    /// The time of day.
+    pub timestamp: Timestamp,
 }
 
 /// A request to the controller.
@@ -78,6 +81,27 @@ decided_by! { IS_CLUSTER_ACTION = true:
     AlterPartitionRequest => alter_partition,
     AssignReplicasToDirsRequest => assign_replicas_to_dirs,
     ControllerRegistrationRequest => register_controller,
+}
+
+/// A request about tokens, whose time is that of day.
+macro_rules! decided_at {
+    ($($request:ty => $function:ident),* $(,)?) => {
+        $(impl ControllerRequest for $request {
+            fn decide(
+                &self,
+                context: &mut ControllerContext<'_>,
+                facts: &Facts<'_>,
+            ) -> Decision<Self::Response> {
+                ottla_controller::$function(context, self, facts.timestamp)
+            }
+        })*
+    };
+}
+
+decided_at! {
+    CreateDelegationTokenRequest => create_delegation_token,
+    RenewDelegationTokenRequest => renew_delegation_token,
+    ExpireDelegationTokenRequest => expire_delegation_token,
 }
 
 impl ControllerRequest for BrokerRegistrationRequest {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use bytestring::ByteString;
 use ottla_controller::{ControllerContext, LeaderBalance};
 use ottla_metadata::{MetadataDelta, MetadataVersion, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
@@ -20,6 +21,9 @@ use crate::controller::requests::Facts;
 use crate::quorum::work::{Decide, Decided};
 use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
 use ottla_storage::metadata::record_batches::{ControlValue, control_batch, records_batch};
+
+/// Between two looks for delegation tokens whose time is over, while there are some.
+const TOKEN_SWEEP_PAUSE_MS: u64 = 1_000;
 
 impl Controller {
     /// This node leads from here on: what is in the log and not known as committed is decided on as well.
@@ -127,6 +131,8 @@ impl Controller {
             config: &self.config,
             kraft_version: quorum.kraft_version().feature_level(),
             kraft_version_upgrade: &|level| check_upgrade(quorum, level),
+            client: ByteString::new(),
+            mutation_quota: None,
             random: &mut || ottla_sync::random::random("controller decisions"),
         };
         let facts = Facts {
@@ -134,6 +140,7 @@ impl Controller {
             next_offset: self.log.log_end_offset(),
             sessions: &self.sessions,
             now_ms: self.now_ms(),
+            timestamp: time_of_day(),
         };
         Some(decide(&mut context, &facts))
     }
@@ -404,6 +411,30 @@ impl Controller {
                 tracing::warn!("leaders are not moved back: {error}");
                 Ok(())
             }
+            outcome => outcome,
+        }
+    }
+
+    /// Removes the delegation tokens whose time is over, as the active controller. Now and then: nobody can use them any more.
+    pub(super) fn remove_expired_tokens(&mut self) -> Result<(), MetadataLogError> {
+        let now_ms = self.now_ms();
+        let is_deciding = self.deciding.as_ref().is_some_and(|it| it.is_activated);
+        if !is_deciding || now_ms < self.next_token_sweep_ms {
+            return Ok(());
+        }
+        let records = self.with_context(|context, facts| {
+            ottla_controller::remove_expired_tokens(context, facts.timestamp)
+        });
+        let records = records.unwrap_or_default();
+        let interval_ms = self.config.delegation_token_expiry_check_interval_ms.max(1) as u64;
+        // There may be more of them.
+        let pause_ms = match records.is_empty() {
+            true => interval_ms,
+            false => interval_ms.min(TOKEN_SWEEP_PAUSE_MS),
+        };
+        self.next_token_sweep_ms = now_ms.saturating_add(pause_ms);
+        match self.append(records) {
+            Err(error) if error.is_disk_full => Ok(()),
             outcome => outcome,
         }
     }

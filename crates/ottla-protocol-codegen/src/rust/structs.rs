@@ -16,8 +16,22 @@ pub(super) fn print(out: &mut String, message: &Message, shape: &Struct, is_mess
     print_encode(out, &context, is_message);
     if message.kind == Kind::Response {
         error_codes::print(out, message, shape);
+        if is_message {
+            print_throttle_time(out, shape);
+        }
     }
     out.push_str("    }\n");
+}
+
+/// How long the client is throttled, where the response can say it.
+fn print_throttle_time(out: &mut String, shape: &Struct) {
+    if shape.fields.iter().all(|it| it.name != "ThrottleTimeMs") {
+        return;
+    }
+    out.push_str("        fn throttle_time_ms(&self) -> i32 { self.throttle_time_ms }\n");
+    out.push_str(
+        "        fn set_throttle_time_ms(&mut self, time_ms: i32) { self.throttle_time_ms = time_ms; }\n",
+    );
 }
 
 fn derives_default(shape: &Struct) -> bool {

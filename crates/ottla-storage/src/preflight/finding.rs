@@ -27,7 +27,6 @@ impl Severity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unserved {
     Tokens,
-    Quotas,
     Settings,
 }
 
@@ -36,7 +35,6 @@ impl Unserved {
     pub const fn name(self) -> &'static str {
         match self {
             Unserved::Tokens => "tokens",
-            Unserved::Quotas => "quotas",
             Unserved::Settings => "settings",
         }
     }
@@ -44,7 +42,6 @@ impl Unserved {
     pub(super) const fn subject(self) -> &'static str {
         match self {
             Unserved::Tokens => "delegation tokens",
-            Unserved::Quotas => "client quotas",
             Unserved::Settings => "dynamic settings",
         }
     }

@@ -314,26 +314,6 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
         let change = "let them expire with kafka-delegation-tokens";
         look.unserved(config, Unserved::Tokens, place, what, change);
     }
-    let quotas: BTreeSet<String> = image
-        .client_quotas
-        .iter()
-        .map(|quota| {
-            let entity = quota.entity.iter().map(|part| {
-                let name = part.entity_name.as_deref().unwrap_or("<default>");
-                format!("{} {name}", part.entity_type)
-            });
-            entity.collect::<Vec<_>>().join(" and ")
-        })
-        .collect();
-    if !quotas.is_empty() {
-        let what = format!(
-            "client quotas of {} are not enforced yet: {}",
-            count(quotas.len(), "entity", "entities"),
-            some_of(&quotas)
-        );
-        let change = "remove them with kafka-configs if that is intended";
-        look.unserved(config, Unserved::Quotas, place, what, change);
-    }
 }
 
 /// Settings that the broker was given while it ran.

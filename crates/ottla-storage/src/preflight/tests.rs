@@ -284,23 +284,8 @@ fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
         token_id: "token".into(),
         ..Default::default()
     });
-    let quota = MetadataRecord::ClientQuota(ClientQuotaRecord {
-        entity: vec![EntityData {
-            entity_type: "user".into(),
-            entity_name: None,
-            ..Default::default()
-        }],
-        key: "producer_byte_rate".into(),
-        value: 1.0,
-        ..Default::default()
-    });
     for (record, accept, sentence) in [
         (token, "tokens", "1 delegation token is stored"),
-        (
-            quota,
-            "quotas",
-            "client quotas of 1 entity are not enforced yet: user <default>",
-        ),
     ] {
         let node = Node::new().records([record]);
         node.refuses(sentence);

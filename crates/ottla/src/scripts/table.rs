@@ -51,7 +51,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-console-share-consumer", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", Serves("console-share-consumer", "Java formatters and deserializers other than Kafka's own are refused")),
     script("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", Serves("consumer-groups", "")),
     script("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance", Serves("consumer-perf-test", "")),
-    script("kafka-delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand", NotServed("delegation tokens need SASL, which is not supported yet")),
+    script("kafka-delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand", Serves("delegation-tokens", "without `--owner-principal`, all tokens that the client may see are shown; Kafka's tool shows none")),
     script("kafka-delete-records", "org.apache.kafka.tools.DeleteRecordsCommand", Serves("delete-records", "")),
     script("kafka-dump-log", "org.apache.kafka.tools.DumpLogSegments", Serves("dump-log", "Java decoder classes other than Kafka's own are refused")),
     script("kafka-e2e-latency", "org.apache.kafka.tools.EndToEndLatency", Serves("e2e-latency", "joins no group and commits no offsets")),

@@ -237,6 +237,21 @@ impl FetchSessions {
 }
 
 impl FetchContext {
+    /// The session id of an answer that says nothing of any partition: no session begins, and one that is under way does
+    /// not get on.
+    pub(crate) fn throttled(self) -> Result<i32, (ErrorCode, i32)> {
+        match self {
+            FetchContext::Sessionless | FetchContext::Full { .. } => Ok(NO_SESSION),
+            FetchContext::Incremental(context) => {
+                let mut session = context.session.lock();
+                match session.finish(context.next_epoch, &mut Vec::new()) {
+                    Ok(()) => Ok(context.id),
+                    Err(code) => Err((code, context.id)),
+                }
+            }
+        }
+    }
+
     /// The session id to answer with, and what of the answers has to be said.
     pub(crate) fn finish(
         self,

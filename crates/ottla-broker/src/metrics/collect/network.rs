@@ -114,6 +114,11 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "New members of groups, producer IDs and transactional IDs refused because the heap was above its budget",
         ),
         (
+            Metric::ConnectionsThrottled,
+            "ottla_connections_throttled",
+            "Connections closed over the quota connection_creation_rate of their address",
+        ),
+        (
             Metric::MalformedRequests,
             "ottla_malformed_requests",
             "Connections closed because what came was no request",

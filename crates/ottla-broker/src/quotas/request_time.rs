@@ -1,0 +1,124 @@
+//! `request_percentage`: the time that requests take of the threads that serve them.
+//!
+//! What counts is the time in which a request is worked on, not that in which it waits for others.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::time::Duration;
+
+use ottla_net::RequestContext;
+use ottla_protocol::{ApiKey, Message};
+
+use super::wire_ms;
+use crate::Broker;
+use crate::endpoint::Endpoint;
+
+/// What the time of a request counts to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CountsTo {
+    Client,
+    /// Nobody's quota: the cluster needs it.
+    Nobody,
+    /// Its handler counts it together with the bytes.
+    ItsHandler,
+    /// What is inside counts for itself.
+    WhatIsInside,
+}
+
+fn counts_to(api_key: ApiKey, endpoint: Endpoint) -> CountsTo {
+    use ApiKey::*;
+    match (api_key, endpoint) {
+        (Fetch | ShareFetch, Endpoint::Broker) => CountsTo::ItsHandler,
+        (WriteTxnMarkers, Endpoint::Broker) => CountsTo::Nobody,
+        (
+            AlterPartition | Fetch | FetchSnapshot | Vote | BeginQuorumEpoch | EndQuorumEpoch
+            | DescribeQuorum | AddRaftVoter | RemoveRaftVoter | UpdateRaftVoter,
+            Endpoint::Controller,
+        ) => CountsTo::Nobody,
+        (Envelope, _) => CountsTo::WhatIsInside,
+        _ => CountsTo::Client,
+    }
+}
+
+/// Has a request answered, counts its time, and pauses its client where a quota says so: this one, or another that the
+/// answer speaks of.
+pub(crate) async fn throttled<R: Message>(
+    broker: &Broker,
+    context: &RequestContext,
+    answer: impl Future<Output = R>,
+) -> R {
+    let endpoint = Endpoint::of(context.listener());
+    let counts_to = match broker.quotas.request.is_set() {
+        true => counts_to(context.api_key, endpoint),
+        false => CountsTo::ItsHandler,
+    };
+    if !matches!(counts_to, CountsTo::Client | CountsTo::Nobody) {
+        let response = answer.await;
+        broker.pause(context, response.throttle_time_ms().max(0) as u64);
+        return response;
+    }
+    let (mut response, worked) = timed(answer).await;
+    if counts_to == CountsTo::Nobody {
+        broker.count_exempt_time(Some(worked));
+        return response;
+    }
+    let throttle_ms = broker.count_time(context, worked);
+    let of_others = response.throttle_time_ms();
+    if wire_ms(throttle_ms) > of_others {
+        let request = &broker.quotas.request;
+        request.on_throttled(context, throttle_ms, broker.now_ms());
+        response.set_throttle_time_ms(wire_ms(throttle_ms));
+    }
+    broker.pause(context, throttle_ms.max(of_others.max(0) as u64));
+    response
+}
+
+/// What a future comes to, and how long it was worked on.
+async fn timed<R>(work: impl Future<Output = R>) -> (R, Duration) {
+    let mut work = pin!(work);
+    let mut worked = Duration::ZERO;
+    let result = poll_fn(|context| {
+        let began = ottla_sync::time::now();
+        let polled = work.as_mut().poll(context);
+        worked += ottla_sync::time::elapsed(began);
+        polled
+    });
+    let result = result.await;
+    (result, worked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn waiting_is_no_work() {
+        let work = async {
+            std::thread::sleep(Duration::from_millis(20));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            std::thread::sleep(Duration::from_millis(20));
+            7
+        };
+        let (result, worked) = timed(work).await;
+        assert_eq!(result, 7);
+        assert!(worked >= Duration::from_millis(40), "{worked:?}");
+        assert!(worked < Duration::from_millis(200), "{worked:?}");
+    }
+
+    #[test]
+    fn what_the_cluster_needs_counts_to_nobody() {
+        for (api_key, endpoint, expected) in [
+            (ApiKey::Metadata, Endpoint::Broker, CountsTo::Client),
+            (ApiKey::Fetch, Endpoint::Broker, CountsTo::ItsHandler),
+            (ApiKey::Fetch, Endpoint::Controller, CountsTo::Nobody),
+            (ApiKey::DescribeQuorum, Endpoint::Broker, CountsTo::Client),
+            (
+                ApiKey::Envelope,
+                Endpoint::Controller,
+                CountsTo::WhatIsInside,
+            ),
+        ] {
+            assert_eq!(counts_to(api_key, endpoint), expected, "{api_key}");
+        }
+    }
+}

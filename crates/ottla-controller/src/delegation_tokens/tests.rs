@@ -1,0 +1,248 @@
+use ottla_protocol::messages::create_delegation_token_request::CreatableRenewers;
+
+use super::*;
+use crate::test_support::Cluster;
+
+const NOW: Timestamp = Timestamp(1_000_000);
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::single_node().with_setting("delegation.token.secret.key", "secret");
+    cluster.client = "User:alice".into();
+    cluster
+}
+
+fn renewer(principal_type: &'static str, name: &'static str) -> CreatableRenewers {
+    CreatableRenewers {
+        principal_type: principal_type.into(),
+        principal_name: name.into(),
+        ..Default::default()
+    }
+}
+
+/// Creates a token of alice that bob may renew.
+fn create(cluster: &mut Cluster) -> CreateDelegationTokenResponse {
+    let request = CreateDelegationTokenRequest {
+        renewers: vec![renewer("User", "bob")],
+        max_lifetime_ms: -1,
+        ..Default::default()
+    };
+    let decision = create_delegation_token(&mut cluster.context(), &request, NOW);
+    assert_eq!(decision.response.error_code, 0);
+    cluster.apply(&decision.records);
+    decision.response
+}
+
+fn renew(
+    cluster: &mut Cluster,
+    client: &'static str,
+    hmac: &Bytes,
+    renew_period_ms: i64,
+    now_ms: i64,
+) -> (ErrorCode, i64) {
+    cluster.client = client.into();
+    let request = RenewDelegationTokenRequest {
+        hmac: hmac.clone(),
+        renew_period_ms,
+        ..Default::default()
+    };
+    let decision = renew_delegation_token(&cluster.context(), &request, Timestamp(now_ms));
+    cluster.apply(&decision.records);
+    let response = decision.response;
+    let code = ErrorCode::from_code(response.error_code);
+    (code, response.expiry_timestamp_ms)
+}
+
+fn expire(
+    cluster: &mut Cluster,
+    client: &'static str,
+    hmac: &Bytes,
+    period_ms: i64,
+    now_ms: i64,
+) -> (ErrorCode, i64) {
+    cluster.client = client.into();
+    let request = ExpireDelegationTokenRequest {
+        hmac: hmac.clone(),
+        expiry_time_period_ms: period_ms,
+        ..Default::default()
+    };
+    let decision = expire_delegation_token(&cluster.context(), &request, Timestamp(now_ms));
+    cluster.apply(&decision.records);
+    let response = decision.response;
+    let code = ErrorCode::from_code(response.error_code);
+    (code, response.expiry_timestamp_ms)
+}
+
+fn tokens(cluster: &Cluster) -> usize {
+    cluster.image.kept.delegation_tokens.iter().count()
+}
+
+/// From RFC 4231, test case 2.
+#[test]
+fn the_hmac_is_that_of_the_standard() {
+    let hmac = token_hmac("Jefe", "what do ya want for nothing?");
+    assert_eq!(hmac[..8], [0x16, 0x4b, 0x7a, 0x7b, 0xfc, 0xf8, 0x19, 0xe2]);
+    assert_eq!(hmac.len(), 64);
+}
+
+#[test]
+fn a_token_is_its_owners_and_not_in_the_log_with_its_hmac() {
+    let mut cluster = cluster();
+    let created = create(&mut cluster);
+    assert_eq!(
+        (&*created.principal_type, &*created.principal_name),
+        ("User", "alice")
+    );
+    assert_eq!(&*created.token_requester_principal_name, "alice");
+    assert_eq!(created.issue_timestamp_ms, NOW.0);
+    assert_eq!(created.expiry_timestamp_ms, NOW.0 + DAY_MS);
+    assert_eq!(created.max_timestamp_ms, NOW.0 + 7 * DAY_MS);
+    assert_eq!(created.hmac, token_hmac("secret", &created.token_id));
+    let record = cluster.image.kept.delegation_tokens.iter().next().unwrap();
+    assert_eq!(record.token_id, created.token_id);
+    assert_eq!(&*record.owner, "User:alice");
+    assert_eq!(&*record.requester, "User:alice");
+    assert_eq!(record.renewers, ["User:bob"]);
+
+    let for_carol = CreateDelegationTokenRequest {
+        owner_principal_type: Some("User".into()),
+        owner_principal_name: Some("carol".into()),
+        max_lifetime_ms: 5_000,
+        ..Default::default()
+    };
+    let decision = create_delegation_token(&mut cluster.context(), &for_carol, NOW);
+    assert_eq!(&*decision.response.principal_name, "carol");
+    assert_eq!(&*decision.response.token_requester_principal_name, "alice");
+    assert_eq!(decision.response.expiry_timestamp_ms, NOW.0 + 5_000);
+    assert_eq!(decision.response.max_timestamp_ms, NOW.0 + 5_000);
+}
+
+#[test]
+fn a_client_logs_in_with_the_token_until_it_is_over() {
+    let mut cluster = cluster();
+    let token_id = create(&mut cluster).token_id;
+    let login = |token_id: &str, now_ms| {
+        let now = Timestamp(now_ms);
+        TokenLogin::of(&cluster.config, &cluster.image, token_id, now)
+    };
+    let found = login(&token_id, NOW.0 + DAY_MS).unwrap();
+    assert_eq!(&*found.owner, "User:alice");
+    assert_eq!(found.expiration, Timestamp(NOW.0 + DAY_MS));
+    let hmac = token_hmac("secret", &token_id);
+    assert_eq!(found.password, BASE64_STANDARD.encode(hmac));
+    assert!(login(&token_id, NOW.0 + DAY_MS + 1).is_none());
+    assert!(login("another", NOW.0).is_none());
+}
+
+#[test]
+fn a_token_is_refused_where_it_cannot_be_served() {
+    let request = CreateDelegationTokenRequest {
+        renewers: vec![renewer("Group", "g")],
+        ..Default::default()
+    };
+    for (mut cluster, error) in [
+        (cluster(), ErrorCode::InvalidPrincipalType),
+        (
+            Cluster::single_node(),
+            ErrorCode::DelegationTokenAuthDisabled,
+        ),
+        (
+            Cluster::single_node().with_setting("delegation.token.secret.key", ""),
+            ErrorCode::DelegationTokenAuthDisabled,
+        ),
+        (
+            // 3.6-IV1 knows no tokens.
+            cluster().with_feature("metadata.version", 13),
+            ErrorCode::UnsupportedVersion,
+        ),
+    ] {
+        let decision = create_delegation_token(&mut cluster.context(), &request, NOW);
+        assert_eq!(ErrorCode::from_code(decision.response.error_code), error);
+        assert_eq!(decision.records, []);
+    }
+}
+
+#[test]
+fn owner_and_renewers_renew_until_the_latest_time() {
+    let mut cluster = cluster();
+    let hmac = create(&mut cluster).hmac;
+    let (mismatch, expired) = (
+        ErrorCode::DelegationTokenOwnerMismatch,
+        ErrorCode::DelegationTokenExpired,
+    );
+    let later = NOW.0 + DAY_MS / 2;
+    let renewed = |cluster: &mut _, client, period, now| renew(cluster, client, &hmac, period, now);
+    assert_eq!(
+        renewed(&mut cluster, "User:carol", -1, later),
+        (mismatch, 0)
+    );
+    let other = Bytes::from_static(b"other");
+    let not_found = (ErrorCode::DelegationTokenNotFound, 0);
+    assert_eq!(
+        renew(&mut cluster, "User:alice", &other, -1, later),
+        not_found
+    );
+    let ok = |expiry| (ErrorCode::None, expiry);
+    assert_eq!(
+        renewed(&mut cluster, "User:bob", -1, later),
+        ok(later + DAY_MS)
+    );
+    assert_eq!(
+        renewed(&mut cluster, "User:alice", 1_000, later),
+        ok(later + 1_000)
+    );
+    assert_eq!(
+        renewed(&mut cluster, "User:alice", i64::MAX, later),
+        ok(later + DAY_MS)
+    );
+    for day in 1..7 {
+        let now = NOW.0 + day * DAY_MS;
+        let expiry = now + DAY_MS;
+        assert_eq!(renewed(&mut cluster, "User:bob", -1, now), ok(expiry));
+    }
+    let end = NOW.0 + 7 * DAY_MS;
+    assert_eq!(renewed(&mut cluster, "User:bob", -1, end), ok(end));
+    assert_eq!(renewed(&mut cluster, "User:bob", -1, end + 1), (expired, 0));
+}
+
+#[test]
+fn a_token_is_ended_at_once_or_later() {
+    let mut cluster = cluster();
+    let hmac = create(&mut cluster).hmac;
+    let mismatch = (ErrorCode::DelegationTokenOwnerMismatch, 0);
+    assert_eq!(
+        expire(&mut cluster, "User:carol", &hmac, -1, NOW.0),
+        mismatch
+    );
+    let later = (ErrorCode::None, NOW.0 + 10);
+    assert_eq!(expire(&mut cluster, "User:bob", &hmac, 10, NOW.0), later);
+    let expired = (ErrorCode::DelegationTokenExpired, 0);
+    assert_eq!(
+        expire(&mut cluster, "User:bob", &hmac, 10, NOW.0 + 11),
+        expired
+    );
+    // Ending it at once is possible even so.
+    let ended = (ErrorCode::None, NOW.0 + 11);
+    assert_eq!(
+        expire(&mut cluster, "User:alice", &hmac, -1, NOW.0 + 11),
+        ended
+    );
+    assert_eq!(tokens(&cluster), 0);
+}
+
+#[test]
+fn what_is_over_is_removed_a_thousand_at_once() {
+    let mut cluster = cluster();
+    for _ in 0..1_100 {
+        create(&mut cluster);
+    }
+    let sweep = |cluster: &mut Cluster, now_ms| {
+        let records = remove_expired_tokens(&cluster.context(), Timestamp(now_ms));
+        cluster.apply(&records);
+        records.len()
+    };
+    assert_eq!(sweep(&mut cluster, NOW.0 + DAY_MS), 0);
+    assert_eq!(sweep(&mut cluster, NOW.0 + DAY_MS + 1), 1_000);
+    assert_eq!(sweep(&mut cluster, NOW.0 + DAY_MS + 1), 100);
+    assert_eq!(tokens(&cluster), 0);
+}

@@ -1,0 +1,218 @@
+//! `ottla.audit.file`: the decisions as lines of JSON, for those who collect them.
+//!
+//! A request hands its line to a bounded queue and goes on; where the queue is full, or the file cannot be written, lines
+//! are lost, counted, and spoken of once a minute, in the log and in the file. The file is opened for each batch of lines,
+//! so it can be renamed or deleted at any time.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_context::{NodeContext, time_of_day};
+use ottla_protocol::ApiKey;
+use ottla_security::{Action, Client, Rule};
+use ottla_sync::atomic::{AtomicU64, Ordering};
+use ottla_sync::fs::OpenOptions;
+use ottla_sync::{Mutex, Notify};
+use serde_json::{Value, json};
+
+/// The most lines that wait to be written.
+const MAX_LINES: usize = 8_192;
+const SPEAK_EVERY: Duration = Duration::from_secs(60);
+
+/// The lines that are not written yet.
+#[derive(Debug, Default)]
+pub(super) struct AuditQueue {
+    lines: Mutex<Vec<String>>,
+    lost: AtomicU64,
+    has_lines: Notify,
+}
+
+impl AuditQueue {
+    pub(super) fn push(&self, line: &Value) {
+        let mut lines = self.lines.lock();
+        match lines.len() < MAX_LINES {
+            true => lines.push(line.to_string()),
+            false => self.lose(1),
+        }
+        drop(lines);
+        self.has_lines.notify_one();
+    }
+
+    pub(super) fn lose(&self, lines: u64) {
+        self.lost.fetch_add(lines, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lines.lock())
+    }
+}
+
+/// One decision. `way_out` is the command that would allow it.
+pub(super) fn line(
+    client: Client<'_>,
+    action: Action<'_>,
+    api_key: ApiKey,
+    rule: &Rule,
+    way_out: Option<&str>,
+) -> Value {
+    let mut line = json!({
+        "time": now(),
+        "principal": client.principal,
+        "host": client.host,
+        "operation": action.operation.name(),
+        "resourceType": action.resource_type.name(),
+        "patternType": "LITERAL",
+        "resourceName": action.name,
+        "request": api_key.name(),
+        "allowed": rule.is_allowed(),
+        "rule": rule.to_string(),
+    });
+    if let Some(way_out) = way_out {
+        line["toAllow"] = way_out.into();
+    }
+    line
+}
+
+fn now() -> String {
+    let now = jiff::Timestamp::from_millisecond(time_of_day().0);
+    now.map_or_else(|_| String::new(), |now| format!("{now:.3}"))
+}
+
+/// Writes the lines until the node stops, and what is left then.
+pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, path: String) {
+    let mut spoken = ottla_sync::time::now();
+    loop {
+        let is_last = ottla_sync::select! {
+            () = queue.has_lines.notified() => false,
+            () = context.stopping() => true,
+        };
+        let writing = (Arc::clone(&queue), path.clone());
+        // The disk may make it wait; the lines that come meanwhile are written together.
+        let written = ottla_sync::task::spawn_blocking(move || {
+            let (queue, path) = writing;
+            write_lines(&queue, Path::new(&path), &mut spoken, is_last);
+            spoken
+        });
+        match written.await {
+            Ok(after) if !is_last => spoken = after,
+            // A panic has been reported where it happened.
+            _ => return,
+        }
+    }
+}
+
+fn write_lines(queue: &AuditQueue, path: &Path, spoken: &mut Instant, is_last: bool) {
+    let lines = queue.take();
+    let mut text = String::new();
+    for line in &lines {
+        text.push_str(line);
+        text.push('\n');
+    }
+    let is_time = is_last || ottla_sync::time::elapsed(*spoken) >= SPEAK_EVERY;
+    let lost = match is_time {
+        true => queue.lost.swap(0, Ordering::Relaxed),
+        false => 0,
+    };
+    if lost > 0 {
+        *spoken = ottla_sync::time::now();
+        tracing::warn!("{lost} decisions are missing in the file of ottla.audit.file");
+        text.push_str(&format!("{}\n", json!({ "time": now(), "lost": lost })));
+    }
+    if text.is_empty() {
+        return;
+    }
+    if let Err(error) = append(path, &text) {
+        // Said with the next count of those that are lost.
+        tracing::debug!("{}: {error}", path.display());
+        queue.lose(lost + lines.len() as u64);
+    }
+}
+
+fn append(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_security::{Operation, ResourceType};
+
+    use super::*;
+
+    fn written(path: &Path) -> Vec<Value> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+
+    fn a_line(name: &str) -> Value {
+        let client = Client {
+            principal: "User:a\n\"b\"",
+            host: "127.0.0.1",
+        };
+        let action = Action {
+            operation: Operation::DescribeConfigs,
+            resource_type: ResourceType::TransactionalId,
+            name,
+        };
+        line(
+            client,
+            action,
+            ApiKey::Fetch,
+            &Rule::DefaultDeny,
+            Some("do"),
+        )
+    }
+
+    #[test]
+    fn a_renamed_file_is_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, old) = (directory.path().join("audit"), directory.path().join("old"));
+        let queue = AuditQueue::default();
+        let mut spoken = ottla_sync::time::now();
+        queue.push(&a_line("1"));
+        queue.push(&a_line("2"));
+        write_lines(&queue, &path, &mut spoken, false);
+        std::fs::rename(&path, &old).unwrap();
+        queue.push(&a_line("3"));
+        write_lines(&queue, &path, &mut spoken, false);
+        let names = |path| {
+            let lines = written(path).into_iter();
+            lines
+                .map(|line| line["resourceName"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&old), ["1", "2"]);
+        assert_eq!(names(&path), ["3"]);
+        let line = &written(&path)[0];
+        assert_eq!(line["principal"], "User:a\n\"b\"");
+        assert_eq!(line["operation"], "DESCRIBE_CONFIGS");
+        assert_eq!(line["resourceType"], "TRANSACTIONAL_ID");
+        assert_eq!(line["allowed"], false);
+        assert_eq!(line["rule"], "DefaultDeny");
+        assert_eq!(line["toAllow"], "do");
+        let time = line["time"].as_str().unwrap();
+        assert!(time.len() == 24 && time.ends_with('Z'), "{time}");
+    }
+
+    #[test]
+    fn what_is_lost_is_counted_and_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let queue = AuditQueue::default();
+        for _ in 0..MAX_LINES + 3 {
+            queue.push(&json!({}));
+        }
+        let mut spoken = ottla_sync::time::now();
+        // A directory cannot be written to as a file.
+        write_lines(&queue, directory.path(), &mut spoken, false);
+        let path = directory.path().join("audit");
+        queue.push(&json!({"last": true}));
+        write_lines(&queue, &path, &mut spoken, true);
+        let lines = written(&path);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0]["last"], true);
+        assert_eq!(lines[1]["lost"], MAX_LINES + 3);
+    }
+}
