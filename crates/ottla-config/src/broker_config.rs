@@ -433,6 +433,12 @@ impl BrokerConfig {
         self.ottla_accept_unserved.iter().any(|it| it == name)
     }
 
+    /// `delegation.token.secret.key`, where there is one: tokens are served then.
+    pub fn token_secret_key(&self) -> Option<&str> {
+        let key = self.setting("delegation.token.secret.key");
+        key.filter(|key| !key.is_empty())
+    }
+
     /// Whether requests are authorised: `authorizer.class.name` names Kafka's StandardAuthorizer, the only one that is
     /// accepted.
     pub fn has_authorizer(&self) -> bool {

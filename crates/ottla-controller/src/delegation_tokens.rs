@@ -5,13 +5,7 @@
 //!
 //! In Kafka: `DelegationTokenControlManager`.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
 use bytestring::ByteString;
-use hmac::{Hmac, KeyInit, Mac};
-use ottla_config::BrokerConfig;
-use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::{
     CreateDelegationTokenRequest, CreateDelegationTokenResponse, ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse, RenewDelegationTokenRequest, RenewDelegationTokenResponse,
@@ -19,70 +13,15 @@ use ottla_protocol::messages::{
 use ottla_protocol::metadata_records::{
     DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord,
 };
+use ottla_sasl::{is_token_hmac, token_hmac};
+use ottla_security::is_token_expired;
 use ottla_types::{ErrorCode, Timestamp};
-use sha2::Sha512;
 
 use crate::decision::{ControllerContext, Decision};
 
 const USER_TYPE: &str = "User";
 /// The most tokens that are removed at once.
 const MAX_RECORDS_PER_EXPIRATION: usize = 1000;
-
-/// The HMAC of a token: what its client proves to know, in base64, by SCRAM.
-pub fn token_hmac(secret_key: &str, token_id: &str) -> Bytes {
-    let hmac = mac(secret_key, token_id).finalize();
-    Bytes::copy_from_slice(&hmac.into_bytes())
-}
-
-fn mac(secret_key: &str, token_id: &str) -> Hmac<Sha512> {
-    let mut hmac =
-        Hmac::<Sha512>::new_from_slice(secret_key.as_bytes()).expect("a key of any length");
-    hmac.update(token_id.as_bytes());
-    hmac
-}
-
-/// `delegation.token.secret.key`, where there is one: tokens are served then.
-pub fn token_secret_key(config: &BrokerConfig) -> Option<&str> {
-    let key = config.setting("delegation.token.secret.key");
-    key.filter(|key| !key.is_empty())
-}
-
-/// Whether the time of a token is over.
-pub fn is_token_expired(token: &DelegationTokenRecord, now: Timestamp) -> bool {
-    token.max_timestamp < now.0 || token.expiration_timestamp < now.0
-}
-
-/// What a client has to know to log in with a token, and what it is then.
-#[derive(Clone, PartialEq, Eq)]
-pub struct TokenLogin {
-    /// On whose behalf: `User:alice`.
-    pub owner: ByteString,
-    /// The password of SCRAM: the HMAC in base64.
-    pub password: String,
-    /// When the login ends.
-    pub expiration: Timestamp,
-}
-
-impl TokenLogin {
-    /// The token with this id, where tokens are served and its time is not over.
-    pub fn of(
-        config: &BrokerConfig,
-        image: &MetadataImage,
-        token_id: &str,
-        now: Timestamp,
-    ) -> Option<TokenLogin> {
-        let secret_key = token_secret_key(config)?;
-        let token = image.kept.delegation_tokens.get(token_id)?;
-        if is_token_expired(token, now) {
-            return None;
-        }
-        Some(TokenLogin {
-            owner: token.owner.clone(),
-            password: BASE64_STANDARD.encode(token_hmac(secret_key, token_id)),
-            expiration: Timestamp(token.expiration_timestamp),
-        })
-    }
-}
 
 pub fn create_delegation_token(
     context: &mut ControllerContext<'_>,
@@ -151,7 +90,7 @@ pub fn create_delegation_token(
         expiry_timestamp_ms: expiration_timestamp,
         max_timestamp_ms: max_timestamp,
         token_id,
-        hmac,
+        hmac: hmac.into(),
         ..response
     };
     Decision::new(vec![MetadataRecord::DelegationToken(record)], response)
@@ -217,7 +156,7 @@ pub fn remove_expired_tokens(
     context: &ControllerContext<'_>,
     now: Timestamp,
 ) -> Vec<MetadataRecord> {
-    if token_secret_key(context.config).is_none() {
+    if context.config.token_secret_key().is_none() {
         return Vec::new();
     }
     let tokens = context.image.kept.delegation_tokens.iter();
@@ -230,8 +169,10 @@ pub fn remove_expired_tokens(
 
 /// The key, if tokens are served and the cluster's level knows them.
 fn usable_secret_key(context: &ControllerContext<'_>) -> Result<String, ErrorCode> {
-    let secret_key =
-        token_secret_key(context.config).ok_or(ErrorCode::DelegationTokenAuthDisabled)?;
+    let secret_key = context
+        .config
+        .token_secret_key()
+        .ok_or(ErrorCode::DelegationTokenAuthDisabled)?;
     match context.metadata_version().is_delegation_token_supported() {
         true => Ok(secret_key.to_owned()),
         false => Err(ErrorCode::UnsupportedVersion),
@@ -247,7 +188,7 @@ fn own_token<'a>(
     let mut tokens = context.image.kept.delegation_tokens.iter();
     // In constant time for each token: who asks learns nothing of an HMAC.
     tokens
-        .find(|token| mac(&secret_key, &token.token_id).verify_slice(hmac).is_ok())
+        .find(|token| is_token_hmac(&secret_key, &token.token_id, hmac))
         .ok_or(ErrorCode::DelegationTokenNotFound)
 }
 

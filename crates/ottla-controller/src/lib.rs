@@ -99,8 +99,7 @@ pub use create_partitions::create_partitions;
 pub use create_topics::create_topics;
 pub use decision::{ApiError, ControllerContext, Decision, MAX_RECORDS_PER_USER_OPERATION};
 pub use delegation_tokens::{
-    TokenLogin, create_delegation_token, expire_delegation_token, is_token_expired,
-    remove_expired_tokens, renew_delegation_token, token_hmac, token_secret_key,
+    create_delegation_token, expire_delegation_token, remove_expired_tokens, renew_delegation_token,
 };
 pub use delete_topics::delete_topics;
 pub use elect_leaders::{elect_leaders, elect_unclean_leaders};

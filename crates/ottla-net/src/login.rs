@@ -156,10 +156,11 @@ impl Login {
         let Some(under_way) = &mut self.under_way else {
             return Ok(Answered::Closed("there is no login under way".to_owned()));
         };
-        let bootstrap = context.bootstrap_scram();
+        let (bootstrap, config) = (context.bootstrap_scram(), context.config());
         let credentials = ClusterCredentials {
             image: Arc::clone(&context.metadata()),
             bootstrap: &bootstrap,
+            config: &config,
         };
         let now = Moment {
             now_ms: context.now_ms(),

@@ -8,16 +8,19 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
 use ottla_protocol::metadata_records::UserScramCredentialRecord;
 use ottla_sasl::scram::{ScramCredential, ScramKeys};
 use ottla_sasl::{ScramMechanism, Secret};
-use ottla_security::{Moment, OAuthIdentity, SaslCredentials, TokenCredential};
+use ottla_security::{Moment, OAuthIdentity, SaslCredentials, TokenCredential, token_login};
+use ottla_types::Timestamp;
 
 /// The credentials of an image, and before there is one those that the node was formatted with.
 pub(crate) struct ClusterCredentials<'a> {
     pub image: Arc<MetadataImage>,
     pub bootstrap: &'a ScramImage,
+    pub config: &'a BrokerConfig,
 }
 
 impl ClusterCredentials<'_> {
@@ -47,8 +50,15 @@ impl SaslCredentials for ClusterCredentials<'_> {
         mechanism.decoy(secret.unwrap_or_default(), username, model.as_ref())
     }
 
-    fn delegation_token(&self, _: ScramMechanism, _: &str) -> Option<TokenCredential> {
-        None
+    fn delegation_token(
+        &self,
+        mechanism: ScramMechanism,
+        token_id: &str,
+        now: Moment,
+    ) -> Option<TokenCredential> {
+        let secret_key = self.config.token_secret_key()?;
+        let token = self.image.kept.delegation_tokens.get(token_id)?;
+        token_login(token, secret_key, mechanism, Timestamp(now.time_of_day_ms))
     }
 
     fn oauth(&self, _: &Secret, _: Moment) -> Result<OAuthIdentity, String> {

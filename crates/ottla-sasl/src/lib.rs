@@ -26,11 +26,14 @@ pub mod scram;
 
 pub mod oauthbearer;
 
+mod delegation_token;
+
 mod client_login;
 
 mod listener;
 
 pub use client_login::{ClientCredentials, ClientLogin};
+pub use delegation_token::{is_token_hmac, token_credential, token_hmac};
 pub use listener::{EnabledMechanism, SaslListener, SaslPeer};
 pub use mechanism::Mechanism;
 pub use scram::ScramMechanism;

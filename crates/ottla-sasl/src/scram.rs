@@ -1,7 +1,7 @@
 //! SCRAM (RFC 5802): what is kept of a password, and the exchange that proves that a client knows it.
 
 mod client;
-mod message;
+pub(crate) mod message;
 mod server;
 
 use std::fmt;

@@ -38,6 +38,7 @@ pub trait SaslCredentials {
         &self,
         mechanism: ScramMechanism,
         token_id: &str,
+        now: Moment,
     ) -> Option<TokenCredential>;
 
     /// Whom an OAuth token vouches for; the error is for the log.
@@ -444,7 +445,7 @@ impl Exchange {
                 let decoy = credentials.scram_decoy(mechanism, name);
                 let found = match first.is_token {
                     true => credentials
-                        .delegation_token(mechanism, name)
+                        .delegation_token(mechanism, name, now)
                         .map(|token| (token.credential, token.owner, token.expires_at_ms)),
                     false => credentials
                         .scram(mechanism, name)

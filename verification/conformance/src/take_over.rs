@@ -368,7 +368,7 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         ("log.retention.check.interval.ms", "2000"),
         ("log.segment.delete.delay.ms", "1000"),
         // What is not served yet is to be kept, and preflight would stop for it; Kafka does not know the setting.
-        ("ottla.accept.unserved", "scram,tokens,groups,settings"),
+        ("ottla.accept.unserved", "settings"),
         // The clients' records are few, and idempotent producers' state must outlive a slow turn.
         ("producer.id.expiration.ms", "86400000"),
     ]

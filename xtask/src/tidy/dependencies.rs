@@ -33,7 +33,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-node", "types sync config tls records protocol log security metadata raft controller metrics context net storage"),
     ("ottla-partition", "types sync config records protocol log replica metadata coordinator metrics context net storage node"),
     ("ottla-coordination", "types sync config records protocol log replica security metadata coordinator metrics context net node partition"),
-    ("ottla-broker", "types sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination"),
+    ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination"),
     ("ottla-client", "types sasl sync records protocol tls"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_controller::{token_hmac, token_secret_key};
 use ottla_protocol::messages::describe_delegation_token_response::{
     DescribedDelegationToken, DescribedDelegationTokenRenewer,
 };
@@ -30,7 +29,7 @@ pub(crate) async fn handle(
         return refuse(ErrorCode::DelegationTokenRequestNotAllowed);
     }
     let config = broker.config();
-    let Some(secret_key) = token_secret_key(&config) else {
+    let Some(secret_key) = config.token_secret_key() else {
         return refuse(ErrorCode::DelegationTokenAuthDisabled);
     };
     let owners: Option<Vec<ByteString>> = request.owners.map(|owners| {
@@ -101,7 +100,7 @@ fn described(
         expiry_timestamp: token.expiration_timestamp,
         max_timestamp: token.max_timestamp,
         token_id: token.token_id.clone(),
-        hmac: token_hmac(secret_key, &token.token_id),
+        hmac: ottla_sasl::token_hmac(secret_key, &token.token_id).into(),
         renewers: renewers.collect(),
         ..Default::default()
     }

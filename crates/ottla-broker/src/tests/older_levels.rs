@@ -36,7 +36,6 @@ fn config(data: &Path) -> BrokerConfig {
     let mut properties = single_node_properties(&dirs.join(","), "127.0.0.1:0", "127.0.0.1:0");
     let metadata = data.join("metadata").display().to_string();
     properties.set("metadata.log.dir", &metadata);
-    properties.set("ottla.accept.unserved", "scram");
     properties.set("offsets.topic.num.partitions", "2");
     // At the level of these directories nobody knows what that is.
     properties.set("cordoned.log.dirs", &dirs[1]);

@@ -6,7 +6,7 @@ use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;
-    "ottla.accept.unserved"              List   ""     (list_of "scram", "tokens", "groups", "settings") Low ReadOnly SUPPORTED;
+    "ottla.accept.unserved"              List   ""     (list_of "settings") Low ReadOnly SUPPORTED;
     "ottla.audit.events"                 List   "denied" (list_of "denied", "allowed") Low ReadOnly SUPPORTED;
     "ottla.audit.file"                   String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.disk.reserve.bytes"           Long   "33554432" (at_least 0)     Medium ClusterWide SUPPORTED;

@@ -25,6 +25,7 @@ impl SaslCredentials for Cluster {
         &self,
         mechanism: ScramMechanism,
         token_id: &str,
+        _: Moment,
     ) -> Option<TokenCredential> {
         (token_id == "token").then(|| TokenCredential {
             credential: mechanism.credential("hmac", vec![2; 16], 4096),

@@ -26,7 +26,6 @@ impl Severity {
 /// What Kafka enforced or served and Ottla does not yet, and what `ottla.accept.unserved` can let pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unserved {
-    Tokens,
     Settings,
 }
 
@@ -34,14 +33,12 @@ impl Unserved {
     /// As the setting names it.
     pub const fn name(self) -> &'static str {
         match self {
-            Unserved::Tokens => "tokens",
             Unserved::Settings => "settings",
         }
     }
 
     pub(super) const fn subject(self) -> &'static str {
         match self {
-            Unserved::Tokens => "delegation tokens",
             Unserved::Settings => "dynamic settings",
         }
     }

@@ -306,13 +306,13 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
         look.note("ACLs", place, what, change);
     }
     let tokens = image.kept.delegation_tokens.iter().count();
-    if tokens > 0 {
+    if tokens > 0 && config.token_secret_key().is_none() {
         let what = format!(
-            "{} stored but unusable, because delegation tokens are not supported yet",
+            "{} stored, and nobody can log in with them without delegation.token.secret.key, as with Apache Kafka",
             count(tokens, "delegation token is", "delegation tokens are")
         );
-        let change = "let them expire with kafka-delegation-tokens";
-        look.unserved(config, Unserved::Tokens, place, what, change);
+        let change = "set delegation.token.secret.key to what the other nodes have";
+        look.note("delegation tokens", place, what, change);
     }
 }
 

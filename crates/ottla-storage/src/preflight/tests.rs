@@ -279,20 +279,21 @@ fn acls_without_an_authorizer_are_pointed_out() {
 }
 
 #[test]
-fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
+fn delegation_tokens_that_nobody_can_use_are_pointed_out() {
     let token = MetadataRecord::DelegationToken(DelegationTokenRecord {
         token_id: "token".into(),
         ..Default::default()
     });
-    for (record, accept, sentence) in [
-        (token, "tokens", "1 delegation token is stored"),
-    ] {
-        let node = Node::new().records([record]);
-        node.refuses(sentence);
-        node.refuses(&format!("with ottla.accept.unserved={accept}"));
-        node.setting("ottla.accept.unserved", accept)
-            .finds(Severity::Warns, sentence);
-    }
+    let sentence = "1 delegation token is stored, and nobody can log in";
+    let node = Node::new().records([token]);
+    node.finds(Severity::Notes, sentence);
+    let served = node.setting("delegation.token.secret.key", "key").look();
+    assert!(
+        served
+            .findings
+            .iter()
+            .all(|it| !it.what.contains("delegation token"))
+    );
 }
 
 #[test]

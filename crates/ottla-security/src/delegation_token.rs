@@ -1,0 +1,56 @@
+//! Whom a delegation token (KIP-48) lets in, and until when.
+//!
+//! In Kafka: `DelegationTokenControlManager`, `DelegationTokenPublisher`.
+
+use ottla_protocol::metadata_records::DelegationTokenRecord;
+use ottla_sasl::{ScramMechanism, token_credential};
+use ottla_types::Timestamp;
+
+use crate::principal::Principal;
+use crate::sasl_authenticator::TokenCredential;
+
+/// Whether the time of a token is over.
+pub fn is_token_expired(token: &DelegationTokenRecord, now: Timestamp) -> bool {
+    token.max_timestamp < now.0 || token.expiration_timestamp < now.0
+}
+
+/// What a login with the token is checked against; none once its time is over. `secret_key` is
+/// `delegation.token.secret.key`.
+pub fn token_login(
+    token: &DelegationTokenRecord,
+    secret_key: &str,
+    mechanism: ScramMechanism,
+    now: Timestamp,
+) -> Option<TokenCredential> {
+    if is_token_expired(token, now) {
+        return None;
+    }
+    Some(TokenCredential {
+        credential: token_credential(secret_key, &token.token_id, mechanism),
+        owner: Principal::parse(&token.owner).ok()?,
+        expires_at_ms: token.expiration_timestamp,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_lets_its_owner_in_until_its_time_is_over() {
+        let token = DelegationTokenRecord {
+            owner: "User:alice".into(),
+            token_id: "id".into(),
+            max_timestamp: 2_000,
+            expiration_timestamp: 1_000,
+            ..Default::default()
+        };
+        let login = |now| token_login(&token, "secret", ScramMechanism::Sha512, Timestamp(now));
+        let found = login(1_000).expect("its time is not over");
+        assert_eq!(found.owner, Principal::user("alice"));
+        assert_eq!(found.expires_at_ms, 1_000);
+        let expected = token_credential("secret", "id", ScramMechanism::Sha512);
+        assert!(found.credential == expected);
+        assert_eq!(login(1_001), None);
+    }
+}
