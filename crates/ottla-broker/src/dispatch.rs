@@ -12,7 +12,7 @@ use ottla_protocol::{ApiKey, ApiMessage, Reader};
 
 use crate::codec::{decode, encode, encode_in_version};
 use crate::endpoint::Endpoint;
-use crate::quotas::throttled;
+use crate::throttling::throttled;
 use crate::{Broker, api};
 
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;

@@ -34,6 +34,7 @@ mod rights;
 mod service;
 mod start;
 mod telemetry;
+mod throttling;
 
 pub use api_table::api_table_markdown;
 pub use broker::Broker;

@@ -14,7 +14,6 @@ use ottla_types::{BrokerId, PartitionIndex, TopicId};
 use rpds::RedBlackTreeMapSync;
 
 use crate::PartitionRegistration;
-use crate::topics::TopicImage;
 
 type OfBroker = RedBlackTreeMapSync<TopicId, Arc<[PartitionIndex]>>;
 
@@ -39,18 +38,20 @@ impl IsrIndex {
         })
     }
 
-    /// Partitions of a topic have changed, are new, or are gone.
-    pub(crate) fn on_changed(
+    /// Partitions of a topic have changed, are new, or are gone: each with what it was and what it is.
+    pub(crate) fn on_changed<'a>(
         &mut self,
         topic: TopicId,
-        before: Option<&TopicImage>,
-        after: Option<&TopicImage>,
-        changed: impl Iterator<Item = PartitionIndex>,
+        changed: impl Iterator<
+            Item = (
+                PartitionIndex,
+                Option<&'a PartitionRegistration>,
+                Option<&'a PartitionRegistration>,
+            ),
+        >,
     ) {
         let mut changes: BTreeMap<BrokerId, Change> = BTreeMap::new();
-        for index in changed {
-            let listed =
-                |image: Option<&TopicImage>| listed(image.and_then(|it| it.partition(index)));
+        for (index, before, after) in changed {
             let (old, new) = (listed(before), listed(after));
             for &broker in old.iter().filter(|broker| !new.contains(broker)) {
                 changes.entry(broker).or_default().removed.push(index);

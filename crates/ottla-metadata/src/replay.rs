@@ -252,15 +252,18 @@ impl Replay {
     fn finish(mut self, provenance: Provenance) -> (MetadataImage, MetadataDelta) {
         let before = &self.delta.before.topics;
         for (id, topic) in &self.delta.topics.deleted {
-            let gone = topic.partitions().map(|(index, _)| index);
-            let in_sync = &mut self.image.topics.in_sync;
-            in_sync.on_changed(*id, Some(topic), None, gone);
+            let gone = topic.partitions();
+            let gone = gone.map(|(index, before)| (index, Some(before), None));
+            self.image.topics.in_sync.on_changed(*id, gone);
         }
         for (id, topic) in std::mem::take(&mut self.changed_topics) {
             if let Some(changed) = self.delta.topics.changed.get(&id) {
                 let old = before.by_id(id).map(Arc::as_ref);
-                let in_sync = &mut self.image.topics.in_sync;
-                in_sync.on_changed(id, old, Some(&topic), changed.iter().copied());
+                let changed = changed.iter().map(|&index| {
+                    let before = old.and_then(|old| old.partition(index));
+                    (index, before, topic.partition(index))
+                });
+                self.image.topics.in_sync.on_changed(id, changed);
             }
             self.image.topics.insert(topic);
         }

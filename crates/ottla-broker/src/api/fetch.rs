@@ -41,7 +41,7 @@ use ottla_partition::partitions::why_missing;
 use ottla_security::CLUSTER_NAME;
 
 use crate::Broker;
-use crate::quotas::wire_ms;
+use crate::throttling::wire_ms;
 
 /// The first version whose clients know of reading from followers.
 const READ_REPLICA_VERSION: i16 = 11;

@@ -46,7 +46,7 @@ use ottla_partition::partition::{
 };
 
 use crate::Broker;
-use crate::quotas::wire_ms;
+use crate::throttling::wire_ms;
 
 /// The client id under which Kafka's own tools may write to internal topics.
 const ADMIN_CLIENT_ID: &str = "__admin_client";

@@ -34,7 +34,7 @@ use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enab
 use ottla_net::RequestContext;
 
 use crate::Broker;
-use crate::quotas::wire_ms;
+use crate::throttling::wire_ms;
 
 /// The first version with strict limits on records, and with renewed locks.
 const RENEWAL_VERSION: i16 = 2;

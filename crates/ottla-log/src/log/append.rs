@@ -310,11 +310,7 @@ impl Log {
             return Err(AppendErrorReason::Storage(error));
         }
         let reason = AppendErrorReason::from_storage(StorageError::new("write to", &path, error));
-        let goes_on = matches!(
-            reason,
-            AppendErrorReason::DiskFull(_) | AppendErrorReason::Temporary(_)
-        );
-        if written_end > end && goes_on {
+        if written_end > end && matches!(reason, AppendErrorReason::Temporary(_)) {
             self.with_active_file(|file| disk::sync_data(file))?
                 .map_err(|error| AppendErrorReason::Storage(StorageError::fsync(&path, error)))?;
         }
