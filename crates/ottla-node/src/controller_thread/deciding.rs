@@ -407,7 +407,7 @@ impl Controller {
         }
         match self.append(records) {
             // The next check finds them again.
-            Err(error) if error.is_disk_full => {
+            Err(error) if error.is_temporary => {
                 tracing::warn!("leaders are not moved back: {error}");
                 Ok(())
             }
@@ -434,7 +434,7 @@ impl Controller {
         };
         self.next_token_sweep_ms = now_ms.saturating_add(pause_ms);
         match self.append(records) {
-            Err(error) if error.is_disk_full => Ok(()),
+            Err(error) if error.is_temporary => Ok(()),
             outcome => outcome,
         }
     }

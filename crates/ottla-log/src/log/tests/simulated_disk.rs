@@ -352,7 +352,7 @@ impl Life {
             }
         }
         let info = match log.append(&given, now) {
-            Err(refused) if matches!(refused.reason, AppendErrorReason::DiskFull(_)) => {
+            Err(refused) if matches!(refused.reason, AppendErrorReason::Temporary(_)) => {
                 tell!("refused after {}: {refused}", refused.batches_written);
                 let mut model = self.model.lock();
                 model.last = match refused.batches_written {
@@ -711,7 +711,7 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
         let used: usize = disk.files().values().map(Vec::len).sum();
         disk.set_capacity(used as u64 + 100);
         let refused = append(&mut log, batch(3, 3)).unwrap_err();
-        assert!(matches!(refused.reason, AppendErrorReason::DiskFull(_)));
+        assert!(matches!(refused.reason, AppendErrorReason::Temporary(_)));
         disk.set_capacity(u64::MAX);
         // A larger one, for which the segment has no room.
         assert!(append(&mut log, batch(3, 15)).unwrap().rolled);
