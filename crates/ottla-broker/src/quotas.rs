@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use ottla_config::BrokerConfig;
 use ottla_metadata::{ClientQuotasImage, QuotaEntity};
-use ottla_net::AddressRates;
+use ottla_net::{AddressRates, RequestContext};
 use ottla_security::quota::{ClientLimits, QuotaPart, Rate, Windows};
 use ottla_sync::Mutex;
 

@@ -99,6 +99,8 @@ fn main() {
                 config: &config.0,
                 kraft_version: 1,
                 kraft_version_upgrade: &|_| Ok(false),
+                client: Default::default(),
+                mutation_quota: None,
                 random: &mut || 0,
             };
             let began = Instant::now();

@@ -23,7 +23,7 @@ pub(crate) struct ClientQuota<U> {
 }
 
 impl<U: Default> ClientQuota<U> {
-    pub(super) fn new(windows: Windows) -> ClientQuota<U> {
+    pub(crate) fn new(windows: Windows) -> ClientQuota<U> {
         ClientQuota {
             is_set: AtomicBool::new(false),
             limits: ArcSwap::default(),
@@ -32,7 +32,7 @@ impl<U: Default> ClientQuota<U> {
         }
     }
 
-    pub(super) fn set(&self, limits: ClientLimits) {
+    pub(crate) fn set(&self, limits: ClientLimits) {
         let is_set = limits.is_set();
         self.limits.store(limits.into());
         self.is_set.store(is_set, Ordering::Release);
@@ -52,7 +52,7 @@ impl<U: Default> ClientQuota<U> {
     }
 
     /// Looks at the usage of a client and at its limit, if it has one. `None` where nobody has such a quota.
-    pub(super) fn with_usage<R>(
+    pub(crate) fn with_usage<R>(
         &self,
         user: &str,
         client_id: &str,
@@ -77,7 +77,7 @@ impl<U: Default> ClientQuota<U> {
     }
 
     /// Counts a pause towards the average. One of no length is none.
-    pub(super) fn on_throttled(&self, context: &RequestContext, throttle_ms: u64, now_ms: u64) {
+    pub(crate) fn on_throttled(&self, context: &RequestContext, throttle_ms: u64, now_ms: u64) {
         if throttle_ms > 0 {
             let (user, client_id) = context.quota_entity();
             self.with_usage(user, client_id, now_ms, |usage, _| {
@@ -104,7 +104,7 @@ impl<U: Default> ClientQuota<U> {
 
 impl ClientQuota<Rate> {
     /// Counts what a client has used, and says how long it has to pause.
-    pub(super) fn record(&self, context: &RequestContext, value: f64, now_ms: u64) -> u64 {
+    pub(crate) fn record(&self, context: &RequestContext, value: f64, now_ms: u64) -> u64 {
         let windows = self.windows;
         let (user, client_id) = context.quota_entity();
         let recorded = self.with_usage(user, client_id, now_ms, |usage, limit| {
@@ -115,7 +115,7 @@ impl ClientQuota<Rate> {
         recorded.unwrap_or(0)
     }
 
-    pub(super) fn take_back(&self, context: &RequestContext, value: f64, now_ms: u64) {
+    pub(crate) fn take_back(&self, context: &RequestContext, value: f64, now_ms: u64) {
         let (user, client_id) = context.quota_entity();
         self.with_usage(user, client_id, now_ms, |usage, _| {
             usage.usage.record(self.windows, -value, now_ms);

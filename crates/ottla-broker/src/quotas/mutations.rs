@@ -37,7 +37,7 @@ pub(crate) struct Mutations {
 }
 
 impl Mutations {
-    pub(super) fn new(
+    pub(crate) fn new(
         quota: &Arc<ClientQuota<MutationUsage>>,
         node: &Arc<NodeContext>,
         context: &RequestContext,

@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use ottla_protocol::messages::create_delegation_token_request::CreatableRenewers;
 
 use super::*;

@@ -6,7 +6,6 @@ use std::path::Path;
 use ottla_config::{Properties, single_node_properties};
 use ottla_log::checkpoint::{CleanShutdown, MetaProperties};
 use ottla_protocol::coordinator_records::*;
-use ottla_protocol::metadata_records::client_quota_record::EntityData;
 use ottla_protocol::metadata_records::*;
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Timestamp, Uuid};

@@ -694,6 +694,7 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
             now: Timestamp(1_000_000),
             producer_id_expiration_ms: 86_400_000,
             random_seed: 1,
+            handles: crate::Handles::unlimited(),
         })
         .unwrap()
         .0
