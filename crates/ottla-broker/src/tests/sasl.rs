@@ -461,10 +461,11 @@ async fn a_cluster_forms_and_serves_with_scram_everywhere() {
     let created = node.send(&request).await.expect("an answer");
     assert_eq!(created.topics[0].error_code, 0, "{created:?}");
     let all_in_sync = async |node: &PeerConnection| {
-        let metadata = node
-            .send(&MetadataRequest::default())
-            .await
-            .expect("an answer");
+        let of_all = MetadataRequest {
+            topics: None,
+            ..Default::default()
+        };
+        let metadata = node.send(&of_all).await.expect("an answer");
         let mut partitions = metadata.topics.iter().flat_map(|topic| &topic.partitions);
         metadata.topics.len() == 1 && partitions.all(|partition| partition.isr_nodes.len() == 3)
     };
