@@ -154,7 +154,7 @@ impl SendQueue {
     }
 
     fn drop_empty(&mut self) {
-        while self.chunks.front().is_some_and(|chunk| chunk.len() == 0) {
+        while self.chunks.front().is_some_and(Chunk::is_empty) {
             self.chunks.pop_front();
         }
     }

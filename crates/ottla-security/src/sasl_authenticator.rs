@@ -128,7 +128,7 @@ enum State {
     /// Requests may be ApiVersions or SaslHandshake.
     HandshakeOrVersions,
     Handshake,
-    Exchange(EnabledMechanism, Exchange),
+    Exchange(EnabledMechanism, Box<Exchange>),
     /// The handshake of a further session named another mechanism. The next message fails with this.
     BadMechanism(String),
     Done,
@@ -255,7 +255,7 @@ impl SaslAuthenticator {
                         return Outcome::Closed("GSSAPI is not supported".to_owned());
                     }
                 };
-                State::Exchange(enabled, exchange)
+                State::Exchange(enabled, Box::new(exchange))
             }
         };
         Outcome::Continue(Reply::Handshake(response))

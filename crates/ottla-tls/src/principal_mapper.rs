@@ -16,13 +16,16 @@ pub struct PrincipalMapper {
 #[derive(Debug)]
 enum Rule {
     Default,
-    Rewrite {
-        /// The pattern, for the whole name.
-        whole: Regex,
-        pattern: Regex,
-        replacement: String,
-        case: Case,
-    },
+    Rewrite(Box<Rewrite>),
+}
+
+#[derive(Debug)]
+struct Rewrite {
+    /// The pattern, for the whole name.
+    whole: Regex,
+    pattern: Regex,
+    replacement: String,
+    case: Case,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,13 +99,13 @@ fn next_rule(text: &str) -> Result<(Option<Rule>, &str), TlsError> {
             ))
         })
     };
-    let rule = Rule::Rewrite {
+    let rule = Rewrite {
         whole: compiled(&format!(r"\A(?:{pattern})\z"))?,
         pattern: compiled(pattern)?,
         replacement: replacement.to_owned(),
         case,
     };
-    Ok((Some(rule), rest))
+    Ok((Some(Rule::Rewrite(Box::new(rule))), rest))
 }
 
 /// Up to the first slash that no backslash stands before, and what follows it.
@@ -121,15 +124,15 @@ fn until_slash(text: &str) -> Option<(&str, &str)> {
 
 impl Rule {
     fn apply(&self, name: &str) -> Option<String> {
-        let Rule::Rewrite {
+        let Rule::Rewrite(rewrite) = self else {
+            return Some(name.to_owned());
+        };
+        let Rewrite {
             whole,
             pattern,
             replacement,
             case,
-        } = self
-        else {
-            return Some(name.to_owned());
-        };
+        } = &**rewrite;
         // A pattern that gives up over a name does not apply to it.
         if !whole.is_match(name).unwrap_or(false) {
             return None;

@@ -137,7 +137,8 @@ async fn produce_and_consume(settings: &BTreeMap<String, String>) -> Result<(), 
     consumer.assign(&[("secured".to_owned(), 0)]);
     let deadline = Instant::now() + PATIENCE;
     loop {
-        for record in consumer.poll(Duration::from_millis(500)).await? {
+        let polled = consumer.poll(Duration::from_millis(500)).await?;
+        if let Some(record) = polled.into_iter().next() {
             assert!(record.value.as_deref() == Some(&value[..]));
             return Ok(());
         }
