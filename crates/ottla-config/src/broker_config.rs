@@ -434,7 +434,7 @@ impl BrokerConfig {
     }
 
     /// `delegation.token.secret.key`, where there is one: tokens are served then.
-    pub fn token_secret_key(&self) -> Option<&str> {
+    pub fn delegation_token_secret_key(&self) -> Option<&str> {
         let key = self.setting("delegation.token.secret.key");
         key.filter(|key| !key.is_empty())
     }

@@ -52,7 +52,6 @@ const READ_AS: &[(&str, &str)] = &[
     ("log.roll.ms", "max_segment_ms"),
     ("log.segment.bytes", "effective_segment_bytes"),
     ("log.segment.delete.delay.ms", "file_delete_delay_ms"),
-    ("delegation.token.secret.key", "token_secret_key"),
     ("message.max.bytes", "max_message_bytes"),
     ("ottla.accept.unserved", "accepts_unserved"),
     ("ottla.jaas.file", "sasl"),

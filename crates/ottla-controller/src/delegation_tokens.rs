@@ -156,7 +156,7 @@ pub fn remove_expired_tokens(
     context: &ControllerContext<'_>,
     now: Timestamp,
 ) -> Vec<MetadataRecord> {
-    if context.config.token_secret_key().is_none() {
+    if context.config.delegation_token_secret_key().is_none() {
         return Vec::new();
     }
     let tokens = context.image.kept.delegation_tokens.iter();
@@ -171,7 +171,7 @@ pub fn remove_expired_tokens(
 fn usable_secret_key(context: &ControllerContext<'_>) -> Result<String, ErrorCode> {
     let secret_key = context
         .config
-        .token_secret_key()
+        .delegation_token_secret_key()
         .ok_or(ErrorCode::DelegationTokenAuthDisabled)?;
     match context.metadata_version().is_delegation_token_supported() {
         true => Ok(secret_key.to_owned()),

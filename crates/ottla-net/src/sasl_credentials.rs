@@ -56,7 +56,7 @@ impl SaslCredentials for ClusterCredentials<'_> {
         token_id: &str,
         now: Moment,
     ) -> Option<TokenCredential> {
-        let secret_key = self.config.token_secret_key()?;
+        let secret_key = self.config.delegation_token_secret_key()?;
         let token = self.image.kept.delegation_tokens.get(token_id)?;
         token_login(token, secret_key, mechanism, Timestamp(now.time_of_day_ms))
     }

@@ -29,7 +29,7 @@ pub(crate) async fn handle(
         return refuse(ErrorCode::DelegationTokenRequestNotAllowed);
     }
     let config = broker.config();
-    let Some(secret_key) = config.token_secret_key() else {
+    let Some(secret_key) = config.delegation_token_secret_key() else {
         return refuse(ErrorCode::DelegationTokenAuthDisabled);
     };
     let owners: Option<Vec<ByteString>> = request.owners.map(|owners| {

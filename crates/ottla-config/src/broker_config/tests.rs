@@ -416,6 +416,7 @@ fn every_supported_setting_is_read() {
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
+        "delegation.token.secret.key",
         "connections.max.reauth.ms",
         "inter.broker.listener.name",
         "listener.security.protocol.map",

@@ -306,7 +306,7 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
         look.note("ACLs", place, what, change);
     }
     let tokens = image.kept.delegation_tokens.iter().count();
-    if tokens > 0 && config.token_secret_key().is_none() {
+    if tokens > 0 && config.delegation_token_secret_key().is_none() {
         let what = format!(
             "{} stored, and nobody can log in with them without delegation.token.secret.key, as with Apache Kafka",
             count(tokens, "delegation token is", "delegation tokens are")
