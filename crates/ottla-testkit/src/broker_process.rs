@@ -174,7 +174,7 @@ impl BrokerBuilder {
         let config = dir.join("server.properties");
         std::fs::write(&config, text).expect("server.properties can be written");
         if !self.is_unformatted && !Path::new(&log_dirs[0]).join("meta.properties").exists() {
-            format(&config);
+            format(&config, &self.environment);
         }
         BrokerProcess {
             child: None,
@@ -187,7 +187,7 @@ impl BrokerBuilder {
     }
 }
 
-fn format(config: &Path) {
+fn format(config: &Path, environment: &[(String, String)]) {
     let output = Command::new(ottla_binary())
         .args([
             "storage",
@@ -198,6 +198,7 @@ fn format(config: &Path) {
             "--config",
         ])
         .arg(config)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .output()
         .expect("the broker's binary can be started");
     assert!(

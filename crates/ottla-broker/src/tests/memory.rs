@@ -143,7 +143,7 @@ async fn members_of_the_other_protocols_are_refused_as_well() {
     let share = ShareGroupHeartbeatRequest {
         group_id: "share".into(),
         member_id: "AAAAAAAAAAAAAAAAAAAAAQ".into(),
-        subscribed_topic_names: Some(Vec::new()),
+        subscribed_topic_names: Some(vec!["t".into()]),
         ..Default::default()
     };
     let answer = client.ask(1, &share).await;
