@@ -150,12 +150,17 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
         "3",
     ];
     tool(&create, "");
+    // One that is written while the killed node is still in sync waits until the controller has noticed.
     let produce = [
         "console-producer",
         "--bootstrap-server",
         &servers,
         "--topic",
         "orders",
+        "--request-timeout-ms",
+        "30000",
+        "--message-send-max-retries",
+        "100",
     ];
     tool(&produce, "one\ntwo\n");
     let consume = |count: &str| {
