@@ -27,7 +27,7 @@ use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
+const PATIENCE: Duration = Duration::from_secs(45 * 60);
 
 /// So much of what a failed suite printed is shown as the reason: lines for each complaint, and complaints.
 const LINES_OF_A_COMPLAINT: usize = 12;
