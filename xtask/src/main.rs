@@ -1,10 +1,11 @@
 //! The project's own chores, started with `cargo xtask COMMAND`: one file per command.
 //!
 //! A command of this program is a module with an `Options` struct (clap's derive) and
-//! `pub fn run(options) -> anyhow::Result<()>`. What compares and measures is in programs of its own (`verification/`), so
-//! that nobody waits for their build who wants `tidy`; their commands are handed on. Nothing in here is linked into the
-//! product.
+//! `pub fn run(options) -> anyhow::Result<()>`. What compares, measures and packages is in programs of its own
+//! (`verification/`, `packaging/`), so that nobody waits for their build who wants `tidy`; their commands are handed on.
+//! Nothing in here is linked into the product.
 
+mod docs;
 mod programs;
 mod sim;
 mod test;
@@ -15,7 +16,7 @@ use std::ffi::OsString;
 
 use clap::Parser;
 
-use programs::{BENCH_PEER, CONFORMANCE};
+use programs::{BENCH_PEER, CONFORMANCE, PACKAGING};
 
 /// Chores of the Ottla workspace.
 #[derive(Parser)]
@@ -80,6 +81,14 @@ enum Command {
     /// Start a broker that is described in peers/, for trying things out and for comparison.
     #[command(disable_help_flag = true)]
     Peer(Handed),
+    /// Write packages into target/packages: .deb and .rpm.
+    #[command(disable_help_flag = true)]
+    Package(Handed),
+    /// Make the packages of a binary, unpack and install them below a directory, and start what is in them.
+    #[command(disable_help_flag = true)]
+    CheckPackages(Handed),
+    /// Build the site of the documentation with mdBook, and follow its links.
+    Docs(docs::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
     Tidy(tidy::Options),
     /// Show which programs of other languages the suites need, and install those that are missing.
@@ -136,6 +145,11 @@ fn main() {
         }
         Command::Report(handed) => programs::become_one(CONFORMANCE, "report", &handed.arguments),
         Command::Peer(handed) => programs::become_one(CONFORMANCE, "peer", &handed.arguments),
+        Command::Package(handed) => programs::become_one(PACKAGING, "package", &handed.arguments),
+        Command::CheckPackages(handed) => {
+            programs::become_one(PACKAGING, "check-packages", &handed.arguments)
+        }
+        Command::Docs(options) => docs::run(&options),
         Command::Tidy(options) => tidy::run(&options),
         Command::Toolchains(options) => toolchains::run(&options),
     };

@@ -1,4 +1,4 @@
-//! The programs that have the commands which compare and measure.
+//! The programs that have the commands which compare, measure and package.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -13,8 +13,9 @@ pub struct Program(pub &'static str);
 
 pub const CONFORMANCE: Program = Program("ottla-conformance");
 pub const BENCH_PEER: Program = Program("ottla-bench-peer");
+pub const PACKAGING: Program = Program("ottla-packaging");
 
-pub const ALL: [Program; 2] = [CONFORMANCE, BENCH_PEER];
+pub const ALL: [Program; 3] = [CONFORMANCE, BENCH_PEER, PACKAGING];
 
 impl Program {
     /// Where a build for tests puts it.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::programs::{ALL, BENCH_PEER, CONFORMANCE, Program};
+use crate::programs::{ALL, BENCH_PEER, CONFORMANCE, PACKAGING, Program};
 use ottla_workspace::process::OwnedChild;
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
@@ -131,6 +131,7 @@ const CODEGEN: &[&str] = &["ottla-protocol", "ottla-conformance", "conformance/j
 const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/java"];
 const REPORT: &[&str] = &["ottla-bench", "ottla-conformance"];
 const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
+const PACKAGES: &[&str] = &["ottla", "ottla-packaging", "docs"];
 /// The suites of `--quick`.
 const QUICK: [&str; 2] = ["tidy", "fmt"];
 
@@ -150,6 +151,7 @@ const SUITES: &[Suite] = &[
     suite(Tests, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
+    suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
     suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
     suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
     suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),

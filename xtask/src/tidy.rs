@@ -7,8 +7,9 @@ mod circles;
 mod complaint;
 mod dependencies;
 mod licence;
+pub mod links;
 mod purity;
-mod source_file;
+pub mod source_file;
 mod sources;
 
 use std::process::Command;
@@ -43,7 +44,7 @@ pub fn run_all() -> Result<Tally> {
         "--no-deps",
         "--locked",
     ]))?;
-    let checks: [(&str, Vec<Complaint>); 10] = [
+    let checks: [(&str, Vec<Complaint>); 11] = [
         ("crate dependencies", dependencies::check(&metadata)?),
         ("circles between modules", circles::check(&files)),
         ("pure crates", purity::check(&files, &metadata)?),
@@ -63,6 +64,10 @@ pub fn run_all() -> Result<Tally> {
             architecture::check(&files),
         ),
         ("licence", licence::check(&files)),
+        (
+            "links between pages",
+            links::check(&files, links::is_there(&workspace::root())),
+        ),
     ];
     let mut tally = Tally::default();
     for (name, complaints) in checks {
@@ -78,7 +83,7 @@ pub fn run_all() -> Result<Tally> {
 }
 
 /// Every text file that is committed, or would be.
-fn repository_files() -> Result<Vec<SourceFile>> {
+pub fn repository_files() -> Result<Vec<SourceFile>> {
     let root = workspace::root();
     let list = process::output_of(
         Command::new("git")

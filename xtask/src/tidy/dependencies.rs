@@ -48,6 +48,7 @@ const MAY_USE: &[(&str, &str)] = &[
     // testkit: networks and disks that fail on purpose.
     ("ottla-conformance", "types records protocol-codegen testkit workspace peers"),
     ("ottla-bench-peer", "types records workspace peers"),
+    ("ottla-packaging", "workspace"),
     ("xtask", "workspace"),
 ];
 

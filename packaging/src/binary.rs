@@ -1,0 +1,164 @@
+//! The binary that is packaged: without its symbols, with what it says of the machines that it runs on.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use memchr::memmem;
+
+use ottla_workspace::process::{is_on_path, output_of};
+use ottla_workspace::workspace;
+
+/// The machines that there are packages for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    X86_64,
+    Aarch64,
+}
+
+impl Architecture {
+    pub fn debian(self) -> &'static str {
+        match self {
+            Architecture::X86_64 => "amd64",
+            Architecture::Aarch64 => "arm64",
+        }
+    }
+
+    pub fn rpm(self) -> &'static str {
+        match self {
+            Architecture::X86_64 => "x86_64",
+            Architecture::Aarch64 => "aarch64",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Binary {
+    /// What was built, which can be run here.
+    pub path: PathBuf,
+    /// What is packaged.
+    pub bytes: Vec<u8>,
+    pub architecture: Architecture,
+    /// The newest version of glibc that it has symbols of, as `2.34`; none where it is linked statically.
+    pub glibc: Option<String>,
+    /// Whether it needs GCC's `libgcc_s.so.1`.
+    pub needs_libgcc: bool,
+}
+
+impl Binary {
+    /// Reads a binary and leaves its symbols out.
+    pub fn read(path: &Path) -> Result<Binary> {
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("{}: give the path of an ottla binary", path.display()))?;
+        let bytes = stripped(&path)?;
+        let architecture = architecture(&bytes).with_context(|| format!("{}", path.display()))?;
+        Ok(Binary {
+            architecture,
+            glibc: newest_glibc(&bytes),
+            needs_libgcc: memmem::find(&bytes, b"\0libgcc_s.so.1\0").is_some(),
+            bytes,
+            path,
+        })
+    }
+
+    /// Builds the binary as it is shipped.
+    pub fn build() -> Result<Binary> {
+        let status = workspace::cargo()
+            .args([
+                "build",
+                "--profile",
+                "dist",
+                "--package",
+                "ottla",
+                "--locked",
+            ])
+            .status()
+            .context("cannot start cargo")?;
+        ensure!(status.success(), "the binary does not build");
+        Binary::read(&workspace::target_dir().join("dist/ottla"))
+    }
+
+    /// The same with only the first bytes to be packaged, for checks that do not start it.
+    pub fn cut(&self, length: usize) -> Binary {
+        let length = length.min(self.bytes.len());
+        Binary {
+            path: self.path.clone(),
+            bytes: self.bytes[..length].to_vec(),
+            glibc: self.glibc.clone(),
+            ..*self
+        }
+    }
+
+    /// What it prints when it is run with these arguments.
+    pub fn output(&self, arguments: &[&str]) -> Result<String> {
+        output_of(Command::new(&self.path).args(arguments))
+    }
+}
+
+/// Cargo leaves the names of functions in, which are most of the file. Binutils come with every C compiler.
+fn stripped(path: &Path) -> Result<Vec<u8>> {
+    ensure!(
+        is_on_path("strip"),
+        "there is no `strip`, which leaves out the symbols; it comes with: sudo apt-get install binutils"
+    );
+    let folder = tempfile::tempdir()?;
+    let to = folder.path().join("ottla");
+    output_of(Command::new("strip").arg("-o").arg(&to).arg(path))?;
+    Ok(std::fs::read(&to)?)
+}
+
+/// From the header of an ELF file: the class at 4, the byte order at 5, the machine at 18.
+fn architecture(bytes: &[u8]) -> Result<Architecture> {
+    ensure!(
+        bytes.len() > 64 && bytes.starts_with(b"\x7fELF\x02\x01"),
+        "not an ELF file of 64 bits, little-endian; give a binary for Linux"
+    );
+    match u16::from_le_bytes([bytes[18], bytes[19]]) {
+        62 => Ok(Architecture::X86_64),
+        183 => Ok(Architecture::Aarch64),
+        other => bail!("ELF machine {other}: there are packages for x86_64 (62) and aarch64 (183)"),
+    }
+}
+
+/// The versions of symbols are strings in the file: `GLIBC_2.34`.
+fn newest_glibc(bytes: &[u8]) -> Option<String> {
+    const PREFIX: &[u8] = b"\0GLIBC_2.";
+    let minors = memmem::find_iter(bytes, PREFIX).filter_map(|at| {
+        let rest = &bytes[at + PREFIX.len()..];
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&rest[..digits])
+            .ok()?
+            .parse::<u32>()
+            .ok()
+    });
+    minors.max().map(|minor| format!("2.{minor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elf(machine: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 65];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_machine_is_read_from_the_header_and_others_are_refused() {
+        assert_eq!(architecture(&elf(62)).unwrap(), Architecture::X86_64);
+        assert_eq!(architecture(&elf(183)).unwrap(), Architecture::Aarch64);
+        let refused = architecture(&elf(243)).unwrap_err().to_string();
+        assert!(refused.contains("243"), "{refused}");
+        assert!(architecture(b"#!/bin/sh\n").is_err());
+    }
+
+    #[test]
+    fn the_newest_glibc_is_by_number_and_not_by_letter() {
+        let table = b"\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_PRIVATE\0";
+        assert_eq!(newest_glibc(table).as_deref(), Some("2.34"));
+        assert_eq!(newest_glibc(b"static"), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! The checks of one run as they are counted and shown, and the packages that they are of.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use ottla_workspace::process::is_on_path;
+use ottla_workspace::report::Tally;
+
+/// The checks of one run, and where they leave their files.
+pub struct Run<'a> {
+    pub folder: &'a Path,
+    pub tally: Tally,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(folder: &'a Path) -> Run<'a> {
+        let tally = Tally::default();
+        Run { folder, tally }
+    }
+
+    /// One check; what it returns is shown beside its name.
+    pub fn check(&mut self, name: &str, check: impl FnOnce() -> Result<String>) {
+        let outcome = check();
+        self.tally.add(Tally::of(outcome.is_ok()));
+        match outcome {
+            Ok(seen) if seen.is_empty() => println!("ok   {name}"),
+            Ok(seen) => println!("ok   {name}: {seen}"),
+            Err(error) => println!("FAIL {name}: {error:#}"),
+        }
+    }
+
+    /// Whether the program is there; if not, what is left out is named.
+    pub fn has(&self, program: &str, for_what: &str) -> bool {
+        let is_there = is_on_path(program);
+        if !is_there {
+            println!("note: without {program} on this machine, left out: {for_what}");
+        }
+        is_there
+    }
+}
+
+/// The packages of one version and of the next revision of it.
+pub struct Packages {
+    pub deb: PathBuf,
+    pub rpm: PathBuf,
+    pub next_deb: PathBuf,
+    pub next_rpm: PathBuf,
+}
