@@ -20,7 +20,7 @@ use ottla_workspace::workspace;
 
 use crate::binary::Binary;
 use crate::image::layout;
-use crate::package::write_packages;
+use crate::package::{write_image, write_packages};
 use crate::stamp::{MAINTAINER, Stamp, source_time};
 use tallied::{Packages, Run};
 
@@ -109,8 +109,7 @@ fn packages(run: &mut Run, path: &Path) -> Result<()> {
     if run.has("rpm", "installing, upgrading and removing the .rpm") {
         installed::check_rpm(run, &all);
     }
-    let image = folder.join("image");
-    layout::write(&layout::image(&binary, &stamp(1)?)?, &image)?;
+    let [image, archive] = write_image(&binary, &stamp(1)?, &folder.join("image"))?;
     run.check("the same sources give the same image", || {
         let image = || layout::image(&piece, &stamp(1)?);
         ensure!(
@@ -119,6 +118,6 @@ fn packages(run: &mut Run, path: &Path) -> Result<()> {
         );
         Ok(String::new())
     });
-    image::check(run, &image);
+    image::check(run, &image, &archive);
     Ok(())
 }

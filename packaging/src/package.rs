@@ -51,12 +51,15 @@ pub fn run(options: &Options) -> Result<()> {
         None => workspace::target_dir().join("packages"),
     };
     let written = match options.image {
-        true => write_image(&binary, &stamp, &out)?,
+        true => write_image(&binary, &stamp, &out)?.into(),
         false => write_packages(&binary, &stamp, &out)?,
     };
     for path in written {
-        let size = path.metadata()?.len() as f64 / 1e6;
-        println!("{} ({size:.1} MB)", path.display());
+        let found = path.metadata()?;
+        match found.is_dir() {
+            true => println!("{}/", path.display()),
+            false => println!("{} ({:.1} MB)", path.display(), found.len() as f64 / 1e6),
+        }
     }
     Ok(())
 }
@@ -84,8 +87,8 @@ pub fn write_packages(binary: &Binary, stamp: &Stamp, out: &Path) -> Result<Vec<
     Ok(paths)
 }
 
-/// Writes the image; the path of the archive of it.
-fn write_image(binary: &Binary, stamp: &Stamp, out: &Path) -> Result<Vec<PathBuf>> {
+/// Writes the image as a folder and as one file; the paths of both.
+pub fn write_image(binary: &Binary, stamp: &Stamp, out: &Path) -> Result<[PathBuf; 2]> {
     let image = layout::image(binary, stamp)?;
     let folder = out.join(format!("ottla-{VERSION}-image"));
     if folder.exists() {
@@ -93,10 +96,8 @@ fn write_image(binary: &Binary, stamp: &Stamp, out: &Path) -> Result<Vec<PathBuf
         std::fs::remove_dir_all(&folder)?;
     }
     layout::write(&image, &folder)?;
-    let path = folder.with_extension("tar");
-    std::fs::write(
-        &path,
-        archive::tar(&image, "", |_| Owner::default(), stamp.time)?,
-    )?;
-    Ok(vec![path])
+    let file = out.join(format!("ottla-{VERSION}-image.tar"));
+    let bytes = archive::tar(&image, "", |_| Owner::default(), stamp.time)?;
+    std::fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok([folder, file])
 }

@@ -1,6 +1,7 @@
 //! The image: read back, unpacked, and started as Testcontainers starts Kafka's.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,7 +24,23 @@ const RUNNING: &str = "Transitioning from RECOVERY to RUNNING";
 const WAIT_FOR_SCRIPT: &str =
     "while [ ! -f /tmp/testcontainers_start.sh ]; do sleep 0.1; done; /tmp/testcontainers_start.sh";
 
-pub fn check(run: &mut Run, folder: &Path) {
+pub fn check(run: &mut Run, folder: &Path, archive: &Path) {
+    run.check("the file of the image holds the same", || {
+        let mut files = 0;
+        for entry in tar::Archive::new(fs::File::open(archive)?).entries()? {
+            let mut entry = entry?;
+            let path = folder.join(entry.path()?);
+            if path.is_file() {
+                let mut bytes = Vec::new();
+                entry.read_to_end(&mut bytes)?;
+                ensure!(bytes == fs::read(&path)?, "{} differs", path.display());
+                files += 1;
+            }
+        }
+        // The layout, the index, what Docker reads, the manifest, the configuration and two layers.
+        ensure!(files == 7, "{files} files instead of 7");
+        Ok(String::new())
+    });
     run.check("the image reads back", || {
         let image = layout::read(folder)?;
         let configuration = &image.configuration["config"];
@@ -53,9 +70,15 @@ pub fn check(run: &mut Run, folder: &Path) {
     });
     if run.has("skopeo", "its look at the image") {
         run.check("skopeo reads the image", || {
-            let name = format!("oci:{}:{VERSION}", folder.display());
-            let printed = output_of(Command::new("skopeo").args(["inspect", &name]))?;
-            ensure!(printed.contains("\"Os\": \"linux\""), "{printed}");
+            let archive = archive.display();
+            for name in [
+                format!("oci:{}:{VERSION}", folder.display()),
+                format!("oci-archive:{archive}"),
+                format!("docker-archive:{archive}"),
+            ] {
+                let printed = output_of(Command::new("skopeo").args(["inspect", &name]))?;
+                ensure!(printed.contains("\"Os\": \"linux\""), "{name}: {printed}");
+            }
             Ok(String::new())
         });
     }
