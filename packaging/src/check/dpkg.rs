@@ -122,6 +122,7 @@ impl Root {
                 .args([
                     "--force-script-chrootless",
                     "--force-depends",
+                    "--force-unsafe-io",
                     "--log=/dev/null",
                 ])
                 .args(arguments)
