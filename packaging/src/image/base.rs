@@ -146,35 +146,39 @@ fn packages<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeMap<Str
     if !is_on_path("dpkg-query") {
         return Ok(found);
     }
+    let mut search = Command::new("dpkg-query");
+    search.arg("--search");
     for file in files {
-        let Some(name) = package_of(file)? else {
-            continue;
-        };
-        let mut version = Command::new("dpkg-query");
-        version.args(["--show", "--showformat=${Version}", &name]);
-        found.insert(name, output_of(&mut version)?);
-    }
-    Ok(found)
-}
-
-/// The database may have a path below `/lib` that is one below `/usr/lib` by now, and the other way round.
-fn package_of(file: &Path) -> Result<Option<String>> {
-    let path = file.display().to_string();
-    let other = match path.strip_prefix("/usr/") {
-        Some(rest) => format!("/{rest}"),
-        None => format!("/usr{path}"),
-    };
-    let real = file.canonicalize()?.display().to_string();
-    let real_other = real.strip_prefix("/usr").unwrap_or(&real).to_owned();
-    for path in [path, other, real, real_other] {
-        let output = run_captured(Command::new("dpkg-query").args(["--search", &path]))?;
-        let printed = String::from_utf8_lossy(&output.stdout);
-        // `libc6:amd64: /lib/…`
-        if let Some(name) = printed.split(':').next().filter(|name| !name.is_empty()) {
-            return Ok(Some(name.to_owned()));
+        // The database may have a path below `/lib` that is one below `/usr/lib` by now, and the other way round.
+        for path in [file.clone(), file.canonicalize()?] {
+            let path = path.display().to_string();
+            let other = match path.strip_prefix("/usr/") {
+                Some(rest) => format!("/{rest}"),
+                None => format!("/usr{path}"),
+            };
+            search.args([path, other]);
         }
     }
-    Ok(None)
+    // It fails for paths that no package has, and prints the others: `libc6:amd64: /lib/…`.
+    let output = run_captured(&mut search)?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let is_of_package = |line: &&str| !line.starts_with("diversion ");
+    let names = printed
+        .lines()
+        .filter(is_of_package)
+        .filter_map(|line| line.split([':', ',']).next());
+    let names: BTreeSet<&str> = names.collect();
+    if names.is_empty() {
+        return Ok(found);
+    }
+    let mut show = Command::new("dpkg-query");
+    show.args(["--show", "--showformat=${Package} ${Version}\n"]);
+    for line in output_of(show.args(names))?.lines() {
+        if let Some((name, version)) = line.split_once(' ') {
+            found.insert(name.to_owned(), version.to_owned());
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
