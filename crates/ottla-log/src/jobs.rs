@@ -4,7 +4,7 @@
 //! on meanwhile. What it finds out is put where it belongs by the job itself (the recovery point) or is
 //! given back through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
 
-use ottla_sync::fs::{Writeback, forget_cached, reserve, sync_file_range};
+use ottla_sync::fs::{Writeback, forget_cached, sync_file_range};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -339,13 +339,8 @@ pub struct SpareJob {
 impl SpareJob {
     pub fn run(self) -> Result<SpareSegment, StorageError> {
         let path = self.shared.dir.path();
-        let spare = spare::create(&self.shared.dir, self.number)
-            .map_err(|error| StorageError::new("create a segment in", &path, error))?;
-        if self.reserve_bytes > 0 {
-            reserve(&spare.log, self.reserve_bytes)
-                .map_err(|error| StorageError::new("reserve space for", &path, error))?;
-        }
-        Ok(spare)
+        spare::create(&self.shared.dir, self.number, self.reserve_bytes)
+            .map_err(|error| StorageError::new("create a segment in", &path, error))
     }
 }
 

@@ -124,7 +124,8 @@ impl Segment {
     /// `LocalLog.roll` does: it can only be left over from a crash.
     pub(crate) fn create(dir: &Arc<PartitionDir>, base_offset: Offset) -> io::Result<Self> {
         let mut log = None;
-        for kind in SegmentFile::ALL {
+        // The log comes last: without one there is no segment, and what came before is left over.
+        for kind in SegmentFile::ALL.into_iter().rev() {
             let path = dir.join(&file_name(base_offset, kind.suffix()));
             if kind == SegmentFile::TransactionIndex {
                 disk::remove_file_if_there(&path)?;

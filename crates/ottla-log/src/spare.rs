@@ -5,6 +5,8 @@
 
 use std::io;
 
+use ottla_sync::fs::reserve;
+
 use crate::disk;
 use crate::file_names::{DELETED_SUFFIX, LOG_SUFFIX};
 use crate::handles::LogFile;
@@ -21,9 +23,21 @@ pub(crate) fn spare_name(number: u64) -> String {
     format!("spare-{number:016x}{LOG_SUFFIX}{DELETED_SUFFIX}")
 }
 
-/// Creates the file of a spare. One that is there already might be about to become a segment.
-pub(crate) fn create(dir: &PartitionDir, number: u64) -> io::Result<SpareSegment> {
+/// Creates the file of a spare, with blocks reserved for it; its size stays 0. One that is there already might be about to
+/// become a segment. What cannot be made whole is removed.
+pub(crate) fn create(
+    dir: &PartitionDir,
+    number: u64,
+    reserve_bytes: u64,
+) -> io::Result<SpareSegment> {
     let path = dir.join(&spare_name(number));
     let log = dir.handles().open(|| disk::create_new(&path))?;
+    if reserve_bytes > 0
+        && let Err(error) = reserve(&log, reserve_bytes)
+    {
+        // A load removes what stays.
+        let _ = disk::remove_file_if_there(&path);
+        return Err(error);
+    }
     Ok(SpareSegment { number, log })
 }

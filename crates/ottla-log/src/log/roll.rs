@@ -11,6 +11,7 @@ use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::StorageError;
 use crate::segment::Segment;
+use crate::segment_file::SegmentFile;
 use ottla_sync::fs::reserve;
 
 impl Log {
@@ -72,7 +73,8 @@ impl Log {
         self.publish_segments(segments, tail);
     }
 
-    /// The files of the next segment: the spare one where it is ready.
+    /// The files of the next segment: the spare one where it is ready. Where that fails nothing stays: recovery cuts the
+    /// segment before one that it finds where that begins.
     fn new_segment(&mut self, base_offset: Offset) -> io::Result<Segment> {
         let dir = &self.shared.dir;
         // One that is still being made stays ordered, and becomes the segment after this one.
@@ -85,7 +87,14 @@ impl Log {
         }
         let segment = Segment::create(dir, base_offset)?;
         if self.bytes_to_reserve() > 0 {
-            reserve(&*segment.log_file()?, self.bytes_to_reserve())?;
+            let bytes = self.bytes_to_reserve();
+            let reserved = segment.log_file().and_then(|file| reserve(&*file, bytes));
+            if let Err(error) = reserved {
+                // What cannot be removed is no lack that ends.
+                disk::remove_file_if_there(&segment.path(SegmentFile::Log)?)
+                    .map_err(io::Error::other)?;
+                return Err(error);
+            }
         }
         Ok(segment)
     }

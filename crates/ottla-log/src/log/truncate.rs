@@ -176,7 +176,7 @@ impl Log {
             Some(spare) => spare,
             None => {
                 let number = self.next_random();
-                spare::create(&self.shared.dir, number)
+                spare::create(&self.shared.dir, number, 0)
                     .map_err(|error| StorageError::new("create a segment in", &dir, error))?
             }
         };

@@ -603,30 +603,81 @@ fn rand_seed() -> u64 {
     since.unwrap().as_millis() as u64 * 1_000
 }
 
+/// A log with segments of this size, of which three records were forced.
+fn open(segment_bytes: usize) -> Log {
+    let config = TopicConfig {
+        segment_bytes: segment_bytes as i32,
+        ..config()
+    };
+    let opened = Log::open(OpenParams {
+        dir: DIR.into(),
+        topic_partition: TopicPartition::new("topic", 0),
+        config: Arc::new(config),
+        recovery_point: Offset(3),
+        log_start_offset: Offset(0),
+        clean_shutdown: false,
+        now: Timestamp(1_000_000),
+        producer_id_expiration_ms: 86_400_000,
+        random_seed: 1,
+        handles: crate::Handles::unlimited(),
+    });
+    opened.unwrap().0
+}
+
+/// A roll finds no file handle, and a smaller batch goes into the segment that there was: nothing that the roll has left may
+/// have recovery cut it off.
+#[test]
+fn a_roll_that_was_refused_leaves_no_segment() {
+    let batch = |first, count| build(first, count, 1_000_000 + first, |builder| builder);
+    let segment_bytes = batch(0, 3).size_in_bytes() + batch(3, 1).size_in_bytes();
+    let mut refused = 0;
+    for seed in 0..40 {
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let host = Host::new("broker").with_disk(&disk);
+            let short = disk.clone();
+            let main = host.spawn("main", move || {
+                let append = |log: &mut Log, batch| log.append(&[batch], Timestamp(1_000_000));
+                ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+                let mut log = open(segment_bytes);
+                append(&mut log, batch(0, 3)).unwrap();
+                short.set_faults(
+                    "/",
+                    Faults {
+                        opens_fail_one_in: 2,
+                        ..Faults::default()
+                    },
+                );
+                let rolled = append(&mut log, batch(3, 3));
+                short.set_faults("/", Faults::default());
+                match rolled {
+                    Ok(_) => false,
+                    Err(refused) => {
+                        assert!(matches!(refused.reason, AppendErrorReason::Temporary(_)));
+                        assert!(!append(&mut log, batch(3, 1)).unwrap().rolled);
+                        true
+                    }
+                }
+            });
+            let was_refused = main.join().unwrap();
+            host.kill();
+            let host = Host::new("broker").with_disk(&disk);
+            let opened = host.spawn("main", move || open(segment_bytes).log_end_offset());
+            (was_refused, opened.join().unwrap())
+        };
+        let (was_refused, end) = run(Config::new(seed), body).unwrap();
+        let due = if was_refused { 4 } else { 6 };
+        assert_eq!(end, Offset(due), "seed {seed}");
+        refused += u32::from(was_refused);
+    }
+    assert!((5..40).contains(&refused), "{refused} were refused");
+}
+
 /// A recovery that cuts the log where the recovery point is, a roll right there, and a loss of power: what had been cut
 /// off must not come back into a segment at which no recovery looks again.
 #[test]
 fn what_recovery_has_cut_off_stays_away() {
-    let open = || {
-        let config = TopicConfig {
-            segment_bytes: build(0, 3, 1_000_000, |builder| builder).size_in_bytes() as i32,
-            ..config()
-        };
-        Log::open(OpenParams {
-            dir: DIR.into(),
-            topic_partition: TopicPartition::new("topic", 0),
-            config: Arc::new(config),
-            recovery_point: Offset(3),
-            log_start_offset: Offset(0),
-            clean_shutdown: false,
-            now: Timestamp(1_000_000),
-            producer_id_expiration_ms: 86_400_000,
-            random_seed: 1,
-            handles: crate::Handles::unlimited(),
-        })
-        .unwrap()
-        .0
-    };
+    let open = || open(build(0, 3, 1_000_000, |builder| builder).size_in_bytes());
     let append = |log: &mut Log, first| {
         let batch = build(first, 3, 1_000_000 + first, |builder| builder);
         log.append(&[batch], Timestamp(1_000_000)).unwrap().rolled
@@ -679,26 +730,7 @@ fn what_recovery_has_cut_off_stays_away() {
 fn half_a_batch_that_a_full_disk_took_stays_away() {
     let batch = |first, count| build(first, count, 1_000_000 + first, |builder| builder);
     let segment_bytes = 2 * batch(0, 3).size_in_bytes() + 200;
-    let open = move || {
-        let config = TopicConfig {
-            segment_bytes: segment_bytes as i32,
-            ..config()
-        };
-        Log::open(OpenParams {
-            dir: DIR.into(),
-            topic_partition: TopicPartition::new("topic", 0),
-            config: Arc::new(config),
-            recovery_point: Offset(3),
-            log_start_offset: Offset(0),
-            clean_shutdown: false,
-            now: Timestamp(1_000_000),
-            producer_id_expiration_ms: 86_400_000,
-            random_seed: 1,
-            handles: crate::Handles::unlimited(),
-        })
-        .unwrap()
-        .0
-    };
+    let open = move || open(segment_bytes);
     let append = |log: &mut Log, batch| log.append(&[batch], Timestamp(1_000_000));
     let fill_the_disk = move |disk: Disk| {
         ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
