@@ -7,7 +7,7 @@
 //!
 //! What is quick and the binary go first; then two lanes run beside each other, because the suites that start
 //! brokers mostly wait for them, and a third when nothing is left to compile. What any of them could run goes to the
-//! one that is done first.
+//! one that is done first. What measures time has the machine to itself, at the end.
 
 mod changed;
 pub mod programs;
@@ -61,6 +61,8 @@ enum Lane {
     Brokers,
     /// Whichever of the lanes has come to its end.
     Either,
+    /// When all others are done, one after the other: what measures time.
+    Last,
 }
 
 #[derive(Clone, Copy)]
@@ -122,7 +124,7 @@ impl Failure {
     }
 }
 
-use Lane::{Brokers, Either, First, Tests};
+use Lane::{Brokers, Either, First, Last, Tests};
 
 const ALWAYS: &[&str] = &[];
 /// The scripts that the comparing commands run, and the brokers beside which they run, reach all of these.
@@ -132,6 +134,7 @@ const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/ja
 const REPORT: &[&str] = &["ottla-bench", "ottla-conformance"];
 const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
 const PACKAGES: &[&str] = &["ottla", "ottla-packaging", "docs"];
+const MEASURES: &[&str] = &["ottla", "ottla-testkit"];
 /// The suites of `--quick`.
 const QUICK: [&str; 2] = ["tidy", "fmt"];
 
@@ -165,6 +168,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
     suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
     suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
+    suite(Last, "measures", "what is measured of a stall", MEASURES, || xtask(&["test-programs", "--measuring"])),
 ];
 
 pub fn run(options: &Options) -> Result<()> {
@@ -205,6 +209,7 @@ pub fn run(options: &Options) -> Result<()> {
     for outcome in lanes {
         total.add(joined(outcome)?);
     }
+    total.add(run_all(suites_of(Lane::Last))?);
     for failure in &total.failures {
         println!("---- all that {} printed", failure.suite);
         println!("{}", failure.printed.trim_end());

@@ -20,11 +20,17 @@ use super::{FEATURES, shown};
 /// Programs that run at the same time. Each has as many threads as there are cores, and most of them wait.
 const AT_ONCE: usize = 3;
 
+/// Package and name of the programs that measure time: they run when nothing else does, as the suite `measures`.
+const MEASURING: [(&str, &str); 1] = [("ottla", "measured_stalls")];
+
 #[derive(clap::Args)]
 pub struct Options {
     /// Only the tests within the libraries and programs, which start no process.
     #[arg(long)]
     quick: bool,
+    /// Only the tests that measure time, one program after the other.
+    #[arg(long, conflicts_with = "quick")]
+    measuring: bool,
     /// Only these packages.
     #[arg(long = "package", value_name = "PACKAGE")]
     packages: Vec<String>,
@@ -42,6 +48,12 @@ struct TestProgram {
     is_integration: bool,
 }
 
+impl TestProgram {
+    fn measures(&self) -> bool {
+        MEASURING.contains(&(self.package.as_str(), self.target.as_str()))
+    }
+}
+
 pub fn run(options: &Options) -> Result<()> {
     let mut build = cargo_test(options);
     build.args(["--no-run", "--message-format=json-render-diagnostics"]);
@@ -50,14 +62,15 @@ pub fn run(options: &Options) -> Result<()> {
     }
     build.stderr(std::process::Stdio::inherit());
     let mut programs = test_programs(&output_of(&mut build)?)?;
+    programs.retain(|program| program.measures() == options.measuring);
     programs.sort_by_key(|program| !program.is_integration);
     ensure!(!programs.is_empty(), "there is no test program to run");
-    let failed = run_all(&programs)?;
+    let failed = run_all(&programs, if options.measuring { 1 } else { AT_ONCE })?;
     let mut succeeded = failed.is_empty();
     for name in failed {
         println!("error: {name} failed");
     }
-    if !options.quick {
+    if !options.quick && !options.measuring {
         let mut examples = cargo_test(options);
         succeeded &= examples
             .args(["--doc", "--no-fail-fast"])
@@ -114,8 +127,8 @@ fn test_programs(messages: &str) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// Runs the programs in their order, `AT_ONCE` at a time, and names those that failed.
-fn run_all(programs: &[TestProgram]) -> Result<Vec<String>> {
+/// Runs the programs in their order, so many at a time, and names those that failed.
+fn run_all(programs: &[TestProgram], at_once: usize) -> Result<Vec<String>> {
     let next = Mutex::new(programs.iter());
     let failed = Mutex::new(Vec::new());
     let work = || -> Result<()> {
@@ -130,7 +143,7 @@ fn run_all(programs: &[TestProgram]) -> Result<Vec<String>> {
         }
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         let joined = workers
             .into_iter()
             .map(|worker| worker.join().expect("no worker panics"));
