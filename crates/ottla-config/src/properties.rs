@@ -35,6 +35,8 @@ pub struct Properties {
     entries: Vec<Property>,
     /// Path and text of the JAAS file.
     pub(crate) jaas_file: Option<JaasSource>,
+    /// Whether the settings of logins are left unread.
+    pub(crate) ignores_logins: bool,
 }
 
 /// A JAAS file: its path, and what it says. `Debug` shows the path.
@@ -79,6 +81,7 @@ impl Properties {
             file_name: file_name.to_owned(),
             entries: Vec::new(),
             jaas_file: None,
+            ignores_logins: false,
         }
     }
 
@@ -132,6 +135,12 @@ impl Properties {
     pub fn set_jaas_file(&mut self, path: &str, text: &str) {
         let (path, text) = (path.to_owned(), text.to_owned());
         self.jaas_file = Some(JaasSource { path, text });
+    }
+
+    /// Leaves the settings of logins unread: for programs that only look after the files of a node, where the JAAS file
+    /// need not be at hand. Kafka's do not read it either.
+    pub fn ignore_logins(&mut self) {
+        self.ignores_logins = true;
     }
 
     pub fn file_name(&self) -> &str {

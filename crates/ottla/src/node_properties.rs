@@ -9,6 +9,14 @@ use crate::config_providers;
 /// Java's system property that names the JAAS file, as `KAFKA_OPTS` sets it.
 const JAVA_OPTION: &str = "-Djava.security.auth.login.config=";
 
+/// As [`complete`], for programs that look after the files of a node and log nobody in: the JAAS file is often named by
+/// an environment that only the node has, and is left alone.
+pub fn complete_without_logins(properties: &mut Properties) -> Result<(), String> {
+    config_providers::resolve(properties)?;
+    properties.ignore_logins();
+    Ok(())
+}
+
 /// Puts in what stands elsewhere. The error is for people and shows no secret.
 pub fn complete(properties: &mut Properties) -> Result<(), String> {
     config_providers::resolve(properties)?;
@@ -56,6 +64,13 @@ mod tests {
         assert_eq!(path(&properties, only), Some("/etc/jaas.conf".to_owned()));
         properties.set("ottla.jaas.file", "/own.conf");
         assert_eq!(path(&properties, options), Some("/own.conf".to_owned()));
+    }
+
+    #[test]
+    fn programs_that_log_nobody_in_do_not_look_for_the_file() {
+        let mut properties = Properties::new("test");
+        properties.set("ottla.jaas.file", "/nowhere/jaas.conf");
+        assert_eq!(complete_without_logins(&mut properties), Ok(()));
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl SaslConfig {
             .filter(|listener| listener.protocol.uses_sasl())
             .collect();
         let peers = listeners.peers();
-        if with_sasl.is_empty() && peers.is_empty() {
+        let has_none = with_sasl.is_empty() && peers.is_empty();
+        if has_none || values.ignores_logins() {
             return (sasl, Vec::new());
         }
         reader.read_file();
@@ -519,6 +520,18 @@ mod tests {
             problems[0].starts_with("/etc/jaas.conf line 2: "),
             "{problems:#?}"
         );
+    }
+
+    #[test]
+    fn programs_that_only_look_after_files_need_no_credentials() {
+        let settings =
+            "sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n";
+        let text = format!("{NODE}{settings}");
+        let mut properties = Properties::parse(&text, "server.properties").unwrap();
+        assert!(BrokerConfig::from_properties(&properties).is_err());
+        properties.ignore_logins();
+        let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+        assert_eq!(config.sasl, SaslConfig::default());
     }
 
     #[test]

@@ -157,6 +157,10 @@ impl<'a> Values<'a> {
         self.properties.jaas_file.as_ref()
     }
 
+    pub(crate) fn ignores_logins(&self) -> bool {
+        self.properties.ignores_logins
+    }
+
     pub(crate) fn file_name(&self) -> &str {
         self.properties.file_name()
     }

@@ -121,7 +121,7 @@ fn load_config(args: &ConfigArgs) -> anyhow::Result<BrokerConfig> {
     let bytes = std::fs::read(&args.config)
         .with_context(|| format!("{} cannot be read; check the path", args.config))?;
     let mut properties = Properties::parse_bytes(&bytes, &args.config)?;
-    node_properties::complete(&mut properties).map_err(anyhow::Error::msg)?;
+    node_properties::complete_without_logins(&mut properties).map_err(anyhow::Error::msg)?;
     let (config, warnings) = BrokerConfig::from_properties(&properties)?;
     for warning in warnings {
         eprintln!("WARN {warning}");
