@@ -39,6 +39,9 @@ fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDel
     if delta.client_quotas {
         broker.follow_quotas(&delta.after.client_quotas);
     }
+    if delta.delegation_tokens {
+        broker.context.follow_tokens(&delta.after);
+    }
     apply_image(broker, delta);
     if has_new_settings {
         broker.local_replicas.apply_topic_defaults();

@@ -28,6 +28,7 @@ use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
 use ottla_metrics::complaints::Complaints;
 use ottla_metrics::{Metric, Metrics};
+use ottla_sasl::TokenCredentials;
 use ottla_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ottla_sync::machine::{self, Machine};
 use ottla_sync::watch;
@@ -55,6 +56,8 @@ pub struct NodeContext {
     metadata: ArcSwap<MetadataImage>,
     /// The SCRAM credentials on this node's disk, for logins before the cluster's are known.
     bootstrap_scram: ArcSwap<ScramImage>,
+    /// What logins with the delegation tokens of the image are checked against.
+    token_credentials: ArcSwap<TokenCredentials>,
     clock: Clock,
     /// What this process may use of its machine.
     machine: Machine,
@@ -94,6 +97,7 @@ impl NodeContext {
             config: ArcSwap::from_pointee(config),
             metadata: ArcSwap::default(),
             bootstrap_scram: ArcSwap::default(),
+            token_credentials: ArcSwap::default(),
             clock: Clock::start(),
             metrics: Metrics::default(),
             complaints: Complaints::default(),
@@ -136,6 +140,25 @@ impl NodeContext {
 
     pub fn set_bootstrap_scram(&self, scram: ScramImage) {
         self.bootstrap_scram.store(Arc::new(scram));
+    }
+
+    /// What logins with the delegation tokens of the image are checked against; none without
+    /// `delegation.token.secret.key`.
+    pub fn token_credentials(&self) -> Guard<Arc<TokenCredentials>> {
+        self.token_credentials.load()
+    }
+
+    /// Follows the tokens of an image that is about to be put in force. Derives keys in thousands of rounds each: not for
+    /// a thread that serves connections.
+    pub fn follow_tokens(&self, image: &MetadataImage) {
+        let config = self.config();
+        let Some(secret_key) = config.delegation_token_secret_key() else {
+            return;
+        };
+        let tokens = image.kept.delegation_tokens.iter();
+        let ids = tokens.map(|token| &*token.token_id);
+        let followed = self.token_credentials().following(secret_key, ids);
+        self.token_credentials.store(Arc::new(followed));
     }
 
     /// `node.id`.

@@ -157,9 +157,11 @@ impl Login {
             return Ok(Answered::Closed("there is no login under way".to_owned()));
         };
         let (bootstrap, config) = (context.bootstrap_scram(), context.config());
+        let tokens = context.token_credentials();
         let credentials = ClusterCredentials {
             image: Arc::clone(&context.metadata()),
             bootstrap: &bootstrap,
+            tokens: &tokens,
             config: &config,
         };
         let now = Moment {

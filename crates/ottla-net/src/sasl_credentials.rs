@@ -12,7 +12,7 @@ use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
 use ottla_protocol::metadata_records::UserScramCredentialRecord;
 use ottla_sasl::scram::{ScramCredential, ScramKeys};
-use ottla_sasl::{ScramMechanism, Secret};
+use ottla_sasl::{ScramMechanism, Secret, TokenCredentials, token_decoy};
 use ottla_security::{Moment, OAuthIdentity, SaslCredentials, TokenCredential, token_login};
 use ottla_types::Timestamp;
 
@@ -20,6 +20,7 @@ use ottla_types::Timestamp;
 pub(crate) struct ClusterCredentials<'a> {
     pub image: Arc<MetadataImage>,
     pub bootstrap: &'a ScramImage,
+    pub tokens: &'a TokenCredentials,
     pub config: &'a BrokerConfig,
 }
 
@@ -56,9 +57,16 @@ impl SaslCredentials for ClusterCredentials<'_> {
         token_id: &str,
         now: Moment,
     ) -> Option<TokenCredential> {
-        let secret_key = self.config.delegation_token_secret_key()?;
         let token = self.image.kept.delegation_tokens.get(token_id)?;
-        token_login(token, secret_key, mechanism, Timestamp(now.time_of_day_ms))
+        let credential = self.tokens.get(mechanism, token_id)?;
+        token_login(token, credential, Timestamp(now.time_of_day_ms))
+    }
+
+    fn token_decoy(&self, mechanism: ScramMechanism, token_id: &str) -> ScramCredential {
+        match self.config.delegation_token_secret_key() {
+            Some(secret_key) => token_decoy(secret_key, token_id, mechanism),
+            None => self.scram_decoy(mechanism, token_id),
+        }
     }
 
     fn oauth(&self, _: &Secret, _: Moment) -> Result<OAuthIdentity, String> {

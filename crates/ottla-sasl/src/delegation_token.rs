@@ -3,11 +3,14 @@
 //!
 //! In Kafka: `DelegationTokenManager.createHmac`, `TokenDelegationScramCredential`.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha512;
 
 use crate::scram::message::to_base64;
-use crate::scram::{ScramCredential, ScramMechanism};
+use crate::scram::{ScramCredential, ScramKeys, ScramMechanism};
 
 const SALT_BYTES: usize = 16;
 
@@ -24,18 +27,77 @@ pub fn is_token_hmac(secret_key: &str, token_id: &str, hmac: &[u8]) -> bool {
     mac(secret_key, &[token_id]).verify_slice(hmac).is_ok()
 }
 
-/// What SCRAM checks a login with the token against. The salt is the same on every node.
+/// What SCRAM checks a login with the token against. The salt is the same on every node. Derives a key in thousands of
+/// rounds: not for a thread that serves connections.
 pub fn token_credential(
     secret_key: &str,
     token_id: &str,
     mechanism: ScramMechanism,
 ) -> ScramCredential {
     let password = to_base64(&token_hmac(secret_key, token_id));
-    let salt = mac(secret_key, &["salt", "\0", token_id])
-        .finalize()
-        .into_bytes();
-    let salt = salt[..SALT_BYTES].to_vec();
+    let salt = salt(secret_key, token_id);
     mechanism.credential(&password, salt, ScramMechanism::MIN_ITERATIONS)
+}
+
+/// A credential that nobody can log in with, for a token that does not exist: with the salt and the iterations that the
+/// token would have, and the same with each attempt.
+pub fn token_decoy(secret_key: &str, token_id: &str, mechanism: ScramMechanism) -> ScramCredential {
+    let key = |name: &str| {
+        let bytes = mac(secret_key, &[name, "\0", token_id]).finalize();
+        bytes.into_bytes()[..mechanism.key_bytes()].to_vec()
+    };
+    ScramCredential {
+        salt: salt(secret_key, token_id),
+        iterations: ScramMechanism::MIN_ITERATIONS,
+        keys: ScramKeys {
+            stored_key: key("stored key"),
+            server_key: key("server key"),
+        },
+    }
+}
+
+/// The credentials of a cluster's tokens. They are derived when a token is learned of, so that a login only looks them up
+/// and takes as long for a token that does not exist.
+///
+/// In Kafka: `DelegationTokenCache`.
+#[derive(Clone, Default, Debug)]
+pub struct TokenCredentials {
+    /// By token, one for each of [`ScramMechanism::ALL`].
+    by_token: BTreeMap<String, Arc<[ScramCredential; 2]>>,
+}
+
+impl TokenCredentials {
+    /// Those of these tokens and no others. What is there already is kept, the rest is derived.
+    pub fn following<'a>(
+        &self,
+        secret_key: &str,
+        token_ids: impl Iterator<Item = &'a str>,
+    ) -> TokenCredentials {
+        let derive = |token_id| {
+            Arc::new(
+                ScramMechanism::ALL
+                    .map(|mechanism| token_credential(secret_key, token_id, mechanism)),
+            )
+        };
+        let of_token = |token_id: &'a str| {
+            let known = self.by_token.get(token_id).cloned();
+            let credentials = known.unwrap_or_else(|| derive(token_id));
+            (token_id.to_owned(), credentials)
+        };
+        TokenCredentials {
+            by_token: token_ids.map(of_token).collect(),
+        }
+    }
+
+    pub fn get(&self, mechanism: ScramMechanism, token_id: &str) -> Option<&ScramCredential> {
+        let index = ScramMechanism::ALL.iter().position(|it| *it == mechanism)?;
+        self.by_token.get(token_id)?.get(index)
+    }
+}
+
+fn salt(secret_key: &str, token_id: &str) -> Vec<u8> {
+    let bytes = mac(secret_key, &["salt", "\0", token_id]).finalize();
+    bytes.into_bytes()[..SALT_BYTES].to_vec()
 }
 
 fn mac(secret_key: &str, parts: &[&str]) -> Hmac<Sha512> {
@@ -73,5 +135,34 @@ mod tests {
             found.salt,
             token_credential("secret", "other", mechanism).salt
         );
+    }
+    #[test]
+    fn a_decoy_looks_like_the_token_and_lets_nobody_in() {
+        for mechanism in ScramMechanism::ALL {
+            let token = token_credential("secret", "id", mechanism);
+            let decoy = token_decoy("secret", "id", mechanism);
+            assert_eq!(
+                (&decoy.salt, decoy.iterations),
+                (&token.salt, token.iterations)
+            );
+            assert_eq!(decoy.keys.stored_key.len(), mechanism.key_bytes());
+            assert_eq!(decoy.keys.server_key.len(), mechanism.key_bytes());
+            assert!(decoy.keys != token.keys);
+            assert!(decoy == token_decoy("secret", "id", mechanism));
+            assert!(decoy != token_decoy("other", "id", mechanism));
+        }
+    }
+
+    #[test]
+    fn credentials_follow_the_tokens_and_are_derived_once() {
+        let first = TokenCredentials::default().following("secret", ["a", "b"].into_iter());
+        for mechanism in ScramMechanism::ALL {
+            let expected = token_credential("secret", "a", mechanism);
+            assert!(first.get(mechanism, "a") == Some(&expected));
+        }
+        let second = first.following("secret", ["b", "c"].into_iter());
+        assert!(second.get(ScramMechanism::Sha256, "a").is_none());
+        assert!(second.get(ScramMechanism::Sha512, "c").is_some());
+        assert!(Arc::ptr_eq(&first.by_token["b"], &second.by_token["b"]));
     }
 }

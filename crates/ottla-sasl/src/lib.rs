@@ -33,7 +33,9 @@ mod client_login;
 mod listener;
 
 pub use client_login::{ClientCredentials, ClientLogin};
-pub use delegation_token::{is_token_hmac, token_credential, token_hmac};
+pub use delegation_token::{
+    TokenCredentials, is_token_hmac, token_credential, token_decoy, token_hmac,
+};
 pub use listener::{EnabledMechanism, SaslListener, SaslPeer};
 pub use mechanism::Mechanism;
 pub use scram::ScramMechanism;

@@ -3,7 +3,7 @@
 //! In Kafka: `DelegationTokenControlManager`, `DelegationTokenPublisher`.
 
 use ottla_protocol::metadata_records::DelegationTokenRecord;
-use ottla_sasl::{ScramMechanism, token_credential};
+use ottla_sasl::scram::ScramCredential;
 use ottla_types::Timestamp;
 
 use crate::principal::Principal;
@@ -14,19 +14,18 @@ pub fn is_token_expired(token: &DelegationTokenRecord, now: Timestamp) -> bool {
     token.max_timestamp < now.0 || token.expiration_timestamp < now.0
 }
 
-/// What a login with the token is checked against; none once its time is over. `secret_key` is
-/// `delegation.token.secret.key`.
+/// What a login with the token is checked against; none once its time is over. `credential` is the one that was derived
+/// for the token.
 pub fn token_login(
     token: &DelegationTokenRecord,
-    secret_key: &str,
-    mechanism: ScramMechanism,
+    credential: &ScramCredential,
     now: Timestamp,
 ) -> Option<TokenCredential> {
     if is_token_expired(token, now) {
         return None;
     }
     Some(TokenCredential {
-        credential: token_credential(secret_key, &token.token_id, mechanism),
+        credential: credential.clone(),
         owner: Principal::parse(&token.owner).ok()?,
         expires_at_ms: token.expiration_timestamp,
     })
@@ -34,6 +33,8 @@ pub fn token_login(
 
 #[cfg(test)]
 mod tests {
+    use ottla_sasl::{ScramMechanism, token_credential};
+
     use super::*;
 
     #[test]
@@ -45,12 +46,12 @@ mod tests {
             expiration_timestamp: 1_000,
             ..Default::default()
         };
-        let login = |now| token_login(&token, "secret", ScramMechanism::Sha512, Timestamp(now));
+        let credential = token_credential("secret", "id", ScramMechanism::Sha512);
+        let login = |now| token_login(&token, &credential, Timestamp(now));
         let found = login(1_000).expect("its time is not over");
         assert_eq!(found.owner, Principal::user("alice"));
         assert_eq!(found.expires_at_ms, 1_000);
-        let expected = token_credential("secret", "id", ScramMechanism::Sha512);
-        assert!(found.credential == expected);
+        assert!(found.credential == credential);
         assert_eq!(login(1_001), None);
     }
 }

@@ -41,6 +41,9 @@ pub trait SaslCredentials {
         now: Moment,
     ) -> Option<TokenCredential>;
 
+    /// A credential for a delegation token that does not exist, with which nobody is let in.
+    fn token_decoy(&self, mechanism: ScramMechanism, token_id: &str) -> ScramCredential;
+
     /// Whom an OAuth token vouches for; the error is for the log.
     fn oauth(&self, token: &Secret, now: Moment) -> Result<OAuthIdentity, String>;
 
@@ -442,14 +445,20 @@ impl Exchange {
                 let mechanism = server.mechanism();
                 let first = server.on_client_first(token)?;
                 let name = &first.username;
-                let decoy = credentials.scram_decoy(mechanism, name);
-                let found = match first.is_token {
-                    true => credentials
-                        .delegation_token(mechanism, name, now)
-                        .map(|token| (token.credential, token.owner, token.expires_at_ms)),
-                    false => credentials
-                        .scram(mechanism, name)
-                        .map(|credential| (credential, Principal::user(name), i64::MAX)),
+                // The decoy is made whether it is needed or not: time is not to tell either.
+                let (decoy, found) = match first.is_token {
+                    true => (
+                        credentials.token_decoy(mechanism, name),
+                        credentials
+                            .delegation_token(mechanism, name, now)
+                            .map(|token| (token.credential, token.owner, token.expires_at_ms)),
+                    ),
+                    false => (
+                        credentials.scram_decoy(mechanism, name),
+                        credentials
+                            .scram(mechanism, name)
+                            .map(|credential| (credential, Principal::user(name), i64::MAX)),
+                    ),
                 };
                 let is_known = found.is_some();
                 let (credential, principal, expires_at_ms) =

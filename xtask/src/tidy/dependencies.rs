@@ -27,7 +27,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-controller", "types sasl config protocol security metadata"),
     ("ottla-coordinator", "types config protocol metadata"),
     ("ottla-metrics", "types sync protocol"),
-    ("ottla-context", "types sync config tls metadata metrics"),
+    ("ottla-context", "types sasl sync config tls metadata metrics"),
     ("ottla-net", "types sasl sync config tls protocol security metadata metrics context"),
     ("ottla-storage", "types sync config records protocol log metadata raft controller metrics context"),
     ("ottla-node", "types sync config tls records protocol log security metadata raft controller metrics context net storage"),

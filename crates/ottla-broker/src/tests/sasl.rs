@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
 use bytestring::ByteString;
 use ottla_metrics::Metric;
 use ottla_net::{PeerConnection, PeerError, PeerSettings};
@@ -13,7 +14,7 @@ use ottla_protocol::messages::alter_user_scram_credentials_request::{
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::*;
 use ottla_protocol::metadata_records::{MetadataRecord, UserScramCredentialRecord};
-use ottla_sasl::{ClientCredentials, Mechanism, SaslPeer, ScramMechanism};
+use ottla_sasl::{ClientCredentials, Mechanism, SaslPeer, ScramMechanism, Secret};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
@@ -73,18 +74,23 @@ async fn log_in(
     username: &str,
     password: &str,
 ) -> Result<PeerConnection, PeerError> {
-    let settings = PeerSettings {
+    let credentials = ClientCredentials::password(username, password);
+    let settings = peer_settings(mechanism, credentials);
+    PeerConnection::open("127.0.0.1", address.port(), &settings).await
+}
+
+fn peer_settings(mechanism: Mechanism, credentials: ClientCredentials) -> PeerSettings {
+    PeerSettings {
         client_id: ByteString::from_static("test"),
         request_timeout: Duration::from_secs(60),
         tls: None,
         sasl: Some(Arc::new(SaslPeer {
             mechanism,
-            credentials: ClientCredentials::password(username, password),
+            credentials,
         })),
         connection_setup_timeout: Duration::from_secs(60),
         receive_limit: 1024 * 1024,
-    };
-    PeerConnection::open("127.0.0.1", address.port(), &settings).await
+    }
 }
 
 async fn alter(
@@ -210,6 +216,81 @@ async fn clients_are_let_in_with_each_mechanism_as_whom_they_are() {
     log_in(address(&broker), SHA_512, "alice", "new")
         .await
         .expect("let in");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delegation_token_logs_its_owner_in_until_it_is_expired() {
+    let broker = start(&[("delegation.token.secret.key", "secret")]).await;
+    let at = address(&broker);
+    let admin = log_in(at, Mechanism::Plain, "admin", "a")
+        .await
+        .expect("let in");
+    let create_token = CreateDelegationTokenRequest {
+        max_lifetime_ms: -1,
+        ..Default::default()
+    };
+    let created = admin.send(&create_token).await.expect("an answer");
+    assert_eq!(created.error_code, 0);
+    let hmac = base64::prelude::BASE64_STANDARD.encode(&created.hmac);
+    let with_token = |mechanism, id: &str, hmac: &str| {
+        let credentials = ClientCredentials::Password {
+            username: id.to_owned(),
+            password: Secret::new(hmac),
+            is_token: true,
+        };
+        let settings = peer_settings(mechanism, credentials);
+        async move { PeerConnection::open("127.0.0.1", at.port(), &settings).await }
+    };
+    for (mechanism, topic) in [(SHA_256, "t256"), (SHA_512, "t512")] {
+        let owner = with_token(mechanism, &created.token_id, &hmac)
+            .await
+            .expect("let in");
+        assert_eq!(create(&owner, topic).await, ErrorCode::None);
+        // A token begets no other.
+        let refused = owner.send(&create_token).await.expect("an answer");
+        let not_allowed = ErrorCode::DelegationTokenRequestNotAllowed;
+        assert_eq!(ErrorCode::from_code(refused.error_code), not_allowed);
+        let wrong = refused_text(with_token(mechanism, &created.token_id, "wrong").await);
+        let unknown = refused_text(with_token(mechanism, "unknown", &hmac).await);
+        assert_eq!(wrong, unknown, "it tells whether there is such a token");
+        assert!(wrong.contains("due to invalid credentials"), "{wrong}");
+    }
+    // As a password of a user it is worth nothing.
+    refused(log_in(at, SHA_256, &created.token_id, &hmac).await);
+
+    let broker = broker.restart().await;
+    let at = address(&broker);
+    let settings = peer_settings(
+        SHA_256,
+        ClientCredentials::Password {
+            username: created.token_id.to_string(),
+            password: Secret::new(&hmac),
+            is_token: true,
+        },
+    );
+    PeerConnection::open("127.0.0.1", at.port(), &settings)
+        .await
+        .expect("let in after a restart");
+    let admin = log_in(at, Mechanism::Plain, "admin", "a")
+        .await
+        .expect("let in");
+    let expire = ExpireDelegationTokenRequest {
+        hmac: created.hmac.clone(),
+        expiry_time_period_ms: -1,
+        ..Default::default()
+    };
+    let expired = admin.send(&expire).await.expect("an answer");
+    assert_eq!(expired.error_code, 0);
+    refused(PeerConnection::open("127.0.0.1", at.port(), &settings).await);
+}
+
+/// What somebody is told who is not let in, whoever it is.
+fn refused_text(outcome: Result<PeerConnection, PeerError>) -> String {
+    let text = refused(outcome);
+    match text.find("Authentication failed") {
+        Some(start) => text[start..].to_owned(),
+        None => text,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,6 +34,10 @@ impl SaslCredentials for Cluster {
         })
     }
 
+    fn token_decoy(&self, mechanism: ScramMechanism, token_id: &str) -> ScramCredential {
+        ottla_sasl::token_decoy("secret", token_id, mechanism)
+    }
+
     fn oauth(&self, token: &Secret, _: Moment) -> Result<OAuthIdentity, String> {
         match token.expose() {
             "good" => Ok(OAuthIdentity {
