@@ -9,7 +9,9 @@ use clap::builder::Styles;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{colours, completions, container, doctor, preflight, scripts, server, tools, version};
+use crate::{
+    colours, completions, container, doctor, preflight, scripts, server, tls, tools, version,
+};
 
 /// Ottla, a drop-in replacement for the Apache Kafka broker.
 #[derive(Parser, Debug)]
@@ -31,6 +33,7 @@ pub enum Command {
     /// Check whether Ottla can take over a node of Apache Kafka. Changes nothing.
     Preflight(preflight::PreflightArgs),
     Doctor(doctor::DoctorArgs),
+    Tls(tls::TlsArgs),
     #[command(flatten)]
     Tool(tools::Tool),
     Bench(Box<ottla_bench::command::BenchArgs>),
@@ -48,7 +51,7 @@ pub enum Command {
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Ottla",
-        &["server", "cluster", "preflight", "doctor", "bench"],
+        &["server", "cluster", "tls", "preflight", "doctor", "bench"],
     ),
     (
         "Server, as Kafka's scripts run it",

@@ -17,6 +17,7 @@ mod preflight;
 mod scripts;
 mod server;
 mod stop_signals;
+mod tls;
 mod tools;
 mod version;
 
@@ -74,6 +75,7 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::Bench(_)
         | Command::Preflight(_)
         | Command::Doctor(_)
+        | Command::Tls(_)
         | Command::ServerStop(_)
         | Command::InstallScripts(_)
         | Command::Completions(_)
@@ -90,6 +92,7 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::InstallScripts(args) => scripts::install::run(&args),
         Command::ContainerRun(args) => container::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Tls(args) => tls::run(args),
         Command::Completions(args) => completions::run(&args, command_line::definition()),
         Command::ManPages(args) => completions::write_man_pages(&args, command_line::definition()),
         Command::Version(args) => version::run(&args),

@@ -109,8 +109,8 @@ fn bootstrap(printed: &str) -> String {
         .to_owned()
 }
 
-/// Runs a tool; what it has printed.
-fn tool(arguments: &[&str], input: &str) -> String {
+/// Runs a tool; whether it succeeded, and what it has printed on standard output and on standard error.
+fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
     let mut child = Command::new(ottla_binary())
         .args(arguments)
         .stdin(Stdio::piped())
@@ -119,17 +119,30 @@ fn tool(arguments: &[&str], input: &str) -> String {
         .spawn()
         .expect("starts");
     let mut stdin = child.stdin.take().expect("a pipe");
-    std::io::Write::write_all(&mut stdin, input.as_bytes()).expect("is read");
+    // One that is refused may not read it.
+    let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("ends");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
+    (
         output.status.success(),
-        "{arguments:?}:\n{}{}",
         text(&output.stdout),
-        text(&output.stderr)
-    );
-    text(&output.stdout)
+        text(&output.stderr),
+    )
+}
+
+/// Runs a tool that succeeds; what it has printed.
+fn tool(arguments: &[&str], input: &str) -> String {
+    let (is_success, out, err) = attempt(arguments, input);
+    assert!(is_success, "{arguments:?}:\n{out}{err}");
+    out
+}
+
+/// Runs a tool that fails; what it has printed.
+fn refused(arguments: &[&str], input: &str) -> String {
+    let (is_success, out, err) = attempt(arguments, input);
+    assert!(!is_success, "{arguments:?}:\n{out}{err}");
+    format!("{out}{err}")
 }
 
 #[test]
@@ -260,4 +273,146 @@ impl Started {
         assert_eq!(status.code(), Some(1), "{}", self.printed());
         self.printed()
     }
+}
+
+/// The words of the command that it has printed, without `ottla`.
+fn printed_command(printed: &str, name: &str) -> Vec<String> {
+    let start = format!("ottla {name} ");
+    let mut lines = printed.lines().map(str::trim);
+    let line = lines.find(|line| line.starts_with(&start));
+    let line = line.unwrap_or_else(|| panic!("there is no {start}in:\n{printed}"));
+    let words = line.split_whitespace().skip(1);
+    words
+        .map(|word| word.trim_matches('\'').to_owned())
+        .collect()
+}
+
+fn run_printed(printed: &str, name: &str) -> String {
+    let words = printed_command(printed, name);
+    tool(&words.iter().map(String::as_str).collect::<Vec<_>>(), "")
+}
+
+#[test]
+fn a_secure_cluster_serves_those_who_log_in_and_may() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("cluster");
+    let mut cluster = Started::new(&dir, &["--secure", "--port", "0"]);
+    let printed = cluster.until("Ctrl-C stops every node");
+    run_printed(&printed, "topics");
+    let words = printed_command(&printed, "topics");
+    let after = |flag: &str| {
+        let index = words.iter().position(|word| word == flag);
+        words[index.expect("it is printed") + 1].clone()
+    };
+    let (servers, admin) = (after("--bootstrap-server"), after("--command-config"));
+    let at = |name: &str| dir.join("clients").join(name).display().to_string();
+    assert_eq!(admin, at("admin.properties"));
+    let alice = at("alice.properties");
+    let with = |tool: &str, settings: &str, more: &[&str]| {
+        let given = [
+            tool,
+            "--bootstrap-server",
+            &servers,
+            "--command-config",
+            settings,
+        ];
+        let words = given.iter().chain(more).map(|word| (*word).to_owned());
+        words.collect::<Vec<String>>()
+    };
+    let words = |given: &'static str| given.split(' ').collect::<Vec<_>>();
+    let run = |tool_and_words: &[String], input: &str| {
+        let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
+        tool(&words, input)
+    };
+    let fails = |tool_and_words: &[String], input: &str| {
+        let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
+        refused(&words, input)
+    };
+    let create = words("--create --topic orders --partitions 3");
+    run(&with("topics", &admin, &create), "");
+    let produce = |settings: &str| {
+        with(
+            "console-producer",
+            settings,
+            &words("--topic orders --request-timeout-ms 30000"),
+        )
+    };
+    let consume = |settings: &str| {
+        let more =
+            "--topic orders --group readers --from-beginning --max-messages 2 --timeout-ms 60000";
+        with("console-consumer", settings, &words(more))
+    };
+
+    // Whoever logs in may nothing until it is allowed.
+    let (_, _, denied) = attempt(
+        &produce(&alice)
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+        "lost\n",
+    );
+    assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
+    run_printed(&printed, "acls");
+    run(&produce(&alice), "one\ntwo\n");
+    let read = run(&consume(&alice), "");
+    let mut read: Vec<&str> = read.lines().collect();
+    read.sort_unstable();
+    assert_eq!(read, ["one", "two"]);
+
+    // Another user who has a password has no more than that.
+    let add = words(
+        "--alter --entity-type users --entity-name bob --add-config SCRAM-SHA-512=[password=b0b]",
+    );
+    run(&with("configs", &admin, &add), "");
+    let text = std::fs::read_to_string(&alice).expect("the settings of alice");
+    let login = |user: &str, password: &str| {
+        let file = at(&format!("{user}-{password}.properties"));
+        let lines = text.lines().map(|line| match line.split_once('=') {
+            Some(("sasl.jaas.config", entry)) => {
+                let module = entry.split(' ').next().expect("a module");
+                format!(
+                    "sasl.jaas.config={module} required username=\"{user}\" password=\"{password}\";\n"
+                )
+            }
+            _ => format!("{line}\n"),
+        });
+        std::fs::write(&file, lines.collect::<String>()).expect("written");
+        file
+    };
+    let bob = login("bob", "b0b");
+    // Kafka's console consumer exits with 0 then.
+    let words_of_bob = consume(&bob);
+    let words_of_bob: Vec<&str> = words_of_bob.iter().map(String::as_str).collect();
+    let (_, read, denied) = attempt(&words_of_bob, "");
+    assert_eq!(read, "");
+    assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
+    let seen = run(&with("topics", &bob, &["--list"]), "");
+    assert!(!seen.contains("orders"), "{seen}");
+
+    // Without a login, a password or TLS nobody gets in.
+    let wrong = fails(&with("topics", &login("bob", "bob"), &["--list"]), "");
+    assert!(
+        wrong.contains("invalid credentials with SASL mechanism SCRAM-SHA-512"),
+        "{wrong}"
+    );
+    let anonymous = at("anonymous.properties");
+    let without_login = text.replace("SASL_SSL", "SSL");
+    std::fs::write(&anonymous, without_login + "default.api.timeout.ms=3000\n").expect("written");
+    fails(&with("topics", &anonymous, &["--list"]), "");
+    std::fs::write(&anonymous, "default.api.timeout.ms=3000\n").expect("written");
+    fails(&with("topics", &anonymous, &["--list"]), "");
+
+    let status = cluster.interrupt();
+    assert!(status.success(), "{status}:\n{}", cluster.printed());
+    // It stays secure, and keeps users, rights and records.
+    let mut cluster = Started::new(&dir, &[]);
+    let again = cluster.until("Ctrl-C stops every node");
+    assert_eq!(printed_command(&again, "topics")[2], servers);
+    let offsets = with("get-offsets", &alice, &words("--topic orders"));
+    let total: u64 = run(&offsets, "")
+        .lines()
+        .filter_map(|line| line.rsplit(':').next()?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(total, 2);
+    assert!(cluster.interrupt().success());
 }

@@ -469,3 +469,61 @@ async fn three_nodes_talk_over_tls_alone_and_go_on_without_one_of_them() {
     cluster.nodes[2].kill();
     produce_and_consume(&first).await.expect("two are left");
 }
+
+/// The settings of a properties file.
+fn settings_of(path: &Path) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(path).expect("a properties file");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.map(|line| line.split_once('=').expect("a key and a value"));
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_command_makes_secures_a_broker_and_its_clients() {
+    for store in ["pem", "pkcs12"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path().join("tls");
+        let (port, plain, controller) = (free_port(), free_port(), free_port());
+        let init = || {
+            std::process::Command::new(ottla_binary())
+                .args(["tls", "init", "--store", store, "--dir"])
+                .arg(&dir)
+                .args(["--port", &port.to_string()])
+                .output()
+                .expect("the binary can be started")
+        };
+        let made = init();
+        assert!(made.status.success(), "{made:?}");
+        let refused = init();
+        assert!(!refused.status.success(), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("exists already"));
+
+        let mut settings = settings_of(&dir.join("broker-1.properties"));
+        let mut append = |key: &str, more: String| {
+            let value = settings.get_mut(key).expect("a setting");
+            value.push_str(&more);
+        };
+        let also_plain = format!(",PLAINTEXT://127.0.0.1:{plain}");
+        append("advertised.listeners", also_plain.clone());
+        let others = format!("{also_plain},CONTROLLER://127.0.0.1:{controller}");
+        append("listeners", others);
+        append(
+            "listener.security.protocol.map",
+            ",PLAINTEXT:PLAINTEXT".to_owned(),
+        );
+        let controllers = format!("127.0.0.1:{controller}");
+        let mut builder = BrokerBuilder::new()
+            .port(plain)
+            .property("controller.quorum.bootstrap.servers", &controllers);
+        for (key, value) in &settings {
+            builder = builder.property(key, value);
+        }
+        let mut broker = builder.start();
+        let client = settings_of(&dir.join("client.properties"));
+        assert_eq!(client["bootstrap.servers"], format!("localhost:{port}"));
+        produce_and_consume(&client).await.expect("served");
+        assert!(broker.stop().success(), "{}", broker.output());
+    }
+}

@@ -12,6 +12,7 @@ use super::{block_on, report_on_stderr};
 
 mod layout;
 mod node_process;
+mod secured;
 mod start;
 
 /// Start a development cluster; print the ID and the nodes of a cluster, or unregister a broker.

@@ -108,6 +108,8 @@ pub fn run(args: StorageArgs) -> ExitCode {
     })
 }
 
+pub(super) use scram_records::parse as scram_record;
+
 /// A random ID, as topics, directories and clusters have them.
 pub(super) fn random_uuid() -> Uuid {
     loop {

@@ -5,16 +5,19 @@
 //! broken off goes on where it was, and a start on the same directory is a start of the same cluster. A node's
 //! `server.properties` belongs to its user from then on.
 
-use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
+use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_types::{BrokerId, Uuid};
 
+use super::secured::Secured;
 use crate::tools::storage::random_uuid;
 
 const CLUSTER_FILE: &str = "cluster.properties";
@@ -38,6 +41,8 @@ pub struct Wanted {
     pub brokers: Option<u16>,
     pub controllers: Option<u16>,
     pub port: Option<u16>,
+    /// With TLS, users and ACLs.
+    pub is_secure: bool,
 }
 
 impl Wanted {
@@ -53,6 +58,8 @@ pub struct Layout {
     pub nodes: Vec<NodeLayout>,
     /// Free ports were asked for, and the cluster has its own.
     pub keeps_ports: bool,
+    /// What secures it, if anything does.
+    pub secured: Option<Secured>,
     _lock: File,
 }
 
@@ -105,13 +112,17 @@ impl Layout {
             false => {
                 let nodes = new_nodes(wanted)?;
                 check_ports(&nodes, WAY_OUT_NEW)?;
-                Some((random_uuid().to_string(), nodes))
+                Some(Written {
+                    cluster_id: random_uuid().to_string(),
+                    is_secure: wanted.is_secure,
+                    nodes,
+                })
             }
         };
         fs::create_dir_all(dir).map_err(at)?;
         let dir = &dir.canonicalize().map_err(at)?;
         let lock = take_lock(dir)?;
-        let (cluster_id, nodes) = match (fs::read_to_string(&file), new) {
+        let written = match (fs::read_to_string(&file), new) {
             (Ok(text), _) => {
                 let read = read(&text, &file).map_err(|reason| {
                     format!(
@@ -119,24 +130,30 @@ impl Layout {
                         file.display()
                     )
                 })?;
-                check_same(&read.1, wanted, dir)?;
-                check_ports(&read.1, WAY_OUT_EXISTING)?;
+                check_same(&read, wanted, dir)?;
+                check_ports(&read.nodes, WAY_OUT_EXISTING)?;
                 read
             }
             (Err(error), Some(new)) if error.kind() == ErrorKind::NotFound => {
-                write_whole(&file, &text_of(&new.0, &new.1)).map_err(at)?;
+                write_whole(&file, &text_of(&new)).map_err(at)?;
                 new
             }
             (Err(error), _) => return Err(at(error)),
         };
-        let keeps_ports = is_old && wanted.port == Some(0);
-        Ok(Layout {
-            keeps_ports,
+        let mut layout = Layout {
+            keeps_ports: is_old && wanted.port == Some(0),
             dir: dir.clone(),
-            cluster_id,
-            nodes,
+            cluster_id: written.cluster_id,
+            nodes: written.nodes,
+            secured: None,
             _lock: lock,
-        })
+        };
+        if written.is_secure {
+            let servers = layout.bootstrap_servers();
+            let nodes = layout.nodes.iter().map(|node| node.id);
+            layout.secured = Some(Secured::open(dir, &servers, nodes)?);
+        }
+        Ok(layout)
     }
 
     pub fn brokers(&self) -> impl Iterator<Item = &NodeLayout> {
@@ -175,6 +192,7 @@ impl Layout {
                 directory_id: node.directory_id,
             })
             .collect();
+        let mut credentials = None;
         for node in &self.nodes {
             let file = self.properties_file(node);
             let at = |error: std::io::Error| format!("{}: {error}", file.display());
@@ -195,7 +213,10 @@ impl Layout {
                 },
                 metadata_version: MetadataVersion::LATEST_PRODUCTION,
                 feature_levels: Default::default(),
-                scram_records: Vec::new(),
+                scram_records: match is_formatted(&config) {
+                    true => Vec::new(),
+                    false => self.credentials(&mut credentials)?,
+                },
                 ignore_formatted: true,
             };
             format(&config, &options).map_err(|error| error.to_string())?;
@@ -203,14 +224,27 @@ impl Layout {
         Ok(())
     }
 
+    /// What a node's directory is formatted with. The same for all, and made once: a password takes thousands of rounds.
+    fn credentials(
+        &self,
+        made: &mut Option<Vec<MetadataRecord>>,
+    ) -> Result<Vec<MetadataRecord>, String> {
+        if made.is_none() {
+            let credentials = self.secured.as_ref().map(Secured::credentials);
+            *made = Some(credentials.transpose()?.unwrap_or_default());
+        }
+        Ok(made.clone().unwrap_or_default())
+    }
+
     fn server_properties(&self, node: &NodeLayout) -> String {
-        let listeners: Vec<String> = [
-            ("PLAINTEXT", node.port),
-            ("CONTROLLER", node.controller_port),
-        ]
-        .into_iter()
-        .filter_map(|(name, port)| Some(format!("{name}://{HOST}:{}", port?)))
-        .collect();
+        let protocol = match self.secured {
+            Some(_) => "SASL_SSL",
+            None => "PLAINTEXT",
+        };
+        let listeners: Vec<String> = [(protocol, node.port), ("CONTROLLER", node.controller_port)]
+            .into_iter()
+            .filter_map(|(name, port)| Some(format!("{name}://{HOST}:{}", port?)))
+            .collect();
         let voters: Vec<String> = self
             .controllers()
             .map(|(_, port)| format!("{HOST}:{port}"))
@@ -225,7 +259,7 @@ impl Layout {
              node.id={}\n\
              listeners={}\n\
              controller.listener.names=CONTROLLER\n\
-             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+             listener.security.protocol.map={protocol}:{protocol},CONTROLLER:{protocol}\n\
              controller.quorum.bootstrap.servers={}\n\
              log.dirs={}\n\
              default.replication.factor={replicas}\n\
@@ -235,14 +269,22 @@ impl Layout {
              transaction.state.log.min.isr={in_sync}\n\
              share.coordinator.state.topic.replication.factor={replicas}\n\
              share.coordinator.state.topic.min.isr={in_sync}\n\
-             group.initial.rebalance.delay.ms=0\n",
+             group.initial.rebalance.delay.ms=0\n{}",
             node.roles().replace(", ", ","),
             node.id,
             listeners.join(","),
             voters.join(","),
             self.node_dir(node).join("data").display(),
+            self.secured
+                .as_ref()
+                .map_or(String::new(), |secured| secured.node_lines(node.id)),
         )
     }
+}
+
+fn is_formatted(config: &BrokerConfig) -> bool {
+    let dir = Path::new(&config.metadata_log_dir);
+    dir.join("meta.properties").exists()
 }
 
 /// Fails if a port is in use.
@@ -289,10 +331,12 @@ fn take_lock(dir: &Path) -> Result<File, String> {
     }
 }
 
-/// Written atomically: all of it or nothing.
+/// Written atomically: all of it or nothing. For its owner alone: a node's settings may have passwords.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     let unfinished = path.with_extension("unfinished");
-    fs::write(&unfinished, text)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&unfinished)?.write_all(text.as_bytes())?;
     fs::rename(&unfinished, path)
 }
 
@@ -333,17 +377,25 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
 
 /// Finds this many consecutive free ports and returns the first.
 fn free_ports(count: u16) -> Result<u16, String> {
-    // Clusters that are made at the same time begin to look at different places.
-    let start = (std::process::id() % 1000) as u16;
-    FREE_PORTS
-        .skip(usize::from(start))
-        .step_by(usize::from(count))
+    // Clusters that are made at the same time, by processes one after the other, begin to look at different places.
+    let places = FREE_PORTS.len() as u16 / count;
+    let start = (std::process::id() % u32::from(places)) as u16;
+    (0..places)
+        .map(|place| FREE_PORTS.start + (start + place) % places * count)
         .find(|first| (*first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()))
         .ok_or_else(|| format!("no {count} consecutive ports are free; give the first with --port"))
 }
 
 /// The shape of an existing cluster cannot change.
-fn check_same(nodes: &[NodeLayout], wanted: Wanted, dir: &Path) -> Result<(), String> {
+fn check_same(written: &Written, wanted: Wanted, dir: &Path) -> Result<(), String> {
+    if wanted.is_secure && !written.is_secure {
+        return Err(format!(
+            "--secure: the cluster in {} was created without it, which cannot change; omit the flag, or give another \
+             directory with --dir",
+            dir.display()
+        ));
+    }
+    let nodes = &written.nodes;
     let brokers = nodes.iter().filter_map(|node| node.port);
     let first_port = brokers.clone().next().unwrap_or_default();
     let controllers = nodes.iter().filter(|node| node.port.is_none()).count() as u16;
@@ -364,9 +416,21 @@ fn check_same(nodes: &[NodeLayout], wanted: Wanted, dir: &Path) -> Result<(), St
     Ok(())
 }
 
-fn text_of(cluster_id: &str, nodes: &[NodeLayout]) -> String {
+/// What `cluster.properties` says.
+struct Written {
+    cluster_id: String,
+    is_secure: bool,
+    nodes: Vec<NodeLayout>,
+}
+
+fn text_of(written: &Written) -> String {
+    let Written {
+        cluster_id,
+        is_secure,
+        nodes,
+    } = written;
     let mut text = format!(
-        "# The nodes of a cluster created by `ottla cluster start`.\ncluster.id={cluster_id}\n"
+        "# The nodes of a cluster created by `ottla cluster start`.\ncluster.id={cluster_id}\nsecure={is_secure}\n"
     );
     let ids: Vec<String> = nodes.iter().map(|node| node.id.to_string()).collect();
     text.push_str(&format!("nodes={}\n", ids.join(",")));
@@ -386,7 +450,7 @@ fn text_of(cluster_id: &str, nodes: &[NodeLayout]) -> String {
     text
 }
 
-fn read(text: &str, file: &Path) -> Result<(String, Vec<NodeLayout>), String> {
+fn read(text: &str, file: &Path) -> Result<Written, String> {
     let properties =
         Properties::parse(text, &file.display().to_string()).map_err(|error| error.to_string())?;
     let find = |key: &str| properties.get(key).map(|found| found.value.clone());
@@ -412,130 +476,17 @@ fn read(text: &str, file: &Path) -> Result<(String, Vec<NodeLayout>), String> {
         };
         nodes.push(node);
     }
-    Ok((get("cluster.id")?, nodes))
+    let is_secure = match find("secure").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => return Err(format!("secure={other} is neither true nor false")),
+    };
+    Ok(Written {
+        cluster_id: get("cluster.id")?,
+        is_secure,
+        nodes,
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WANTED: Wanted = Wanted {
-        brokers: Some(4),
-        controllers: None,
-        port: Some(0),
-    };
-
-    #[test]
-    fn up_to_three_brokers_are_the_controllers_unless_there_are_others() {
-        let nodes = new_nodes(WANTED).unwrap();
-        let roles: Vec<_> = nodes.iter().map(NodeLayout::roles).collect();
-        let both = "broker, controller";
-        assert_eq!(roles, [both, both, both, "broker"]);
-        let mut ports: Vec<u16> = nodes.iter().flat_map(NodeLayout::ports).collect();
-        let first = ports[0];
-        ports.sort_unstable();
-        assert_eq!(ports, (first..first + 7).collect::<Vec<_>>());
-        let apart = Wanted {
-            brokers: Some(2),
-            controllers: Some(1),
-            port: Some(9092),
-        };
-        let nodes = new_nodes(apart).unwrap();
-        let seen: Vec<_> = nodes
-            .iter()
-            .map(|node| (node.id, node.port, node.controller_port))
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                (1, Some(9092), None),
-                (2, Some(9093), None),
-                (101, None, Some(9094))
-            ]
-        );
-        let too_high = Wanted {
-            port: Some(65_530),
-            ..WANTED
-        };
-        assert!(new_nodes(too_high).unwrap_err().contains("7 ports"));
-    }
-
-    #[test]
-    fn a_directory_goes_on_with_its_cluster_and_with_no_other() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path().join("cluster");
-        let made = Layout::open(&dir, WANTED).unwrap();
-        made.prepare().unwrap();
-        let in_use = Layout::open(&dir, WANTED).unwrap_err();
-        assert!(in_use.contains("is in use by another"), "{in_use}");
-        let (id, nodes) = (made.cluster_id.clone(), made.nodes.clone());
-        drop(made);
-        let as_it_was = Wanted {
-            brokers: None,
-            controllers: None,
-            port: None,
-        };
-        let again = Layout::open(&dir, as_it_was).unwrap();
-        assert_eq!((&again.cluster_id, &again.nodes), (&id, &nodes));
-        again.prepare().unwrap();
-        drop(again);
-        let larger = Wanted {
-            brokers: Some(5),
-            ..as_it_was
-        };
-        let refused = Layout::open(&dir, larger).unwrap_err();
-        assert!(refused.contains("--brokers 5"), "{refused}");
-        assert!(refused.contains("was created with 4"), "{refused}");
-        let file = dir.join(CLUSTER_FILE);
-        fs::write(&file, "cluster.id=x\nnodes=1\nnode.1.port=many\n").unwrap();
-        let damaged = Layout::open(&dir, as_it_was).unwrap_err();
-        assert!(
-            damaged.contains("node.1.port=many is not a port"),
-            "{damaged}"
-        );
-    }
-
-    #[test]
-    fn a_directory_of_something_else_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("thesis.tex"), "").unwrap();
-        let refused = Layout::open(dir.path(), WANTED).unwrap_err();
-        assert!(refused.contains("is not empty"), "{refused}");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_port_in_use_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = folder.path().join("cluster");
-        let first = free_ports(7).unwrap();
-        // The controller's of the second node.
-        let port = first + 5;
-        let taken = TcpListener::bind((HOST, port)).unwrap();
-        let wanted = Wanted {
-            port: Some(first),
-            ..WANTED
-        };
-        let refused = Layout::open(&dir, wanted).unwrap_err();
-        assert!(
-            refused.starts_with(&format!("node 2 cannot listen on {HOST}:{port}")),
-            "{refused}"
-        );
-        assert!(
-            refused.contains("--port PORT (0 for free ports)"),
-            "{refused}"
-        );
-        assert!(!dir.exists(), "nothing is written");
-        // So that what it advises can be done.
-        let made = Layout::open(&dir, WANTED).unwrap();
-        let made_port = made.nodes[1].controller_port.unwrap();
-        drop((made, taken));
-        let _taken = TcpListener::bind((HOST, made_port)).unwrap();
-        let as_it_was = Wanted {
-            brokers: None,
-            ..WANTED
-        };
-        let refused = Layout::open(&dir, as_it_was).unwrap_err();
-        assert!(refused.contains("this one keeps its ports"), "{refused}");
-    }
-}
+mod tests;

@@ -18,7 +18,9 @@ use rustix::process::Signal;
 
 use super::layout::{Layout, NodeLayout, Wanted};
 use super::node_process::NodeProcess;
+use super::secured::{ADMIN, Secured, USER};
 use crate::stop_signals::StopSignals;
+use crate::tools::load_properties;
 
 /// A debug build on a busy machine, with logs to recover.
 const START_PATIENCE: Duration = Duration::from_secs(120);
@@ -44,6 +46,9 @@ pub struct StartArgs {
     /// Port of the first broker; the other ports follow. 9092 in a new cluster, 0 for free ports.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
+    /// Secure the cluster: TLS, users who log in with SCRAM, and ACLs. The files that clients need are in the directory.
+    #[arg(long)]
+    secure: bool,
     /// A setting for all nodes that overrides their files; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
@@ -71,6 +76,7 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
         brokers: args.brokers,
         controllers: args.controllers,
         port: args.port,
+        is_secure: args.secure,
     };
     let layout = Layout::open(&args.dir, wanted)?;
     layout.prepare()?;
@@ -95,6 +101,7 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     }
     let began = Instant::now();
     let mut cluster = Cluster {
+        client: client_config(layout)?,
         layout,
         nodes: Vec::new(),
         is_shown: Arc::default(),
@@ -140,16 +147,34 @@ impl Readiness {
     }
 }
 
+/// How the cluster is connected to, at any of its brokers.
+fn client_config(layout: &Layout) -> Result<ClientConfig, String> {
+    let mut config = ClientConfig {
+        client_id: "ottla-cluster".to_owned(),
+        ..ClientConfig::default()
+    };
+    if let Some(secured) = &layout.secured {
+        let file = secured.client_file(ADMIN).display().to_string();
+        let settings = load_properties(&file).map_err(|error| error.to_string())?;
+        let applied = config.apply(&settings);
+        applied.map_err(|error| format!("{file}: {error}"))?;
+    }
+    Ok(config)
+}
+
 /// A client of the broker at this port alone.
-fn client_of(port: u16) -> Option<Client> {
-    let mut config = ClientConfig::new(&format!("127.0.0.1:{port}")).ok()?;
-    config.client_id = "ottla-cluster".to_owned();
+fn client_of(config: &ClientConfig, port: u16) -> Option<Client> {
+    let mut config = config.clone();
+    config
+        .set_bootstrap_servers(&format!("127.0.0.1:{port}"))
+        .ok()?;
     Some(Client::unconnected(config))
 }
 
 /// The nodes, running or exited.
 struct Cluster<'a> {
     layout: &'a Layout,
+    client: ClientConfig,
     nodes: Vec<NodeProcess>,
     /// Whether their warnings are printed.
     is_shown: Arc<AtomicBool>,
@@ -201,7 +226,7 @@ impl Cluster<'_> {
     async fn look(&self, ready: &mut Readiness) {
         *ready = Readiness::default();
         for node in self.layout.brokers() {
-            let Some(client) = node.port.and_then(client_of) else {
+            let Some(client) = node.port.and_then(|port| client_of(&self.client, port)) else {
                 continue;
             };
             let described = async {
@@ -259,6 +284,12 @@ impl Cluster<'_> {
             });
         let rows: Vec<[String; 6]> = std::iter::once(header).chain(rows).collect();
         print!("{}", table(&rows));
+        if let Some(secured) = &self.layout.secured {
+            let servers = self.layout.bootstrap_servers();
+            println!("\n{}", how_to_connect(secured, &servers));
+            println!("Ctrl-C stops every node; the same command restarts them on the same data.");
+            return;
+        }
         println!(
             "\nConnect clients and tools with\n  --bootstrap-server {}\n\nCtrl-C stops every node; the same command restarts them on the same data.",
             self.layout.bootstrap_servers()
@@ -373,6 +404,20 @@ impl Cluster<'_> {
         let running = controllers.clone().filter(|node| node.is_running()).count();
         running > controllers.count() / 2
     }
+}
+
+/// What to do with a secured cluster.
+fn how_to_connect(secured: &Secured, servers: &str) -> String {
+    let (admin, user) = (secured.client_file(ADMIN), secured.client_file(USER));
+    let (admin, user) = (admin.display(), user.display());
+    format!(
+        "Connect as {ADMIN}, who may do everything:\n  \
+         ottla topics --bootstrap-server {servers} --command-config {admin} --list\n\
+         {USER} ({user}) may do what ACLs allow:\n  \
+         ottla acls --bootstrap-server {servers} --command-config {admin} --add --allow-principal User:{USER} \
+         --producer --consumer --topic '*' --group '*'\n\
+         Beside them are the settings for librdkafka (.librdkafka.conf) and franz-go (.go).\n"
+    )
 }
 
 /// Why a node exited, with its last output.

@@ -14,7 +14,7 @@ const DEFAULT_ITERATIONS: u32 = 4096;
 
 /// `SCRAM-SHA-256=[name=alice,password=secret]`, with `iterations` and `salt` if need be, and
 /// `saltedpassword` instead of the password.
-pub(super) fn parse(argument: &str) -> anyhow::Result<MetadataRecord> {
+pub(crate) fn parse(argument: &str) -> anyhow::Result<MetadataRecord> {
     let argument = argument.trim();
     let Some((mechanism_name, settings)) = argument.split_once('=') else {
         bail!(

@@ -1,0 +1,249 @@
+//! What secures a local cluster, if it is to be: users with their passwords in `secrets.properties`, certificates in `tls`,
+//! and the settings of clients in `clients`.
+//!
+//! The passwords are written first and never changed; everything else is made once, whole, and kept.
+
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use ottla_config::Properties;
+use ottla_protocol::metadata_records::MetadataRecord;
+
+use crate::tls::authority::Authority;
+use crate::tls::new_files::{self, NewFile};
+use crate::tls::settings::{ClientSettings, MECHANISM, SCRAM_MODULE, Store, line};
+use crate::tls::{DAYS, LOCAL_NAMES, stores};
+use crate::tools::storage::scram_record;
+
+const SECRETS_FILE: &str = "secrets.properties";
+/// As whom the nodes log in to each other.
+const NODE: &str = "node";
+/// A super user.
+pub const ADMIN: &str = "admin";
+/// Somebody who may do what ACLs allow.
+pub const USER: &str = "alice";
+const USERS: [&str; 3] = [NODE, ADMIN, USER];
+
+/// The security of a cluster. `Debug` shows no password.
+pub struct Secured {
+    dir: PathBuf,
+    /// Each user with the password.
+    passwords: Vec<(&'static str, String)>,
+}
+
+impl fmt::Debug for Secured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secured({})", self.dir.display())
+    }
+}
+
+impl Secured {
+    /// Opens what is in a cluster's directory, or makes it. `bootstrap_servers` and `nodes` are those of the cluster.
+    pub fn open(
+        dir: &Path,
+        bootstrap_servers: &str,
+        nodes: impl Iterator<Item = u16>,
+    ) -> Result<Secured, String> {
+        let secured = Secured {
+            dir: dir.to_path_buf(),
+            passwords: passwords(&dir.join(SECRETS_FILE))?,
+        };
+        make_whole(&dir.join("tls"), |dir| certificates(dir, nodes))?;
+        make_whole(&dir.join("clients"), |dir| {
+            secured.write_clients(dir, bootstrap_servers)
+        })?;
+        Ok(secured)
+    }
+
+    fn password(&self, user: &str) -> &str {
+        let found = self.passwords.iter().find(|(name, _)| *name == user);
+        found.map_or("", |(_, password)| password)
+    }
+
+    /// The client settings of a user, for Java and `--command-config`.
+    pub fn client_file(&self, user: &str) -> PathBuf {
+        self.dir.join("clients").join(format!("{user}.properties"))
+    }
+
+    /// The credentials that a node is formatted with.
+    pub fn credentials(&self) -> Result<Vec<MetadataRecord>, String> {
+        let credential = |(name, password): &(&str, String)| {
+            scram_record(&format!("{MECHANISM}=[name={name},password={password}]"))
+                .map_err(|error| error.to_string())
+        };
+        self.passwords.iter().map(credential).collect()
+    }
+
+    /// The lines of a node's `server.properties` about security.
+    pub fn node_lines(&self, node: u16) -> String {
+        let login = format!(
+            "{SCRAM_MODULE} required username=\"{NODE}\" password=\"{}\";",
+            self.password(NODE)
+        );
+        let mut text = format!(
+            "security.inter.broker.protocol=SASL_SSL\n\
+             sasl.enabled.mechanisms={MECHANISM}\n\
+             sasl.mechanism.inter.broker.protocol={MECHANISM}\n\
+             sasl.mechanism.controller.protocol={MECHANISM}\n\
+             authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+             super.users=User:{NODE};User:{ADMIN}\n"
+        );
+        for listener in ["sasl_ssl", "controller"] {
+            let key = format!(
+                "listener.name.{listener}.{}.sasl.jaas.config",
+                MECHANISM.to_lowercase()
+            );
+            text.push_str(&line(&key, &login));
+        }
+        text.push_str(&pem(key_store(&self.dir.join("tls"), node)).lines("keystore"));
+        text.push_str(&pem(self.authority()).lines("truststore"));
+        text
+    }
+
+    fn authority(&self) -> PathBuf {
+        self.dir.join("tls").join("ca.crt")
+    }
+
+    fn write_clients(&self, dir: &Path, bootstrap_servers: &str) -> Result<(), String> {
+        let authority = self.authority();
+        let trust = pem(authority.clone());
+        let of_user = |user| {
+            let client = ClientSettings {
+                bootstrap_servers,
+                trust: &trust,
+                authority: &authority,
+                user: Some((user, self.password(user))),
+            };
+            client.files(dir, user)
+        };
+        let files: Vec<NewFile> = [ADMIN, USER].into_iter().flat_map(of_user).collect();
+        new_files::write(&files)
+    }
+}
+
+/// The authority, and a certificate for each node.
+fn certificates(dir: &Path, nodes: impl Iterator<Item = u16>) -> Result<(), String> {
+    let authority = Authority::new(DAYS)?;
+    let names = LOCAL_NAMES.map(str::to_owned);
+    let mut files = vec![
+        NewFile::public(dir.join("ca.crt"), authority.pem()),
+        NewFile::secret(dir.join("ca.key"), authority.key_pem()),
+    ];
+    for node in nodes {
+        let issued = authority.issue(&names)?;
+        files.push(NewFile::secret(key_store(dir, node), issued.pem()));
+    }
+    new_files::write(&files)
+}
+
+fn key_store(dir: &Path, node: u16) -> PathBuf {
+    dir.join(format!("node-{node}.pem"))
+}
+
+fn pem(path: PathBuf) -> Store {
+    Store {
+        path,
+        password: None,
+    }
+}
+
+/// The passwords of the file, which is made if there is none.
+fn passwords(file: &Path) -> Result<Vec<(&'static str, String)>, String> {
+    let at = |error: std::io::Error| format!("{}: {error}", file.display());
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let mut text =
+                "# The users of a cluster created by `ottla cluster start --secure`.\n".to_owned();
+            for user in USERS {
+                let key = format!("{user}.password");
+                text.push_str(&line(&key, &stores::random_password()));
+            }
+            let unfinished = file.with_extension("unfinished");
+            match fs::remove_file(&unfinished) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(error)),
+                _ => {}
+            }
+            new_files::write(&[NewFile::secret(unfinished.clone(), text.clone())])?;
+            fs::rename(unfinished, file).map_err(at)?;
+            text
+        }
+        Err(error) => return Err(at(error)),
+    };
+    let name = file.display().to_string();
+    let properties = Properties::parse(&text, &name).map_err(|error| error.to_string())?;
+    let password = |user| {
+        let key = format!("{user}.password");
+        let value = properties.value(&key).filter(|value| !value.is_empty());
+        let value = value.ok_or_else(|| {
+            format!("{name}: {key} is missing; put it back, or give another directory with --dir")
+        })?;
+        Ok((user, value.to_owned()))
+    };
+    USERS.into_iter().map(password).collect()
+}
+
+/// Makes a directory with everything in it, or leaves one that is there.
+fn make_whole(dir: &Path, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
+    if dir.exists() {
+        return Ok(());
+    }
+    let at = |error: std::io::Error| format!("{}: {error}", dir.display());
+    let unfinished = dir.with_extension("unfinished");
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(error)),
+        _ => {}
+    }
+    fill(&unfinished)?;
+    fs::rename(unfinished, dir).map_err(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn open(dir: &Path) -> Secured {
+        Secured::open(dir, "127.0.0.1:1", [1, 101].into_iter()).unwrap()
+    }
+
+    #[test]
+    fn what_was_made_once_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        // Of a start that was broken off.
+        fs::create_dir(dir.join("tls.unfinished")).unwrap();
+        fs::write(dir.join("tls.unfinished/ca.key"), "half").unwrap();
+        let first = open(dir);
+        let key = fs::read(dir.join("tls/node-101.pem")).unwrap();
+        let second = open(dir);
+        assert_eq!(second.passwords, first.passwords);
+        assert_eq!(fs::read(dir.join("tls/node-101.pem")).unwrap(), key);
+        assert!(!dir.join("tls.unfinished").exists());
+        for secret in [SECRETS_FILE, "tls/ca.key", "clients/alice.properties"] {
+            let mode = fs::metadata(dir.join(secret)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{secret}");
+        }
+        fs::write(dir.join(SECRETS_FILE), "node.password=x\n").unwrap();
+        let refused = Secured::open(dir, "", [].into_iter()).unwrap_err();
+        assert!(refused.contains("admin.password is missing"), "{refused}");
+    }
+
+    #[test]
+    fn users_are_those_of_the_credentials() {
+        let folder = tempfile::tempdir().unwrap();
+        let secured = open(folder.path());
+        let name = |record: &MetadataRecord| match record {
+            MetadataRecord::UserScramCredential(record) => record.name.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let names: Vec<String> = secured.credentials().unwrap().iter().map(name).collect();
+        assert_eq!(names, USERS);
+        let lines = secured.node_lines(1);
+        assert!(lines.contains("super.users=User:node;User:admin\n"));
+        assert!(!lines.contains(secured.password(USER)));
+    }
+}
