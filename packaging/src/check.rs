@@ -4,6 +4,7 @@
 //! What needs a program that not every machine has (dpkg, rpm, systemd-analyze) is done where there is one, and otherwise
 //! named as left out; the packages are read back by libraries in any case.
 
+mod chart;
 mod dpkg;
 mod image;
 mod installed;
@@ -120,5 +121,6 @@ fn packages(run: &mut Run, path: &Path) -> Result<()> {
         Ok(String::new())
     });
     image::check(run, &image, &archive);
+    chart::check(run, &binary);
     Ok(())
 }

@@ -82,7 +82,7 @@ fn lay_out(files: &[SourceFile], book: &Path) -> Result<()> {
     write(&book.join("src/SUMMARY.md"), &summary)?;
     let settings = format!(
         "[book]\ntitle = \"Ottla\"\nlanguage = \"en\"\nsrc = \"src\"\n\n[build]\ncreate-missing = false\n\n\
-         [output.html]\ngit-repository-url = \"{REPOSITORY}\"\n"
+         [output.html]\nno-section-label = true\ngit-repository-url = \"{REPOSITORY}\"\n"
     );
     write(&book.join("book.toml"), &settings)
 }
