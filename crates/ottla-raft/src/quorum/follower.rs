@@ -19,9 +19,12 @@ impl Quorum {
         from: BrokerId,
         response: FetchResponse,
     ) -> bool {
+        let known = (self.epoch, self.leader());
         let common = self.handle_common_response(from, response.error, response.current_leader);
-        if let Some(handled) = common {
-            return handled;
+        if let Some(is_handled) = common {
+            // Who knows nothing that is new is not asked again at once. Kafka's nodes do, as often as the network allows, until
+            // there is a leader.
+            return is_handled && known != (self.epoch, self.leader());
         }
         if !matches!(self.state, EpochState::Follower(_)) {
             // The lead was taken or the leader lost while the request was on its way.

@@ -87,5 +87,5 @@ planted! {
     finds_a_leader_that_leads_on: LeadOnAfterRestart within 10,
     finds_logs_that_are_not_cut: NoTruncation within 10,
     finds_voters_that_were_cut_off: VotersSurviveTruncation within 10,
-    finds_changes_that_overlap: ChangesOverlap within 10,
+    finds_changes_that_overlap: ChangesOverlap within 40,
 }

@@ -295,3 +295,30 @@ fn a_node_looks_for_the_leader_at_a_bootstrap_server() {
         "an observer holds no election"
     );
 }
+
+#[test]
+fn who_knows_no_leader_is_asked_again_after_the_back_off() {
+    let mut story = Story::begin(options(7, &[2, 3]));
+    let bootstrap = Quorum::bootstrap_id(0);
+    let retry_backoff_ms = QuorumConfig::default().retry_backoff_ms;
+    let refusals = [
+        (ErrorCode::FencedLeaderEpoch, 3),
+        (ErrorCode::NotLeaderOrFollower, 3),
+        (ErrorCode::UnknownLeaderEpoch, 2),
+    ];
+    for (asked, (error, epoch)) in (1..).zip(refusals) {
+        assert_eq!(story.sent.len(), asked);
+        assert_eq!(story.sent[asked - 1].0, bootstrap);
+        let response = FetchResponse {
+            error,
+            current_leader: led_by(None, epoch),
+            log_start_offset: Offset(0),
+            high_watermark: None,
+            data: FetchData::Empty,
+        };
+        let effects = story.response(bootstrap.value(), Response::Fetch(response));
+        assert_eq!(effects, [], "{error:?}");
+        assert_eq!(story.quorum.wake_at_ms(), story.now_ms + retry_backoff_ms);
+        story.after(retry_backoff_ms);
+    }
+}
