@@ -198,3 +198,75 @@ fn an_entry_that_cannot_be_read_is_shown_with_a_caret() {
     );
     assert!(!output.contains("hush"), "{output}");
 }
+
+#[test]
+fn a_token_is_made_with_the_tool_and_logs_in_until_it_is_expired() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let jaas = format!(
+        "{MODULES}.plain.PlainLoginModule required username=\"node\" password=\"n\" user_node=\"n\" \
+         user_admin=\"a\";"
+    );
+    let mut broker = BrokerBuilder::new()
+        .property(
+            "listener.security.protocol.map",
+            "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .property("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-512")
+        .property("sasl.mechanism.inter.broker.protocol", "PLAIN")
+        .property("listener.name.plaintext.plain.sasl.jaas.config", &jaas)
+        .property("delegation.token.secret.key", "secret of all nodes")
+        .start();
+    let admin = client(dir.path(), "PLAIN", "admin", "a");
+    let tokens = "delegation-tokens";
+    let create = [tokens, "--create", "--max-life-time-period", "-1"];
+    let created = succeeds(&broker, &admin, &create);
+    let id = created
+        .lines()
+        .find_map(|line| line.strip_prefix("Created delegation token with tokenId : "))
+        .unwrap_or_else(|| panic!("{created}"))
+        .trim();
+    let row = created.lines().find(|line| line.starts_with(id));
+    let hmac = row.and_then(|row| row.split_whitespace().nth(1));
+    let hmac = hmac.unwrap_or_else(|| panic!("{created}"));
+    let with_token = |id: &str, hmac: &str| {
+        let path = client(dir.path(), "SCRAM-SHA-512", id, "token");
+        let text = format!(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n\
+             sasl.jaas.config={MODULES}.scram.ScramLoginModule required username=\"{id}\" password=\"{hmac}\" \
+             tokenauth=\"true\";\n"
+        );
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let list = ["topics", "--list"];
+    succeeds(&broker, &with_token(id, hmac), &list);
+    let wrong = fails(&broker, &with_token(id, "d3Jvbmc="), &list);
+    let unknown = fails(&broker, &with_token("unknown", hmac), &list);
+    for refused in [&wrong, &unknown] {
+        let expected = "invalid credentials with SASL mechanism SCRAM-SHA-512";
+        assert!(refused.contains(expected), "{refused}");
+    }
+    let begotten = fails(&broker, &with_token(id, hmac), &create);
+    assert!(
+        begotten.contains("not allowed on PLAINTEXT/1-way SSL channels and on delegation token"),
+        "{begotten}"
+    );
+
+    // It is the cluster's, and outlives a crash.
+    broker.kill();
+    broker.start_again();
+    succeeds(&broker, &with_token(id, hmac), &list);
+    let expire = [
+        tokens,
+        "--expire",
+        "--expiry-time-period",
+        "-1",
+        "--hmac",
+        hmac,
+    ];
+    succeeds(&broker, &admin, &expire);
+    fails(&broker, &with_token(id, hmac), &list);
+    let printed = broker.output();
+    assert!(!printed.contains(hmac), "{printed}");
+    assert!(broker.stop().success());
+}
