@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bytestring::ByteString;
 use ottla_metadata::ConfigResourceType;
 use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_protocol::ApiKey;
@@ -15,9 +16,7 @@ use crate::rights::{Denied, Right, rights};
 impl Broker {
     /// Checks the right that the whole request needs, where its row has one.
     pub(crate) fn authorize(&self, context: &RequestContext) -> Result<(), ErrorCode> {
-        let rights = rights(context.api_key, Endpoint::of(context.listener()));
-        let of_request = |right: &&Right| right.denied == Denied::Request;
-        match rights.unwrap_or_default().iter().find(of_request) {
+        match right_of_request(context) {
             Some(right) => self.authorize_cluster(context, right.operation),
             None => Ok(()),
         }
@@ -90,6 +89,29 @@ impl Broker {
             None => Ok(()),
         }
     }
+}
+
+/// The right over the cluster that the whole request needs.
+fn right_of_request(context: &RequestContext) -> Option<&'static Right> {
+    let rights = rights(context.api_key, Endpoint::of(context.listener()));
+    let of_request = |right: &&Right| right.denied == Denied::Request;
+    rights.unwrap_or_default().iter().find(of_request)
+}
+
+/// What a client is told whose whole request [`Broker::authorize`] has denied; nothing where `error` is another one.
+/// Kafka: `AuthHelper.authorizeClusterOperation`, which describes the request with all that it knows of it.
+pub(crate) fn denial_message(context: &RequestContext, error: ErrorCode) -> Option<ByteString> {
+    if error != ErrorCode::ClusterAuthorizationFailed {
+        return None;
+    }
+    let operation = right_of_request(context)?.operation;
+    let message = format!(
+        "Request {} of {} from {} needs {operation} permission.",
+        context.api_key.name(),
+        context.principal().as_str(),
+        context.identity.host(),
+    );
+    Some(message.into())
 }
 
 /// What a request names more than once. The controller refuses that, whoever asks.

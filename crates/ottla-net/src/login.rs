@@ -184,7 +184,9 @@ impl Login {
                 let request = SaslAuthenticateRequest::decode(&mut reader, version)?;
                 under_way.on_token(Some(version), &request.auth_bytes, &credentials, now)
             }
-            _ => under_way.on_other(api_key),
+            ApiKey::ApiVersions => under_way.on_other(api_key),
+            _ if is_served(api_key, version) => under_way.on_other(api_key),
+            _ => under_way.on_unsupported_version(api_key, version),
         };
         Ok(self.follow(outcome, Some((api_key, header)), context, connection))
     }

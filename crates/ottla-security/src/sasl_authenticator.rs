@@ -357,6 +357,18 @@ impl SaslAuthenticator {
         }
     }
 
+    /// A request of a version that is not served, which has no shape to answer in. Kafka cannot read it.
+    pub fn on_unsupported_version(&mut self, api_key: ApiKey, version: i16) -> Outcome {
+        if !matches!(self.state, State::Exchange(..)) {
+            return self.on_other(api_key);
+        }
+        self.state = State::Done;
+        let name = api_key.name();
+        Outcome::Closed(format!(
+            "Kafka request of type {name} and version {version}, which is not served, during SASL authentication."
+        ))
+    }
+
     /// A frame that is longer than `sasl.server.max.receive.size`, or none at all.
     pub fn on_invalid_frame(&mut self) -> Outcome {
         self.state = State::Done;

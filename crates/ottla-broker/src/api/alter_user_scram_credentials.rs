@@ -12,6 +12,7 @@ use ottla_protocol::messages::{
 use ottla_net::RequestContext;
 
 use crate::Broker;
+use crate::authorization::denial_message;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -29,7 +30,7 @@ pub(crate) async fn handle(
                 .map(|user| AlterUserScramCredentialsResult {
                     user,
                     error_code: error.code(),
-                    error_message: None,
+                    error_message: denial_message(context, error),
                     ..Default::default()
                 })
                 .collect(),

@@ -9,6 +9,7 @@ use ottla_types::ErrorCode;
 use ottla_net::RequestContext;
 
 use crate::Broker;
+use crate::authorization::denial_message;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -25,7 +26,7 @@ pub(crate) async fn handle(
         ),
         false => match broker.forward(context, request).await {
             Ok(response) => return response,
-            Err(error) => (error, None),
+            Err(error) => (error, denial_message(context, error)),
         },
     };
     let refused = DeleteAclsFilterResult {

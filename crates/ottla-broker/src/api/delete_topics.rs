@@ -97,7 +97,7 @@ fn take_denied(
             name: is_named.then(|| name.clone()),
             topic_id,
             error_code: ErrorCode::TopicAuthorizationFailed.code(),
-            error_message: None,
+            error_message: Some(ErrorCode::TopicAuthorizationFailed.message().into()),
             ..Default::default()
         });
         true

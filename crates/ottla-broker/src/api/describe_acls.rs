@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use ottla_protocol::messages::describe_acls_response::{AclDescription, DescribeAclsResource};
 use ottla_protocol::messages::{DescribeAclsRequest, DescribeAclsResponse};
 use ottla_security::{Acl, AclFilter, Operation, PatternType, PermissionType, ResourceType};
@@ -11,6 +12,7 @@ use ottla_types::ErrorCode;
 use ottla_net::RequestContext;
 
 use crate::Broker;
+use crate::authorization::denial_message;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -18,10 +20,10 @@ pub(crate) async fn handle(
     request: DescribeAclsRequest,
 ) -> DescribeAclsResponse {
     if let Err(error) = broker.authorize(context) {
-        return refused(error, None);
+        return refused(error, denial_message(context, error));
     }
     if !broker.authorizer.is_configured() {
-        let message = "No Authorizer is configured on the broker";
+        let message = "No Authorizer is configured on the broker".into();
         return refused(ErrorCode::SecurityDisabled, Some(message));
     }
     let filter = AclFilter {
@@ -76,10 +78,10 @@ pub(crate) async fn handle(
     }
 }
 
-fn refused(error: ErrorCode, message: Option<&'static str>) -> DescribeAclsResponse {
+fn refused(error: ErrorCode, message: Option<ByteString>) -> DescribeAclsResponse {
     DescribeAclsResponse {
         error_code: error.code(),
-        error_message: message.map(Into::into),
+        error_message: message,
         ..Default::default()
     }
 }

@@ -10,6 +10,7 @@ use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use ottla_protocol::messages::{DescribeClusterRequest, DescribeClusterResponse};
 use ottla_types::ErrorCode;
 
+use crate::authorization::denial_message;
 use crate::endpoint::Endpoint;
 use crate::{Broker, RequestContext};
 
@@ -24,7 +25,7 @@ pub(crate) async fn handle(
     if let Err(error) = broker.authorize(context) {
         return DescribeClusterResponse {
             error_code: error.code(),
-            error_message: None,
+            error_message: denial_message(context, error),
             endpoint_type: request.endpoint_type,
             ..Default::default()
         };

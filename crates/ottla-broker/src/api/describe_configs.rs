@@ -107,7 +107,7 @@ fn check_allowed(
         .is_allowed(context, Operation::DescribeConfigs, kind, name)
     {
         true => Ok(()),
-        false => Err((error, None)),
+        false => Err((error, Some(error.message().to_owned()))),
     }
 }
 

@@ -23,9 +23,16 @@ pub(crate) async fn handle(
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse {
     if let Err(error) = broker.authorize(context) {
+        // Kafka leaves the users' names out of the results.
+        let refused = DescribeUserScramCredentialsResult {
+            error_code: error.code(),
+            ..Default::default()
+        };
+        let asked = request.users.map_or(0, |users| users.len());
         return DescribeUserScramCredentialsResponse {
             error_code: error.code(),
             error_message: None,
+            results: vec![refused; asked],
             ..Default::default()
         };
     }

@@ -12,6 +12,7 @@ use ottla_net::RequestContext;
 use ottla_types::ErrorCode;
 
 use crate::Broker;
+use crate::authorization::denial_message;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -20,7 +21,7 @@ pub(crate) async fn handle(
 ) -> ListPartitionReassignmentsResponse {
     let refused = |error: ErrorCode| ListPartitionReassignmentsResponse {
         error_code: error.code(),
-        error_message: None,
+        error_message: denial_message(context, error),
         ..Default::default()
     };
     if let Err(error) = broker.authorize(context) {

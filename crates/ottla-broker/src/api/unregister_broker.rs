@@ -7,6 +7,7 @@ use ottla_protocol::messages::{UnregisterBrokerRequest, UnregisterBrokerResponse
 use ottla_net::RequestContext;
 
 use crate::Broker;
+use crate::authorization::denial_message;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -17,7 +18,7 @@ pub(crate) async fn handle(
         Ok(response) => response,
         Err(error) => UnregisterBrokerResponse {
             error_code: error.code(),
-            error_message: None,
+            error_message: denial_message(context, error),
             ..Default::default()
         },
     }

@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::{Bytes, BytesMut};
+use ottla_protocol::messages::alter_partition_reassignments_request::ReassignableTopic;
 use ottla_protocol::messages::create_acls_request::AclCreation;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
@@ -313,7 +314,10 @@ async fn the_cluster_is_for_those_who_may() {
         DescribeQuorumRequest, DescribeClientQuotasRequest);
     // Its own error code is none that is counted.
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
-    let request = DescribeUserScramCredentialsRequest::default();
+    let request = DescribeUserScramCredentialsRequest {
+        users: Some(vec![Default::default()]),
+        ..Default::default()
+    };
     let answer = user
         .ask(latest::<DescribeUserScramCredentialsRequest>(), &request)
         .await;
@@ -321,6 +325,35 @@ async fn the_cluster_is_for_those_who_may() {
         answer.error_code,
         ErrorCode::ClusterAuthorizationFailed.code()
     );
+    assert_eq!(answer.results[0].error_code, answer.error_code);
+    // The message says what is missing.
+    let missing = |request: &str| {
+        let message =
+            format!("Request {request} of User:ANONYMOUS from 127.0.0.1 needs ALTER permission.");
+        Some(bytestring::ByteString::from(message))
+    };
+    let creation = CreateAclsRequest {
+        creations: vec![Default::default()],
+        ..Default::default()
+    };
+    let answer = user.ask(latest::<CreateAclsRequest>(), &creation).await;
+    let created = &answer.results[0];
+    assert_eq!(created.error_message, missing("CreateAcls"));
+    // Java's client takes the error of each partition, and an answer without partitions for a fault of the broker.
+    let reassignment = AlterPartitionReassignmentsRequest {
+        topics: vec![ReassignableTopic {
+            name: "team-a".into(),
+            partitions: vec![Default::default()],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let version = latest::<AlterPartitionReassignmentsRequest>();
+    let answer = user.ask(version, &reassignment).await;
+    let partition = &answer.responses[0].partitions[0];
+    assert_eq!(partition.error_code, answer.error_code);
+    let message = missing("AlterPartitionReassignments");
+    assert_eq!(partition.error_message, message);
     denied!(Controller: ElectLeadersRequest, AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest, UpdateFeaturesRequest, UnregisterBrokerRequest,
         DescribeQuorumRequest, FetchRequest, FetchSnapshotRequest, VoteRequest,

@@ -337,6 +337,18 @@ fn messages_have_an_order() {
         "SaslAuthenticate",
     );
 
+    // What cannot be read is not answered, and does not wait.
+    let mut of_no_version = begin();
+    of_no_version.on_handshake(1, "PLAIN");
+    closed(
+        of_no_version.on_unsupported_version(ApiKey::SaslAuthenticate, 9),
+        "SaslAuthenticate and version 9",
+    );
+    closed(
+        begin().on_unsupported_version(ApiKey::SaslHandshake, 9),
+        "wrong security protocol",
+    );
+
     let mut handshake_twice = begin();
     handshake_twice.on_handshake(1, "PLAIN");
     match handshake_twice.on_handshake(1, "PLAIN") {
