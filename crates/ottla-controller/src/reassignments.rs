@@ -102,18 +102,30 @@ fn reassign(
             }
             let is_active = |broker: BrokerId| context.image.cluster.is_broker_active(broker);
             let mut change = PartitionChange::new(context, topic, index, partition, &is_active);
-            let removing = difference(&partition.replicas, &replicas);
-            let adding = difference(&replicas, &partition.replicas);
+            // A move that is under way is replaced. Kafka keeps its lists where this one has none, and waits without end for a
+            // replica that both adds and removes.
+            let is_added = |replica: &BrokerId| partition.adding_replicas.contains(replica);
+            let without_unneeded = |all: &[BrokerId]| -> Vec<BrokerId> {
+                let kept = all.iter().copied();
+                kept.filter(|replica| !is_added(replica) || replicas.contains(replica))
+                    .collect()
+            };
+            let isr = without_unneeded(&partition.isr);
+            let current = match isr.is_empty() {
+                true => partition.replicas.clone(),
+                false => {
+                    change.target_isr = isr;
+                    without_unneeded(&partition.replicas)
+                }
+            };
+            let removing = difference(&current, &replicas);
+            let original: Vec<_> = current.into_iter().filter(|it| !is_added(it)).collect();
+            change.target_adding = difference(&replicas, &original);
             // Those that leave stay at the end until those that come are in sync.
             let mut all = replicas;
             all.extend(&removing);
             change.target_replicas = all;
-            if !removing.is_empty() {
-                change.target_removing = removing;
-            }
-            if !adding.is_empty() {
-                change.target_adding = adding;
-            }
+            change.target_removing = removing;
             Ok(change.build())
         }
     }

@@ -81,8 +81,12 @@ async fn reassign(scene: &Scene, partitions: &[(String, i32)], replicas: &[i32])
 async fn restore(scene: &Scene) -> Result<()> {
     reassign(scene, &Scene::partitions(), &BROKERS).await?;
     let admin = Admin::new(scene.client().await?);
-    while !admin.list_partition_reassignments().await?.is_empty() {
+    loop {
+        let moving = admin.list_partition_reassignments().await?;
+        if moving.is_empty() {
+            return Ok(());
+        }
+        tracing::debug!(?moving, "replicas are on their way");
         sleep(Duration::from_millis(200)).await;
     }
-    Ok(())
 }

@@ -8,6 +8,11 @@ use crate::test_support::{Cluster, directory};
 
 /// Topic `t` with one partition on these brokers, all in sync.
 fn cluster_of(brokers: &[i32], replicas: &[i32]) -> Cluster {
+    cluster_in_sync(brokers, replicas, replicas)
+}
+
+/// The same with these in sync.
+fn cluster_in_sync(brokers: &[i32], replicas: &[i32], isr: &[i32]) -> Cluster {
     let mut cluster = Cluster::with_brokers(brokers);
     let topic_id = Uuid::from_u128(77);
     cluster.apply(&[
@@ -20,8 +25,8 @@ fn cluster_of(brokers: &[i32], replicas: &[i32]) -> Cluster {
             topic_id,
             partition_id: 0,
             replicas: replicas.to_vec(),
-            isr: replicas.to_vec(),
-            leader: replicas[0],
+            isr: isr.to_vec(),
+            leader: isr[0],
             directories: replicas.iter().copied().map(directory).collect(),
             ..Default::default()
         }),
@@ -173,4 +178,40 @@ fn the_number_of_replicas_stays_where_that_is_asked_for() {
             Some("The replication factor is changed from 1 to 2")
         )
     );
+}
+
+/// What a move is replaced by that comes while it is under way: in Kafka, a replica may come to be both added and removed, and
+/// neither ends.
+#[test]
+fn a_move_is_replaced_by_the_next() {
+    let all = [1, 2, 3, 4];
+    let mut in_part = cluster_in_sync(&all, &[1, 2, 3], &[1, 3]);
+    let mut whole = cluster_of(&all, &[1, 2]);
+    let moves = |cluster: &mut Cluster, to: &[i32]| {
+        let moved = alter_partition_reassignments(&cluster.context(), &request("t", 0, Some(to)));
+        assert_eq!(outcome(&moved), (ErrorCode::None, None));
+        cluster.apply(&moved.records);
+        replicas_of(cluster)
+    };
+    // Broker 2 is not in sync, so that 3 has to stay; then it is wanted again.
+    let waits = moves(&mut in_part, &[1, 2]);
+    assert_eq!(waits, [vec![1, 2, 3], vec![], vec![3]]);
+    assert_eq!(
+        moves(&mut in_part, &[1, 2, 3]),
+        [vec![1, 2, 3], vec![], vec![]]
+    );
+    // What was about to come and is not wanted any more goes at once; what still is goes on coming.
+    assert_eq!(
+        moves(&mut whole, &[1, 2, 3]),
+        [vec![1, 2, 3], vec![3], vec![]]
+    );
+    assert_eq!(
+        moves(&mut whole, &[3, 4]),
+        [vec![3, 4, 1, 2], vec![3, 4], vec![1, 2]]
+    );
+    assert_eq!(
+        moves(&mut whole, &[1, 2, 4]),
+        [vec![1, 2, 4], vec![4], vec![]]
+    );
+    assert_eq!(moves(&mut whole, &[2, 1]), [vec![2, 1], vec![], vec![]]);
 }

@@ -88,7 +88,7 @@ impl Log {
         let segment = Segment::create(dir, base_offset)?;
         if self.bytes_to_reserve() > 0 {
             let bytes = self.bytes_to_reserve();
-            let reserved = segment.log_file().and_then(|file| reserve(&*file, bytes));
+            let reserved = segment.log_file().and_then(|file| reserve(&file, bytes));
             if let Err(error) = reserved {
                 // What cannot be removed is no lack that ends.
                 disk::remove_file_if_there(&segment.path(SegmentFile::Log)?)
