@@ -31,6 +31,16 @@ pub use principal_mapper::PrincipalMapper;
 pub use settings::{ClientAuth, Given, Purpose, TlsSettings};
 pub use tls_context::{Reloaded, TlsContext};
 
+/// The certificates that a client trusts with these settings: those of the trust store, or the system's. Blocks.
+pub fn trusted_certificates(
+    settings: &TlsSettings,
+) -> Result<Vec<rustls::pki_types::CertificateDer<'static>>, TlsError> {
+    Ok(match store::TrustStore::load(settings)? {
+        Some(store) => store.certificates.into_iter().map(|it| it.der).collect(),
+        None => rustls_native_certs::load_native_certs().certs,
+    })
+}
+
 /// Why something cannot be used: a sentence for people.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
