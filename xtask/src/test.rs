@@ -153,6 +153,7 @@ const SUITES: &[Suite] = &[
     suite(Tests, "golden-records", "record batches against Kafka's classes", RECORDS, || conformance(&["golden-records"])),
     suite(Tests, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
+    suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
     suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
     suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),

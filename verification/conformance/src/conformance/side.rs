@@ -14,7 +14,43 @@ pub struct Side {
     pub(super) node: Node,
     /// What its scripts are told besides its address.
     pub(super) arguments: Vec<String>,
+    /// How tools log in where they have to.
+    pub(super) logins: Option<Logins>,
+    /// Of all listeners for clients, the plain one first.
+    pub(super) ports: Vec<u16>,
 }
+
+/// How tools log in on a side.
+pub(super) struct Logins {
+    pub bootstrap: String,
+    /// Holds `USER.properties`.
+    pub dir: PathBuf,
+}
+
+impl Logins {
+    /// The `--command-config` of a user.
+    pub fn of(&self, user: &str) -> PathBuf {
+        self.dir.join(user).with_extension("properties")
+    }
+}
+
+/// What every node of a comparison is told.
+#[rustfmt::skip]
+pub(super) const OVERRIDES: &[(&str, &str)] = &[
+    // Groups begin soon, and a second member's join is not held back for three seconds.
+    ("group.initial.rebalance.delay.ms", "500"),
+    // Members of the consumer protocol hear of a new assignment with their next heartbeat.
+    ("group.consumer.min.heartbeat.interval.ms", "300"),
+    ("group.consumer.heartbeat.interval.ms", "300"),
+    ("group.streams.min.heartbeat.interval.ms", "300"),
+    ("group.streams.heartbeat.interval.ms", "300"),
+    // Groups that are left to the comparison of the tools keep their members for so long.
+    ("group.streams.max.session.timeout.ms", "600000"),
+    ("auto.create.topics.enable", "true"),
+    // The scripts' records are from long ago: retention, which begins half a minute after the start, would delete those
+    // in topics that were made by asking for them, in slow runs before a script has looked.
+    ("log.initial.task.delay.ms", "3600000"),
+];
 
 pub(super) fn stop(sides: &mut [Side; 2]) -> Result<()> {
     for side in sides {
@@ -40,25 +76,12 @@ pub(super) fn start_with(
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
     }
-    let overrides = [
-        // Groups begin soon, and a second member's join is not held back for three seconds.
-        ("group.initial.rebalance.delay.ms", "500".to_owned()),
-        // Members of the consumer protocol hear of a new assignment with their next heartbeat.
-        ("group.consumer.min.heartbeat.interval.ms", "300".to_owned()),
-        ("group.consumer.heartbeat.interval.ms", "300".to_owned()),
-        ("group.streams.min.heartbeat.interval.ms", "300".to_owned()),
-        ("group.streams.heartbeat.interval.ms", "300".to_owned()),
-        // Groups that are left to the comparison of the tools keep their members for so long.
-        ("group.streams.max.session.timeout.ms", "600000".to_owned()),
-        ("auto.create.topics.enable", "true".to_owned()),
-        // The scripts' records are from long ago: retention, which begins half a minute after the start, would delete those
-        // in topics that were made by asking for them, in slow runs before a script has looked.
-        ("log.initial.task.delay.ms", "3600000".to_owned()),
-    ];
-    let overrides = overrides
+    let common = OVERRIDES
         .iter()
-        .chain(settings)
-        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .map(|(key, value)| (*key, (*value).to_owned()));
+    let overrides = common
+        .chain(settings.iter().cloned())
+        .map(|(key, value)| (key.to_owned(), value))
         .collect();
     let node = peer.start(NodeOptions {
         dir,
@@ -69,8 +92,10 @@ pub(super) fn start_with(
     Ok(Side {
         label: label.to_owned(),
         peer: peer.clone(),
+        ports: vec![node.port()],
         node,
         arguments: Vec::new(),
+        logins: None,
     })
 }
 

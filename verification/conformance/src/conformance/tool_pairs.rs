@@ -21,12 +21,12 @@ use super::repeated::Found;
 use super::tools::{
     API_VERSIONS, CLUSTER, CONFIGS, CONSUMER, CONSUMER_GROUPS, CONSUMER_TEST, DELETE_RECORDS,
     ELECTION, FEATURES, GROUPS, LATENCY_TEST, LOG_DIRS, METRICS, OFFSETS, PRODUCER, PRODUCER_TEST,
-    QUORUM, REASSIGN, REPLICAS, STORAGE, TOPICS, Tool,
+    QUORUM, REASSIGN, REPLICAS, STORAGE, TOKENS, TOPICS, Tool,
 };
 use super::{Side, shown};
 
 /// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
-/// broker's address, `ADDRESS` for the address alone, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names
+/// broker's address, `AS-USER` for the flags with which that user reaches a secured one, `ADDRESS` for the address alone, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names
 /// partitions of the subject's topic, `TOPICS` for one that names the topic.
 pub(super) struct Step {
     tool: Tool,
@@ -41,6 +41,16 @@ pub(super) const fn measuring(tool: Tool, arguments: &'static str) -> Step {
         arguments,
         input: "",
         compared: Compared::Shapes,
+    }
+}
+
+/// For a tool that prints delegation tokens.
+pub(super) const fn of_tokens(arguments: &'static str) -> Step {
+    Step {
+        tool: TOKENS,
+        arguments,
+        input: "",
+        compared: Compared::Tokens,
     }
 }
 
@@ -298,7 +308,12 @@ fn run(
             "ADDRESS" => command.arg(broker.node.bootstrap()),
             "FILE" => command.arg(&file),
             "TOPICS" => command.arg(&topics),
-            word => command.arg(word.replace("SUBJECT", subject)),
+            word => match (word.strip_prefix("AS-"), &broker.logins) {
+                (Some(user), Some(logins)) => command
+                    .args(["--bootstrap-server", &logins.bootstrap, "--command-config"])
+                    .arg(logins.of(user)),
+                _ => command.arg(word.replace("SUBJECT", subject)),
+            },
         };
     }
     let mut child = command
@@ -318,7 +333,9 @@ fn run(
         printed.push('\n');
         printed += line;
     }
-    let printed = without_port(&printed, broker.node.port());
+    for port in &broker.ports {
+        printed = without_port(&printed, *port);
+    }
     Ok(json!({
         "status": output.status.code(),
         "out": step.compared.lines(&printed, subject),
