@@ -157,7 +157,7 @@ func send(from *kgo.Client, to string, length int) (any, error) {
 
 // firstRead polls until something comes.
 func firstRead(from *kgo.Client) (any, error) {
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(lines.Patience); time.Now().Before(end); {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		found := from.PollFetches(ctx)
 		cancel()

@@ -113,7 +113,12 @@ final class RawLogin implements AutoCloseable {
     private byte[] frameRead() {
         try {
             DataInputStream in = new DataInputStream(socket.getInputStream());
-            byte[] frame = new byte[in.readInt()];
+            int length = in.readInt();
+            if (length < 0 || length > 1 << 20) {
+                // The beginning of a TLS alert.
+                return "no frame".getBytes(StandardCharsets.UTF_8);
+            }
+            byte[] frame = new byte[length];
             in.readFully(frame);
             return frame;
         } catch (java.net.SocketTimeoutException silence) {
@@ -140,7 +145,7 @@ final class RawLogin implements AutoCloseable {
     }
 
     private Object shown(byte[] frame) {
-        if (header == null || new String(frame, StandardCharsets.UTF_8).equals("silence")) {
+        if (header == null || List.of("silence", "no frame").contains(new String(frame, StandardCharsets.UTF_8))) {
             return token(frame);
         }
         try {
@@ -150,7 +155,7 @@ final class RawLogin implements AutoCloseable {
                     token(answer.saslAuthBytes()));
             }
             if (response instanceof SaslHandshakeResponse answer) {
-                return List.of(answer.error(), answer.enabledMechanisms());
+                return List.of(answer.error(), Script.sorted(answer.enabledMechanisms()));
             }
             return response.getClass().getSimpleName() + " " + Wire.errors(response);
         } catch (RuntimeException error) {
