@@ -193,13 +193,7 @@ fn targets(html: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn page(path: &str, text: &str) -> SourceFile {
-        SourceFile {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
-    }
+    use crate::tidy::links::tests::page;
 
     #[test]
     fn a_link_to_no_page_leads_to_the_repository_and_others_stay() {

@@ -169,10 +169,10 @@ pub fn is_there(root: &Path) -> impl Fn(&str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn page(path: &str, text: &str) -> SourceFile {
+    pub fn page(path: &str, text: &str) -> SourceFile {
         SourceFile {
             path: path.to_owned(),
             text: text.to_owned(),
