@@ -1,9 +1,10 @@
-//! Makes logs to be compacted and compacts them, for `cargo xtask compare-cleaning`, which has Kafka's own
-//! cleaner do the same:
+//! Creates logs for compaction and compacts them, for `cargo xtask compare-cleaning`, which runs
+//! Kafka's own cleaner on the same logs:
 //!
-//! - `clean fill DIR RECORDS VALUE_BYTES KEYS SEGMENT_BYTES`: records of random keys.
-//! - `clean mix DIR SEED`: everything that the cleaner decides about, in small.
-//! - `clean run DIR SEGMENT_BYTES NOW…`: compacts all at each of these times, and prints what it took.
+//! - `clean fill DIR RECORDS VALUE_BYTES KEYS SEGMENT_BYTES`: records with random keys.
+//! - `clean mix DIR SEED`: a small log with every case the cleaner distinguishes.
+//! - `clean run DIR SEGMENT_BYTES NOW…`: compacts all logs at each of these times and prints the
+//!   cost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use ottla_types::{
     LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
 };
 
-/// When the records are from.
+/// The timestamp of the first record.
 const START: i64 = 1_700_000_000_000;
 const RECORDS_PER_BATCH: u64 = 16;
 const DELETE_RETENTION_MS: i64 = 60_000;
@@ -95,7 +96,7 @@ fn builder(log: &Log, codec: Compression) -> RecordBatchBuilder {
         .partition_leader_epoch(LeaderEpoch(0))
 }
 
-/// Begins the last segment, which is not cleaned: `segment.ms` has long passed for what is there.
+/// Rolls to a last segment that is not cleaned, by passing `segment.ms`.
 fn end_segment(log: &mut Log) {
     let mut batch = builder(log, Compression::None);
     let at = Timestamp(START + 30 * 86_400_000);
@@ -224,7 +225,7 @@ fn run(dir: &Path, segment_bytes: u64, times: &[String]) {
     owner.0.into_inner().close().expect("a close");
 }
 
-/// Of this process so far, in user and system mode.
+/// User and system time of this process so far.
 fn cpu_ms() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a /proc");
     let fields = stat.rsplit(')').next().expect("fields behind the name");
@@ -235,6 +236,6 @@ fn cpu_ms() -> u64 {
             .parse()
             .expect("a number")
     };
-    // utime and stime, the 14th and 15th, in hundredths of a second.
+    // utime and stime, fields 14 and 15, in hundredths of a second.
     (ticks(11) + ticks(12)) * 10
 }

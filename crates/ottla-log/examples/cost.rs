@@ -1,8 +1,9 @@
-//! What an append and a read cost beyond the bare write: `cargo run --release -p ottla-log --example cost`.
+//! The cost of an append and a read beyond the bare write: `cargo run --release -p ottla-log
+//! --example cost`.
 //!
-//! Appends batches of 8 and 64 KiB to a log and writes the same bytes to a bare file, interleaved, and
-//! prints nanoseconds per batch for both; then what it costs to find a region at the end of the log and in
-//! the middle. Memory and page cache are touched before anything is measured.
+//! Appends batches of 8 and 64 KiB to a log and writes the same bytes to a plain file, interleaved,
+//! and prints nanoseconds per batch for both; then the cost of finding a region at the end and in
+//! the middle of the log. Memory and page cache are warmed first.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -24,7 +25,7 @@ fn main() {
     for size in [8 * 1024, 64 * 1024] {
         let mut logs = Vec::new();
         let mut bares = Vec::new();
-        // The first round touches the memory and is not counted.
+        // The first round warms the memory and is not counted.
         for round in 0..=ROUNDS {
             let _ = std::fs::remove_dir_all(&dir);
             std::fs::create_dir_all(&dir).expect("a directory to write to");

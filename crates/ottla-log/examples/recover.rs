@@ -1,8 +1,8 @@
-//! What recovery after a kill costs without the rest of a broker, for a profiler:
+//! The cost of recovery after a kill without the rest of a broker, for a profiler:
 //!
-//! - `recover fill DIR LOGS BYTES_PER_LOG BATCH_BYTES SEGMENT_BYTES [PRODUCERS]`: logs as a killed Kafka leaves
-//!   them, with indexes that were sized ahead.
-//! - `recover run DIR THREADS`: recovers all of them from their start and prints what it took.
+//! - `recover fill DIR LOGS BYTES_PER_LOG BATCH_BYTES SEGMENT_BYTES [PRODUCERS]`: logs as a killed
+//!   Kafka leaves them, with preallocated indexes.
+//! - `recover run DIR THREADS`: recovers all of them from their start and prints the time.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Steps through the batches of a `.log` file from a given position, whatever their magic.
+//! Iterates over the batches of a `.log` file from a given position, for every magic.
 //!
-//! Looks only at headers, through a window of the file that is read at once; the bytes of a batch are
-//! fetched on request. Stops silently at a batch that is not all there, as Kafka's `FileLogInputStream`
-//! does: that is how the unwritten end of a file looks. A length or magic that no format has is an error.
+//! Reads headers through a window of the file; the body of a batch is read on request. Like Kafka's
+//! `FileLogInputStream`, it stops without an error at an incomplete batch, because that is what an
+//! unwritten end of a file looks like. An impossible length or magic is an error.
 
 use ottla_sync::fs::File;
 use std::io;
@@ -12,13 +12,13 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use crate::disk_read::{self, DiskWait};
 
-/// Enough for the headers between two index entries of small batches.
+/// Large enough for the headers between two index entries when batches are small.
 pub(crate) const LOOKUP_WINDOW: usize = 4 * 1024;
-/// For reading whole files. What is copied out of the page cache is still in a core's own cache when it is
-/// looked at.
+/// For reading whole files. Bytes copied out of the page cache are still in the core's own cache
+/// when they are parsed.
 pub(crate) const SEQUENTIAL_WINDOW: usize = 256 * 1024;
 
-/// Where a batch stands, and what its header says.
+/// Position and size of a batch, with the fields of its header that all magics share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BatchLocation {
     pub(crate) position: u64,
@@ -68,7 +68,7 @@ pub(crate) struct BatchScanner<'a> {
 }
 
 impl<'a> BatchScanner<'a> {
-    /// Steps from `position`, which must be the start of a batch, to before `end`.
+    /// Starts at `position`, which must be the start of a batch, and stops before `end`.
     pub(crate) fn new(file: &'a File, position: u64, end: u64, window_size: usize) -> Self {
         Self {
             file,
@@ -81,12 +81,12 @@ impl<'a> BatchScanner<'a> {
         }
     }
 
-    /// With [`DiskWait::Refused`] it fails where it would have to wait for the disk.
+    /// With [`DiskWait::Refused`], a read that would have to wait for the disk fails.
     pub(crate) fn with_wait(self, wait: DiskWait) -> Self {
         BatchScanner { wait, ..self }
     }
 
-    /// The next batch, or `None` where no whole batch follows.
+    /// The next batch, or `None` if no complete batch follows.
     pub(crate) fn next_batch(&mut self) -> Result<Option<BatchLocation>, ScanError> {
         let position = self.position;
         let remaining = self.end.saturating_sub(position);
@@ -142,7 +142,8 @@ impl<'a> BatchScanner<'a> {
         }))
     }
 
-    /// Whether [`BatchScanner::next_batch`] has stopped before the end: what is published is whole batches.
+    /// Fails if [`BatchScanner::next_batch`] stopped before the end: published bytes are whole
+    /// batches.
     pub(crate) fn check_end(&self) -> Result<(), ScanError> {
         match self.position < self.end {
             true => Err(ScanError::Incomplete {
@@ -152,7 +153,7 @@ impl<'a> BatchScanner<'a> {
         }
     }
 
-    /// The bytes of a batch that was found.
+    /// The bytes of a batch returned by [`BatchScanner::next_batch`].
     pub(crate) fn bytes(&mut self, batch: &BatchLocation) -> io::Result<&[u8]> {
         self.load(batch.position, batch.size as usize)
     }
@@ -166,11 +167,12 @@ impl<'a> BatchScanner<'a> {
         Ok(&self.window[start..start + len])
     }
 
-    /// Has the window begin at `position` and hold `len` bytes at least. What it holds of them is not read again.
+    /// Moves the window to `position` with at least `len` bytes. Bytes it already holds are not
+    /// read again.
     fn move_window(&mut self, position: u64, len: usize) -> io::Result<()> {
         let available = self.end - position;
         let size = (self.window_size as u64).max(len as u64).min(available) as usize;
-        // Taken out, so that a failed read leaves no bytes that look loaded.
+        // Taken out, so that a failed read does not leave bytes that look loaded.
         let mut window = std::mem::take(&mut self.window);
         let kept = match position.checked_sub(self.window_start) {
             Some(skipped) if skipped < window.len() as u64 => {

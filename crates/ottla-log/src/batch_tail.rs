@@ -1,11 +1,11 @@
 //! The boundaries between the newest batches of the active segment, for readers at the end of the log.
 //!
-//! A ring of slots that the appender fills and any reader may look at, without a lock: most fetches are
-//! for what was written last, and find their positions here without reading index or file.
+//! A ring of slots that the appender fills and any reader reads without a lock. Most fetches are
+//! for the newest records and find their positions here, without the index or the file.
 //!
-//! Each slot is one boundary: the offset that follows a batch and the position where the batch ends. Slot
-//! `n` is overwritten by slot `n + SLOTS`. A reader accepts what it read only if, afterwards, the count
-//! shows that the overwriting had not begun:
+//! Each slot is one boundary: the offset after a batch and the position where the batch ends. Slot
+//! `n` is overwritten by slot `n + SLOTS`. A reader accepts a slot only if the count, read
+//! afterwards, shows that overwriting had not begun:
 //! 1. the appender publishes count `n` after filling slot `n - 1`, then fills slot `n` with release
 //!    stores;
 //! 2. a reader that sees any of those stores therefore sees a count of at least `n` afterwards;
@@ -20,9 +20,10 @@ use ottla_types::Offset;
 const SLOTS: u64 = 128;
 
 pub(crate) struct BatchTail {
-    /// The boundary that it began with, which is all that there is of a log that nobody writes to.
+    /// The initial boundary; the only one of a log that is not written to.
     first: Boundary,
-    /// Made by the first push: most logs are left alone, and this is more than all the rest of one.
+    /// Allocated by the first push: most logs are idle, and the ring is larger than all their other
+    /// state.
     slots: OnceLock<Box<[Slot]>>,
     /// Boundaries published so far; the newest is number `count - 1`.
     count: AtomicU64,
@@ -52,7 +53,7 @@ pub(crate) struct Boundary {
 }
 
 impl BatchTail {
-    /// A tail that knows one boundary: the end of what is in the segment already.
+    /// A tail with one boundary: the end of the bytes that the segment already holds.
     pub(crate) fn new(first: Boundary) -> Self {
         Self {
             first,
@@ -87,12 +88,12 @@ impl BatchTail {
         (self.count.load(Ordering::Acquire) < number + SLOTS).then_some(boundary)
     }
 
-    /// The last boundary whose next offset is at most `offset`, and the one after it if there is one.
-    /// `None` where the ring does not reach back that far.
+    /// The last boundary whose next offset is at most `offset`, and the boundary after it, if any.
+    /// `None` if the ring does not reach back to `offset`.
     pub(crate) fn floor(&self, offset: Offset) -> Option<(Boundary, Option<Boundary>)> {
         let count = self.count.load(Ordering::Acquire);
         let oldest = (count + 1).saturating_sub(SLOTS);
-        // The newest boundary is what tailing readers ask for; others are found by halving.
+        // Tailing readers need the newest boundary; others are found by binary search.
         let newest = self.read(count - 1)?;
         if newest.next_offset <= offset {
             return Some((newest, None));

@@ -1,7 +1,7 @@
 //! Kafka's checkpoint files: a version line, a count line, and one line for each entry.
 //!
-//! All are replaced as a whole: written under a `.tmp` name, forced to disk, renamed, and the rename
-//! forced too. Kafka: `CheckpointFile`.
+//! A file is replaced as a whole: written under a `.tmp` name, fsynced, renamed, and the directory
+//! fsynced. Kafka: `CheckpointFile`.
 
 use ottla_sync::fs::File;
 use std::io::{self, Read};
@@ -25,11 +25,11 @@ pub use partition_metadata::{PARTITION_METADATA, PartitionMetadata};
 
 const VERSION: &str = "0";
 
-/// No file that this module reads is larger: a million partitions with names of full length. A larger
-/// one is not read into memory.
+/// Larger than any file this module reads: a million partitions with names of full length. A larger
+/// file is not read into memory.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Replaces `path` by `bytes` such that a crash leaves either the old or the new file, whole.
+/// Replaces `path` by `bytes`. A crash leaves the old or the new file, whole.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
@@ -44,7 +44,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     }
 }
 
-/// Forces the entries of a directory to disk: files created, renamed and removed in it.
+/// Fsyncs a directory: files created, renamed and removed in it survive a power loss.
 pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
     let opened = disk::open_dir(dir).map_err(|error| StorageError::new("open", dir, error))?;
     opened
@@ -52,7 +52,7 @@ pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
         .map_err(|error| StorageError::fsync(dir, error))
 }
 
-/// Reads a small file as a whole, `None` where it does not exist.
+/// Reads a small file as a whole; `None` if it does not exist.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     let read = File::open(path).and_then(|file| {
         let mut bytes = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     }
 }
 
-/// Writes a checkpoint of `entries`, each a line by `format`.
+/// Writes a checkpoint with one line per entry, formatted by `format`.
 pub(crate) fn write<T>(
     path: &Path,
     entries: &[T],
@@ -84,8 +84,8 @@ pub(crate) fn write<T>(
     write_atomically(path, text.as_bytes())
 }
 
-/// Reads a checkpoint whose lines have `fields` fields each; no entries where the file is missing or
-/// ends before its count, as Kafka has it.
+/// Reads a checkpoint whose lines have `fields` fields. A missing file, or one that ends before its
+/// count line, has no entries, as in Kafka.
 pub(crate) fn read<T>(
     path: &Path,
     fields: usize,

@@ -1,14 +1,14 @@
-//! Compaction: of every key, only the newest record is kept.
+//! Compaction: keeps only the newest record of each key.
 //!
-//! What is cleanable, how segments are grouped, and which records stay, are decisions over data
-//! (`cleanable`, `grouping`, `batch_filter`, `transactions`); `clean` carries them out on the files of one
-//! log, and [`Swap`](crate::Swap) puts the result in the place of what it covers. Never touches the active segment, nor
-//! anything at or behind the first offset that is not stable.
+//! Decisions over data are pure: what is cleanable, how segments are grouped and which records are
+//! kept (`cleanable`, `grouping`, `batch_filter`, `transactions`). `clean` carries them out on the
+//! files of one log, and [`Swap`](crate::Swap) replaces the old segments by the cleaned one. Never
+//! touches the active segment, nor anything at or after the first unstable offset.
 //!
 //! Invariants:
-//! - A record keeps its offset, timestamp and headers, and a batch its first and last offset.
-//! - The files of the new segment are on disk before any of those that it covers loses its name.
-//! - The log is changed by the holder of its run token only, which does nothing that waits.
+//! - A record keeps its offset, timestamp and headers; a batch keeps its first and last offset.
+//! - The files of the new segment are on disk before any file it replaces is renamed.
+//! - Only the holder of the run token changes the log, and nothing it does for the cleaner blocks.
 //!
 //! Kafka: `LogCleaner`, `LogCleanerManager`, `Cleaner`.
 

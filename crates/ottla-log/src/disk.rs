@@ -1,8 +1,8 @@
 //! Every change that this crate makes to files and directories.
 //!
-//! Thin calls of the system, in one place so that tests can write down what is done, in order, and find out
-//! what each moment would have left after a crash ([`trace`], and `log/tests/crash_points.rs`). Nothing in
-//! this crate changes a file by another way: a test goes through the sources for it.
+//! Thin wrappers of system calls, in one place so that tests can record the changes in order and
+//! derive what a crash at any of them would leave ([`trace`] and `log/tests/crash_points.rs`). A
+//! test checks that no other module changes files.
 
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use ottla_sync::fs::{self, File};
 #[cfg(test)]
 pub(crate) mod trace;
 
-/// Where nothing is traced, nothing is done.
+/// Without tests, nothing is traced.
 #[cfg(not(test))]
 mod trace {
     use std::io;
@@ -53,7 +53,7 @@ mod trace {
 
 use trace::Change;
 
-/// An empty file for reading and writing; one that is there is emptied.
+/// Opens an empty file for reading and writing; an existing file is truncated.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     open(
         File::options()
@@ -65,7 +65,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     )
 }
 
-/// A new file for reading and writing, which must not be there yet.
+/// Creates a file for reading and writing; fails if it exists.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(
         File::options().read(true).write(true).create_new(true),
@@ -73,7 +73,7 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     )
 }
 
-/// A file for reading and writing, created if it is not there.
+/// Opens a file for reading and writing, creating it if it does not exist.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     open(
         File::options()
@@ -85,13 +85,14 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     )
 }
 
-/// A file for reading and writing that is there.
+/// Opens an existing file for reading and writing.
 pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     trace::before_open()?;
     File::options().read(true).write(true).open(path)
 }
 
-/// The same, if the kernel knows where it is: [`io::ErrorKind::WouldBlock`] where the disk would have to be asked.
+/// As [`open_existing`], without I/O: fails with [`io::ErrorKind::WouldBlock`] if the path lookup
+/// would have to read from the disk.
 pub(crate) fn open_cached(path: &Path) -> io::Result<File> {
     trace::before_open()?;
     fs::open_cached(path)
@@ -105,7 +106,7 @@ fn open(options: &fs::OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file that holds `bytes` and nothing else.
+/// Creates or replaces a file with content `bytes`.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = create(path)?;
     trace::before(Change::Write(&file, 0, bytes.len() as u64))?;
@@ -121,7 +122,7 @@ pub(crate) fn write_all_at(file: &File, bytes: &[u8], position: u64) -> io::Resu
     Ok(())
 }
 
-/// One vectored write; returns how many bytes were written, which may be fewer than there are.
+/// One vectored write. Returns the number of bytes written, which may be fewer than given.
 pub(crate) fn write_vectored_at(
     file: &File,
     slices: &[IoSlice<'_>],
@@ -140,12 +141,12 @@ pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Forces what is in the file, and as much about it as is needed to read that, to disk.
+/// `fdatasync`.
 pub(crate) fn sync_data(file: &File) -> io::Result<()> {
     sync(file, File::sync_data)
 }
 
-/// Forces the file and all that is known about it to disk.
+/// `fsync`.
 pub(crate) fn sync_all(file: &File) -> io::Result<()> {
     sync(file, File::sync_all)
 }
@@ -153,7 +154,7 @@ pub(crate) fn sync_all(file: &File) -> io::Result<()> {
 fn sync(file: &File, force: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     trace::before(Change::Sync(file))?;
     if !trace::is_sync_skipped() {
-        // A signal says nothing about what was written.
+        // `EINTR` does not tell whether the data was written.
         while let Err(error) = force(file) {
             if error.kind() != io::ErrorKind::Interrupted {
                 return Err(error);
@@ -164,7 +165,7 @@ fn sync(file: &File, force: impl Fn(&File) -> io::Result<()>) -> io::Result<()> 
     Ok(())
 }
 
-/// A directory whose entries can be forced to disk without another file handle.
+/// An open directory, so that fsyncing it later needs no new file handle.
 pub(crate) struct OpenDir {
     path: PathBuf,
     handle: fs::Dir,
@@ -179,7 +180,7 @@ pub(crate) fn open_dir(path: &Path) -> io::Result<OpenDir> {
 }
 
 impl OpenDir {
-    /// Forces the entries of the directory to disk: files created, renamed and removed in it.
+    /// Fsyncs the directory: files created, renamed and removed in it survive a power loss.
     pub(crate) fn sync(&self) -> io::Result<()> {
         trace::before(Change::SyncDir(&self.path))?;
         if !trace::is_sync_skipped() {
@@ -204,7 +205,7 @@ pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`remove_file`]; one that is not there is as good as removed.
+/// As [`remove_file`]; a missing file is no error.
 pub(crate) fn remove_file_if_there(path: &Path) -> io::Result<()> {
     match remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -212,7 +213,7 @@ pub(crate) fn remove_file_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// As [`rename`]; one that is not there need not be renamed.
+/// As [`rename`]; a missing file is no error.
 pub(crate) fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
     match rename(from, to) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

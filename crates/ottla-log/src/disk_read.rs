@@ -1,7 +1,7 @@
-//! Reads from files on behalf of threads that must not wait for the disk.
+//! File reads for threads that must not wait for the disk.
 //!
-//! A thread that serves connections may read what is in the page cache and nothing else. Whether something is
-//! there cannot be asked beforehand without a race; the read itself tells (`preadv2` with `RWF_NOWAIT`).
+//! A thread that serves connections may only read from the page cache. A check beforehand would
+//! race with eviction, so the read itself reports it (`preadv2` with `RWF_NOWAIT`).
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,12 +12,12 @@ use ottla_sync::fs::{File, read_cached_at};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DiskWait {
     Allowed,
-    /// It fails with [`io::ErrorKind::WouldBlock`] instead; also where a file would have to be opened, or the
-    /// file system cannot tell.
+    /// Fails with [`io::ErrorKind::WouldBlock`] instead, also if a file would have to be opened or
+    /// the file system does not support the check.
     Refused,
 }
 
-/// Fills `buffer` from `position`, or fails.
+/// Fills `buffer` from `position`.
 pub(crate) fn read_exact_at(
     file: &File,
     buffer: &mut [u8],
@@ -29,7 +29,7 @@ pub(crate) fn read_exact_at(
     }
     match read_cached_at(file, buffer, position)? {
         read if read == buffer.len() => Ok(()),
-        // The rest is on the disk, or there is none: who may wait finds out.
+        // The rest is on disk or past the end; a caller that may wait finds out.
         _ => Err(io::ErrorKind::WouldBlock.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a log, one small enum for each operation.
+//! Errors of a log, one small enum per operation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ottla_types::{ErrorCode, Offset};
 use rustix::io::Errno;
 
-/// An operation on a file that failed. What that means for the directory that holds it, [`StorageError::cause`] says.
+/// A failed file operation. [`StorageError::cause`] decides what it means for the log directory.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}: {error}", path.display())]
 pub struct StorageError {
@@ -15,8 +15,8 @@ pub struct StorageError {
     pub path: PathBuf,
     #[source]
     pub error: io::Error,
-    /// What failed was to force something to disk. What that was to write may be gone, whatever the error
-    /// is, and a later attempt that succeeds says nothing about it.
+    /// An fsync failed. The data may be lost whatever the error is, and a later fsync that succeeds
+    /// proves nothing.
     pub is_failed_fsync: bool,
 }
 
@@ -30,7 +30,7 @@ impl StorageError {
         }
     }
 
-    /// An fsync that failed, or the start of writeback.
+    /// A failed fsync or writeback.
     pub fn fsync(path: &Path, error: io::Error) -> Self {
         Self {
             is_failed_fsync: true,
@@ -38,44 +38,44 @@ impl StorageError {
         }
     }
 
-    /// What the failure says of the disk: the one place where that is decided.
+    /// The cause, as far as the disk is concerned. This is the only place that decides it.
     pub fn cause(&self) -> StorageErrorCause {
-        // Whatever it is, pages that were not written may be gone: an error of the device comes back as any of them.
+        // Pages may be lost whatever the error is: a device error can be reported as any of them.
         if self.is_failed_fsync {
             return StorageErrorCause::Failed;
         }
         StorageErrorCause::of(&self.error)
     }
 
-    /// Nothing is wrong with the disk, and the operation can be tried again: the directory stays online.
+    /// The disk is fine and the operation can be retried: the directory stays online.
     pub fn is_temporary(&self) -> bool {
         self.cause() != StorageErrorCause::Failed
     }
 
-    /// No handle or memory is left, or the call was interrupted.
+    /// No file handle or memory is left, or the call was interrupted.
     pub fn is_lack_of_resources(&self) -> bool {
         self.cause() == StorageErrorCause::OutOfResources
     }
 
-    /// No space or quota left: appends are refused, but what is there stays readable and deletable.
+    /// No space or quota is left: appends are refused, reads and deletes go on.
     pub fn is_disk_full(&self) -> bool {
         self.cause() == StorageErrorCause::DiskFull
     }
 }
 
-/// What a failed operation on a file says of the disk that it lies on.
+/// What a failed file operation says about the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StorageErrorCause {
     /// No space or quota is left.
     DiskFull,
-    /// The process or the machine has no file handle or memory left, or the call was interrupted or is to be made again.
+    /// No file handle or memory is left, or the call was interrupted or must be retried (`EAGAIN`).
     OutOfResources,
-    /// Anything else. What the page cache holds may not be what the disk holds: the directory goes offline.
+    /// Anything else. The page cache and the disk may differ: the directory goes offline.
     Failed,
 }
 
 impl StorageErrorCause {
-    /// Of anything but a call that forces something to disk.
+    /// Classifies an error of any call except an fsync.
     pub fn of(error: &io::Error) -> StorageErrorCause {
         const LACKING: [Errno; 5] = [
             Errno::MFILE,
@@ -100,11 +100,11 @@ impl StorageErrorCause {
     }
 }
 
-/// An append that was refused, in whole or from some batch on.
+/// An append that failed entirely or from some batch on.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct AppendError {
-    /// How many of the batches, from the first, are in the log all the same and visible.
+    /// Number of leading batches that are in the log and visible nevertheless.
     pub batches_written: usize,
     pub reason: AppendErrorReason,
 }
@@ -125,17 +125,17 @@ pub enum AppendErrorReason {
         base_offset: Offset,
         last_offset: Offset,
     },
-    /// The disk is full, or a handle or memory is lacking. The bytes of a short write have been cut off again; the log
-    /// is as it was, and a later append may succeed.
+    /// The disk is full, or a file handle or memory is missing. A short write has been cut off
+    /// again; the log is unchanged, and a later append may succeed.
     #[error("{0}")]
     Temporary(StorageError),
-    /// The directory must go offline: the write failed, or what it left could not be cut off.
+    /// The directory must go offline: the write failed, or a short write could not be cut off.
     #[error(transparent)]
     Storage(StorageError),
 }
 
 impl AppendErrorReason {
-    /// Sorts a failed operation by what must happen to the directory.
+    /// Classifies a failed operation by its consequence for the directory.
     pub(crate) fn from_storage(error: StorageError) -> Self {
         if error.is_temporary() {
             AppendErrorReason::Temporary(error)
@@ -144,7 +144,7 @@ impl AppendErrorReason {
         }
     }
 
-    /// The code that Kafka answers a produce request with.
+    /// The error code of Kafka's produce response.
     pub fn error_code(&self) -> ErrorCode {
         match self {
             AppendErrorReason::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
@@ -157,7 +157,7 @@ impl AppendErrorReason {
     }
 }
 
-/// A read that has no result.
+/// A failed read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error(
@@ -168,7 +168,7 @@ pub enum ReadError {
         log_start_offset: Offset,
         log_end_offset: Offset,
     },
-    /// A batch in the log cannot be read: the partition answers with an error, others are unaffected.
+    /// A batch cannot be read. Only this partition is affected.
     #[error("segment {segment_base_offset} is corrupt: {reason}")]
     Corrupt {
         segment_base_offset: Offset,
@@ -191,7 +191,7 @@ impl ReadError {
     }
 }
 
-/// A checkpoint that cannot be used.
+/// An unusable checkpoint file.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error(transparent)]
@@ -215,7 +215,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// The operation on a file that failed; `None` where a file holds what it must not.
+    /// The failed file operation; `None` if a file has invalid content.
     pub fn storage(&self) -> Option<&StorageError> {
         match self {
             LogError::Storage(error) | LogError::Checkpoint(CheckpointError::Storage(error)) => {

@@ -9,11 +9,11 @@ pub const OFFSET_INDEX_SUFFIX: &str = ".index";
 pub const TIME_INDEX_SUFFIX: &str = ".timeindex";
 pub const TRANSACTION_INDEX_SUFFIX: &str = ".txnindex";
 pub const PRODUCER_SNAPSHOT_SUFFIX: &str = ".snapshot";
-/// Waits to be unlinked; deleted at load.
+/// Scheduled for unlinking; deleted at load.
 pub const DELETED_SUFFIX: &str = ".deleted";
-/// Half-written output of the cleaner; deleted at load.
+/// Incomplete output of the cleaner; deleted at load.
 pub const CLEANED_SUFFIX: &str = ".cleaned";
-/// Complete output of the cleaner that replaces what it covers; completed at load.
+/// Complete output of the cleaner; the replacement is finished at load.
 pub const SWAP_SUFFIX: &str = ".swap";
 
 pub const DELETE_DIR_SUFFIX: &str = "-delete";
@@ -25,7 +25,7 @@ pub fn file_name(base_offset: Offset, suffix: &str) -> String {
     format!("{:020}{suffix}", base_offset.0)
 }
 
-/// The offset in front of the first dot, or `None` where there are not exactly digits that fit an
+/// The offset before the first dot, or `None` if it is not digits only or exceeds the range of an
 /// offset.
 pub fn offset_from_file_name(name: &str) -> Option<Offset> {
     let digits = name.split('.').next()?;

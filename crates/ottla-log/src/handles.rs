@@ -1,16 +1,18 @@
-//! The file handles of the logs of a node: a budget, and which segments hold some of it.
+//! The file handle budget of a node's logs.
 //!
-//! A segment opens its files when they are written or read and keeps them open (`open_files`) until somebody else needs
-//! the handles, or nobody has used them for a while ([`Handles::close_idle`]). Which go first is decided as by a clock
-//! whose hand passes over the segments: each use leaves a mark, the hand takes the mark away, and what it finds without
-//! one is closed. A use costs a load and no lock.
+//! A segment opens its files on first use and keeps them open (`open_files`) until another segment
+//! needs the handles or the files have been idle ([`Handles::close_idle`]). Victims are chosen by
+//! the clock algorithm: each use sets a mark; the hand passes over the segments, clears marks and
+//! closes what has none. A use costs an atomic load and no lock.
 //!
-//! A handle counts until the last who has it lets go ([`LogFile`]): what is being sent keeps its place in the budget, is
-//! not closed under its reader, and is not chosen, since closing it would free nothing.
+//! A handle counts until its last owner drops it ([`LogFile`]). A file that is being sent stays in
+//! the budget, is not closed under its reader, and is not chosen, because closing it would free
+//! nothing.
 //!
-//! A file that was written and not forced to disk since is chosen only where the hand finds no other. The kernel tells an
-//! error of writing back to one who has the file open; with no handle it keeps it for the next, unless the inode leaves
-//! memory before. So idle ones are written back, and what becomes of that is looked at, before they are closed.
+//! A file with unsynced writes is chosen only if the hand finds no other. The kernel reports a
+//! writeback error to a process that has the file open; otherwise it keeps the error for the next
+//! open, unless the inode is evicted first. Idle files are therefore written back, and the result
+//! checked, before they are closed.
 //!
 //! See `docs/decisions/0043-file-handles.md`.
 
@@ -31,21 +33,22 @@ use rustix::io::Errno;
 
 use crate::error::{LogError, StorageError, StorageErrorCause};
 
-/// How many handles are let go at least when one is needed, so that the hand does not start for each.
+/// Minimum number of handles to close when one is needed, so that the hand is not started for each.
 const CLOSED_AT_ONCE: usize = 32;
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// How many segments the hand looks at for one that is on disk, before it takes one that is not.
+/// How many segments the hand examines to find a synced one before it takes one with unsynced
+/// writes.
 const LOOKED_AT_FOR_FORCED: usize = 64;
 
-/// A budget of handles that the logs of a node share.
+/// A file handle budget shared by the logs of a node.
 pub struct Handles {
     limit: AtomicUsize,
-    /// Handles that are open or about to be, also those that only a reader still has.
+    /// Handles that are open or being opened, including those held only by readers.
     open: AtomicUsize,
-    /// Segments with open files, those that the hand comes to next in front.
+    /// Segments with open files; the hand examines the front next.
     listed: Mutex<VecDeque<Weak<dyn HoldsHandles>>>,
     counts: Counts,
-    /// When a refusal was told last.
+    /// When a refusal was last logged.
     told: Mutex<Option<Instant>>,
 }
 
@@ -58,7 +61,7 @@ struct Counts {
     refused: AtomicU64,
 }
 
-/// What has become of a budget.
+/// Counters of a budget.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct HandleStats {
     pub limit: usize,
@@ -66,20 +69,20 @@ pub struct HandleStats {
     pub open: usize,
     /// Segments that have open files.
     pub segments: usize,
-    /// Files that were opened.
+    /// Files opened.
     pub opened: u64,
-    /// Handles that were let go because others were needed.
+    /// Handles closed because others were needed.
     pub closed_for_others: u64,
-    /// Those of them whose file was not on disk.
+    /// Those of `closed_for_others` whose file had unsynced writes.
     pub closed_unforced: u64,
-    /// Handles that were let go because nobody used them.
+    /// Handles closed because they were idle.
     pub closed_idle: u64,
-    /// Files that could not be opened for want of a handle.
+    /// Opens refused because no handle was left.
     pub refused: u64,
 }
 
 impl Handles {
-    /// At most so many files are open at once.
+    /// At most `limit` files are open at once.
     pub fn new(limit: usize) -> Arc<Handles> {
         Arc::new(Handles {
             limit: AtomicUsize::new(limit),
@@ -90,7 +93,7 @@ impl Handles {
         })
     }
 
-    /// No bound but the process's.
+    /// No limit except that of the process.
     pub fn unlimited() -> Arc<Handles> {
         Handles::new(usize::MAX)
     }
@@ -110,7 +113,7 @@ impl Handles {
         }
     }
 
-    /// Opens a file within the budget. Where the process has none to give, others are let go first.
+    /// Opens a file within the budget. If the process is out of handles, others are closed first.
     pub(crate) fn open(
         self: &Arc<Self>,
         open: impl Fn() -> io::Result<File>,
@@ -154,7 +157,7 @@ impl Handles {
         }
     }
 
-    /// Counts a file that could not be opened, and says so once a minute.
+    /// Counts a refused open and logs it at most once a minute.
     fn on_refused(&self) {
         let refused = self.counts.refused.fetch_add(1, Ordering::Relaxed) + 1;
         let now = ottla_sync::time::now();
@@ -171,12 +174,12 @@ impl Handles {
         }
     }
 
-    /// Closes files until so many handles are free that were not, as far as there are some that nobody has. Returns how
-    /// many that are.
+    /// Closes files that nobody holds until `wanted` handles are free. Returns the number of
+    /// handles closed.
     fn let_go(&self, wanted: usize) -> usize {
         let mut closed = 0;
         let mut listed = self.listed.lock();
-        // The first round takes away marks, the second may pass what is not on disk, and the third finds what there is.
+        // The first round clears marks, the second may skip unsynced files, the third takes any.
         let mut steps = 3 * listed.len();
         let may_pass = LOOKED_AT_FOR_FORCED.min(listed.len());
         let mut passed_unforced = 0;
@@ -208,8 +211,8 @@ impl Handles {
         closed
     }
 
-    /// Closes what nobody has used since the last call. Returns the files that the kernel could not write, of logs that
-    /// are lost with them. Blocks.
+    /// Closes the files that were not used since the last call. Returns an error for each file
+    /// whose writeback failed; the log of such a file is lost. Blocks.
     pub fn close_idle(&self) -> Vec<StorageError> {
         let mut errors = Vec::new();
         let mut left = self.listed.lock().len();
@@ -246,7 +249,7 @@ impl Handles {
         errors
     }
 
-    /// Has the hand come to what has opened its first file.
+    /// Adds a segment to the clock when it opens its first file.
     pub(crate) fn list(&self, holder: Weak<dyn HoldsHandles>) {
         self.listed.lock().push_back(holder);
     }
@@ -261,29 +264,29 @@ impl fmt::Debug for Handles {
     }
 }
 
-/// What has handles that it can let go of, because it can open its files again.
+/// The owner of handles that can be closed, because it can reopen its files.
 pub(crate) trait HoldsHandles: Send + Sync {
-    /// Whether it was used since the last call.
+    /// Clears the mark. Returns whether it was used since the last call.
     fn take_mark(&self) -> bool;
     fn is_marked(&self) -> bool;
-    /// Whether somebody has one of the handles beside it.
+    /// Whether another owner holds one of the handles.
     fn is_held(&self) -> bool;
-    /// Whether it was written to and not forced to disk since.
+    /// Whether it has writes that were not fsynced.
     fn is_unforced(&self) -> bool;
-    /// Has the kernel write what it has not, and waits for that. Does not make it durable.
+    /// Starts writeback and waits for it. Does not make the data durable.
     fn write_back(&self) -> Result<(), StorageError>;
-    /// Lets go of all handles; those who were given one keep theirs. Returns how many that were. It has to be listed
-    /// again with the next that it opens.
+    /// Drops all handles; readers keep theirs. Returns the number dropped. The next open adds it to
+    /// the clock again.
     fn close(&self) -> usize;
 }
 
-/// Whether a file could not be opened because the process or the machine has no handle left.
+/// Whether the open failed because the process or the machine is out of file handles.
 fn is_no_handle(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// A handle of the budget, given back when it is dropped.
+/// A handle of the budget, returned on drop.
 struct Place(Arc<Handles>);
 
 impl Drop for Place {
@@ -292,14 +295,14 @@ impl Drop for Place {
     }
 }
 
-/// An open file of a log. Its place in the budget is given back with it.
+/// An open file of a log. Its slot in the budget is returned when it is dropped.
 pub struct LogFile {
     file: File,
     _place: Place,
 }
 
 impl LogFile {
-    /// A file of no log's budget.
+    /// A file outside any budget.
     pub fn alone(file: File) -> LogFile {
         let handles = Handles::unlimited();
         handles.open.fetch_add(1, Ordering::AcqRel);
@@ -330,19 +333,19 @@ impl AsFd for LogFile {
     }
 }
 
-/// For those who send or look through a region.
+/// For code that reads a region.
 impl FileExt for LogFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.file.read_at(buffer, position)
     }
 
-    /// What is written goes through `disk`.
+    /// Writes go through `disk`.
     fn write_at(&self, _bytes: &[u8], _position: u64) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// An error that may say that something is lacking which the process may have again soon.
+/// An error that may mean a temporary lack of handles or memory.
 pub trait MayLack: fmt::Display {
     fn is_lack_of_resources(&self) -> bool;
 }
@@ -366,8 +369,8 @@ impl MayLack for io::Error {
     }
 }
 
-/// Tries again, with pauses, what lacked a handle, memory or anything else that the process may have again soon. For
-/// threads that may wait. Gives up after a minute.
+/// Retries an operation that lacked a handle or memory, every 50 ms for up to a minute. Only for
+/// threads that may block.
 pub fn retry_lacking<T, E: MayLack>(mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     const PAUSE: Duration = Duration::from_millis(50);
     const ATTEMPTS: u32 = 1_200;

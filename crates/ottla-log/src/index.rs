@@ -1,10 +1,10 @@
 //! The three indexes of a segment: offset to position, timestamp to offset, aborted transactions.
 //!
-//! All are sequences of fixed-size entries, append-only while the segment is active. The newest entries
-//! live in memory and reach the file when enough have gathered, or when the segment is flushed: an
-//! append costs no write for its index entry, and nothing has to be preallocated and cut later as
-//! Kafka's mapped files are. What a crash loses of the tail, recovery writes again, because the segments
-//! from the recovery point on are always scanned.
+//! All are sequences of fixed-size entries, append-only while the segment is active. The newest
+//! entries are kept in memory and written to the file when enough have gathered or the segment is
+//! flushed: an append costs no write for its index entry, and no file has to be preallocated and
+//! cut later, unlike Kafka's mapped files. Entries that a crash loses are rebuilt by recovery,
+//! which always scans the segments from the recovery point on.
 
 mod entries;
 mod offset_index;

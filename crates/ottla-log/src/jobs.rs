@@ -1,8 +1,8 @@
-//! Work of a log that may block, as objects that a maintenance thread runs.
+//! Blocking work of a log, as objects that a maintenance thread runs.
 //!
-//! A job owns what it needs (handles, copies of small state) and runs without the log: appends and reads go
-//! on meanwhile. What it finds out is put where it belongs by the job itself (the recovery point) or is
-//! given back through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
+//! A job owns what it needs (handles, copies of small state) and runs without the log, so that
+//! appends and reads go on. Its result is stored by the job itself (the recovery point) or returned
+//! through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
 
 use ottla_sync::fs::{Writeback, forget_cached, sync_file_range};
 use std::io;
@@ -30,7 +30,7 @@ use crate::spare::{self, SpareSegment};
 use crate::swap::Swap;
 use crate::unlink::UnlinkJob;
 
-/// Something to be run on a maintenance thread, in any order.
+/// A job for a maintenance thread. Jobs may run in any order.
 pub enum Job {
     Flush(FlushJob),
     StartWriteback(WritebackJob),
@@ -38,12 +38,12 @@ pub enum Job {
     Delete(DeleteJob),
 }
 
-/// What a job leaves to be done.
+/// The follow-up of a job.
 pub enum JobOutcome {
     Done,
-    /// To be given to [`Log::on_job_done`](crate::Log::on_job_done).
+    /// To be passed to [`Log::on_job_done`](crate::Log::on_job_done).
     Spare(SpareSegment),
-    /// Pages that are on their way to disk, to be dropped when there are too many of them.
+    /// Pages under writeback, to be dropped from the page cache later.
     WrittenBack(WrittenPages),
     /// To be run after [`UnlinkJob::delay_ms`].
     Unlink(UnlinkJob),
@@ -62,38 +62,39 @@ impl Job {
 
 static FLUSH_OBSERVER: OnceLock<fn(Duration)> = OnceLock::new();
 
-/// Has somebody told of each segment that was forced to disk, and how long that took: of all logs of the process, as
-/// Kafka's `LogFlushStats`. The first one who asks is told.
+/// Registers an observer for the time that each segment's fsync takes, for all logs of the process.
+/// Kafka: `LogFlushStats`. Only the first call has an effect.
 pub fn observe_flushes(observer: fn(Duration)) {
     let _ = FLUSH_OBSERVER.set(observer);
 }
 
-/// Forces a log to disk up to an offset and moves its recovery point there.
+/// Fsyncs a log up to an offset and advances its recovery point.
 pub struct FlushJob {
     pub(crate) shared: Arc<Shared>,
-    /// From the one that holds the recovery point to the one that holds the last record below `up_to`.
+    /// The segments from the one that holds the recovery point to the one that holds the last
+    /// record below `up_to`.
     pub(crate) segments: Vec<Arc<Segment>>,
     /// Exclusive.
     pub(crate) up_to: Offset,
     /// The value of [`Shared::truncations`] when the job was made.
     pub(crate) truncations: u64,
-    /// Grows whenever a file is created or renamed.
+    /// Incremented whenever a file is created or renamed.
     pub(crate) dir_version: u64,
-    /// The base offset of the active segment, whose indexes recovery builds again and which need not be
-    /// forced; `None` to force all.
+    /// The base offset of the active segment. Its offset and time index are not fsynced, because
+    /// recovery rebuilds them; `None` to fsync the indexes of all segments.
     pub(crate) active: Option<Offset>,
     pub(crate) state: StateFiles,
 }
 
-/// Small files whose content is decided on the append path and written by a flush, before the recovery
-/// point passes the records that changed it.
+/// Small files whose content is decided on the append path. A flush writes them before the recovery
+/// point passes the records that changed them.
 #[derive(Default)]
 pub(crate) struct StateFiles {
     pub(crate) leader_epochs: Option<EpochsVersion>,
     pub(crate) snapshots: Vec<Arc<PendingSnapshot>>,
 }
 
-/// The epochs of a log with a number that grows with every change.
+/// The leader epochs of a log with a version that grows with every change.
 #[derive(Clone)]
 pub(crate) struct EpochsVersion {
     pub(crate) epochs: LeaderEpochs,
@@ -101,18 +102,18 @@ pub(crate) struct EpochsVersion {
 }
 
 impl FlushJob {
-    /// The offset up to which the log is on disk after the job.
+    /// The offset below which the log is on disk after the job.
     pub fn up_to(&self) -> Offset {
         self.up_to
     }
 
-    /// Waits for another flush of the same log that is under way.
+    /// Waits for a running flush of the same log. Returns `up_to`.
     pub fn run(&self) -> Result<Offset, StorageError> {
         let shared = &self.shared;
         let mut flushed = shared.flushed.lock();
         if let Some(kind) = flushed.failure.or(shared.dir.lost()) {
-            // Of the same kind: that the directory of a deleted log is gone is no failure of the disk, however often
-            // it is met.
+            // The error keeps the kind of the first failure: that the directory of a deleted log is
+            // gone is not a disk failure, however often it is reported.
             let error = io::Error::new(kind, "an earlier flush has failed");
             return Err(StorageError::fsync(&shared.dir.path(), error));
         }
@@ -130,7 +131,7 @@ impl FlushJob {
         let mut has_created = false;
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         for segment in &self.segments {
-            // At a stop most logs are as the last flush, or the last stop, left them.
+            // At a stop, most logs are unchanged since the last flush or the last start.
             if recovery_point >= self.up_to && segment.is_at_rest() {
                 continue;
             }
@@ -140,7 +141,7 @@ impl FlushJob {
                 observe(began.elapsed());
             }
         }
-        // A log that never had a record is made anew where it is missing.
+        // A log that never had a record is created again if it is missing.
         if self.up_to == Offset::ZERO && !has_created {
             return Ok(());
         }
@@ -157,7 +158,7 @@ impl FlushJob {
         Ok(())
     }
 
-    /// Returns whether it may have created a file that has to be there after a crash.
+    /// Returns whether it may have created a file whose directory entry must be fsynced.
     fn flush_segment(&self, segment: &Segment) -> Result<bool, StorageError> {
         let dir = self.shared.dir.path();
         let fsync = |result| unless_deleted(result, |error| StorageError::fsync(&dir, error));
@@ -166,7 +167,7 @@ impl FlushJob {
                 StorageError::new("write the indexes of", &dir, error)
             })
         };
-        // That it cannot be opened is no failed fsync.
+        // A failed open is not a failed fsync.
         let open = |file: io::Result<Arc<LogFile>>| match file {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -176,8 +177,8 @@ impl FlushJob {
         if let Some(file) = open(segment.log_file())? {
             fsync(segment.force_log(&file))?;
         }
-        // Also of the active segment: once the next segment begins at the recovery point, recovery does not look at this
-        // one again, and nothing shows that an aborted transaction is missing.
+        // Also for the active segment: once the next segment begins at the recovery point, recovery
+        // does not scan this one again, and a missing aborted transaction would go unnoticed.
         let aborted = segment.transaction_index.entries();
         let is_created = aborted.is_unforced() && !aborted.is_in_file();
         if aborted.is_unforced() {
@@ -205,7 +206,7 @@ impl FlushJob {
     }
 }
 
-/// A segment that was deleted meanwhile has nothing left to keep.
+/// Ignores that the file of a concurrently deleted segment is gone.
 fn unless_deleted(
     result: io::Result<()>,
     to_error: impl FnOnce(io::Error) -> StorageError,
@@ -219,7 +220,7 @@ fn unless_deleted(
 impl StateFiles {
     fn write(&self, dir: &Path, flushed: &mut Flushed) -> Result<(), StorageError> {
         if let Some(EpochsVersion { epochs, version }) = &self.leader_epochs {
-            // Jobs may run in any order; an older list must not replace a newer one.
+            // Jobs may run in any order: an older list must not replace a newer one.
             if flushed.epochs_version < *version {
                 epochs.write(dir)?;
                 flushed.epochs_version = *version;
@@ -233,7 +234,7 @@ impl StateFiles {
 }
 
 impl Shared {
-    /// Moves the recovery point up, unless the log has been truncated since `truncations` was read.
+    /// Advances the recovery point, unless the log was truncated since `truncations` was read.
     pub(crate) fn on_flushed(&self, up_to: Offset, truncations: u64) {
         let current = self.truncations.lock();
         if *current == truncations {
@@ -242,14 +243,14 @@ impl Shared {
     }
 }
 
-/// Asks the kernel to begin writing pages, so that they do not pile up until a flush has to wait for
-/// all of them. Says nothing about what is on disk.
+/// Starts writeback of dirty pages, so that a flush does not have to wait for all of them.
+/// Guarantees nothing about what is on disk.
 pub struct WritebackJob {
     pub(crate) shared: Arc<Shared>,
     pub(crate) segment: Arc<Segment>,
-    /// Of the log file, whole pages.
+    /// A range of the log file, in whole pages.
     pub(crate) range: Range<u64>,
-    /// No record in the range has this offset or a later one.
+    /// All records in the range are below this offset.
     pub(crate) end_offset: Offset,
 }
 
@@ -260,7 +261,7 @@ impl WritebackJob {
         let file = self.segment.log_file();
         let file = file.map_err(|error| StorageError::new("open a segment of", &path, error))?;
         sync_file_range(&file, self.range.start, len, Writeback::Begin).map_err(|error| {
-            // What was not written may be told of only once: no flush may say that all is well.
+            // The kernel may report a lost write only once, so later flushes must fail too.
             self.shared.flushed.lock().failure = Some(error.kind());
             StorageError::fsync(&path, error)
         })?;
@@ -273,10 +274,10 @@ impl WritebackJob {
     }
 }
 
-/// Pages of a log file that an append has left in the page cache and that are being written.
+/// Pages of a log file that an append left in the page cache and that are under writeback.
 pub struct WrittenPages {
     log: Weak<Shared>,
-    /// Does not keep a deleted file's space from being freed.
+    /// Weak, so that the space of a deleted file can be freed.
     pub(crate) segment: Weak<Segment>,
     range: Range<u64>,
     end_offset: Offset,
@@ -287,19 +288,19 @@ impl WrittenPages {
         self.range.end - self.range.start
     }
 
-    /// The log whose pages they are, if it is still there.
+    /// The log that the pages belong to, if it still exists.
     pub fn log(&self) -> Option<LogReader> {
         let shared = self.log.upgrade()?;
         Some(LogReader { shared })
     }
 
-    /// A reader whose next offset is this or later needs none of the pages.
+    /// A reader at this offset or later needs none of the pages.
     pub fn end_offset(&self) -> Offset {
         self.end_offset
     }
 
-    /// Takes the pages out of the page cache, after the writes of them that are under way: the kernel leaves those that are
-    /// not on disk yet. Blocks.
+    /// Waits for the writeback of the pages and drops them from the page cache; the kernel keeps
+    /// dirty pages. Blocks.
     pub fn drop_from_cache(self) -> Result<(), StorageError> {
         let len = NonZeroU64::new(self.bytes());
         let (Some(shared), Some(segment), Some(len)) =
@@ -310,11 +311,11 @@ impl WrittenPages {
         let path = shared.dir.path();
         let file = match segment.log_file() {
             Ok(file) => file,
-            // Deleted, and its pages with it.
+            // The file was deleted, and its pages with it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(StorageError::new("open a segment of", &path, error)),
         };
-        // As above: a flush that comes meanwhile has to know of a failure that the kernel tells only here.
+        // As above: a concurrent flush must see a failure that the kernel reports only here.
         let mut flushed = shared.flushed.lock();
         let awaited = sync_file_range(&file, self.range.start, len.get(), Writeback::Await);
         awaited.map_err(|error| {
@@ -327,12 +328,12 @@ impl WrittenPages {
     }
 }
 
-/// Creates the log file of the next segment ahead, under a name that a load deletes.
+/// Creates the log file of the next segment in advance, under a name that a load deletes.
 pub struct SpareJob {
     pub(crate) shared: Arc<Shared>,
-    /// Tells its file from those of all other spares.
+    /// Makes the file's name unique among the spares.
     pub(crate) number: u64,
-    /// `preallocate`: blocks to be reserved; the size of the file stays 0.
+    /// `preallocate`: blocks to reserve; the file's size stays 0.
     pub(crate) reserve_bytes: u64,
 }
 
@@ -344,7 +345,7 @@ impl SpareJob {
     }
 }
 
-/// Renames the files of segments that the log has let go of.
+/// Renames the files of segments that were removed from the log.
 pub struct DeleteJob {
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) delay_ms: i64,
@@ -360,20 +361,20 @@ impl DeleteJob {
     }
 }
 
-/// Brings a log to rest for an orderly stop: everything on disk, indexes whole.
+/// Work of a clean stop: fsyncs everything and completes the indexes.
 pub struct CloseJob {
     pub(crate) flush: FlushJob,
-    /// Blocks were reserved behind the end of this file.
+    /// The segment whose file has reserved blocks after its end, and its size.
     pub(crate) cut: Option<(Arc<Segment>, u64)>,
-    /// Segments that the log has let go of and that may not be renamed yet.
+    /// Removed segments whose files are not renamed yet.
     pub(crate) retired: Vec<Arc<Segment>>,
-    /// Cleaned segments that are not in their places.
+    /// Cleaned segments whose swap is not finished.
     pub(crate) swaps: Vec<Arc<Swap>>,
 }
 
 impl CloseJob {
-    /// Returns the log end offset, up to which everything is on disk now.
-    /// Where it could not for want of something, it may be run again.
+    /// Returns the log end offset, below which everything is on disk. May be run again after an
+    /// error caused by a lack of resources.
     pub fn run(&self) -> Result<Offset, StorageError> {
         let dir = self.flush.shared.dir.path();
         for swap in &self.swaps {
@@ -390,22 +391,22 @@ impl CloseJob {
             cut.and_then(|file| disk::set_len(&file, *size))
                 .map_err(|error| StorageError::new("cut a segment of", &dir, error))?;
         }
-        // Nobody needs its files any more, and the next may.
+        // No longer needed here, and other logs may need the handles.
         let segments = self.flush.segments.iter();
         segments.for_each(|segment| segment.close_files());
         Ok(end)
     }
 }
 
-/// Gives the directory of a partition another name, as the first step of its deletion.
+/// Renames the directory of a partition, the first step of its deletion.
 pub struct RenameDirJob {
     pub(crate) shared: Arc<Shared>,
     pub(crate) to: PathBuf,
 }
 
 impl LogReader {
-    /// The first step of deleting the partition: its directory gets a name that a start deletes. Nothing may
-    /// be appended any more; those who still read go on.
+    /// The first step of deleting the partition: its directory gets a name that a start deletes.
+    /// Nothing may be appended any more; readers go on.
     pub fn rename_dir_job(&self, to: PathBuf) -> RenameDirJob {
         RenameDirJob {
             shared: self.shared.clone(),

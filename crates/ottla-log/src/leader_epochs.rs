@@ -1,8 +1,8 @@
-//! Which offsets were written under which leader epoch, and the `leader-epoch-checkpoint` file.
+//! The start offset of each leader epoch, and the `leader-epoch-checkpoint` file.
 //!
-//! Owns a list of (epoch, first offset of the epoch), both strictly growing. Readers get a snapshot of
-//! it; the file is written by a maintenance job, before the recovery point passes the records that brought
-//! a new epoch, so that a crash loses no entry: recovery reads those records again.
+//! Owns a list of (epoch, first offset of the epoch), both strictly growing. Readers get a snapshot
+//! of it. The file is written by a maintenance job before the recovery point passes the first
+//! records of a new epoch, so a crash loses no entry: recovery reads those records again.
 //!
 //! Kafka: `LeaderEpochFileCache`, `LeaderEpochCheckpointFile`.
 
@@ -41,8 +41,8 @@ impl LeaderEpochs {
         self.entries.first().copied()
     }
 
-    /// Notes that `epoch` starts at `start_offset`, dropping entries that contradict it. Returns whether
-    /// anything changed.
+    /// Adds `epoch` with its start offset and removes entries that contradict it. Returns whether
+    /// the list changed.
     pub fn assign(&mut self, epoch: LeaderEpoch, start_offset: Offset) -> bool {
         if epoch.0 < 0 || start_offset.0 < 0 {
             return false;
@@ -65,9 +65,9 @@ impl LeaderEpochs {
         true
     }
 
-    /// The largest epoch at most `epoch` that the log knows and the offset at which it ended, as
-    /// OffsetForLeaderEpoch and truncation need it. `None` where the epoch is unknown or newer than all.
-    /// An epoch older than all gets its own number and the start of the first.
+    /// The largest known epoch up to `epoch` and its end offset, as OffsetForLeaderEpoch and
+    /// truncation need it. `None` if `epoch` is unknown or newer than all entries. An epoch older
+    /// than all is returned itself, with the start of the first entry.
     pub fn end_offset_for(
         &self,
         epoch: LeaderEpoch,
@@ -88,7 +88,7 @@ impl LeaderEpochs {
         Some((found, next.start_offset))
     }
 
-    /// The epoch under which `offset` was or will be written.
+    /// The epoch of the record at `offset`, existing or future.
     pub fn epoch_for(&self, offset: Offset) -> Option<LeaderEpoch> {
         let after = self
             .entries
@@ -96,7 +96,7 @@ impl LeaderEpochs {
         Some(self.entries[after.checked_sub(1)?].epoch)
     }
 
-    /// Forgets epochs that start at or behind `end_offset`. Returns whether anything changed.
+    /// Removes epochs that start at or after `end_offset`. Returns whether the list changed.
     pub fn truncate_from_end(&mut self, end_offset: Offset) -> bool {
         let keep = self
             .entries
@@ -106,8 +106,8 @@ impl LeaderEpochs {
         changed
     }
 
-    /// Forgets epochs that ended at or before `start_offset`; the one that holds it starts there now.
-    /// Returns whether anything changed.
+    /// Removes epochs that ended at or before `start_offset`; the epoch that contains it now starts
+    /// there. Returns whether the list changed.
     pub fn truncate_from_start(&mut self, start_offset: Offset) -> bool {
         let after = self
             .entries
@@ -125,7 +125,7 @@ impl LeaderEpochs {
         self.entries.clear();
     }
 
-    /// Reads the checkpoint of a partition; an empty list where there is no file.
+    /// Reads the checkpoint of a partition; empty if there is no file.
     pub fn read(partition_dir: &Path) -> Result<LeaderEpochs, CheckpointError> {
         let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
         let mut epochs = LeaderEpochs::default();

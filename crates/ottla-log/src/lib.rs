@@ -1,13 +1,14 @@
-//! One partition's files: segments, indexes, epochs, producer state, recovery, retention, compaction. Kafka's format, byte for byte.
+//! One partition's files: segments, indexes, epochs, producer state, recovery, retention,
+//! compaction, in Kafka's format.
 //!
-//! Owns everything below a partition's directory and the formats of the checkpoint files beside it. Never
-//! touches sockets, other partitions or the clock: the time is an argument.
+//! Owns everything below a partition's directory and the formats of the checkpoint files beside it.
+//! Never touches sockets, other partitions or the clock: time is an argument.
 //!
 //! Invariants:
-//! - What readers can see is in the file, whole, and is never overwritten in place.
-//! - A [`Log`] is changed by one thread at a time; [`LogReader`]s read meanwhile.
-//! - Nothing that can block for long (forcing to disk, unlinking) happens in an append: it is handed out as
-//!   a job.
+//! - Bytes visible to readers are completely in the file and are never overwritten in place.
+//! - A [`Log`] is changed by one thread at a time; [`LogReader`]s read concurrently.
+//! - An append does nothing that can block for long (fsync, unlink): such work is handed out as a
+//!   job.
 //! - Bytes found on disk lead to an error or a decision, never to a panic.
 
 mod batch_scan;

@@ -1,9 +1,9 @@
-//! One partition's log: the owner that appends, rolls, truncates and hands out maintenance work.
+//! One partition's log: its owner appends, rolls, truncates and hands out maintenance work.
 //!
-//! A [`Log`] is stepped by one thread at a time, the holder of the partition's run token. Its state (log
-//! end offset, producers, epochs, indexes) changes only after the bytes that cause the change are in the
-//! file. It never forces anything to disk, unlinks or waits on the append path: such work is handed out as
-//! [`jobs`](crate::jobs) that a maintenance thread runs.
+//! A [`Log`] is stepped by one thread at a time, the holder of the partition's run token. Its state
+//! (log end offset, producers, epochs, indexes) changes only after the bytes that cause the change
+//! are in the file. The append path never fsyncs, unlinks or waits: such work is handed out as
+//! [`jobs`](crate::jobs) for a maintenance thread.
 //!
 //! Kafka: `UnifiedLog`, `LocalLog`.
 
@@ -54,20 +54,21 @@ pub struct Log {
     leader_epochs: LeaderEpochs,
     producers: ProducerState,
     jobs: PendingJobs,
-    /// Writeback is started whenever this many bytes have gathered; 0 for never.
+    /// Writeback is started after this many bytes; 0 for never.
     writeback_bytes: u64,
-    /// For the jitter of the next segments; from [`OpenParams::random_seed`].
+    /// Random state for the roll jitter of the next segments; seeded by
+    /// [`OpenParams::random_seed`].
     random: u64,
 }
 
-/// What only the appender knows of the active segment.
+/// State of the active segment that only the appender needs.
 struct ActiveSegment {
     segment: Arc<Segment>,
-    /// When it was created, for rolling segments whose records have no timestamp.
+    /// Creation time, for rolling segments whose records have no timestamp.
     created: Timestamp,
-    /// The largest timestamp of the first batch: the age of the segment counts from it.
+    /// The largest timestamp of the first batch, from which the segment's age is counted.
     first_batch_timestamp: Option<Timestamp>,
-    /// How much earlier than `segment.ms` it rolls.
+    /// The segment rolls this much earlier than `segment.ms`.
     roll_jitter_ms: i64,
     bytes_since_last_index_entry: u64,
 }
@@ -92,7 +93,7 @@ impl Log {
         &self.config
     }
 
-    /// Applies changed settings; they hold from the next operation on.
+    /// Applies changed settings from the next operation on.
     pub fn set_config(&mut self, config: Arc<TopicConfig>) {
         self.shared.config.store(config.clone());
         self.config = config;
@@ -131,7 +132,7 @@ impl Log {
         z ^ (z >> 31)
     }
 
-    /// Lets go of the handles of its files, which who needs them opens again.
+    /// Closes the file handles; they are reopened on demand.
     pub fn close_files(&self) {
         let list = self.segments();
         list.segments
@@ -139,15 +140,15 @@ impl Log {
             .for_each(|segment| segment.close_files());
     }
 
-    /// Notes that records from `start_offset` on are written under `epoch`: a leader does so when it is
-    /// elected, before it has any.
+    /// Adds a leader epoch that starts at `start_offset`. A leader does so when it is elected,
+    /// before it has records of the epoch.
     pub fn assign_leader_epoch(&mut self, epoch: LeaderEpoch, start_offset: Offset) {
         if self.leader_epochs.assign(epoch, start_offset) {
             self.on_epochs_changed();
         }
     }
 
-    /// Tells the log what replication has found out. Returns the high watermark, which lies within the log.
+    /// Sets the high watermark, clamped to the log. Returns the clamped value.
     pub fn set_high_watermark(&mut self, high_watermark: Offset) -> Offset {
         let high_watermark = high_watermark
             .max(self.log_start_offset())
@@ -160,12 +161,12 @@ impl Log {
         high_watermark
     }
 
-    /// What the log knows of its producers, for DescribeProducers.
+    /// The producer state, for DescribeProducers.
     pub fn producers(&self) -> &ProducerState {
         &self.producers
     }
 
-    /// Whether a batch, whose offset is assigned, may be appended behind those that `stage` holds.
+    /// Checks whether a batch with an assigned offset may be appended after those in `stage`.
     pub fn check_producer(
         &self,
         stage: &mut ProducerStage,
@@ -177,7 +178,7 @@ impl Log {
             .check(stage, batch, origin, transaction_version)
     }
 
-    /// What is known of a producer, with what `stage` holds of it.
+    /// The state of a producer, including the batches in `stage`.
     pub fn staged_producer<'a>(
         &'a self,
         stage: &'a ProducerStage,
@@ -186,7 +187,7 @@ impl Log {
         self.producers.staged_producer(stage, producer_id)
     }
 
-    /// Forgets producers that have not written for `producer.id.expiration.ms`. Returns how many.
+    /// Removes producers that have not written for `producer.id.expiration.ms`. Returns how many.
     pub fn remove_expired_producers(&mut self, now: Timestamp) -> usize {
         self.producers.remove_expired(now)
     }
@@ -214,13 +215,13 @@ impl Log {
             .store(offset.0, Ordering::Release);
     }
 
-    /// Has the next appends go to another file.
+    /// Redirects the next appends to another file.
     #[cfg(test)]
     fn swap_active_file(&mut self, file: ottla_sync::fs::File) {
         self.active.segment.replace_log(file);
     }
 
-    /// The next appends open the file anew.
+    /// Makes the next append open the segment's own file again.
     #[cfg(test)]
     fn swap_active_file_back(&mut self) {
         self.active.segment.close_files();

@@ -1,7 +1,7 @@
 //! The open files of a segment.
 //!
-//! Files are opened by who needs them first and closed by [`Handles`](crate::handles::Handles), which does not wait for
-//! a segment: it takes no lock that is held while a file is opened.
+//! Files are opened on first use and closed by [`Handles`](crate::handles::Handles), which does not
+//! wait for a segment: closing takes no lock that is held while a file is opened.
 
 use std::fmt;
 use std::sync::atomic::AtomicU8;
@@ -16,16 +16,16 @@ use crate::handles::{HoldsHandles, LogFile};
 use crate::partition_dir::PartitionDir;
 use crate::segment_file::SegmentFile;
 
-/// Used since the hand has passed.
+/// Used since the hand last passed.
 const USED: u8 = 1;
-/// Its log file was written and not forced to disk since.
+/// The log file was written and not fsynced since.
 const UNFORCED: u8 = 2;
 
 pub(crate) struct OpenFiles {
     dir: Arc<PartitionDir>,
     slots: [ArcSwapOption<LogFile>; 4],
     marks: AtomicU8,
-    /// The hand will come to it.
+    /// It is in the clock of [`Handles`](crate::handles::Handles).
     is_listed: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl OpenFiles {
         files
     }
 
-    /// The log file if it is open.
+    /// The log file, if it is open.
     pub(crate) fn log(&self) -> Guard<Option<Arc<LogFile>>> {
         self.mark(USED);
         self.slots[SegmentFile::Log as usize].load()
@@ -61,7 +61,7 @@ impl OpenFiles {
         self.slots[kind as usize].load_full()
     }
 
-    /// Keeps a file that was opened, for those who need it next.
+    /// Stores an opened file for later use.
     pub(crate) fn keep(self: &Arc<Self>, kind: SegmentFile, file: LogFile) -> Arc<LogFile> {
         let file = Arc::new(file);
         self.mark(USED);
@@ -75,17 +75,17 @@ impl OpenFiles {
         self.slots.iter().any(|slot| slot.load().is_some())
     }
 
-    /// Before the log file is written.
+    /// To be called before the log file is written.
     pub(crate) fn set_unforced(&self) {
         self.mark(USED | UNFORCED);
     }
 
-    /// Before the log file is forced to disk, since what is written meanwhile may not be part of it.
+    /// To be called before the log file is fsynced: concurrent writes may not be covered.
     pub(crate) fn begin_forcing(&self) {
         self.marks.fetch_and(!UNFORCED, Ordering::Relaxed);
     }
 
-    /// Stores only where that changes something: most who look find the marks set.
+    /// Stores only on a change: usually the marks are already set.
     #[inline]
     fn mark(&self, marks: u8) {
         if self.marks.load(Ordering::Relaxed) & marks != marks {
@@ -93,7 +93,7 @@ impl OpenFiles {
         }
     }
 
-    /// Lists itself for the hand where it is not.
+    /// Adds itself to the clock, unless it is listed.
     fn list(self: &Arc<Self>) {
         if !self.is_listed.swap(true, Ordering::AcqRel) {
             let weak: Weak<OpenFiles> = Arc::downgrade(self);
@@ -124,7 +124,7 @@ impl HoldsHandles for OpenFiles {
         self.marks.load(Ordering::Relaxed) & UNFORCED != 0
     }
 
-    /// An error of the kernel's writing is told to one who has the file open.
+    /// The kernel reports a writeback error to a process that has the file open.
     fn write_back(&self) -> Result<(), StorageError> {
         let log = self.slots[SegmentFile::Log as usize].load_full();
         let Some(log) = log.filter(|_| self.is_unforced()) else {
@@ -140,7 +140,7 @@ impl HoldsHandles for OpenFiles {
     }
 
     fn close(&self) -> usize {
-        // First: who opens a file now lists it again.
+        // Cleared first: a thread that opens a file now lists it again.
         self.is_listed.store(false, Ordering::Release);
         let closed = self.slots.iter().filter_map(|slot| slot.swap(None));
         closed.count()

@@ -1,4 +1,4 @@
-//! Where the files of a log are, and what they share: the path of the directory and the budget of handles.
+//! The directory of a log: its path and the file handle budget, shared by the log's segments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::handles::Handles;
 /// The directory of a partition.
 #[derive(Debug)]
 pub(crate) struct PartitionDir {
-    /// Changes when the partition is marked for deletion.
+    /// Changes when the partition is renamed for deletion.
     path: RwLock<PathBuf>,
-    /// Held while that happens.
+    /// Held during the rename.
     renaming: Mutex<()>,
     handles: Arc<Handles>,
-    /// Some of what was written could not be brought to disk, and no flush may say that it is there.
+    /// A write could not be brought to disk; no flush may succeed any more.
     lost: OnceLock<io::ErrorKind>,
 }
 
@@ -44,7 +44,7 @@ impl PartitionDir {
         self.path.read().join(name)
     }
 
-    /// Gives the directory another name with `rename`. Who opens a file meanwhile finds it.
+    /// Renames the directory with `rename`. Threads that open files meanwhile find them.
     pub(crate) fn rename(
         &self,
         to: &Path,
@@ -56,7 +56,7 @@ impl PartitionDir {
         Ok(())
     }
 
-    /// Opens a file of the directory.
+    /// Opens a file of the directory, also during a rename.
     pub(crate) fn open(
         &self,
         name: &str,
@@ -65,7 +65,7 @@ impl PartitionDir {
         let path = self.join(name);
         match open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // The directory may be getting another name at this moment.
+                // The directory may be being renamed.
                 let _renaming = self.renaming.lock();
                 match self.join(name) {
                     now if now == path => Err(error),
@@ -76,11 +76,11 @@ impl PartitionDir {
         }
     }
 
-    /// Opens a file of the directory that is there, if the disk need not be waited for.
+    /// Opens an existing file of the directory without disk I/O, or fails with `WouldBlock`.
     pub(crate) fn open_cached(&self, name: &str) -> io::Result<File> {
         let path = self.join(name);
         match disk::open_cached(&path) {
-            // Who may wait finds out.
+            // A caller that may wait finds out.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
@@ -88,7 +88,7 @@ impl PartitionDir {
         }
     }
 
-    /// Notes a failure that the kernel tells of only once.
+    /// Records a failure that the kernel reports only once.
     pub(crate) fn set_lost(&self, kind: io::ErrorKind) {
         let _ = self.lost.set(kind);
     }

@@ -1,8 +1,8 @@
-//! What a log knows of the producers that write to it: sequences, epochs, open transactions.
+//! The state of the producers that write to a log: sequences, epochs, open transactions.
 //!
-//! Owns one entry for each idempotent or transactional producer seen within `producer.id.expiration.ms`,
-//! the transactions that are open, and those that have ended but whose marker is not yet below the high
-//! watermark. Checking a batch changes nothing; applying it does, and happens only after it is in the file.
+//! Owns one entry per idempotent or transactional producer seen within `producer.id.expiration.ms`,
+//! the open transactions, and the ended transactions whose marker is not yet below the high
+//! watermark. Checking a batch changes nothing; a batch is applied only after it is in the file.
 //!
 //! Kafka: `ProducerStateManager`.
 
@@ -29,27 +29,27 @@ pub struct ProducerState {
     producers: HashMap<ProducerId, ProducerStateEntry>,
     /// Open transactions by their first offset.
     ongoing: BTreeMap<Offset, ProducerId>,
-    /// Ended transactions by their first offset, with the offset of the marker, while that is not below
-    /// the high watermark: their records are not stable yet.
+    /// Ended transactions whose marker is not below the high watermark, from their first offset to
+    /// that of the marker. Their records are not stable yet.
     unreplicated: BTreeMap<Offset, Offset>,
     /// Snapshot files that exist, by offset.
     snapshots: BTreeSet<Offset>,
-    /// Everything below has been applied.
+    /// Batches below this offset have been applied.
     map_end_offset: Offset,
-    /// Where the last snapshot was taken.
+    /// The offset of the last snapshot.
     last_snapshot_offset: Offset,
     /// `producer.id.expiration.ms`
     expiration_ms: i64,
-    /// Snapshots that have been written and not forced to disk.
+    /// Snapshots that were written without fsync.
     unforced: Vec<PendingSnapshot>,
 }
 
-/// A transaction that a marker ended.
+/// A transaction ended by a marker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompletedTxn {
     pub producer_id: ProducerId,
     pub first_offset: Offset,
-    /// Of the marker.
+    /// The marker's offset.
     pub last_offset: Offset,
     pub is_aborted: bool,
 }
@@ -68,7 +68,7 @@ impl ProducerState {
         }
     }
 
-    /// Everything below this offset has been applied.
+    /// Batches below this offset have been applied.
     pub fn map_end_offset(&self) -> Offset {
         self.map_end_offset
     }
@@ -94,7 +94,7 @@ impl ProducerState {
         self.producers.is_empty() && self.unreplicated.is_empty()
     }
 
-    /// What is known of a producer, with what `stage` holds of it.
+    /// The state of a producer, including the batches in `stage`.
     pub fn staged_producer<'a>(
         &'a self,
         stage: &'a ProducerStage,
@@ -103,8 +103,8 @@ impl ProducerState {
         stage.known(&self.producers, producer_id)
     }
 
-    /// Checks a batch, whose offset is assigned, against the log and what `stage` holds, and adds it to the stage if it is in
-    /// sequence.
+    /// Checks a batch with an assigned offset against the log and `stage`, and adds it to the stage
+    /// if it is in sequence.
     pub fn check(
         &self,
         stage: &mut ProducerStage,
@@ -115,8 +115,8 @@ impl ProducerState {
         stage.check(&self.producers, batch, origin, transaction_version)
     }
 
-    /// The first offset of the oldest transaction that is open or whose marker is not below the high
-    /// watermark.
+    /// The first offset of the oldest transaction that is open or whose marker is not below the
+    /// high watermark.
     pub fn first_unstable_offset(&self) -> Option<Offset> {
         let ongoing = self.ongoing.keys().next();
         let unreplicated = self.unreplicated.keys().next();
@@ -128,7 +128,7 @@ impl ProducerState {
         self.ongoing.keys().next().copied()
     }
 
-    /// Applies a batch that is in the log. Returns the transaction that it ended.
+    /// Applies a batch that is in the log. Returns the transaction that it ended, if any.
     pub fn apply(&mut self, batch: &RecordBatch) -> Option<CompletedTxn> {
         let header = &batch.header;
         if !header.has_producer_id() {
@@ -158,8 +158,8 @@ impl ProducerState {
         })
     }
 
-    /// The last stable offset at the moment at which a transaction ends: where the next open one of
-    /// another producer starts, or behind the marker.
+    /// The last stable offset when a transaction ends: the start of the oldest open transaction of
+    /// another producer, or the offset after the marker.
     pub(crate) fn last_stable_offset_after(&self, completed: &CompletedTxn) -> Offset {
         let other = self
             .ongoing
@@ -168,22 +168,22 @@ impl ProducerState {
         other.map_or(completed.last_offset.plus(1), |(first, _)| *first)
     }
 
-    /// Takes an ended transaction off the open ones.
+    /// Moves an ended transaction from the open ones to those waiting for the high watermark.
     pub fn complete(&mut self, completed: &CompletedTxn) {
         self.ongoing.remove(&completed.first_offset);
         self.unreplicated
             .insert(completed.first_offset, completed.last_offset);
     }
 
-    /// Forgets ended transactions whose markers are below `offset`.
+    /// Removes ended transactions whose markers are below `offset`.
     pub fn on_high_watermark(&mut self, offset: Offset) {
         if !self.unreplicated.is_empty() {
             self.unreplicated.retain(|_, marker| *marker >= offset);
         }
     }
 
-    /// Forgets producers that have not written for `producer.id.expiration.ms` and have no open
-    /// transaction. Returns how many.
+    /// Removes producers that have no open transaction and have not written for
+    /// `producer.id.expiration.ms`. Returns how many.
     pub fn remove_expired(&mut self, now: Timestamp) -> usize {
         let before = self.producers.len();
         let expiration_ms = self.expiration_ms;
@@ -192,8 +192,8 @@ impl ProducerState {
         before - self.producers.len()
     }
 
-    /// Forgets what would not come back if the state were read from a snapshot: Kafka reads it back after
-    /// recovery.
+    /// Removes what a snapshot does not preserve, because Kafka reloads the state from a snapshot
+    /// after recovery.
     pub(crate) fn keep_what_snapshots_hold(&mut self, now: Timestamp) {
         self.remove_expired(now);
         self.unreplicated.clear();

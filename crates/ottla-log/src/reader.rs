@@ -1,9 +1,9 @@
 //! Reading a log while it is appended to.
 //!
-//! A [`LogReader`] shares with the [`Log`](crate::Log) a snapshot of the list of segments and a few
-//! counters, and never takes a lock that an append holds while it writes. Publishing goes in this order:
-//! the bytes are written, then the segment's size, then the boundaries of the tail, then the log end
-//! offset; a reader that loads the log end offset first therefore finds everything below it.
+//! A [`LogReader`] shares a snapshot of the segment list and a few counters with the
+//! [`Log`](crate::Log), and never takes a lock that an append holds while it writes. The publishing
+//! order is: the bytes, the segment's size, the boundaries of the tail, the log end offset. A
+//! reader that loads the log end offset first therefore finds everything below it.
 //!
 //! Kafka: `UnifiedLog.read`, `LocalLog.read`, `UnifiedLog.fetchOffsetByTimestamp`.
 
@@ -31,7 +31,7 @@ mod timestamps;
 
 pub use timestamps::{TimestampLookup, TimestampTarget};
 
-/// What the owner of a log and its readers share.
+/// State shared by the owner of a log and its readers.
 pub(crate) struct Shared {
     pub(crate) topic_partition: TopicPartition,
     pub(crate) dir: Arc<PartitionDir>,
@@ -41,30 +41,30 @@ pub(crate) struct Shared {
     pub(crate) log_start_offset: AtomicI64,
     pub(crate) log_end_offset: AtomicI64,
     pub(crate) high_watermark: AtomicI64,
-    /// The first offset of the oldest transaction that is open or not yet below the high watermark;
-    /// `i64::MAX` where there is none.
+    /// The first offset of the oldest transaction that is open or whose marker is not below the
+    /// high watermark; `i64::MAX` if there is none.
     pub(crate) first_unstable_offset: AtomicI64,
-    /// Everything below has been forced to disk.
+    /// Records below it are on disk.
     pub(crate) recovery_point: AtomicI64,
-    /// Raised by every truncation, so that a flush or a cleaning that was under way does not claim what came after.
-    /// Held while the recovery point is changed.
+    /// Incremented by every truncation, so that a concurrent flush or cleaning does not vouch for
+    /// later records. Locked while the recovery point changes.
     pub(crate) truncations: Mutex<u64>,
-    /// What completed flushes have written; held while a flush runs, so that one runs at a time.
+    /// What completed flushes have written. Locked during a flush, so that only one runs at a time.
     pub(crate) flushed: Mutex<Flushed>,
 }
 
-/// What flushes that were completed have done: the next owes the rest, also where one before it was made and
-/// has not run, or has failed.
+/// What completed flushes have written. The next flush must do the rest, even if an earlier one was
+/// created and has not run or has failed.
 #[derive(Default)]
 pub(crate) struct Flushed {
-    /// The version of the leader epochs that the file holds.
+    /// The version of the leader epochs in the file.
     pub(crate) epochs_version: u64,
-    /// The version of the directory that was forced to disk.
+    /// The version of the directory that was fsynced.
     pub(crate) dir_version: u64,
-    /// The entry of the partition's directory in its log directory is on disk.
+    /// The partition directory's entry in its log directory is on disk.
     pub(crate) is_parent_synced: bool,
-    /// How a flush failed that could not force something to disk. Another that tried again might be told that all is
-    /// well.
+    /// The failure of an fsync. Later flushes fail too, because a repeated fsync could succeed
+    /// although data was lost.
     pub(crate) failure: Option<io::ErrorKind>,
 }
 
@@ -74,7 +74,7 @@ impl Shared {
     }
 }
 
-/// The segments of a log in the order of their base offsets; never empty. The last is the active one.
+/// The segments of a log, ordered by base offset; never empty. The last is the active one.
 pub(crate) struct SegmentList {
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest batch boundaries of the active segment.
@@ -86,13 +86,13 @@ impl SegmentList {
         self.segments.last().expect("a log has a segment")
     }
 
-    /// The segments from the one on that holds `offset`. Those before it are left where the log start has
-    /// passed them and retention has not come yet.
+    /// The segments from the one that holds `offset` on. Earlier ones may be below the log start
+    /// offset, waiting for retention.
     pub(crate) fn from(&self, offset: Offset) -> &[Arc<Segment>] {
         &self.segments[self.floor(offset).unwrap_or(0)..]
     }
 
-    /// The number of the segment that holds `offset`, if it is not before the first.
+    /// The index of the segment that holds `offset`; `None` if it is before the first segment.
     pub(crate) fn floor(&self, offset: Offset) -> Option<usize> {
         let after = self
             .segments
@@ -101,13 +101,13 @@ impl SegmentList {
     }
 }
 
-/// Reads a log. Cheap to clone; any number may read at once, while the log is appended to.
+/// A handle for reading a log. Cheap to clone; any number may read while the log is appended to.
 #[derive(Clone)]
 pub struct LogReader {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Where an offset stands: Kafka's `LogOffsetMetadata`.
+/// The position of an offset. Kafka: `LogOffsetMetadata`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OffsetPosition {
     pub offset: Offset,
@@ -116,23 +116,23 @@ pub struct OffsetPosition {
     pub position_in_segment: u64,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Debug)]
 pub struct ReadResult {
-    /// The batches, the first of which holds the offset asked for or follows it; the last may be cut off.
-    /// `None` where there is nothing to read below the upper bound yet.
+    /// The batches from the one that holds the requested offset or the next one on; the last may be
+    /// cut off. `None` if there is nothing below the upper bound.
     pub region: Option<FileRegion>,
-    /// Where the read starts.
+    /// The start of the read.
     pub start: OffsetPosition,
-    /// The first batch did not fit into the bytes allowed and is cut off.
+    /// The first batch exceeds the size limit and is cut off.
     pub first_entry_incomplete: bool,
 }
 
-/// How much a read may bring.
+/// The size limit of a read.
 #[derive(Clone, Copy)]
 struct ReadSize {
     max_bytes: u64,
-    /// The first batch comes whatever its size is.
+    /// The first batch is returned whole even if it exceeds the limit.
     min_one_message: bool,
 }
 
@@ -151,7 +151,7 @@ impl LogReader {
         &self.shared.topic_partition
     }
 
-    /// Whether both read the same opened log, and not only one of the same name.
+    /// Whether both read the same opened log, not merely one of the same name.
     pub fn is_of_same_log(&self, other: &LogReader) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -175,7 +175,7 @@ impl LogReader {
         self.shared.offset(&self.shared.log_end_offset)
     }
 
-    /// The offset below which all in-sync replicas have everything, as the log was last told.
+    /// The offset below which all in-sync replicas have all records, as last set on the log.
     pub fn high_watermark(&self) -> Offset {
         self.shared.offset(&self.shared.high_watermark)
     }
@@ -187,12 +187,12 @@ impl LogReader {
         unstable.min(high_watermark)
     }
 
-    /// Everything below has been forced to disk.
+    /// Records below this offset are on disk.
     pub fn recovery_point(&self) -> Offset {
         self.shared.offset(&self.shared.recovery_point)
     }
 
-    /// How often the log has been truncated since it was opened.
+    /// Number of truncations since the log was opened.
     pub fn truncations(&self) -> u64 {
         *self.shared.truncations.lock()
     }
@@ -218,15 +218,15 @@ impl LogReader {
         bases.collect()
     }
 
-    /// The end offset of the largest epoch up to `epoch`: see [`LeaderEpochs::end_offset_for`].
+    /// The end offset of the largest epoch up to `epoch`; see [`LeaderEpochs::end_offset_for`].
     pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
         let epochs = self.shared.leader_epochs.load();
         epochs.end_offset_for(epoch, self.log_end_offset())
     }
 
-    /// Batches from the one that holds `from`, or the next there is, that start below `upper_bound`:
-    /// as many bytes as fit into `max_bytes`, but with `min_one_message` never less than the first batch.
-    /// `upper_bound` is the high watermark, the last stable offset or the log end offset.
+    /// Reads batches that start below `upper_bound`, from the one that holds `from` or the next one
+    /// on, up to `max_bytes`; with `min_one_message` at least the first batch. `upper_bound` is the
+    /// high watermark, the last stable offset or the log end offset.
     pub fn read(
         &self,
         from: Offset,
@@ -241,8 +241,8 @@ impl LogReader {
         self.read_with(from, size, upper_bound, DiskWait::Allowed)
     }
 
-    /// The same for those who may not wait for the disk: [`ReadError::NotCached`] where index or log file
-    /// would have to be read from there to find the position.
+    /// As [`LogReader::read`], for threads that must not wait for the disk:
+    /// [`ReadError::NotCached`] if finding the position would need disk I/O.
     pub fn read_cached(
         &self,
         from: Offset,
@@ -279,8 +279,8 @@ impl LogReader {
             })
         };
         match read() {
-            // The file may be gone because the directory was renamed at this moment. A consumer that is told of a
-            // wrong offset goes elsewhere.
+            // The file may be missing because the directory is being renamed. A wrong
+            // `OFFSET_OUT_OF_RANGE` would make a consumer reset its offset.
             Err(ReadError::OffsetOutOfRange { .. })
                 if (self.log_start_offset()..=self.log_end_offset()).contains(&from) =>
             {
@@ -290,8 +290,8 @@ impl LogReader {
         }
     }
 
-    /// Reads what the list of segments leads to, and again where it failed and the list is another by now: the cleaner
-    /// has put other files in the place of some, or a truncation has cut one.
+    /// Runs `read` on the list of segments, and again if it failed and the list has changed: the
+    /// cleaner may have replaced segments, or a truncation may have cut one.
     pub(crate) fn with_segments<R>(
         &self,
         read: impl Fn(&SegmentList) -> Result<R, ReadError>,
@@ -336,8 +336,8 @@ impl LogReader {
                 first_entry_incomplete: false,
             };
             if from >= upper_bound || segment.base_offset >= upper_bound {
-                // The position only tells how far apart two offsets are, and is not worth a look into
-                // the file.
+                // The position only serves to estimate distances between offsets; it is not worth
+                // reading the file.
                 let tail = (index + 1 == list.segments.len()).then(|| list.tail.floor(from));
                 let position = tail.flatten().map_or(0, |(before, _)| before.position);
                 return Ok(nothing(position));
@@ -370,7 +370,7 @@ impl LogReader {
                 ..nothing(position)
             });
         }
-        // Everything behind `from` in the last segment was compacted away.
+        // All batches at or after `from` in the last segment were compacted away.
         Ok(ReadResult {
             region: None,
             start: OffsetPosition {
@@ -382,7 +382,7 @@ impl LogReader {
         })
     }
 
-    /// Position and size of the first batch in segment `index` that ends at or behind `offset`.
+    /// Position and size of the first batch in segment `index` that ends at or after `offset`.
     fn locate(
         &self,
         list: &SegmentList,
@@ -427,8 +427,8 @@ impl LogReader {
         Ok(found.map_or(size, |batch| batch.position))
     }
 
-    /// The transactions that were aborted and have records among the batches of `result`, a read from
-    /// `from` for a `read_committed` consumer.
+    /// The aborted transactions with records among the batches of `result`, a read from `from` for
+    /// a `read_committed` consumer.
     pub fn aborted_transactions_of(
         &self,
         from: Offset,
@@ -459,7 +459,7 @@ impl LogReader {
         }
     }
 
-    /// The transactions that were aborted and have records in `[from, upper_bound)`.
+    /// The aborted transactions with records in `[from, upper_bound)`.
     pub fn aborted_transactions(
         &self,
         from: Offset,
@@ -482,7 +482,7 @@ impl LogReader {
         })
     }
 
-    /// Whether [`LogReader::aborted_transactions_of`] has to look into a file.
+    /// Whether [`LogReader::aborted_transactions_of`] has to read an index.
     pub fn has_aborted_transactions(&self) -> bool {
         let list = self.shared.segments.load();
         let mut segments = list.segments.iter();
@@ -494,8 +494,8 @@ impl LogReader {
             ScanError::Io(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 ReadError::NotCached
             }
-            // The segment was deleted or truncated between the look at the list and the look at the
-            // file; the log start or end has moved past the offset by now.
+            // The segment was deleted or truncated between loading the list and opening the file;
+            // the log start or end has passed the offset by now.
             ScanError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 ReadError::OffsetOutOfRange {
                     offset: segment.base_offset,
@@ -516,7 +516,7 @@ impl LogReader {
         }
     }
 
-    /// The largest timestamp of any record, or `None` where none has one.
+    /// The largest timestamp of all records; `None` if no record has one.
     pub fn max_timestamp(&self) -> Option<Timestamp> {
         let list = self.shared.segments.load();
         let timestamps = list.segments.iter().filter_map(|s| s.max_timestamp());

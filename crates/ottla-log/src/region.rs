@@ -1,4 +1,4 @@
-//! A piece of a file that can be sent without being read.
+//! A part of a file that is sent without reading it into memory.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::handles::LogFile;
 
-/// `len` bytes of a log file from `position`. Owns the handle, so that the bytes stay readable after the
-/// segment was deleted; nothing is read until somebody asks.
+/// `len` bytes of a log file from `position`. Owns the handle, so the bytes stay readable after the
+/// segment was deleted. Nothing is read until it is needed.
 #[derive(Clone, Debug)]
 pub struct FileRegion {
     pub file: Arc<LogFile>,
@@ -26,7 +26,7 @@ impl FileRegion {
         }
     }
 
-    /// Reads the bytes. For readers inside the broker: fetches send the region itself.
+    /// Reads the bytes, for readers inside the broker; fetch responses send the region itself.
     pub fn read(&self) -> io::Result<Bytes> {
         let mut bytes = vec![0; self.len as usize];
         self.file.read_exact_at(&mut bytes, self.position)?;

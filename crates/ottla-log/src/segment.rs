@@ -1,8 +1,8 @@
 //! One segment: a `.log` file of batches and its indexes.
 //!
-//! Owns the names of its files, and the counters that tell readers how much of the file they may see. The
-//! appender writes through [`Segment::log_file`] and then publishes; bytes below [`Segment::size`] are
-//! never changed in place, because readers may have handed them to the network. They may be cut off
+//! Owns the names of its files, and the counters that limit what readers see of them. The appender
+//! writes through [`Segment::log_file`] and then publishes. Bytes below [`Segment::size`] are never
+//! changed in place, because readers may have handed them to the network. They may be cut off
 //! ([`Segment::cut`]); nothing is written in their place.
 //!
 //! Kafka: `LogSegment`.
@@ -29,47 +29,46 @@ use crate::partition_dir::PartitionDir;
 use crate::segment_file::SegmentFile;
 use crate::spare::{SpareSegment, spare_name};
 
-/// Numbers of segments, for names that no other has.
+/// Source of unique segment numbers.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 pub(crate) struct Segment {
     pub(crate) base_offset: Offset,
-    /// Tells its `.deleted` files from those of another with the same base, while both wait to be unlinked.
+    /// Makes its `.deleted` names unique among segments with the same base offset.
     number: u64,
     dir: Arc<PartitionDir>,
     state: Mutex<FileState>,
     files: Arc<OpenFiles>,
-    /// Bytes that readers may see.
+    /// Number of bytes visible to readers.
     size: AtomicU64,
     pub(crate) offset_index: OffsetIndex,
     pub(crate) time_index: TimeIndex,
     pub(crate) transaction_index: TransactionIndex,
-    /// The largest timestamp in the segment and the last offset of the batch that brought it.
+    /// The largest timestamp in the segment and the last offset of the batch that has it.
     max_timestamp: Mutex<Option<TimestampOffset>>,
-    /// The index files are on disk as they are in memory. Cleared where the segment is created, set by the
-    /// flush that finds it sealed.
+    /// The index files on disk match memory. Cleared when the segment is created, set by the flush
+    /// that finds it sealed.
     pub(crate) are_indexes_flushed: AtomicBool,
-    /// There are files of the indexes of offsets and times: what is without is repaired at a start.
+    /// The files of the offset and time index exist: a segment without them is repaired at start.
     pub(crate) has_index_files: AtomicBool,
 }
 
-/// What has become of the files of a segment.
+/// The state of a segment's files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FileState {
     /// Being written by the cleaner, under `.cleaned` names.
     Cleaned,
-    /// Written by the cleaner and whole, under `.swap` names until the files that they replace are out of the
-    /// way.
+    /// Complete output of the cleaner, under `.swap` names until the replaced files are renamed.
     Swap,
-    /// Under their own names.
+    /// Under their regular names.
     Present,
     /// Renamed to `.deleted`; may be unlinked at any time.
     Deleted,
-    /// Gone: what the cleaner had made was not needed. Only handles that are open are of use.
+    /// Removed: output of the cleaner that was not used. Only open handles remain usable.
     Removed,
 }
 
-/// How much of each index stands in its file; from a directory listing or a rebuild.
+/// Number of entries in each index file, from file sizes or a rebuild.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct IndexSizes {
     pub(crate) offset_entries: u32,
@@ -78,17 +77,17 @@ pub(crate) struct IndexSizes {
     pub(crate) transaction_entries: u32,
 }
 
-/// What is left of a segment when its end is cut off.
+/// The remainder of a segment after its end is cut off.
 pub(crate) struct Cut {
-    /// Held, so that none has to be opened when it is cut.
+    /// Held, so that the cut does not have to open any.
     files: CutFiles,
-    /// Where the log file is cut.
+    /// New size of the log file.
     pub(crate) position: u64,
     pub(crate) max_timestamp: Option<TimestampOffset>,
     indexes: IndexSizes,
 }
 
-/// The files of a segment that is cut; those of indexes where there is something in them.
+/// The files of a segment to be cut; an index only if it has entries.
 struct CutFiles {
     log: Arc<LogFile>,
     offset_index: Option<Arc<LogFile>>,
@@ -120,11 +119,11 @@ impl Segment {
         }
     }
 
-    /// Creates the files of an empty segment. What stands under their names is deleted first, as Kafka's
-    /// `LocalLog.roll` does: it can only be left over from a crash.
+    /// Creates the files of an empty segment. Existing files of these names can only be left over
+    /// from a crash and are deleted first, as in Kafka's `LocalLog.roll`.
     pub(crate) fn create(dir: &Arc<PartitionDir>, base_offset: Offset) -> io::Result<Self> {
         let mut log = None;
-        // The log comes last: without one there is no segment, and what came before is left over.
+        // The log file comes last: without it there is no segment, and the others are leftovers.
         for kind in SegmentFile::ALL.into_iter().rev() {
             let path = dir.join(&file_name(base_offset, kind.suffix()));
             if kind == SegmentFile::TransactionIndex {
@@ -142,7 +141,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Creates the files of a segment that the cleaner is to fill, under `.cleaned` names.
+    /// Creates the files of a segment for the cleaner's output, under `.cleaned` names.
     pub(crate) fn create_cleaned(dir: &Arc<PartitionDir>, base_offset: Offset) -> io::Result<Self> {
         let segment = Self::new(dir.clone(), base_offset, 0, IndexSizes::default(), None);
         *segment.state.lock() = FileState::Cleaned;
@@ -156,14 +155,15 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Takes a log file that was created ahead into use: one rename, for which whoever appends waits. The indexes
-    /// come into being when they are written, and a segment without them is repaired.
+    /// Turns a spare log file into a segment with one rename, which the appender waits for. The
+    /// index files are created when they are first written; a segment without them is repaired at
+    /// start.
     pub(crate) fn from_spare(
         dir: &Arc<PartitionDir>,
         base_offset: Offset,
         spare: SpareSegment,
     ) -> io::Result<Self> {
-        // What stands under the names of the indexes can only be left over.
+        // Existing index files can only be leftovers.
         for kind in [
             SegmentFile::OffsetIndex,
             SegmentFile::TimeIndex,
@@ -173,7 +173,7 @@ impl Segment {
         }
         let to = dir.join(&file_name(base_offset, LOG_SUFFIX));
         match disk::rename(&dir.join(&spare_name(spare.number)), &to) {
-            // Somebody has removed it: a new one does as well.
+            // The spare was removed: create a new file instead.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Segment::create(dir, base_offset);
             }
@@ -193,40 +193,41 @@ impl Segment {
         self.dir.path()
     }
 
-    /// Bytes that readers may see.
+    /// Number of bytes visible to readers.
     pub(crate) fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
     }
 
-    /// Publishes bytes that have been written.
+    /// Publishes written bytes.
     pub(crate) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Release);
     }
 
-    /// The log file if it is open, for who is about to read or write it.
+    /// The log file if it is open, for a read or write that follows.
     pub(crate) fn open_log(&self) -> Guard<Option<Arc<LogFile>>> {
         self.files.log()
     }
 
-    /// The handle of the log file, opened if it was not yet.
+    /// The log file, opened if necessary.
     pub(crate) fn log_file(&self) -> io::Result<Arc<LogFile>> {
         self.log_file_for(DiskWait::Allowed)
     }
 
-    /// The same; [`io::ErrorKind::WouldBlock`] where to open it the disk would be waited for by who may not.
+    /// As [`Segment::log_file`]; with [`DiskWait::Refused`], fails with
+    /// [`io::ErrorKind::WouldBlock`] if opening it needs disk I/O.
     pub(crate) fn log_file_for(&self, wait: DiskWait) -> io::Result<Arc<LogFile>> {
         self.file(SegmentFile::Log, wait)
     }
 
-    /// A file of the segment, for reading and writing. Index files are created where they are missing, because they come
-    /// into being with their first entry.
+    /// A file of the segment, opened for reading and writing. A missing index file is created,
+    /// because it comes into being with its first entry.
     fn file(&self, kind: SegmentFile, wait: DiskWait) -> io::Result<Arc<LogFile>> {
         if let Some(file) = self.files.get(kind) {
             return Ok(file);
         }
         let state = match wait {
             DiskWait::Allowed => self.state.lock(),
-            // Who has it may be renaming the files.
+            // The holder of the lock may be renaming the files.
             DiskWait::Refused => {
                 let state = self.state.try_lock();
                 state.ok_or(io::Error::from(io::ErrorKind::WouldBlock))?
@@ -249,7 +250,7 @@ impl Segment {
         Ok(self.files.keep(kind, file))
     }
 
-    /// Whether any of its files is open. Leaves no mark.
+    /// Whether any of its files is open. Sets no mark.
     #[cfg(test)]
     pub(crate) fn files_are_open(&self) -> bool {
         self.files.are_open()
@@ -260,7 +261,7 @@ impl Segment {
         self.files.keep(SegmentFile::Log, LogFile::alone(file));
     }
 
-    /// Whether all that there is of it is on disk, if all its records are.
+    /// Whether all its files are on disk, provided that its records are.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.has_index_files.load(Ordering::Acquire)
             && !self.files.is_unforced()
@@ -269,12 +270,12 @@ impl Segment {
             && !self.transaction_index.entries().is_unforced()
     }
 
-    /// Before the log file is written.
+    /// To be called before the log file is written.
     pub(crate) fn set_unforced(&self) {
         self.files.set_unforced();
     }
 
-    /// Forces the log file to disk.
+    /// Fsyncs the log file.
     pub(crate) fn force_log(&self, file: &LogFile) -> io::Result<()> {
         self.files.begin_forcing();
         let forced = disk::sync_data(file);
@@ -284,7 +285,7 @@ impl Segment {
         forced
     }
 
-    /// Where a file of the segment lies now.
+    /// The current path of a file of the segment.
     pub(crate) fn path(&self, kind: SegmentFile) -> io::Result<PathBuf> {
         self.path_in_state(*self.state.lock(), kind)
     }
@@ -308,7 +309,7 @@ impl Segment {
         Ok(name)
     }
 
-    /// Opens a file of the segment where it is needed.
+    /// Opens a file of the segment on demand.
     pub(crate) fn opener(&self, kind: SegmentFile) -> Opener<'_> {
         Opener {
             segment: self,
@@ -316,7 +317,7 @@ impl Segment {
         }
     }
 
-    /// Writes the index entries that only memory holds to the files.
+    /// Writes the in-memory index entries to the files.
     pub(crate) fn write_index_tails(&self) -> io::Result<()> {
         let opener = self.opener(SegmentFile::OffsetIndex);
         self.offset_index.entries().write_tail(opener)?;
@@ -326,8 +327,8 @@ impl Segment {
         self.transaction_index.entries().write_tail(opener)
     }
 
-    /// Renames all files of the segment and the producer snapshot of its base to `.deleted` names. Open handles
-    /// stay good.
+    /// Renames all files of the segment and the producer snapshot at its base offset to `.deleted`
+    /// names. Open handles stay valid.
     pub(crate) fn rename_to_deleted(&self) -> io::Result<()> {
         if self.rename_files_to_deleted()? {
             let snapshot = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX);
@@ -337,8 +338,8 @@ impl Segment {
         Ok(())
     }
 
-    /// The same without the snapshot, which stays with the segment of the same base that follows. Returns
-    /// whether the files had names to be changed.
+    /// As [`Segment::rename_to_deleted`] without the snapshot, which belongs to the next segment
+    /// with the same base offset. Returns whether the files were renamed.
     pub(crate) fn rename_files_to_deleted(&self) -> io::Result<bool> {
         let mut state = self.state.lock();
         if !matches!(*state, FileState::Present | FileState::Swap) {
@@ -349,8 +350,8 @@ impl Segment {
         Ok(true)
     }
 
-    /// Gives the files of a segment that the cleaner made their next names. Returns whether they had those
-    /// before: a segment may have been deleted meanwhile.
+    /// Renames the files of a cleaned segment to those of the next state. Returns whether they were
+    /// in state `from`: the segment may have been deleted meanwhile.
     pub(crate) fn advance(&self, from: FileState, to: FileState) -> io::Result<bool> {
         let mut state = self.state.lock();
         if *state != from {
@@ -361,7 +362,8 @@ impl Segment {
         Ok(true)
     }
 
-    /// The log file first, as Kafka does: what a start makes of names that are half changed depends on it.
+    /// The log file first, as in Kafka: the decision about partially renamed files at start depends
+    /// on it.
     fn rename_files(&self, from: FileState, to: FileState) -> io::Result<()> {
         for kind in SegmentFile::ALL {
             disk::rename_if_there(
@@ -372,11 +374,12 @@ impl Segment {
         Ok(())
     }
 
-    /// Removes the files of a segment that the cleaner made and that takes nobody's place.
+    /// Removes the files of a cleaned segment that replaces nothing.
     pub(crate) fn remove_unswapped(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         if *state == FileState::Swap {
-            // A start takes what is whole into use. With this one name it is not.
+            // A start completes a swap whose log file has the `.swap` name. Renaming it back
+            // prevents that.
             let log = SegmentFile::Log;
             let from = self.path_in_state(FileState::Swap, log)?;
             disk::rename_if_there(&from, &self.path_in_state(FileState::Cleaned, log)?)?;
@@ -395,14 +398,14 @@ impl Segment {
         Ok(())
     }
 
-    /// Lets go of the handles: of files that were unlinked, whose blocks are free only when nobody has them open, or of
-    /// a log that is at rest. Readers that were given one keep theirs.
+    /// Closes the file handles: of unlinked files, whose blocks are freed only then, or of a log at
+    /// rest. Readers keep theirs.
     pub(crate) fn close_files(&self) {
         let _state = self.state.lock();
         self.files.close();
     }
 
-    /// What [`Segment::rename_to_deleted`] has left to be unlinked, as far as it was there.
+    /// The paths of the files that [`Segment::rename_to_deleted`] renames; some may not exist.
     pub(crate) fn deleted_paths(&self) -> Vec<PathBuf> {
         let suffixes = SegmentFile::ALL.map(SegmentFile::suffix).into_iter();
         let suffixes = suffixes.chain([PRODUCER_SNAPSHOT_SUFFIX]);
@@ -436,8 +439,8 @@ impl Segment {
             scan_for(offset, scanner.with_wait(wait), position)
         };
         match scan(indexed) {
-            // An index that points into the middle of a batch, or behind the offset, is not believed:
-            // the file itself tells.
+            // An index that points into the middle of a batch or past the offset is not trusted:
+            // the segment is scanned instead.
             Ok(IndexedScan::NotFromHere)
             | Err(
                 ScanError::Corrupt { .. }
@@ -459,8 +462,8 @@ impl Segment {
         })
     }
 
-    /// Finds out what is left of a segment that is cut at `position`, before the first batch that ends at or behind
-    /// `offset`, and opens all files that have to be cut.
+    /// Computes the remainder of a segment that is cut at `position`, the first batch that ends at
+    /// or after `offset`, and opens all files to be cut.
     pub(crate) fn prepare_cut(&self, offset: Offset, position: u64) -> Result<Cut, ScanError> {
         let file = self.log_file()?;
         let offset_opener = self.opener(SegmentFile::OffsetIndex);
@@ -480,7 +483,7 @@ impl Segment {
         let transaction_entries = transactions.partition_point(|txn| txn.last_offset < offset);
         let mut max_timestamp = self.max_timestamp();
         if max_timestamp.is_some_and(|max| max.offset >= offset) {
-            // Where the offset index has an entry, the time index knows of all before it.
+            // Where the offset index has an entry, the time index covers everything before it.
             max_timestamp = last_time_entry;
             let mut scanner = BatchScanner::new(&file, indexed, position, LOOKUP_WINDOW);
             while let Some(batch) = scanner.next_batch()? {
@@ -505,8 +508,8 @@ impl Segment {
         })
     }
 
-    /// Cuts the files, none of which has to be opened for it. Readers that were given what is cut off, or are about to
-    /// read it, find that the file ends early: only when they no longer find the segment this long is it cut.
+    /// Cuts the files; none has to be opened. Readers that hold a cut-off region find that the file
+    /// ends early. Called only after the smaller size was published.
     pub(crate) fn cut(&self, cut: &Cut) -> io::Result<()> {
         let (sizes, files) = (cut.indexes, &cut.files);
         let opener = self
@@ -521,7 +524,7 @@ impl Segment {
         let opener = opener.with(&files.transaction_index);
         let entries = self.transaction_index.entries();
         entries.truncate(sizes.transaction_entries, opener)?;
-        // As in every segment that is not appended to any more.
+        // As in every sealed segment.
         if let Some(max) = cut.max_timestamp {
             self.time_index.append_if_younger(max);
         }
@@ -537,8 +540,8 @@ impl Segment {
         *self.max_timestamp.lock() = max_timestamp;
     }
 
-    /// The largest timestamp of its records, or when the file was last changed where none has one:
-    /// what retention by time goes by.
+    /// The largest timestamp of its records, or the file's modification time if no record has one.
+    /// Used by retention by time.
     pub(crate) fn largest_timestamp(&self) -> io::Result<Timestamp> {
         match self.max_timestamp() {
             Some(max) if max.timestamp.0 >= 0 => Ok(max.timestamp),
@@ -547,7 +550,7 @@ impl Segment {
     }
 }
 
-/// Opens a file of a segment where it is needed.
+/// Opens a file of a segment on demand.
 #[derive(Clone, Copy)]
 pub(crate) struct Opener<'a> {
     segment: &'a Segment,
@@ -555,7 +558,7 @@ pub(crate) struct Opener<'a> {
 }
 
 impl<'a> Opener<'a> {
-    /// The same where the file has been opened and is held.
+    /// The same with a file that is already open.
     fn with(self, held: &'a Option<Arc<LogFile>>) -> HeldOpener<'a> {
         HeldOpener { opener: self, held }
     }
@@ -582,7 +585,7 @@ impl OpenFile for HeldOpener<'_> {
     }
 }
 
-/// Looks for `offset` with a scanner that begins at `position`, to which an index entry points, or 0.
+/// Searches for `offset` from `position`, which is that of an index entry or 0.
 fn scan_for(
     offset: Offset,
     mut scanner: BatchScanner<'_>,
@@ -591,8 +594,8 @@ fn scan_for(
     let mut is_first = true;
     while let Some(batch) = scanner.next_batch()? {
         if batch.last_offset >= offset {
-            // The batch that an index entry points at ends at or before the offset looked for,
-            // unless it is the very batch that holds it.
+            // The batch of an index entry ends at or before the target offset, unless it is the
+            // batch that holds it.
             if is_first && position > 0 && batch.base_offset > offset {
                 return Ok(IndexedScan::NotFromHere);
             }
@@ -609,13 +612,13 @@ fn scan_for(
 
 enum IndexedScan {
     Found(BatchLocation),
-    /// No whole batch at or behind the offset.
+    /// No whole batch at or after the offset.
     End,
-    /// The position is not where the index should have pointed.
+    /// The index entry does not point where it should.
     NotFromHere,
 }
 
-/// Milliseconds since the epoch, 0 for times before it.
+/// Milliseconds since the Unix epoch; 0 for earlier times.
 pub(crate) fn timestamp_of(time: SystemTime) -> Timestamp {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -34,7 +34,7 @@ impl SegmentFile {
         }
     }
 
-    /// Where the file of a segment that has not been renamed lies.
+    /// The path of a file of a segment that has not been renamed.
     pub(crate) fn path_in(self, dir: &Path, base_offset: Offset) -> PathBuf {
         dir.join(file_name(base_offset, self.suffix()))
     }

@@ -1,7 +1,7 @@
-//! The log file of a segment that does not begin yet.
+//! The log file of a future segment, created in advance.
 //!
-//! Nobody knows at which offset it will begin, so it has a name that a load deletes; whoever begins the segment
-//! renames it.
+//! Its base offset is not known yet, so it has a name that a load deletes, and is renamed when the
+//! segment starts.
 
 use std::io;
 
@@ -12,9 +12,9 @@ use crate::file_names::{DELETED_SUFFIX, LOG_SUFFIX};
 use crate::handles::LogFile;
 use crate::partition_dir::PartitionDir;
 
-/// A file that waits to become the next segment.
+/// A file that will become the next segment.
 pub struct SpareSegment {
-    /// Tells its file from those of all other spares.
+    /// Makes its name unique among the spares.
     pub(crate) number: u64,
     pub(crate) log: LogFile,
 }
@@ -23,8 +23,8 @@ pub(crate) fn spare_name(number: u64) -> String {
     format!("spare-{number:016x}{LOG_SUFFIX}{DELETED_SUFFIX}")
 }
 
-/// Creates the file of a spare, with blocks reserved for it; its size stays 0. One that is there already might be about to
-/// become a segment. What cannot be made whole is removed.
+/// Creates the file of a spare with reserved blocks; its size stays 0. Fails if the file exists: it
+/// might be about to become a segment. A spare whose blocks cannot be reserved is removed.
 pub(crate) fn create(
     dir: &PartitionDir,
     number: u64,
@@ -35,7 +35,7 @@ pub(crate) fn create(
     if reserve_bytes > 0
         && let Err(error) = reserve(&log, reserve_bytes)
     {
-        // A load removes what stays.
+        // A load removes what remains.
         let _ = disk::remove_file_if_there(&path);
         return Err(error);
     }

@@ -1,16 +1,15 @@
-//! Putting a cleaned segment into the place of those that it covers, in steps between which a crash, a
-//! truncation or a deletion may come.
+//! Replacing segments by a cleaned one, in steps between which a crash, a truncation or a deletion
+//! may happen.
 //!
 //! | step | on | what is done | a start after a crash here |
 //! | --- | --- | --- | --- |
-//! | begin | run token | the log knows of the swap | deletes `.cleaned` |
-//! | prepare | cleaner | `.cleaned` to `.swap`, the log file first; directory to disk | half done: deletes both; done: completes it |
+//! | begin | run token | the swap is registered with the log | deletes `.cleaned` |
+//! | prepare | cleaner | `.cleaned` to `.swap`, the log file first; directory fsynced | partial: deletes both; complete: completes it |
 //! | publish | run token | readers find the new segment, under its `.swap` names | completes it |
-//! | finish | cleaner | the old ones to `.deleted`, then `.swap` to the true names; directory to disk | completes it |
+//! | finish | cleaner | the old segments to `.deleted`, then `.swap` to the regular names; directory fsynced | completes it |
 //!
-//! Whoever truncates the log, or brings it to rest, settles the swap first: one that is published is
-//! finished, one that is not is taken back, because a start that completed it would bring back what was
-//! truncated.
+//! A truncation or a clean stop settles the swap first: a published swap is finished, any other is
+//! rolled back, because a start that completed it would bring truncated records back.
 //!
 //! Kafka: `LocalLog.replaceSegments`.
 
@@ -25,13 +24,13 @@ use crate::reader::Shared;
 use crate::segment::{FileState, Segment};
 use crate::unlink::UnlinkJob;
 
-/// A cleaned segment on its way into its place.
+/// A cleaned segment that is replacing older ones.
 pub struct Swap {
     shared: Arc<Shared>,
     pub(crate) new: Arc<Segment>,
-    /// What it covers, ascending; neighbours.
+    /// The segments it replaces: neighbours, ascending.
     pub(crate) old: Vec<Arc<Segment>>,
-    /// Held while files are renamed.
+    /// Locked while files are renamed.
     stage: Mutex<Stage>,
 }
 
@@ -54,7 +53,7 @@ impl Swap {
         }
     }
 
-    /// Gives the files the names under which a start takes them into use. Returns whether the swap goes on.
+    /// Renames the files so that a start completes the swap. Returns whether the swap goes on.
     pub(crate) fn prepare(&self) -> Result<bool, StorageError> {
         let mut stage = self.stage.lock();
         if *stage != Stage::Begun {
@@ -67,7 +66,7 @@ impl Swap {
         Ok(true)
     }
 
-    /// Notes that readers find the new segment from here on.
+    /// Marks the new segment as visible to readers.
     pub(crate) fn set_published(&self) {
         let mut stage = self.stage.lock();
         assert_eq!(
@@ -86,8 +85,7 @@ impl Swap {
         matches!(*self.stage.lock(), Stage::Finished | Stage::TakenBack)
     }
 
-    /// Brings a published swap to its end and any other back to where it came from. Waits for renames that
-    /// are under way.
+    /// Finishes a published swap and rolls any other back. Waits for renames that are running.
     pub(crate) fn settle(&self) -> Result<(), StorageError> {
         let mut stage = self.stage.lock();
         match *stage {
@@ -108,7 +106,7 @@ impl Swap {
         Ok(())
     }
 
-    /// [`Swap::settle`], and what is left to be unlinked once the swap has been published.
+    /// [`Swap::settle`]. Returns the files to unlink, none if the swap was rolled back.
     pub(crate) fn finish(&self) -> Result<UnlinkJob, StorageError> {
         self.settle()?;
         let paths = match *self.stage.lock() {

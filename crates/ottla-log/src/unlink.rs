@@ -1,4 +1,4 @@
-//! Unlinking files that have been renamed, when readers have had time to open them.
+//! Unlinking renamed files after a delay for readers that are about to open them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl UnlinkJob {
         }
     }
 
-    /// Files of segments whose handles somebody else lets go of.
+    /// Files of segments whose handles are closed elsewhere.
     pub(crate) fn of_paths(paths: Vec<PathBuf>, delay_ms: i64) -> UnlinkJob {
         UnlinkJob {
             segments: Vec::new(),
@@ -38,7 +38,7 @@ impl UnlinkJob {
         self.paths.is_empty()
     }
 
-    /// `file.delete.delay.ms`: how long readers that have no handle yet may still open the files.
+    /// `file.delete.delay.ms`: how long readers without a handle may still open the files.
     pub fn delay_ms(&self) -> i64 {
         self.delay_ms
     }

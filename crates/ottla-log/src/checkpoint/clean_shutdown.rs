@@ -1,7 +1,7 @@
-//! `.kafka_cleanshutdown`: written last by an orderly stop, read and deleted at start.
+//! `.kafka_cleanshutdown`: written last by a clean stop, read and deleted at start.
 //!
-//! A directory without it is recovered. The broker epoch in it is sent as the previous epoch at
-//! registration, or the controller takes the stop for an unclean one (KIP-966). Kafka:
+//! A directory without it is recovered. Its broker epoch is sent as the previous broker epoch at
+//! registration; without it, the controller treats the stop as unclean (KIP-966). Kafka:
 //! `CleanShutdownFileHandler`.
 
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::error::StorageError;
 
 pub const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
 
-/// The marker of an orderly stop.
+/// The marker of a clean stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CleanShutdown {
-    /// `None` where the file does not say: those of Kafka before 3.8 are empty.
+    /// `None` if the file has none: Kafka before 3.8 writes an empty file.
     pub broker_epoch: Option<BrokerEpoch>,
 }
 
 impl CleanShutdown {
-    /// Reads the marker of a log directory, `None` where there is none.
+    /// Reads the marker of a log directory; `None` if there is none.
     pub fn read(log_dir: &Path) -> Result<Option<CleanShutdown>, StorageError> {
         let Some(bytes) = read_file(&log_dir.join(CLEAN_SHUTDOWN_FILE))? else {
             return Ok(None);
@@ -38,7 +38,7 @@ impl CleanShutdown {
         super::write_atomically(&path, json.as_bytes())
     }
 
-    /// Removes the marker durably: from here on a crash leads to recovery.
+    /// Removes the marker durably: from here on, a crash leads to recovery.
     pub fn delete(log_dir: &Path) -> Result<(), StorageError> {
         let path = log_dir.join(CLEAN_SHUTDOWN_FILE);
         match disk::remove_file(&path) {
@@ -49,7 +49,7 @@ impl CleanShutdown {
     }
 }
 
-/// The number behind `"brokerEpoch":` in a JSON object that is otherwise not looked at.
+/// The number after `"brokerEpoch":` in a JSON object; the rest is ignored.
 fn broker_epoch(json: &str) -> Option<BrokerEpoch> {
     let (_, rest) = json.split_once("\"brokerEpoch\"")?;
     let number = rest.trim_start().strip_prefix(':')?.trim_start();

@@ -1,6 +1,6 @@
-//! `meta.properties`: to which cluster and node a log directory belongs, and its own id.
+//! `meta.properties`: the cluster and node that a log directory belongs to, and the directory's ID.
 //!
-//! Version 0 named the node `broker.id` and may lack everything; version 1 has `node.id` and `cluster.id`
+//! Version 0 has `broker.id`, and every key is optional; version 1 has `node.id` and `cluster.id`
 //! (KIP-631) and `directory.id` (KIP-858). Written in version 1. Kafka: `MetaProperties`.
 
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub enum MetaPropertiesError {
 }
 
 impl MetaProperties {
-    /// Reads the file of a log directory, `None` where it has none: it is not formatted.
+    /// Reads the file of a log directory; `None` if the directory is not formatted.
     pub fn read(log_dir: &Path) -> Result<Option<MetaProperties>, MetaPropertiesError> {
         let path = log_dir.join(META_PROPERTIES);
         let Some(bytes) = read_file(&path)? else {
@@ -47,7 +47,7 @@ impl MetaProperties {
             let mut pairs = lines
                 .filter(|line| !line.starts_with(['#', '!']))
                 .filter_map(|line| line.split_once(['=', ':']));
-            // As in Java, the last of several lines with the same key counts.
+            // As in Java, the last line of a key wins.
             pairs
                 .rfind(|(name, _)| name.trim() == key)
                 .map(|(_, value)| value.trim().replace('\\', ""))
@@ -84,7 +84,7 @@ impl MetaProperties {
             return Err("cluster.id was not found".to_owned());
         }
         let directory_id = match property("directory.id") {
-            // From before KIP-858, unless what names it was behind the last byte that is there.
+            // A file from before KIP-858 has no `directory.id`; neither has one that was cut short.
             None if !text.ends_with(['\n', '\r']) => {
                 return Err(
                     "directory.id was not found, and the last line has no end: the file is cut short; \

@@ -1,4 +1,5 @@
-//! Files of one offset for each partition, in every log directory. Kafka: `OffsetCheckpointFile`.
+//! Checkpoint files of a log directory with one offset per partition. Kafka:
+//! `OffsetCheckpointFile`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,13 +9,13 @@ use ottla_types::{Offset, TopicPartition};
 
 use crate::error::{CheckpointError, StorageError};
 
-/// Up to where each log has been forced to disk.
+/// The recovery point of each log: records below it are on disk.
 pub const RECOVERY_POINT_CHECKPOINT: &str = "recovery-point-offset-checkpoint";
-/// Where each log starts that does not start with its first segment.
+/// The log start offset of each log that does not start at its first segment's base offset.
 pub const LOG_START_OFFSET_CHECKPOINT: &str = "log-start-offset-checkpoint";
 /// The high watermark of each replica.
 pub const REPLICATION_OFFSET_CHECKPOINT: &str = "replication-offset-checkpoint";
-/// Up to where each log has been compacted.
+/// The offset below which each log has been compacted.
 pub const CLEANER_OFFSET_CHECKPOINT: &str = "cleaner-offset-checkpoint";
 
 /// An offset for each partition.
@@ -24,7 +25,7 @@ pub struct OffsetCheckpoint {
 }
 
 impl OffsetCheckpoint {
-    /// Reads the file, which holds nothing where it is missing.
+    /// Reads the file; a missing file has no entries.
     pub fn read(path: &Path) -> Result<OffsetCheckpoint, CheckpointError> {
         let entries = super::read(path, 3, |fields| {
             let partition = fields[1].parse().ok()?;

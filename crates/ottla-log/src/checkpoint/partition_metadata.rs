@@ -1,4 +1,4 @@
-//! `partition.metadata`: which topic a partition's directory belongs to, by id (KIP-516).
+//! `partition.metadata`: the topic ID of a partition's directory (KIP-516).
 //!
 //! Kafka: `PartitionMetadataFile`.
 
@@ -17,7 +17,7 @@ pub struct PartitionMetadata {
 }
 
 impl PartitionMetadata {
-    /// Reads the file of a partition, `None` where it has none yet.
+    /// Reads the file of a partition; `None` if it has none yet.
     pub fn read(partition_dir: &Path) -> Result<Option<PartitionMetadata>, CheckpointError> {
         let path = partition_dir.join(PARTITION_METADATA);
         let Some(bytes) = read_file(&path)? else {
@@ -32,7 +32,7 @@ impl PartitionMetadata {
         let text = std::str::from_utf8(&bytes).map_err(|_| malformed(1, "", "not UTF-8"))?;
         let mut lines = text.lines();
         let version = lines.next().unwrap_or_default();
-        // Kafka accepts versions above its own: they may only add lines.
+        // Kafka accepts newer versions: they may only add lines.
         let number: Option<i32> = value(version).and_then(|value| value.parse().ok());
         if number.is_none_or(|number| number < 0) {
             return Err(malformed(1, version, "expected \"version: 0\""));
@@ -52,7 +52,7 @@ impl PartitionMetadata {
     }
 }
 
-/// What follows the colon and at least one blank.
+/// The text after the colon and at least one space.
 fn value(line: &str) -> Option<&str> {
     let (_, value) = line.split_once(':')?;
     let trimmed = value.trim_start();

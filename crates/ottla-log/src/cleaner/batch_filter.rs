@@ -1,16 +1,16 @@
-//! What the cleaner does with one batch: keep it as it is, write it anew with fewer records, or drop it.
+//! The cleaner's decision about one batch: keep it, rewrite it with fewer records, or drop it.
 //!
 //! | batch | decision |
 //! | --- | --- |
-//! | record with a newer one of its key | dropped |
+//! | record with a newer record of its key | dropped |
 //! | record without a key | dropped, counted |
-//! | tombstone, newest of its key | kept until the delete horizon of its batch, which is set the first time |
-//! | record behind what the offset map knows | kept |
+//! | tombstone, newest of its key | kept until the delete horizon of its batch, which the first cleaning sets |
+//! | record after the latest offset of the offset map | kept |
 //! | record of an aborted transaction | dropped |
-//! | marker of a transaction with records left | kept |
-//! | marker of a transaction without | kept until its delete horizon, which is set the first time |
-//! | nothing left, but last batch of its producer, or of the section that is cleaned | kept, without records |
-//! | nothing left otherwise | dropped |
+//! | marker of a transaction that still has records | kept |
+//! | marker of a transaction without records | kept until its delete horizon, which the first cleaning sets |
+//! | no record left, but last batch of its producer or of the cleanable section | kept, without records |
+//! | no record left otherwise | dropped |
 //!
 //! Kafka: `Cleaner.cleanInto`, `MemoryRecords.filterTo`.
 
@@ -30,22 +30,22 @@ use super::transactions::{CleanedTransactions, Marker};
 use crate::index::AbortedTxn;
 use crate::producer_state::LastRecord;
 
-/// Decompressing one batch stops at this many bytes.
+/// Limit for decompressing one batch, in bytes.
 pub(super) const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
-/// By what batches are judged.
+/// The inputs of the decision.
 pub(super) struct BatchFilter<'a> {
     pub(super) map: &'a OffsetMap,
     pub(super) last_records: &'a HashMap<ProducerId, LastRecord>,
-    /// Where the section that is cleaned ends.
+    /// The end of the cleanable section, exclusive.
     pub(super) first_uncleanable_offset: Offset,
     pub(super) now: Timestamp,
     pub(super) delete_retention_ms: i64,
-    /// Whether tombstones of magic 0 and 1, which have no delete horizon, are still kept in this segment.
+    /// Whether this segment still keeps tombstones of magic 0 and 1, which have no delete horizon.
     pub(super) are_legacy_tombstones_kept: bool,
 }
 
-/// What is to be written for a batch.
+/// What is written in place of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Drop,
@@ -53,21 +53,21 @@ pub(super) enum Verdict {
     Replace(RecordBatch),
 }
 
-/// A judged batch.
+/// A batch with the decision about it and the counts for the statistics.
 #[derive(Debug)]
 pub(super) struct Judged {
     pub(super) verdict: Verdict,
     pub(super) records_read: u64,
     pub(super) records_kept: u64,
     pub(super) records_without_key: u64,
-    /// Belongs into the transaction index of the segment that the batch is written to.
+    /// The entry for the transaction index of the segment that the batch is written to.
     pub(super) aborted: Option<AbortedTxn>,
 }
 
-/// Which records of a batch stay.
+/// The records of a batch that are kept.
 #[derive(Default)]
 struct Selection {
-    /// For each record; kept for its capacity.
+    /// One flag per record.
     is_kept: Vec<bool>,
     kept: u64,
     without_key: u64,
@@ -75,7 +75,7 @@ struct Selection {
 }
 
 impl BatchFilter<'_> {
-    /// Judges a batch of magic 2, whose records are `body`, compressed or not.
+    /// Decides about a batch of magic 2. `body` is its records, compressed or not.
     pub(super) fn judge(
         &self,
         transactions: &mut CleanedTransactions,
@@ -138,8 +138,8 @@ impl BatchFilter<'_> {
         Ok(judged)
     }
 
-    /// Judges a message of magic 0 or 1, which is a batch of its own or a wrapper of compressed ones. What
-    /// stays of it is written in magic 2.
+    /// Decides about a message of magic 0 or 1, uncompressed or a wrapper of compressed messages.
+    /// Records that are kept are written in magic 2.
     pub(super) fn judge_legacy(&self, message: &LegacyMessage) -> Result<Judged, BatchError> {
         let records = message.records(MAX_DECOMPRESSED_BYTES)?;
         let mut judged = Judged {
@@ -189,7 +189,8 @@ impl BatchFilter<'_> {
         Ok(judged)
     }
 
-    /// Whether the batch may go as far as its transaction is concerned, and what of it the index must keep.
+    /// Whether the batch may be discarded as far as its transaction is concerned, and the
+    /// transaction index entry to keep.
     fn follow_transaction(
         &self,
         transactions: &mut CleanedTransactions,
@@ -278,7 +279,7 @@ impl BatchFilter<'_> {
     }
 }
 
-/// What is asked of a record to judge it.
+/// The fields of a record that decide whether it is kept.
 #[derive(Clone, Copy, Default)]
 struct SeenRecord {
     offset: Offset,
@@ -289,12 +290,12 @@ struct SeenRecord {
 enum Newest {
     Yes,
     No,
-    /// The offset map does not reach to it.
+    /// The record is after the latest offset of the offset map.
     NotKnown,
     NoKey,
 }
 
-/// The kind of the first record of a control batch; `None` where it has no record left.
+/// The type of the first record of a control batch; `None` if no record is left.
 pub(super) fn control_kind(
     header: &BatchHeader,
     body: &[u8],
@@ -308,7 +309,8 @@ pub(super) fn control_kind(
     }
 }
 
-/// A batch that is written anew gets a new checksum, which must not cover up that the old one was wrong.
+/// Verifies the checksum of a batch before it is rewritten: the new checksum must not hide that the
+/// old one was wrong.
 pub(super) fn verify_crc(header: &BatchHeader, body: &[u8]) -> Result<(), BatchError> {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     digest.update(&header.to_bytes()[BatchHeader::CRC_START..]);
@@ -323,7 +325,7 @@ pub(super) fn verify_crc(header: &BatchHeader, body: &[u8]) -> Result<(), BatchE
     }
 }
 
-/// The batch with the selected records.
+/// The batch with the selected records only.
 fn rebuild(
     header: &BatchHeader,
     codec: CompressionType,
@@ -366,7 +368,7 @@ fn rebuild(
     Ok(builder.build())
 }
 
-/// The batch without records: it holds the last offset, and the last sequence of its producer.
+/// The batch without records: it preserves the last offset and the producer's last sequence number.
 fn empty_batch(header: &BatchHeader) -> RecordBatch {
     let attributes = Attributes::default()
         .with_timestamp_type(header.attributes.timestamp_type())
@@ -384,7 +386,7 @@ fn empty_batch(header: &BatchHeader) -> RecordBatch {
     batch
 }
 
-/// A message as a batch of magic 2 at its last offset.
+/// The header of a magic 2 batch at the message's last offset.
 fn legacy_header(message: &LegacyMessage) -> BatchHeader {
     let timestamp_type = message.timestamp_type().unwrap_or_default();
     BatchHeader {

@@ -1,11 +1,11 @@
 //! Cleaning one log.
 //!
-//! 1. The keys of the dirty section go into an offset map, as far as it has room.
-//! 2. All segments below the end of what the map knows are cut into groups.
-//! 3. Each group is read and what stays of it is written to a new segment, which takes its place.
+//! 1. The keys of the dirty section are put into an offset map until it is full.
+//! 2. The segments below the end of the map are cut into groups.
+//! 3. Each group is filtered into one new segment, which replaces it.
 //!
-//! Runs on a thread of the cleaner, for minutes where the log is large, beside appends and reads. It reads
-//! sealed segments without the log and asks the holder of the run token only for what changes the log.
+//! Runs on a cleaner thread beside appends and reads; a large log takes minutes. It reads sealed
+//! segments directly and asks the holder of the run token only for changes of the log.
 //!
 //! Kafka: `Cleaner.doClean`, `Cleaner.cleanSegments`, `Cleaner.buildOffsetMap`.
 
@@ -37,40 +37,43 @@ use crate::segment::{Segment, timestamp_of};
 use crate::segment_file::SegmentFile;
 use crate::unlink::UnlinkJob;
 
-/// How the cleaner reaches the owner of the log.
+/// The cleaner's access to the owner of the log.
 pub trait LogAccess {
-    /// Runs something on the log, which must not wait. `None` where the log is not to be had any more.
+    /// Runs `work` on the log, which must not block. `None` if the log is no longer available.
     fn with_log<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Log) -> R + Send + 'static,
     ) -> Option<R>;
 }
 
-/// Who is told of every piece of reading and writing, and may make it wait or end it.
+/// Throttles the cleaner: it is called for every read and write, and may block or stop the
+/// cleaning.
 pub trait IoPace {
     fn on_io(&self, bytes: u64) -> Result<(), CleaningStopped>;
 
-    /// Told before so many bytes are written, for which there may be no space.
+    /// Called before `bytes` are written; the disk may not have space for them.
     fn on_write(&self, _bytes: u64) -> Result<(), CleaningStopped> {
         Ok(())
     }
 }
 
-/// How a cleaning may use the machine.
+/// Resources that a cleaning may use.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CleanerParams {
-    /// For the keys: `log.cleaner.dedupe.buffer.size`, divided by the threads.
+    /// Memory for the offset map: `log.cleaner.dedupe.buffer.size`, divided by the number of
+    /// threads.
     pub dedupe_buffer_bytes: u64,
     /// `log.cleaner.io.buffer.load.factor`
     pub load_factor: f64,
-    /// For reading and for writing, each: `log.cleaner.io.buffer.size`, divided by threads and by two.
+    /// Size of the read buffer and of the write buffer: `log.cleaner.io.buffer.size`, divided by
+    /// the number of threads and by two.
     pub io_buffer_bytes: usize,
-    /// Random, and known to nobody who writes keys.
+    /// Key of the hash function: random, and unknown to producers.
     pub hash_key: [u64; 2],
     pub now: Timestamp,
 }
 
-/// What a cleaning did. Kafka: `CleanerStats`.
+/// Statistics of a cleaning. Kafka: `CleanerStats`.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct CleanerStats {
     pub bytes_read: u64,
@@ -79,16 +82,19 @@ pub struct CleanerStats {
     pub records_read: u64,
     pub records_written: u64,
     pub records_without_key: u64,
-    /// Of the memory for keys, between 0 and 1.
+    /// Share of the offset map that was used, between 0 and 1.
     pub buffer_utilization: f64,
     pub elapsed_ms: u64,
-    /// Of these, for collecting the keys.
+    /// The part of `elapsed_ms` that was spent on the offset map.
     pub map_elapsed_ms: u64,
 }
 
-/// Cleans a log. Returns the offset up to which it is clean now, and hands files to be unlinked to
-/// `unlink_later`. Stopped where the log is truncated meanwhile, whatever else comes of that: the newest record of a key
-/// may have been cut off, and older ones then have to stay.
+/// Cleans a log. Returns the offset below which it is clean now; files to be unlinked are handed to
+/// `unlink_later`.
+///
+/// # Errors
+/// [`CleanError::Stopped`] if the log was truncated meanwhile, whatever the cleaning returned: the
+/// newest record of a key may have been cut off, and older records of the key must then be kept.
 pub fn clean(
     log: &LogReader,
     to_clean: &LogToClean,
@@ -122,7 +128,8 @@ fn clean_groups(
         stats: CleanerStats::default(),
     };
     let list = log.shared.segments.load_full();
-    // By this the age of tombstones counts that have no delete horizon.
+    // Tombstones of magic 0 and 1 have no delete horizon; their age is that of the last clean
+    // segment.
     let last_clean = range(&list, Offset::ZERO, to_clean.first_dirty_offset).last();
     let legacy_delete_horizon = match last_clean {
         Some(segment) => {
@@ -160,12 +167,12 @@ struct Cleaning<'a, P> {
     pace: &'a P,
     params: &'a CleanerParams,
     first_uncleanable_offset: Offset,
-    /// Of the log, when the cleaning began.
+    /// [`LogReader::truncations`] when the cleaning began.
     truncations: u64,
     stats: CleanerStats,
 }
 
-/// Segments that are cleaned into one.
+/// Segments that are merged into one.
 struct Group<'a> {
     segments: &'a [Arc<Segment>],
     map: &'a OffsetMap,
@@ -195,7 +202,7 @@ impl<P: IoPace> Cleaning<'_, P> {
             .map_err(self.error("look at a segment of"))
     }
 
-    /// The keys of the dirty section, as many as there is room for.
+    /// Builds the offset map of the dirty section, as far as it has room.
     fn build_map(&mut self, list: &SegmentList, from: Offset) -> Result<OffsetMap, CleanError> {
         let params = self.params;
         let mut map = OffsetMap::new(
@@ -218,7 +225,7 @@ impl<P: IoPace> Cleaning<'_, P> {
         Ok(map)
     }
 
-    /// Returns whether there was room for all keys.
+    /// Returns whether the map had room for all keys.
     fn map_segment(
         &mut self,
         segment: &Segment,
@@ -271,8 +278,7 @@ impl<P: IoPace> Cleaning<'_, P> {
         group(&sizes, limits, self.first_uncleanable_offset)
     }
 
-    /// Replaces a group by what stays of it. `None` where the log has changed so that there is nothing to be
-    /// replaced.
+    /// Replaces a group by its cleaned segment. `None` if the group is empty.
     fn clean_group(
         &mut self,
         group: &Group<'_>,
@@ -317,7 +323,7 @@ impl<P: IoPace> Cleaning<'_, P> {
             let published = swap.clone();
             access.with_log(move |log| log.publish_swap(&published));
         }
-        // What could not be published is taken back.
+        // An unpublished swap is rolled back.
         let job = swap.finish()?;
         match job.is_empty() {
             true => Err(CleanError::Stopped),
@@ -325,7 +331,7 @@ impl<P: IoPace> Cleaning<'_, P> {
         }
     }
 
-    /// Writes what stays of a segment.
+    /// Filters a segment into `cleaned`.
     fn clean_into(
         &mut self,
         segment: &Segment,
@@ -377,9 +383,10 @@ impl<P: IoPace> Cleaning<'_, P> {
         batches.end(self)
     }
 
-    /// The transactions that were aborted at or behind `from` and begin below `to`. Kafka also takes those whose
-    /// markers lie before `from` in its segment: a mapping that begins behind such a marker then takes the
-    /// next transaction of the producer for aborted, and keeps records that are not the newest.
+    /// The transactions that were aborted at or after `from` and begin below `to`. Kafka also
+    /// includes transactions whose markers lie before `from` in its segment: a map that starts
+    /// after such a marker then takes the producer's next transaction for aborted, and keeps
+    /// records that are not the newest.
     fn aborted_transactions(
         &self,
         from: Offset,
@@ -412,12 +419,12 @@ impl<P: IoPace> Cleaning<'_, P> {
     }
 }
 
-/// The batches of a segment, of whose bytes the pace is told.
+/// The batches of a segment, throttled by the pace.
 struct Batches<'s> {
     segment: &'s Segment,
     scanner: BatchScanner<'s>,
     end: u64,
-    /// Bytes that the pace has not been told of.
+    /// Bytes that have not been reported to the pace yet.
     uncounted: u64,
 }
 
@@ -467,7 +474,7 @@ impl Batches<'_> {
         Ok(())
     }
 
-    /// Sees to it that the last batch was whole: what follows it would be lost.
+    /// Fails unless the last batch was whole: the bytes after it would be lost.
     fn end<P: IoPace>(self, cleaning: &Cleaning<'_, P>) -> Result<(), CleanError> {
         cleaning.pace.on_io(self.uncounted)?;
         match self.end == self.segment.size() {
@@ -493,7 +500,8 @@ fn judge(
     }
 }
 
-/// Notes the keys of a batch, from `from` on. Returns whether there was room for all.
+/// Puts the keys of a batch from offset `from` on into the map. Returns whether there was room for
+/// all.
 fn map_batch(
     batch: &BatchLocation,
     bytes: &[u8],
@@ -515,7 +523,7 @@ fn map_batch(
         return Ok(keys.put_rest(map));
     };
     let body = &bytes[BatchHeader::SIZE..];
-    // A key or an offset that is wrong would have records dropped that are the newest of theirs.
+    // A damaged key or offset would drop the newest record of another key.
     verify_crc(header, body)?;
     if header.is_control() {
         transactions.on_control_batch(header, control_kind(header, body)?);
@@ -544,7 +552,7 @@ fn map_batch(
     Ok(keys.put_rest(map))
 }
 
-/// Keys that go into the map together.
+/// Keys that are put into the map together.
 #[derive(Default)]
 struct KeysToPut {
     keys: [(KeyHash, Offset); KEYS_AT_ONCE],
@@ -552,7 +560,7 @@ struct KeysToPut {
 }
 
 impl KeysToPut {
-    /// Returns whether there is room for what has been put.
+    /// Returns whether there was room for the keys so far.
     fn put(&mut self, map: &mut OffsetMap, key: &[u8], offset: Offset) -> bool {
         self.keys[self.count] = (map.hash(key), offset);
         self.count += 1;

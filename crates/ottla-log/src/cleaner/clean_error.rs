@@ -1,8 +1,8 @@
-//! How a cleaning ends before it is done.
+//! Why a cleaning ends early.
 
 use crate::error::StorageError;
 
-/// The cleaning was asked to stop. What groups of segments were done stays done.
+/// The cleaning was stopped. Groups of segments that were finished stay cleaned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CleaningStopped;
 
@@ -13,7 +13,7 @@ pub enum CleanError {
     Stopped,
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The log will not be tried again before the next start.
+    /// The log is not cleaned again before the next start.
     #[error("{0}")]
     Uncleanable(String),
 }

@@ -1,8 +1,9 @@
-//! How much of a log can be cleaned, and how badly it needs it.
+//! How much of a log can be cleaned, and how urgently.
 //!
-//! The log has a clean section, up to the offset in the checkpoint; a dirty one that can be cleaned; and an
-//! uncleanable one, which begins at the active segment, at the first offset that is not stable, or with the
-//! first segment that is younger than `min.compaction.lag.ms`, whichever comes first.
+//! A log has a clean section, up to the offset in the checkpoint; a dirty section that can be
+//! cleaned; and an uncleanable section. The last begins at the active segment, at the first
+//! unstable offset, or at the first segment younger than `min.compaction.lag.ms`, whichever comes
+//! first.
 //!
 //! Kafka: `LogToClean`, `LogCleanerManager.cleanableOffsets`, `LogCleanerManager.maxCompactionDelay`.
 
@@ -15,25 +16,26 @@ use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
 use crate::reader::{LogReader, SegmentList};
 use crate::segment::Segment;
 
-/// A log and what of it can be cleaned.
+/// A log and its cleanable section.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LogToClean {
-    /// Where the dirty section begins.
+    /// Start of the dirty section.
     pub first_dirty_offset: Offset,
-    /// Where the section that can be cleaned ends: the base of a segment.
+    /// End of the cleanable section, exclusive: the base offset of a segment.
     pub first_uncleanable_offset: Offset,
     pub clean_bytes: u64,
     pub cleanable_bytes: u64,
-    /// How long ago the log should have been cleaned for `max.compaction.lag.ms`; 0 where it is not due.
+    /// By how many milliseconds `max.compaction.lag.ms` is exceeded; 0 if it is not.
     pub compaction_delay_ms: i64,
-    /// The checkpoint cannot be right: `first_dirty_offset` is to be put into its place.
+    /// The checkpoint is outside the log and must be replaced by `first_dirty_offset`.
     pub is_checkpoint_invalid: bool,
-    /// How often the log had been truncated when it was looked at: after another time none of this holds.
+    /// [`LogReader::truncations`] at the time of the look: after another truncation, this struct is
+    /// stale.
     pub truncations: u64,
 }
 
 impl LogToClean {
-    /// Looks at a log that has been cleaned up to `last_clean_offset`. May read from the disk.
+    /// Examines a log that is clean below `last_clean_offset`. May read from the disk.
     pub fn examine(
         log: &LogReader,
         last_clean_offset: Option<Offset>,
@@ -79,7 +81,7 @@ impl LogToClean {
         let uncleanable = uncleanable.max(first_dirty_offset);
         let clean_until = now.0.saturating_sub(config.max_compaction_lag_ms.max(0));
         let mut compaction_delay_ms = 0;
-        // The oldest dirty record is looked up only where it could be too old.
+        // The timestamps of the dirty segments are read only if one could be too old.
         if clean_until > 0 {
             for segment in dirty {
                 let first = first_batch_timestamp(segment)?;
@@ -88,7 +90,7 @@ impl LogToClean {
                 }
             }
         }
-        // A segment that holds the first uncleanable offset is not cleaned in part.
+        // A segment that holds the first uncleanable offset is not cleaned partially.
         let first_uncleanable = sealed_from(&list, uncleanable).first();
         let first_uncleanable_offset =
             first_uncleanable.map_or(list.active().base_offset, |segment| segment.base_offset);
@@ -106,7 +108,8 @@ impl LogToClean {
         })
     }
 
-    /// Which part of what could be cleaned is dirty; 0 where there is nothing.
+    /// The dirty share of the bytes that are clean or cleanable, between 0 and 1; 0 for an empty
+    /// log.
     pub fn cleanable_ratio(&self) -> f64 {
         let total = self.clean_bytes + self.cleanable_bytes;
         match total {
@@ -115,14 +118,14 @@ impl LogToClean {
         }
     }
 
-    /// Whether the log is to be cleaned at all, with its `min.cleanable.dirty.ratio`.
+    /// Whether the log should be cleaned, given its `min.cleanable.dirty.ratio`.
     pub fn is_due(&self, min_cleanable_dirty_ratio: f64) -> bool {
         (self.compaction_delay_ms > 0 && self.cleanable_bytes > 0)
             || self.cleanable_ratio() > min_cleanable_dirty_ratio
     }
 }
 
-/// The segments with a base below `to`.
+/// The segments whose base offset is below `to`.
 fn below(list: &SegmentList, to: Offset) -> &[Arc<Segment>] {
     let end = list
         .segments
@@ -130,7 +133,7 @@ fn below(list: &SegmentList, to: Offset) -> &[Arc<Segment>] {
     &list.segments[..end]
 }
 
-/// The segments that may hold offsets from `from` to below `to`.
+/// The segments that may hold offsets in `[from, to)`.
 pub(super) fn range(list: &SegmentList, from: Offset, to: Offset) -> &[Arc<Segment>] {
     let segments = below(list, to);
     let first = list.floor(from).unwrap_or(0);
@@ -140,12 +143,12 @@ pub(super) fn range(list: &SegmentList, from: Offset, to: Offset) -> &[Arc<Segme
     }
 }
 
-/// The segments before the active one that may hold offsets from `from` on.
+/// The sealed segments that may hold offsets from `from` on.
 fn sealed_from(list: &SegmentList, from: Offset) -> &[Arc<Segment>] {
     range(list, from, list.active().base_offset)
 }
 
-/// The largest timestamp of the first batch, by which the age of a segment counts.
+/// The largest timestamp of the first batch, from which the age of the segment is counted.
 fn first_batch_timestamp(segment: &Segment) -> io::Result<Option<Timestamp>> {
     let file = segment.log_file()?;
     let mut scanner = BatchScanner::new(&file, 0, segment.size(), LOOKUP_WINDOW);

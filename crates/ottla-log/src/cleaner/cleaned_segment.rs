@@ -20,7 +20,7 @@ use crate::reader::Shared;
 use crate::segment::Segment;
 use crate::segment_file::SegmentFile;
 
-/// Positions in an index are 31 bits for Kafka.
+/// Kafka stores positions in an index as 31 bits.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
 
 pub(super) struct CleanedSegment {
@@ -28,7 +28,7 @@ pub(super) struct CleanedSegment {
     file: Arc<LogFile>,
     buffer: Vec<u8>,
     buffer_bytes: usize,
-    /// With what is in the buffer.
+    /// Size of the log file, including the buffer.
     size: u64,
     max_timestamp: Option<TimestampOffset>,
     bytes_since_last_index_entry: u64,
@@ -36,7 +36,7 @@ pub(super) struct CleanedSegment {
 }
 
 impl CleanedSegment {
-    /// Creates its files; what a cleaning that was broken off left under the names is overwritten.
+    /// Creates its files, overwriting those of an interrupted cleaning.
     pub(super) fn create(
         shared: &Shared,
         base_offset: Offset,
@@ -57,7 +57,7 @@ impl CleanedSegment {
         })
     }
 
-    /// Appends a batch as it stands in the segment that is cleaned.
+    /// Appends the unchanged bytes of a batch.
     pub(super) fn append_bytes(
         &mut self,
         header: &BatchHeader,
@@ -79,7 +79,7 @@ impl CleanedSegment {
         self.segment.transaction_index.append(txn);
     }
 
-    /// Writes the index entries for a batch that comes next.
+    /// Updates the indexes and the size for the next batch.
     fn note(&mut self, header: &BatchHeader, size: usize) -> Result<(), CleanError> {
         let last_offset = header.last_offset();
         let relative = last_offset.since(self.segment.base_offset);
@@ -133,8 +133,8 @@ impl CleanedSegment {
         Ok(())
     }
 
-    /// Forces everything to disk. The segment keeps the time of the last change of those that it covers. Where
-    /// that fails, as on a full disk, its files are removed.
+    /// Fsyncs all files. The segment keeps the modification time of the last segment it covers. On
+    /// failure, such as a full disk, its files are removed.
     pub(super) fn finish(mut self, modified: SystemTime) -> Result<Arc<Segment>, CleanError> {
         match self.force(modified) {
             Ok(()) => Ok(Arc::new(self.segment)),
@@ -176,9 +176,9 @@ impl CleanedSegment {
         Ok(())
     }
 
-    /// Removes the files of a cleaning that is broken off.
+    /// Removes the files of an interrupted cleaning.
     pub(super) fn discard(self) {
-        // What cannot be removed now, the next start removes.
+        // The next start removes what could not be removed now.
         let _ = self.segment.remove_unswapped();
     }
 

@@ -1,10 +1,10 @@
-//! Which segments are cleaned into one, so that segments do not grow smaller with every round.
+//! Which segments are merged into one, so that segments do not shrink with every cleaning.
 //!
 //! Kafka: `Cleaner.groupSegmentsBySize`.
 
 use ottla_types::Offset;
 
-/// What counts of a segment.
+/// The sizes of one segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentSizes {
     pub(super) base_offset: Offset,
@@ -13,14 +13,15 @@ pub(super) struct SegmentSizes {
     pub(super) time_index_bytes: u64,
 }
 
-/// What one new segment may hold.
+/// Limits of one cleaned segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentLimits {
     pub(super) log_bytes: u64,
     pub(super) index_bytes: u64,
 }
 
-/// Cuts `segments` into neighbours whose sums fit the limits. Returns how many are in each group.
+/// Cuts `segments` into groups of neighbours whose sums fit the limits. Returns the size of each
+/// group.
 pub(super) fn group(
     segments: &[SegmentSizes],
     limits: SegmentLimits,
@@ -32,10 +33,12 @@ pub(super) fn group(
         let mut sum = *first;
         let mut count = 1;
         while let Some((segment, behind)) = others.split_first() {
-            // Where the segment ends is not known without reading it; where the next begins is.
+            // The segment's end offset is not known without reading it; the base offset of the next
+            // segment is.
             let end = behind.first().map(|next| next.base_offset);
             let last = end.unwrap_or(first_uncleanable_offset).plus(-1);
-            // An empty segment brings no offset. That its distance is not asked for lets it go at last.
+            // An empty segment adds no offset. Exempting it from the distance check lets it be
+            // merged away.
             let fits_offsets =
                 segment.log_bytes == 0 || last.since(first.base_offset) <= i64::from(i32::MAX);
             if sum.log_bytes + segment.log_bytes > limits.log_bytes

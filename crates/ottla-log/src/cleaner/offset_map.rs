@@ -1,11 +1,11 @@
-//! From a key to the last offset at which it stands, in bounded memory.
+//! A map from key to the last offset of the key, in bounded memory.
 //!
-//! Keys are represented by a 128-bit hash, 24 bytes an entry with the offset, as in Kafka, whose hash is
-//! MD5. Here it is SipHash under a random key: two keys with the same hash would cost the older one its
-//! record, and for MD5 anybody can make such keys.
+//! As in Kafka, an entry is 24 bytes: a 128-bit hash of the key and an offset. Kafka hashes with
+//! MD5; here it is SipHash under a random key. Two keys with the same hash would cost the older one
+//! its record, and MD5 collisions are easy to construct.
 //!
-//! The table grows in steps to the size that the memory allows, so that a small log costs little; while it
-//! is moved to the last size it holds an eighth more than that.
+//! The table grows in steps up to the configured memory, so that a small log costs little. While
+//! entries move to the final size, it takes an eighth more.
 //!
 //! Kafka: `SkimpyOffsetMap`.
 
@@ -16,30 +16,30 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::slot_table::{Slot, SlotTable};
 
-/// What stands for a key.
+/// The hash of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct KeyHash([u64; 2]);
 
-/// So many keys are worth being loaded together.
+/// Number of keys whose slots are prefetched together.
 pub(super) const KEYS_AT_ONCE: usize = 32;
 
-/// How many times larger the next table is.
+/// Growth factor of the table.
 const GROWTH: usize = 8;
-/// The first table has more than this, unless the memory does not allow it.
+/// The first table has more slots than this, unless memory is smaller.
 const FIRST_SLOTS: usize = 4096;
 
 pub(crate) struct OffsetMap {
     slots: SlotTable,
     max_slots: usize,
     entries: usize,
-    /// Fewer than slots, so that a search ends.
+    /// Less than the number of slots, so that probing ends.
     max_entries: usize,
     latest_offset: Option<Offset>,
     hash_key: [u64; 2],
 }
 
 impl OffsetMap {
-    /// A map of `bytes` at most, of which the fraction `load_factor` is used.
+    /// A map of at most `bytes`, of which the fraction `load_factor` is used.
     pub(crate) fn new(bytes: u64, load_factor: f64, hash_key: [u64; 2]) -> OffsetMap {
         let max_slots = usize::try_from(bytes / size_of::<Slot>() as u64).unwrap_or(usize::MAX);
         let max_entries = (max_slots as f64 * load_factor) as usize;
@@ -53,7 +53,7 @@ impl OffsetMap {
         }
     }
 
-    /// Notes at which offsets keys stand, in their order. Returns whether there was room for all.
+    /// Puts keys with their offsets, in ascending order. Returns whether there was room for all.
     #[must_use]
     pub(super) fn put_all(&mut self, keys: &[(KeyHash, Offset)]) -> bool {
         self.load(keys.iter().map(|(hash, _)| *hash));
@@ -61,7 +61,7 @@ impl OffsetMap {
     }
 
     fn put(&mut self, KeyHash([low, high]): KeyHash, offset: Offset) -> bool {
-        // Kafka does not look whether the key is there already, and nor may this.
+        // Like Kafka, this refuses a full map even if the key is already present.
         if self.entries >= self.max_entries {
             return false;
         }
@@ -94,7 +94,7 @@ impl OffsetMap {
         }
     }
 
-    /// The last offset that the map knows all about; `None` before the first.
+    /// The last offset whose keys are all in the map; `None` before the first.
     pub(crate) fn latest_offset(&self) -> Option<Offset> {
         self.latest_offset
     }
@@ -103,7 +103,7 @@ impl OffsetMap {
         self.latest_offset = Some(offset);
     }
 
-    /// How full it is, of all the memory that it may take.
+    /// The used share of the maximum memory, between 0 and 1.
     pub(crate) fn utilization(&self) -> f64 {
         self.entries as f64 / self.max_slots.max(1) as f64
     }
@@ -115,8 +115,8 @@ impl OffsetMap {
         KeyHash([hash.h1, hash.h2])
     }
 
-    /// Has the slots of keys in the processor's cache before they are asked for one by one: the table is larger than the
-    /// cache, and loads that do not depend on each other are waited for together.
+    /// Prefetches the slots of keys into the processor's cache: the table is larger than the cache,
+    /// and independent loads overlap.
     pub(super) fn load(&self, keys: impl Iterator<Item = KeyHash>) {
         if !self.slots.is_empty() {
             let slots: &[Slot] = &self.slots;
@@ -137,7 +137,8 @@ impl OffsetMap {
     }
 }
 
-/// The slot that holds the hash, or the empty one where it belongs. There is an empty one.
+/// The slot that holds the hash, or the empty slot where it belongs. The table always has an empty
+/// slot.
 fn find(slots: &mut [Slot], low: u64, high: u64) -> &mut Slot {
     let count = slots.len();
     let mut index = home(low, count);

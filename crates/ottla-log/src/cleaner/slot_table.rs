@@ -1,8 +1,9 @@
-//! The memory of an [`OffsetMap`](super::offset_map::OffsetMap): zeroed slots, in huge pages where the kernel gives them.
+//! The memory of an [`OffsetMap`](super::offset_map::OffsetMap): zeroed slots, in huge pages if the
+//! kernel provides them.
 //!
-//! The slots are visited in no order, so in pages of 4 KiB nearly every visit also misses the processor's table of
-//! pages, which costs more than the slot itself. The allocator of the process is told to stay away from huge pages,
-//! because they keep memory that nobody uses; here all of it is used. docs/benchmarks.md has the figures.
+//! Slots are accessed at random. With pages of 4 KiB nearly every access also misses the TLB, which
+//! costs more than the slot itself. The process's allocator avoids huge pages, because they retain
+//! unused memory; here all of it is used. docs/benchmarks.md has the figures.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
@@ -10,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use memmap2::{Advice, MmapMut};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A slot is the hash of a key and its offset, one more so that zeros are an empty slot.
+/// A key's hash and its offset plus one, so that zeros are an empty slot.
 pub(super) type Slot = [u64; 3];
 
 /// A fixed number of slots; none by default.
@@ -18,7 +19,7 @@ pub(super) type Slot = [u64; 3];
 pub(super) struct SlotTable(Option<MmapMut>);
 
 impl SlotTable {
-    /// So many empty slots. Ends the process where there is no memory for them, as every allocation does.
+    /// `slots` empty slots. Aborts if there is no memory for them, like every allocation.
     pub(super) fn zeroed(slots: usize) -> SlotTable {
         let layout = Layout::array::<Slot>(slots).expect("a table that the memory bound allows");
         if layout.size() == 0 {
@@ -26,7 +27,7 @@ impl SlotTable {
         }
         let memory =
             MmapMut::map_anon(layout.size()).unwrap_or_else(|_| handle_alloc_error(layout));
-        // A kernel without huge pages says so here, and the table is as good without them.
+        // A kernel without huge pages refuses this; the table works without them.
         let _ = memory.advise(Advice::HugePage);
         SlotTable(Some(memory))
     }

@@ -1,7 +1,8 @@
-//! Which transactions the cleaner is in while it goes through a log, and which markers may go.
+//! The open transactions while the cleaner goes through a log, and the markers that may be
+//! discarded.
 //!
-//! A marker stays until no batch of its transaction is left, and so does the entry of an aborted one in the
-//! transaction index.
+//! A marker is kept until no batch of its transaction is left, and so is the transaction index
+//! entry of an aborted one.
 //!
 //! Kafka: `CleanedTransactionMetadata`.
 
@@ -16,10 +17,10 @@ use crate::index::AbortedTxn;
 
 #[derive(Default)]
 pub(super) struct CleanedTransactions {
-    /// Producers of whose transaction that was not aborted a batch was seen.
+    /// Producers with a batch of a transaction that was not aborted.
     committed: HashSet<ProducerId>,
     aborted: HashMap<ProducerId, OngoingAborted>,
-    /// Those that have not begun yet, the first on top.
+    /// Aborted transactions that begin at a later offset, the earliest on top.
     to_come: BinaryHeap<Reverse<(Offset, ByOffset)>>,
 }
 
@@ -28,7 +29,7 @@ struct OngoingAborted {
     has_batches: bool,
 }
 
-/// Ordered by nothing but what stands beside it.
+/// Equal to all others, so that only the offset beside it orders the heap.
 struct ByOffset(AbortedTxn);
 
 impl PartialEq for ByOffset {
@@ -51,27 +52,27 @@ impl Ord for ByOffset {
     }
 }
 
-/// What is to become of a marker.
+/// Whether a marker is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Marker {
-    /// Nothing needs it: it may go once its delete horizon has passed.
+    /// Nothing needs it: it may be dropped after its delete horizon.
     Discardable,
     Needed,
-    /// It is needed, and so is this entry of the transaction index.
+    /// Needed, together with this entry of the transaction index.
     NeededWith(AbortedTxn),
 }
 
 impl CleanedTransactions {
-    /// Says which transactions were aborted, from the indexes of the segments that come next. The same may be
-    /// said more than once.
+    /// Adds the aborted transactions from the indexes of the next segments. Adding one twice does
+    /// no harm.
     pub(super) fn add_aborted(&mut self, aborted: impl IntoIterator<Item = AbortedTxn>) {
         let entries = aborted.into_iter();
         self.to_come
             .extend(entries.map(|txn| Reverse((txn.first_offset, ByOffset(txn)))));
     }
 
-    /// Takes a control batch into account. `kind` is that of its record; the outer `None` where it has no
-    /// record left, the inner for a kind that is not known.
+    /// Processes a control batch. `kind` is the type of its record: the outer `None` means that no
+    /// record is left, the inner `None` an unknown type.
     pub(super) fn on_control_batch(
         &mut self,
         header: &BatchHeader,
@@ -94,7 +95,7 @@ impl CleanedTransactions {
         }
     }
 
-    /// Takes a batch of data into account. Returns whether it belongs to an aborted transaction.
+    /// Processes a data batch. Returns whether it belongs to an aborted transaction.
     pub(super) fn on_batch(&mut self, header: &BatchHeader) -> bool {
         self.begin_up_to(header.last_offset());
         if !header.is_transactional() {

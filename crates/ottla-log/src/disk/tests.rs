@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::trace::{self, Loss};
 
-/// What a file holds after a crash, `None` where there is none of that name.
+/// The content of a file after a crash; `None` if it does not exist.
 fn after(trace: &trace::Trace, path: &Path, loss: Loss) -> Option<Vec<u8>> {
     trace.image(trace.len(), loss).get(path).cloned()
 }

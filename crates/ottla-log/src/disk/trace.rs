@@ -1,10 +1,9 @@
-//! What tests see of the changes to a disk: a list of them, and what a crash after any number of them may
+//! The test's record of disk changes, and the states that a crash after any number of them may
 //! leave.
 //!
-//! The model of the disk is as strict as file systems with a journal are in fact. What was written to a file
-//! since it was last forced may be there, may be missing, may be cut anywhere, and may be there without what
-//! was written before it. The names in a directory are those of some moment between the last time that the
-//! directory was forced and the crash.
+//! The modelled disk is as strict as journaling file systems are in practice. Bytes written since
+//! the last fsync may be present, missing or torn, and may be present without earlier writes. The
+//! entries of a directory are those of some moment between its last fsync and the crash.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +24,7 @@ pub(crate) enum Change<'a> {
     Remove(&'a Path),
 }
 
-/// A file, whatever its name is.
+/// Identifies a file independently of its name.
 type FileId = usize;
 
 #[derive(Clone, Debug)]
@@ -39,26 +38,26 @@ enum Op {
     Remove(PathBuf),
 }
 
-/// The files under some directory.
+/// The files below a directory, by path.
 pub(crate) type Image = BTreeMap<PathBuf, Vec<u8>>;
 
-/// What becomes of changes that were not forced to disk.
+/// What happens to unsynced changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loss {
     /// Only the process was killed.
     Nothing,
-    /// All is lost that was not forced.
+    /// Everything unsynced is lost.
     Everything,
-    /// The names are there, what was written is not.
+    /// Directory entries survive, unsynced data does not.
     Data,
-    /// What was written is there, the names are not.
+    /// Data survives, unsynced directory entries do not.
     Names,
-    /// Files are as long as they were, with zeros for what was written.
+    /// Files keep their length; unsynced data reads as zeros.
     Zeros,
-    /// Each directory is as it was at some moment, each file has some of the writes up to some point, and the
-    /// last of them is torn.
+    /// Each directory is at some earlier moment; each file has a prefix of its writes, the last of
+    /// them torn.
     Torn(u64),
-    /// As torn, but any of the writes may be missing or torn.
+    /// As `Torn`, but any write may be missing or torn.
     Reordered(u64),
 }
 
@@ -79,19 +78,19 @@ impl Loss {
 
 #[derive(Default)]
 pub(crate) struct Trace {
-    /// Files that were there before, all on disk.
+    /// Files that existed before the trace, all synced.
     before: Image,
     ops: Vec<Op>,
-    /// By device and inode number, as far as these are not used anew.
+    /// By device and inode number. A reused number gets a new ID.
     ids: HashMap<(u64, u64), FileId>,
     next_id: FileId,
-    /// What stood under the path that is being opened: its length.
+    /// Length of the file that existed at the path being opened.
     opening: Option<u64>,
-    /// The number of the change that fails, counted down.
+    /// Countdown to the change that fails.
     fails_in: Option<usize>,
-    /// There is no space for anything to be written.
+    /// All writes fail for lack of space.
     is_full: bool,
-    /// The number of the file to be opened for which there is no handle, counted down.
+    /// Countdown to the open that fails for lack of a handle.
     lacks_handle_in: Option<usize>,
 }
 
@@ -99,7 +98,7 @@ thread_local! {
     static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
 }
 
-/// Begins to write down what this thread changes. Nothing is forced to disk from now on.
+/// Starts recording the changes of this thread. From here on fsyncs are recorded, not executed.
 pub(crate) fn start(root: &Path) {
     let mut trace = Trace::default();
     for (path, bytes) in read_image(root) {
@@ -112,26 +111,26 @@ pub(crate) fn start(root: &Path) {
     TRACE.set(Some(trace));
 }
 
-/// Has a change fail as on a broken disk: the one after the next `changes`.
+/// Makes the change after the next `changes` fail as on a broken disk.
 pub(crate) fn fail_in(changes: usize) {
     TRACE.with_borrow_mut(|trace| {
         trace.as_mut().expect("a trace is written").fails_in = Some(changes);
     });
 }
 
-/// Leaves no space for anything to be written. Files can still be created, renamed and cut.
+/// Makes all writes fail for lack of space. Files can still be created, renamed and cut.
 pub(crate) fn fill() {
     TRACE.with_borrow_mut(|trace| trace.as_mut().expect("a trace is written").is_full = true);
 }
 
-/// Leaves no handle for one file that is to be opened: the one after the next `opened`.
+/// Makes the open after the next `opened` fail for lack of a handle.
 pub(crate) fn lack_handles_in(opened: usize) {
     TRACE.with_borrow_mut(|trace| {
         trace.as_mut().expect("a trace is written").lacks_handle_in = Some(opened);
     });
 }
 
-/// How many changes there are.
+/// Number of changes recorded so far.
 pub(crate) fn len() -> usize {
     TRACE.with_borrow(|trace| trace.as_ref().map_or(0, |trace| trace.ops.len()))
 }
@@ -228,7 +227,7 @@ impl Trace {
         self.ids[&(status.st_dev, status.st_ino)]
     }
 
-    /// The change after which the crash comes, for people.
+    /// Describes the change after which the crash comes, for failure messages.
     pub(crate) fn describe(&self, count: usize) -> String {
         let last = count.checked_sub(1).and_then(|last| self.ops.get(last));
         match last {
@@ -243,7 +242,7 @@ impl Trace {
         self.ops.len()
     }
 
-    /// What a crash after the first `count` changes leaves, by path.
+    /// The files that a crash after the first `count` changes leaves, by path.
     pub(crate) fn image(&self, count: usize, loss: Loss) -> Image {
         let mut disk = Disk::new(&self.before);
         for op in &self.ops[..count] {
@@ -253,7 +252,7 @@ impl Trace {
     }
 }
 
-/// The files under `root`, by their paths below it.
+/// The files below `root`, by relative path.
 pub(crate) fn read_image(root: &Path) -> Image {
     let mut image = Image::new();
     let mut dirs = vec![root.to_owned()];
@@ -276,14 +275,14 @@ type Names = BTreeMap<PathBuf, FileId>;
 
 struct Disk {
     files: BTreeMap<FileId, FileState>,
-    /// By directory, the names at each moment since it was last forced.
+    /// For each directory, its entries at each moment since the last fsync.
     dirs: BTreeMap<PathBuf, Vec<Names>>,
 }
 
 #[derive(Default)]
 struct FileState {
     on_disk: Vec<u8>,
-    /// What has been done since it was forced.
+    /// Changes since the last fsync.
     unforced: Vec<Op>,
 }
 
@@ -311,7 +310,7 @@ impl Disk {
         moments.or_insert_with(|| vec![Names::new()])
     }
 
-    /// Changes the names in the directory of `path`.
+    /// Changes the entries of `path`'s directory.
     fn change_names(&mut self, path: &Path, change: impl FnOnce(&mut Names)) {
         let moments = self.moments(path);
         let mut names = moments.last().expect("there is a moment").clone();

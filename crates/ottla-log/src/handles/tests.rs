@@ -9,7 +9,7 @@ use crate::disk_read::DiskWait;
 use crate::partition_dir::PartitionDir;
 use crate::segment::Segment;
 
-/// Segments in a directory, created and without a mark: nobody has used them lately.
+/// New segments in a directory, without marks, as if idle.
 fn segments(dir: &Path, handles: &Arc<Handles>, count: i64) -> Vec<Segment> {
     let dir = PartitionDir::new(dir.to_owned(), Arc::clone(handles));
     let segment = |number| Segment::create(&dir, Offset(number)).unwrap();
@@ -67,7 +67,7 @@ fn what_is_used_outlives_what_is_not() {
     for segment in &segments[1..] {
         drop(segment.open_log());
         segment.log_file().unwrap();
-        // Between any two others.
+        // Between any two other uses.
         segments[0].log_file().unwrap();
     }
     let opened = handles.stats().opened;
@@ -86,7 +86,7 @@ fn files_that_are_on_disk_are_closed_before_others() {
     let file = segments[0].log_file().unwrap();
     segments[0].force_log(&file).unwrap();
     drop(file);
-    // Takes the marks away, so that only this decides.
+    // Clears the marks, so that only this decides.
     handles.listed.lock().iter().for_each(|it| {
         it.upgrade().unwrap().take_mark();
     });
@@ -123,7 +123,8 @@ fn who_may_not_wait_opens_what_the_kernel_knows() {
     let handles = Handles::unlimited();
     let segment = segments(dir.path(), &handles, 1).remove(0);
     segment.close_files();
-    // The directory has just been written, so its entries are in memory; a kernel that cannot tell says that it would wait.
+    // The directory was just written, so its entries are cached; a kernel without the check reports
+    // that it would wait.
     match segment.log_file_for(DiskWait::Refused) {
         Ok(_) => assert_eq!(handles.stats().open, 1),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),

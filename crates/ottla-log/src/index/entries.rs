@@ -1,8 +1,8 @@
-//! Fixed-size entries of which the older stand in a file and the newest in memory.
+//! Fixed-size entries; the older are in a file, the newest in memory.
 //!
-//! One thread pushes (the holder of the partition's run token), any number search. The lock is held only
-//! for work in memory: a search that has to go to the file first copies the number of entries there,
-//! which are immutable, and reads without it. Writing the tail to the file is serialised by its own lock,
+//! One thread pushes (the holder of the partition's run token), any number search. The lock is held
+//! only for work in memory: a search that needs the file copies the number of entries in it, which
+//! are immutable, and reads without the lock. Writing the tail is serialised by a lock of its own,
 //! because the pusher and the flush job may both do it.
 
 use std::cmp::Ordering;
@@ -16,11 +16,11 @@ use crate::disk;
 use crate::disk_read::{self, DiskWait};
 use crate::handles::LogFile;
 
-/// The tail is written out by the pusher when it holds twice this many entries, so that memory stays
-/// bounded where nobody flushes.
+/// The pusher writes the tail out when it holds twice this many entries, so that memory stays
+/// bounded without flushes.
 const SPILL_ENTRIES: usize = 512;
 
-/// Entries read at once when the range of a search in the file has become small.
+/// A binary search in the file reads the last this many entries at once.
 const BLOCK_ENTRIES: u32 = 256;
 
 pub(crate) struct Entries<const SIZE: usize> {
@@ -29,15 +29,15 @@ pub(crate) struct Entries<const SIZE: usize> {
 }
 
 struct State<const SIZE: usize> {
-    /// How many entries stand in the file.
+    /// Number of entries in the file.
     in_file: u32,
-    /// Those after them.
+    /// The entries after those in the file.
     tail: Vec<[u8; SIZE]>,
-    /// The file has been changed since it was last forced to disk.
+    /// The file has unsynced changes.
     is_unforced: bool,
 }
 
-/// How the file is opened when it is needed, if it is not open: it lies at another path after a rename.
+/// Opens the file on demand: its path changes with a rename.
 pub(crate) trait OpenFile {
     fn open(&self, wait: DiskWait) -> io::Result<Arc<LogFile>>;
 }
@@ -50,7 +50,7 @@ impl<F: Fn() -> io::Result<ottla_sync::fs::File>> OpenFile for F {
 }
 
 impl<const SIZE: usize> Entries<SIZE> {
-    /// The entries of a file that holds `in_file` of them.
+    /// The entries of a file that holds `in_file` entries.
     pub(crate) fn new(in_file: u32) -> Self {
         Self {
             state: Mutex::new(State {
@@ -71,12 +71,12 @@ impl<const SIZE: usize> Entries<SIZE> {
         self.state.lock().tail.push(entry);
     }
 
-    /// Whether [`Entries::write_tail`] is due for the sake of memory.
+    /// Whether the tail is long enough for [`Entries::write_tail`].
     pub(crate) fn is_tail_long(&self) -> bool {
         self.state.lock().tail.len() >= 2 * SPILL_ENTRIES
     }
 
-    /// Writes the entries that only memory holds, if nobody else is doing so.
+    /// Writes the in-memory entries to the file, unless another thread is doing so.
     pub(crate) fn try_write_tail(&self, open: impl OpenFile) -> io::Result<()> {
         match self.writing.try_lock() {
             Some(_guard) => self.write_tail_locked(open),
@@ -84,7 +84,7 @@ impl<const SIZE: usize> Entries<SIZE> {
         }
     }
 
-    /// Writes the entries that only memory holds.
+    /// Writes the in-memory entries to the file.
     pub(crate) fn write_tail(&self, open: impl OpenFile) -> io::Result<()> {
         let _guard = self.writing.lock();
         self.write_tail_locked(open)
@@ -110,9 +110,9 @@ impl<const SIZE: usize> Entries<SIZE> {
         Ok(())
     }
 
-    /// Forces the file to disk. Entries in memory are not part of it.
+    /// Fsyncs the file. Entries in memory are not part of it.
     pub(crate) fn sync(&self, file: &LogFile) -> io::Result<()> {
-        // First, because what is written meanwhile may not be part of it.
+        // Cleared first: a concurrent write may not be covered by this fsync.
         self.state.lock().is_unforced = false;
         let synced = disk::sync_data(file);
         if synced.is_err() {
@@ -121,18 +121,18 @@ impl<const SIZE: usize> Entries<SIZE> {
         synced
     }
 
-    /// Whether the file has entries, and so is there.
+    /// Whether the file has entries, and therefore exists.
     pub(crate) fn is_in_file(&self) -> bool {
         self.state.lock().in_file > 0
     }
 
-    /// Whether there are entries, or cuts, that are not on disk.
+    /// Whether entries or truncations are not on disk yet.
     pub(crate) fn is_unforced(&self) -> bool {
         let state = self.state.lock();
         state.is_unforced || !state.tail.is_empty()
     }
 
-    /// The file if there is something in it, so that [`Entries::truncate`] need not open it.
+    /// The opened file if it has entries, so that [`Entries::truncate`] need not open it.
     pub(crate) fn for_truncation(&self, open: impl OpenFile) -> io::Result<Option<Arc<LogFile>>> {
         match self.is_in_file() {
             true => open.open(DiskWait::Allowed).map(Some),
@@ -140,7 +140,8 @@ impl<const SIZE: usize> Entries<SIZE> {
         }
     }
 
-    /// Forgets the entries from number `keep` on. Searches that have counted on them find the file too short.
+    /// Removes the entries from number `keep` on. A concurrent search that counted on them finds
+    /// the file too short.
     pub(crate) fn truncate(&self, keep: u32, open: impl OpenFile) -> io::Result<()> {
         let _guard = self.writing.lock();
         {
@@ -159,7 +160,7 @@ impl<const SIZE: usize> Entries<SIZE> {
         Ok(())
     }
 
-    /// Entry `n`, or `None` past the last.
+    /// Entry `n`, or `None` if there are fewer.
     pub(crate) fn get(&self, n: u32, open: impl OpenFile) -> io::Result<Option<[u8; SIZE]>> {
         {
             let state = self.state.lock();
@@ -173,7 +174,7 @@ impl<const SIZE: usize> Entries<SIZE> {
         Ok(Some(entry))
     }
 
-    /// The last entry that `order` does not find greater than what is looked for, and its number. The
+    /// The last entry that `order` does not find greater than the target, and its number. The
     /// entries must be sorted by `order`.
     pub(crate) fn floor(
         &self,
@@ -215,7 +216,7 @@ impl<const SIZE: usize> Entries<SIZE> {
             .map(|last| (low + last as u32, entries[last])))
     }
 
-    /// All entries, for indexes that are read from front to back.
+    /// All entries, for indexes that are read sequentially.
     pub(crate) fn all(&self, open: impl OpenFile) -> io::Result<Vec<[u8; SIZE]>> {
         let (in_file, tail) = {
             let state = self.state.lock();

@@ -59,8 +59,8 @@ impl OffsetIndex {
         Ok(found.map_or(0, |(_, entry)| self.parse(&entry).position))
     }
 
-    /// The offset of the first entry at or behind `position`, below which all batches of a read end that
-    /// goes up to there.
+    /// The offset of the first entry at or after `position`. Every batch of a read that ends at
+    /// `position` ends at or below it.
     pub(crate) fn first_offset_at_or_after(
         &self,
         position: u64,
@@ -79,7 +79,8 @@ impl OffsetIndex {
         Ok(entry.map(|entry| self.parse(&entry).offset))
     }
 
-    /// How many entries are below `offset` and `position`, and the position of the last of them.
+    /// The number of entries below both `offset` and `position`, and the position of the last of
+    /// them.
     pub(crate) fn count_below(
         &self,
         offset: Offset,

@@ -1,8 +1,8 @@
-//! `.timeindex`: from a timestamp to an offset up to which no record is younger.
+//! `.timeindex`: from a timestamp to an offset up to which no record is newer.
 //!
-//! An entry is the largest timestamp of the segment so far (i64) and the last offset, relative to the
-//! segment's base (u32), of the batch that brought it. Both grow. The last entry of a sealed segment is
-//! the largest timestamp of all of it. Kafka: `TimeIndex`.
+//! An entry is the largest timestamp of the segment so far (i64) and the last offset, relative to
+//! the segment's base (u32), of the batch that has it. Both grow. The last entry of a sealed
+//! segment is its largest timestamp. Kafka: `TimeIndex`.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) struct TimeIndex {
     last: ottla_sync::Mutex<Option<TimestampOffset>>,
 }
 
-/// A timestamp and the offset that has it.
+/// A timestamp and the offset of its batch or record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimestampOffset {
     pub timestamp: Timestamp,
@@ -40,7 +40,8 @@ impl TimeIndex {
         &self.entries
     }
 
-    /// Adds an entry if it is younger than the last: timestamps in the index must not stand still.
+    /// Adds an entry if its timestamp is larger than the last: timestamps in the index strictly
+    /// grow.
     pub(crate) fn append_if_younger(&self, entry: TimestampOffset) {
         let mut last = self.last.lock();
         let last_timestamp = last.map_or(Timestamp::NONE, |last| last.timestamp);
@@ -56,7 +57,8 @@ impl TimeIndex {
         *last = Some(entry);
     }
 
-    /// The last entry that is not younger than `timestamp`; where there is none, the segment's base.
+    /// The offset of the last entry at or before `timestamp`; the segment's base offset if there is
+    /// none.
     pub(crate) fn lookup(&self, timestamp: Timestamp, open: impl OpenFile) -> io::Result<Offset> {
         let found = self.entries.floor(
             |entry| self.parse(entry).timestamp.cmp(&timestamp),
@@ -70,7 +72,7 @@ impl TimeIndex {
         *self.last.lock()
     }
 
-    /// How many entries are below `offset`, and the last of them.
+    /// The number of entries below `offset`, and the last of them.
     pub(crate) fn count_below(
         &self,
         offset: Offset,
@@ -86,7 +88,7 @@ impl TimeIndex {
         }))
     }
 
-    /// Forgets the entries from number `keep` on; `last` is the one before.
+    /// Removes the entries from number `keep` on; `last` is the one before.
     pub(crate) fn truncate(
         &self,
         keep: u32,

@@ -1,8 +1,8 @@
 //! `.txnindex`: the aborted transactions that ended in a segment, in the order of their markers.
 //!
-//! The file exists only where there is an entry. An entry is a version (i16, 0), the producer id, the
-//! first and last offset of the transaction and the last stable offset when it ended (i64 each). Kafka:
-//! `TransactionIndex`, `AbortedTxn`.
+//! The file exists only if there is an entry. An entry is a version (i16, 0), the producer ID, the
+//! first and last offset of the transaction, and the last stable offset when it ended (i64 each).
+//! Kafka: `TransactionIndex`, `AbortedTxn`.
 
 use std::io;
 
@@ -22,8 +22,8 @@ pub struct AbortedTxn {
     pub first_offset: Offset,
     /// The marker.
     pub last_offset: Offset,
-    /// The last stable offset after the marker: a search for what was aborted below an offset may stop
-    /// at the first entry whose last stable offset reaches it.
+    /// The last stable offset after the marker. A search for transactions aborted below an offset
+    /// may stop at the first entry whose last stable offset reaches it.
     pub last_stable_offset: Offset,
 }
 
@@ -41,7 +41,7 @@ impl AbortedTxn {
         bytes
     }
 
-    /// The entry, or `None` for a version from the future.
+    /// The entry, or `None` for an unknown newer version.
     pub(crate) fn from_bytes(bytes: &[u8; Self::SIZE]) -> Option<AbortedTxn> {
         let long = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let version = i16::from_be_bytes([bytes[0], bytes[1]]);
@@ -54,7 +54,7 @@ impl AbortedTxn {
     }
 }
 
-/// What [`TransactionIndex::collect`] found.
+/// Result of [`TransactionIndex::collect`].
 pub(crate) struct Collected {
     pub(crate) aborted: Vec<AbortedTxn>,
     /// Whether no later segment can hold more.

@@ -1,8 +1,8 @@
 //! Appending batches, and rolling to a new segment when the active one is full.
 //!
-//! Batches that fit into the active segment go to the file in one vectored write of their headers and
-//! bodies. Only when it has succeeded does anything become visible. A write that fails half way is cut
-//! back to the last whole batch; those before it count as written.
+//! Batches that fit into the active segment are written with one vectored write of their headers
+//! and bodies, and become visible only after it has succeeded. A partial write is cut back to the
+//! last whole batch; the batches before the cut count as written.
 //!
 //! Kafka: `UnifiedLog.append`, `LogSegment.append`, `LogSegment.shouldRoll`.
 
@@ -23,26 +23,26 @@ use crate::producer_state::CompletedTxn;
 use crate::segment::Segment;
 use crate::segment_file::SegmentFile;
 
-/// Batches that one vectored write holds at most; two slices each.
+/// Maximum number of batches per vectored write, two slices each.
 const MAX_BATCHES_PER_WRITE: usize = 16;
-/// From an offset up to here, those of a batch cannot overflow.
+/// The largest base offset from which the offsets of a batch cannot overflow.
 pub(super) const MAX_BASE_OFFSET: i64 = i64::MAX - (1 << 32);
 
-/// What an append did.
+/// The result of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendInfo {
-    /// Of the first batch.
+    /// First offset of the first batch.
     pub first_offset: Offset,
-    /// Of the last batch, inclusive.
+    /// Last offset of the last batch, inclusive.
     pub last_offset: Offset,
     pub bytes: u64,
-    /// A new segment was begun.
+    /// A new segment was started.
     pub rolled: bool,
 }
 
 impl Log {
-    /// Appends batches whose offsets and leader epochs are assigned and which have been validated. Their
-    /// offsets must grow and start at or behind the log end offset (a follower may skip some).
+    /// Appends validated batches with assigned offsets and leader epochs. The offsets must grow and
+    /// start at or after the log end offset (a follower may skip some).
     pub fn append(
         &mut self,
         batches: &[RecordBatch],
@@ -95,7 +95,7 @@ impl Log {
             .map_err(Failure::from)
     }
 
-    /// Whether a batch of this size may follow what is there.
+    /// Whether a batch of `size` bytes at `base_offset` may be appended.
     pub(super) fn check_place(
         &self,
         base_offset: Offset,
@@ -122,8 +122,7 @@ impl Log {
         self.config.effective_segment_bytes().max(0) as u64
     }
 
-    /// Begins a new segment if the active one has no room for `batch` or is too old. Returns whether it
-    /// did.
+    /// Rolls if the active segment has no room for `batch` or is too old. Returns whether it did.
     fn roll_for(&mut self, batch: &RecordBatch, now: Timestamp) -> Result<bool, Failure> {
         if !self.is_roll_due(Entry::of(batch), batch.size_in_bytes() as u64, now) {
             return Ok(false);
@@ -133,8 +132,8 @@ impl Log {
         Ok(true)
     }
 
-    /// Whether the active segment has no room for `last`, or is too old for it. With what is written before it, it takes
-    /// `bytes`.
+    /// Whether the active segment has no room for `last` or is too old for it. `bytes` is the size
+    /// of `last` and of everything written before it in the same write.
     pub(super) fn is_roll_due(&self, last: Entry, bytes: u64, now: Timestamp) -> bool {
         let active = &self.active;
         let size = active.segment.size();
@@ -158,14 +157,14 @@ impl Log {
         let index_bytes = self.config.segment_index_bytes.max(0) as usize;
         let offset_entries = active.segment.offset_index.entries().len() as usize;
         let time_entries = active.segment.time_index.entries().len() as usize;
-        // The last place of the time index is kept for the entry that is added at the roll.
+        // The last slot of the time index is reserved for the entry that the roll adds.
         offset_entries >= index_bytes / OffsetIndex::ENTRY_SIZE
             || time_entries + 1 >= index_bytes / TimeIndex::ENTRY_SIZE
             || !fits_relative(last.last_offset, active.segment.base_offset)
     }
 
-    /// Writes the first of `batches` and as many behind it as the active segment has room for. Returns
-    /// how many batches and bytes those are.
+    /// Writes the first of `batches` and as many of the following as fit into the active segment.
+    /// Returns the number of batches and bytes written.
     fn append_to_active(
         &mut self,
         batches: &[RecordBatch],
@@ -194,18 +193,18 @@ impl Log {
         }
     }
 
-    /// Whether the file that the next batch goes to is open, or can be opened without waiting for the disk.
+    /// Whether the active segment's file is open or can be opened without disk I/O.
     pub fn is_open_without_waiting(&self) -> bool {
         let segment = &self.active.segment;
         if segment.open_log().is_some() {
             return true;
         }
         let opened = segment.log_file_for(DiskWait::Refused);
-        // Whatever else it is, the append will find out.
+        // The append reports any other error.
         opened.map_or_else(|error| error.kind() != io::ErrorKind::WouldBlock, |_| true)
     }
 
-    /// Does something to the file that is appended to.
+    /// Runs `act` on the active segment's file, opening it if necessary.
     pub(super) fn with_active_file<R>(
         &self,
         act: impl FnOnce(&LogFile) -> R,
@@ -224,13 +223,14 @@ impl Log {
         Ok(act(&opened))
     }
 
-    /// How many of `batches` go into the active segment with one write: the first has been found to fit.
+    /// The number and size of the `batches` that go into the active segment with one write. The
+    /// first is known to fit.
     fn batches_for_one_write(&self, batches: &[RecordBatch], now: Timestamp) -> (usize, u64) {
         let mut bytes = batches[0].size_in_bytes() as u64;
         let mut count = 1;
         let limit = batches.len().min(MAX_BATCHES_PER_WRITE);
-        // Where a roll is near, batches are written one by one, so that each is measured against indexes
-        // that hold those before it.
+        // Near a roll, batches are written one by one, so that each is checked against indexes that
+        // include those before it.
         let index_entries = self.active.segment.time_index.entries().len() as usize;
         let index_room = self.config.segment_index_bytes.max(0) as usize / TimeIndex::ENTRY_SIZE;
         if index_entries + limit + 1 >= index_room || self.active.segment.size() == 0 {
@@ -252,7 +252,7 @@ impl Log {
         (count, bytes)
     }
 
-    /// Cuts the file back to the whole batches of a write that failed, and makes those visible.
+    /// Cuts the file back to the whole batches of a failed write and publishes those.
     fn cut_back(
         &mut self,
         batches: &[RecordBatch],
@@ -282,11 +282,12 @@ impl Log {
         }
     }
 
-    /// Takes back what a failed write has left from `end` to `written_end`. Returns why the write failed, and as an error
-    /// that what it left is still there.
+    /// Cuts the bytes of a failed write from `end` to `written_end` off. Returns the reason why the
+    /// write failed; an error means that the bytes are still there.
     ///
-    /// Where the log goes on after it, the cut is forced. The recovery point may be right here: if the next append began a
-    /// segment, recovery would not look at this one again, and a loss of power could bring half a batch back into it.
+    /// If the log stays in use, the cut is fsynced. The recovery point may be exactly at `end`: if
+    /// the next append started a segment, recovery would not scan this one again, and a power loss
+    /// could bring half a batch back.
     pub(super) fn cut_file_back(
         &self,
         end: u64,
@@ -295,7 +296,7 @@ impl Log {
     ) -> Result<AppendErrorReason, AppendErrorReason> {
         let path = self.active.segment.path(SegmentFile::Log);
         let path = path.unwrap_or_else(|_| self.dir());
-        // The file may have to be opened for it: what needs a handle then leaves what the write has left.
+        // The file may have to be opened for this; if no handle is left, the partial write remains.
         let cut = self.with_active_file(|file| disk::set_len(file, end));
         let cut = match cut {
             Ok(cut) => cut,
@@ -317,7 +318,7 @@ impl Log {
         Ok(reason)
     }
 
-    /// Makes batches visible that are in the file.
+    /// Publishes batches that are in the file.
     fn publish(&mut self, batches: &[RecordBatch]) {
         let Some(last) = batches.last() else {
             return;
@@ -338,7 +339,7 @@ impl Log {
         self.set_log_end_offset(last.header.next_offset());
     }
 
-    /// Has indexes and readers find what is in the file.
+    /// Updates the indexes and the readers' view with entries that are in the file.
     pub(super) fn publish_entries(&mut self, entries: impl Iterator<Item = Entry>) {
         let active = &mut self.active;
         let segment = &active.segment;
@@ -403,8 +404,8 @@ impl Log {
         self.producers.complete(completed);
     }
 
-    /// Writes out index entries where memory holds many. An error is left to the flush, which must
-    /// write them before the recovery point may move.
+    /// Writes long index tails to the files. Errors are left to the flush, which must write the
+    /// tails before the recovery point may advance.
     pub(super) fn spill_indexes(&self) {
         let segment: &Segment = &self.active.segment;
         if segment.offset_index.entries().is_tail_long() {
@@ -418,7 +419,7 @@ impl Log {
     }
 }
 
-/// What a segment and its indexes note of a batch, whatever its magic.
+/// The fields of a batch that a segment and its indexes need, for every magic.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) last_offset: Offset,
@@ -436,9 +437,9 @@ impl Entry {
     }
 }
 
-/// An append that stopped.
+/// A failed append.
 struct Failure {
-    /// Batches of the last write that are in the log all the same.
+    /// Number of batches of the last write that are in the log nevertheless.
     written: usize,
     reason: AppendErrorReason,
 }
@@ -449,13 +450,13 @@ impl From<AppendErrorReason> for Failure {
     }
 }
 
-/// Whether `offset` can stand in the indexes of a segment.
+/// Whether the indexes of the segment at `base_offset` can represent `offset`.
 pub(super) fn fits_relative(offset: Offset, base_offset: Offset) -> bool {
     (0..=i64::from(i32::MAX)).contains(&offset.since(base_offset))
 }
 
-/// Writes all slices at `position`, going on after short writes. On an error, says how many bytes are
-/// in the file.
+/// Writes all slices at `position`, continuing after short writes. On an error, returns the number
+/// of bytes written.
 pub(super) fn write_all(
     file: &File,
     mut slices: &mut [IoSlice<'_>],

@@ -1,7 +1,8 @@
-//! Appending messages of magic 0 and 1, as they stand in the log that they are copied from: nobody else may write them.
+//! Appending messages of magic 0 and 1, copied from another log of this node. Producers cannot
+//! write them.
 //!
-//! They have no leader epoch and no producer. A compressed one says only where it ends, so its place is judged by its
-//! last offset.
+//! They have no leader epoch and no producer. A compressed message only has its last offset, so
+//! only that is checked.
 //!
 //! Kafka: `UnifiedLog.appendAsFollower`, `UnifiedLog.maybeRoll`.
 
@@ -15,7 +16,7 @@ use super::append::{AppendInfo, Entry, MAX_BASE_OFFSET, write_all};
 use crate::error::{AppendError, AppendErrorReason};
 
 impl Log {
-    /// Appends messages with the offsets that they have.
+    /// Appends messages at their own offsets.
     pub fn append_legacy(
         &mut self,
         messages: &[LegacyMessage],
@@ -45,7 +46,7 @@ impl Log {
         Ok(info)
     }
 
-    /// Returns whether a new segment was begun.
+    /// Returns whether a new segment was started.
     fn append_message(
         &mut self,
         message: &LegacyMessage,
@@ -66,7 +67,8 @@ impl Log {
         self.check_place(last_offset, message.size_in_bytes())?;
         let is_roll_due = self.is_roll_due(entry, entry.size, now);
         if is_roll_due {
-            // Where its first message lies is not known, but not further from the last than an index reaches.
+            // The offset of the first inner message is unknown, but it is within the range of an
+            // index before the last.
             let first = Offset(last_offset.0 - i64::from(i32::MAX));
             self.roll_at(first.max(self.log_end_offset()), now)
                 .map_err(AppendErrorReason::from_storage)?;
@@ -81,8 +83,8 @@ impl Log {
                 .unwrap_or_else(|reason| reason));
         }
         self.publish_entries(std::iter::once(entry));
-        // Epochs must grow with the offsets. As in Kafka, followers truncate to the high watermark until there are some
-        // again.
+        // Epochs must grow with the offsets. As in Kafka, followers truncate to the high watermark
+        // until new epochs exist.
         if self.leader_epochs.latest().is_some() {
             self.leader_epochs.clear();
             self.on_epochs_changed();

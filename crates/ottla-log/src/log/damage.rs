@@ -1,11 +1,11 @@
-//! Tells the torn end of a log from damage in the middle of it, and changes nothing.
+//! Distinguishes a torn end of a log from damage in its middle. Changes nothing.
 //!
-//! Recovery cuts a log in front of the first bytes that are no batch. For a log that cannot be had from
-//! anybody else (the metadata log of a single controller), that would lose what was decided behind a flipped
-//! bit. A killed process tears the end: nothing whole comes behind. A loss of power may do more, but only to what was
-//! not forced to disk.
+//! Recovery cuts a log at the first bytes that are not a valid batch. For a log without another
+//! copy (the metadata log of a single controller) that would lose everything after a flipped bit. A
+//! killed process tears only the end, with no whole batch after it. A power loss may do more, but
+//! only to unsynced bytes.
 //!
-//! Kafka cuts the metadata log, too.
+//! Kafka cuts the metadata log as well.
 
 use ottla_sync::fs::File;
 use std::io;
@@ -21,10 +21,10 @@ use crate::batch_scan::{BatchScanner, SEQUENTIAL_WINDOW};
 use crate::error::StorageError;
 use crate::file_names::{LOG_SUFFIX, offset_from_file_name};
 
-/// Where the magic stands in a batch.
+/// Offset of the magic byte in a batch.
 const MAGIC_AT: usize = 16;
 
-/// A segment as far as it holds whole, valid batches.
+/// A segment and the length of its prefix of whole, valid batches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WholeSegment {
     pub base_offset: Offset,
@@ -32,7 +32,7 @@ pub struct WholeSegment {
     pub valid_bytes: u64,
 }
 
-/// Why a log is not used as it is.
+/// Why a log cannot be used as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum DamagedLog {
     #[error(transparent)]
@@ -50,8 +50,8 @@ pub enum DamagedLog {
     },
 }
 
-/// The segments of a log, ascending. The last with a valid batch may end torn; damage before that is an error, if it is
-/// below `forced`, up to where the log was forced to disk.
+/// The segments of a log, ascending. The last segment with a valid batch may have a torn end.
+/// Earlier damage is an error if it is below `forced`, the offset below which the log was fsynced.
 pub fn whole_segments(dir: &Path, forced: Offset) -> Result<Vec<WholeSegment>, DamagedLog> {
     let listing = |error| StorageError::new("list", dir, error);
     let mut segments = Vec::new();
@@ -101,16 +101,16 @@ pub fn whole_segments(dir: &Path, forced: Offset) -> Result<Vec<WholeSegment>, D
 
 struct Scanned {
     valid_bytes: u64,
-    /// Behind the valid bytes.
+    /// The offset after the valid bytes.
     next_offset: Offset,
-    /// Why what follows is no batch; empty where nothing follows.
+    /// Why the next bytes are not a batch; empty if there are none.
     reason: String,
-    /// Behind that, there is one.
+    /// A valid batch follows the invalid bytes.
     is_followed: bool,
 }
 
-/// Looks at the batches below `end_offset`, where the next segment begins: what goes on behind that was replaced by a
-/// truncation.
+/// Scans the batches below `end_offset`, the base offset of the next segment. A truncation has
+/// replaced the batches at or after it.
 fn scan(path: &Path, base_offset: Offset, end_offset: Offset) -> io::Result<Scanned> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -140,10 +140,10 @@ fn scan(path: &Path, base_offset: Offset, end_offset: Offset) -> io::Result<Scan
     })
 }
 
-/// Whether a whole, valid batch begins somewhere in `[from, end)`.
+/// Whether a whole, valid batch starts in `[from, end)`.
 fn has_batch(file: &File, base_offset: Offset, from: u64, end: u64) -> io::Result<bool> {
-    // Bytes that were made to look like the headers of long batches must not keep a start busy for long; so much of
-    // it is no torn end.
+    // Bytes that imitate the headers of long batches must not keep a start busy for long; that many
+    // of them are not a torn end.
     let mut may_check = end.saturating_mul(4);
     let mut window = vec![0; SEQUENTIAL_WINDOW];
     let mut start = from;
@@ -159,7 +159,8 @@ fn has_batch(file: &File, base_offset: Offset, from: u64, end: u64) -> io::Resul
                 continue;
             };
             let position = start + at as u64;
-            // A flipped bit in the offset, which no checksum covers, is only looked for where a batch is due.
+            // The base offset is not covered by the checksum. A flipped bit in it is considered
+            // only where a batch is expected.
             let is_plausible =
                 prefix.base_offset >= base_offset && fits_relative(prefix.base_offset, base_offset);
             if position != from && !is_plausible {

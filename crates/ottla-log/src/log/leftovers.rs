@@ -1,11 +1,11 @@
-//! What interrupted work left in a partition's directory, and what is made of it.
+//! Leftovers of interrupted work in a partition's directory, and what is done with them.
 //!
-//! | file | means | decision |
+//! | file | meaning | decision |
 //! | --- | --- | --- |
-//! | `*.deleted` | was to be unlinked, or a spare that was not used | deleted |
-//! | `*.cleaned` | the cleaner had not finished writing | deleted |
-//! | `*.swap`, at or behind the first `.cleaned` | a split of which not all was written | deleted |
-//! | other `*.swap` | complete; was to replace what it covers | what it covers deleted, renamed into place |
+//! | `*.deleted` | scheduled for unlinking, or an unused spare | deleted |
+//! | `*.cleaned` | incomplete output of the cleaner | deleted |
+//! | `*.swap`, at or after the first `.cleaned` | incomplete split of a segment | deleted |
+//! | other `*.swap` | complete; was to replace older segments | those are deleted, it is renamed into place |
 //! | `*.index`, `*.timeindex`, `*.txnindex` without `.log` | its segment is gone | deleted |
 //!
 //! Kafka: `LogLoader.removeTempFilesAndCollectSwapFiles`, `LogLoader.load`, `LogLoader.loadSegmentFiles`.
@@ -25,18 +25,18 @@ use crate::file_names::{
     SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_from_file_name,
 };
 
-/// Offsets at which a segment cannot start, because those in it might not be numbers any more.
+/// The largest base offset of a segment; above it, the offsets of its records might overflow.
 const MAX_BASE_OFFSET: Offset = Offset(i64::MAX - (1 << 32));
 
-/// What is in the directory of a partition, ascending.
+/// The files in a partition's directory, ascending.
 pub(super) struct Found {
     pub(super) base_offsets: Vec<Offset>,
-    /// Of snapshots of the producers.
+    /// Offsets of the producer snapshots.
     pub(super) snapshots: Vec<Offset>,
 }
 
-/// Cleans the directory up and returns what is left in it. A start has very many directories to look at, nearly all of
-/// them clean: these are listed once.
+/// Cleans the directory up and returns what is left. A start visits very many directories, nearly
+/// all of them clean; those are listed only once.
 pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
     let mut files = list(dir)?;
     let mut is_changed = false;
@@ -112,7 +112,7 @@ pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
     })
 }
 
-/// Puts complete output of the cleaner into the place of what it covers.
+/// Replaces segments by complete output of the cleaner.
 fn complete_swaps(dir: &Path, swaps: &[String]) -> Result<(), StorageError> {
     let log_swap = format!("{LOG_SUFFIX}{SWAP_SUFFIX}");
     let mut covered = Offset(i64::MAX)..Offset(i64::MIN);
@@ -138,7 +138,7 @@ fn complete_swaps(dir: &Path, swaps: &[String]) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// The offset behind the last batch of a file, its base where it has none.
+/// The offset after the last batch of a file; `base_offset` if there is no batch.
 fn next_offset(path: &Path, base_offset: Offset) -> Result<Offset, StorageError> {
     let read = |error| StorageError::new("read", path, error);
     let file = File::open(path).map_err(read)?;

@@ -1,4 +1,4 @@
-//! What a log hands to maintenance threads, and what it takes back.
+//! Maintenance work that a log hands out, and the results it takes back.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,18 +15,18 @@ use crate::jobs::{
 use crate::reader::SegmentList;
 use crate::segment::Segment;
 
-/// Writeback ends at a multiple of this. The page that holds the log end is dirtied again by the next
-/// append, so writing it now would be for nothing, and dropping it would have it read back; and pages come
-/// in naturally aligned folios, which are dropped whole or not at all.
+/// Writeback ends at a multiple of this. The next append dirties the page at the log end again, so
+/// writing it now would be wasted, and dropping it would cause a read. Also, pages are cached in
+/// naturally aligned folios, which are dropped as a whole or not at all.
 const WRITEBACK_ALIGNMENT: u64 = 1024 * 1024;
 
-/// The part of a file of this size that consists of pages no append will touch.
+/// The size of the prefix whose pages no append will touch.
 fn whole_pages(size: u64) -> u64 {
     size - size % WRITEBACK_ALIGNMENT
 }
 
 impl Log {
-    /// Whether [`Log::take_jobs`] would return anything. Cheap: asked after every append.
+    /// Whether [`Log::take_jobs`] would return a job. Cheap: called after every append.
     pub fn has_jobs(&self) -> bool {
         !self.jobs.deletions.is_empty()
             || self.jobs.flush_below.is_some()
@@ -34,7 +34,7 @@ impl Log {
             || self.is_spare_due()
     }
 
-    /// Work to be run on a maintenance thread.
+    /// Work for a maintenance thread.
     pub fn take_jobs(&mut self) -> Vec<Job> {
         let mut jobs: Vec<Job> = Vec::new();
         jobs.extend(self.jobs.deletions.drain(..).map(Job::Delete));
@@ -64,15 +64,15 @@ impl Log {
         jobs
     }
 
-    /// Takes back what a job of this log left.
+    /// Takes the result of a job of this log.
     pub fn on_job_done(&mut self, outcome: JobOutcome) {
         if let JobOutcome::Spare(spare) = outcome {
             self.jobs.spare = Spare::Ready(spare);
         }
     }
 
-    /// A [`Job::PrepareSpare`] has failed. None is ordered again before the next roll, which makes its files
-    /// itself: on a full disk every attempt would fail as this one did.
+    /// A [`Job::PrepareSpare`] failed. No other is ordered before the next roll, which creates its
+    /// own files: on a full disk every attempt would fail.
     pub fn on_spare_refused(&mut self) {
         if matches!(self.jobs.spare, Spare::Ordered) {
             self.jobs.spare = Spare::Refused;
@@ -85,7 +85,7 @@ impl Log {
         every > 0 && end.saturating_sub(self.jobs.written_back) >= every
     }
 
-    /// A spare is made when the segment is half full, so that logs that nobody writes to have none.
+    /// A spare is created when the segment is half full, so that idle logs have none.
     fn is_spare_due(&self) -> bool {
         matches!(self.jobs.spare, Spare::None)
             && self.active.segment.size() > self.segment_bytes() / 2
@@ -98,7 +98,7 @@ impl Log {
         }
     }
 
-    /// A job that forces everything to disk that is in the log now; `None` where all of it is.
+    /// A job that fsyncs everything in the log; `None` if everything is on disk.
     pub fn flush_job(&mut self) -> Option<FlushJob> {
         self.flush_job_up_to(self.log_end_offset())
     }
@@ -106,7 +106,7 @@ impl Log {
     fn flush_job_up_to(&mut self, up_to: Offset) -> Option<FlushJob> {
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         self.jobs.snapshots.retain(|snapshot| !snapshot.is_done());
-        // Where a flush is under way, it is not known what it leaves.
+        // If a flush is running, its result is unknown.
         let has_state = !self.jobs.snapshots.is_empty()
             || (self.shared.flushed.try_lock())
                 .is_none_or(|flushed| flushed.epochs_version < self.jobs.epochs_version);
@@ -115,7 +115,8 @@ impl Log {
             .then(|| self.make_flush_job(up_to, false))
     }
 
-    /// `is_last` is for an orderly stop, after which the indexes of the active segment are trusted too.
+    /// `is_last` is for a clean stop, after which the indexes of the active segment are trusted
+    /// too.
     fn make_flush_job(&mut self, up_to: Offset, is_last: bool) -> FlushJob {
         let truncations = *self.shared.truncations.lock();
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
@@ -140,8 +141,8 @@ impl Log {
         }
     }
 
-    /// The first sealed segment whose indexes no flush has written. The recovery point may be behind it
-    /// already, if the last flush while it was active took all that is in it.
+    /// The first sealed segment whose indexes were not flushed. The recovery point may be above it
+    /// already, if the last flush of the segment while it was active covered all its records.
     pub(super) fn first_unflushed(&self, list: &SegmentList) -> Option<usize> {
         let sealed = &list.segments[..list.segments.len() - 1];
         let is_unflushed =
@@ -149,7 +150,7 @@ impl Log {
         sealed.iter().position(is_unflushed)
     }
 
-    /// The epochs, unless it is known that their file holds them.
+    /// The leader epochs, unless the file is known to hold them.
     fn unwritten_epochs(&self) -> Option<EpochsVersion> {
         let version = self.jobs.epochs_version;
         let flushed = self.shared.flushed.try_lock();
@@ -160,21 +161,21 @@ impl Log {
         })
     }
 
-    /// Takes a snapshot of the producers where the log ends, for the next flush to write.
+    /// Takes a producer snapshot at the log end, to be written by the next flush.
     pub(super) fn order_snapshot(&mut self) {
         let taken = self.producers.take_snapshot();
         self.jobs.snapshots.extend(taken.map(Arc::new));
     }
 
-    /// Publishes changed epochs to readers and notes that their file has to be written.
+    /// Publishes changed epochs to readers and marks their file as stale.
     pub(super) fn on_epochs_changed(&mut self) {
         self.jobs.epochs_version += 1;
         let epochs = Arc::new(self.leader_epochs.clone());
         self.shared.leader_epochs.store(epochs);
     }
 
-    /// The work of an orderly stop, after which a start trusts everything: a producer snapshot at the end,
-    /// everything on disk, the indexes of all segments whole. Nothing may be appended any more.
+    /// The work of a clean stop, after which a start trusts all files: a producer snapshot at the
+    /// log end, everything fsynced, all indexes complete. Nothing may be appended any more.
     pub fn close_job(&mut self) -> CloseJob {
         let active = &self.active.segment;
         if let Some(max) = active.max_timestamp() {
@@ -185,7 +186,7 @@ impl Log {
         let is_reserved = self.bytes_to_reserve() > 0;
         let mut flush = self.make_flush_job(end, true);
         if end == self.log_start_offset() {
-            // Epochs without a record: as after a crash, the next leader begins one of its own.
+            // Epochs without records: as after a crash, the next leader starts an epoch of its own.
             flush.state.leader_epochs = None;
         }
         CloseJob {
@@ -197,13 +198,14 @@ impl Log {
         }
     }
 
-    /// Brings the log to rest: see [`Log::close_job`]. Blocks.
+    /// Runs [`Log::close_job`], retrying while handles or memory are short. Returns the log end
+    /// offset. Blocks.
     pub fn close(mut self) -> Result<Offset, StorageError> {
         let job = self.close_job();
         retry_lacking(|| job.run())
     }
 
-    /// Starts writeback whenever this many bytes have been appended; 0 for never.
+    /// Starts writeback after every `bytes` bytes appended; 0 for never.
     pub fn set_writeback_bytes(&mut self, bytes: u64) {
         self.writeback_bytes = bytes;
     }

@@ -1,23 +1,23 @@
 //! Opening a log.
 //!
 //! 1. Leftovers of interrupted work are removed or completed (`leftovers`).
-//! 2. Segments are listed and their indexes checked; an index that cannot be right is built again.
-//! 3. After a crash, the segments from the one that holds the recovery point on are scanned, and the log is
-//!    cut at the first byte that is not a whole, valid batch (`recover`).
-//! 4. Leader epochs are cut to the log's ends; the producer state is loaded from a snapshot and the records
-//!    behind it.
+//! 2. Segments are listed and their indexes checked; an index that cannot be right is rebuilt.
+//! 3. After a crash, the segments from the one that holds the recovery point on are scanned, and
+//!    the log is cut at the first byte that is not a whole, valid batch (`recover`).
+//! 4. Leader epochs are cut to the log's ends; the producer state is loaded from a snapshot and the
+//!    records after it.
 //!
 //! | found | decision |
 //! | --- | --- |
 //! | no segment | an empty one at the log start offset |
-//! | index missing, of wrong size or contradicting its segment | built again from the segment |
-//! | bytes that are no batch, in an index rebuild below the recovery point | kept; reads of them fail |
-//! | bytes that are no batch, behind the recovery point | cut off, later segments deleted |
-//! | behind the recovery point, a segment that goes on where the next has begun | cut there: a truncation has put the next in the place of what follows |
-//! | a segment that ends before the next begins | kept, both: compaction leaves such gaps, and no byte says that it was not that |
-//! | the same below the recovery point, in the segment that holds it | cut off as Kafka does, reported and logged as an error |
-//! | the log ends before its recovery point, and no byte shows why | kept, and an error says so |
-//! | orderly stop, but the last segment does not end with a whole batch | recovered as after a crash |
+//! | index missing, of wrong size or contradicting its segment | rebuilt from the segment |
+//! | invalid bytes in an index rebuild below the recovery point | kept; reads of them fail |
+//! | invalid bytes above the recovery point | cut off, later segments deleted |
+//! | above the recovery point, a segment that overlaps the next | cut where the next begins: a truncation replaced the rest |
+//! | a segment that ends before the next begins | both kept: compaction leaves such gaps, and nothing distinguishes them from a loss |
+//! | invalid bytes below the recovery point, in the segment that holds it | cut off as in Kafka, reported and logged as an error |
+//! | the log ends before its recovery point, and no byte shows why | kept, and logged as an error |
+//! | clean stop, but the last segment does not end with a whole batch | recovered as after a crash |
 //! | the log ends before its start offset | all segments deleted, an empty one at the start offset |
 //!
 //! Kafka: `LogLoader`.
@@ -49,7 +49,7 @@ use crate::reader::{Flushed, SegmentList, Shared};
 use crate::segment::{IndexSizes, Segment};
 use crate::segment_file::SegmentFile;
 
-/// What a log is opened with.
+/// Parameters of opening a log.
 #[derive(Clone, Debug)]
 pub struct OpenParams {
     /// The partition's directory; created if it is missing.
@@ -60,35 +60,35 @@ pub struct OpenParams {
     pub recovery_point: Offset,
     /// From the checkpoint; 0 where there is none.
     pub log_start_offset: Offset,
-    /// The log directory was stopped in an orderly way: nothing need be scanned.
+    /// The log directory was stopped cleanly: nothing has to be scanned.
     pub clean_shutdown: bool,
     pub now: Timestamp,
     /// `producer.id.expiration.ms`
     pub producer_id_expiration_ms: i64,
-    /// For the jitter of segment rolls.
+    /// Seed of the roll jitter.
     pub random_seed: u64,
-    /// Where its files are counted.
+    /// The budget for its file handles.
     pub handles: Arc<Handles>,
 }
 
-/// Writeback of appended pages is started whenever this many bytes have gathered, unless
-/// [`Log::set_writeback_bytes`] says otherwise.
+/// Writeback of appended pages is started after this many bytes, unless
+/// [`Log::set_writeback_bytes`] changes it.
 pub const DEFAULT_WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 
-/// What opening a log had to do.
+/// What opening a log did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RecoveryReport {
     /// Segments that were scanned because they might not have been on disk.
     pub segments_recovered: usize,
-    /// Segments whose indexes were built again, without those that were scanned anyway.
+    /// Segments whose indexes were rebuilt, not counting those of `segments_recovered`.
     pub indexes_rebuilt: usize,
-    /// Where the first of these starts.
+    /// Base offset of the first segment with rebuilt indexes.
     pub first_rebuilt: Option<Offset>,
-    /// Bytes that were cut off because they were no batches.
+    /// Bytes that were cut off because they were not valid batches.
     pub bytes_truncated: u64,
-    /// Segments behind a cut that were deleted.
+    /// Segments after a cut that were deleted.
     pub segments_deleted: usize,
-    /// The log was cut at this offset, although it had been forced to disk up to a later one.
+    /// The offset at which the log was cut or ends, if it is below the recovery point.
     pub truncated_below_recovery_point: Option<Offset>,
 }
 
@@ -97,7 +97,7 @@ impl Log {
         Log::open_with_progress(params, &RecoveryProgress::default())
     }
 
-    /// As [`Log::open`], with how far it has come to be seen by others.
+    /// As [`Log::open`]; `progress` can be read from other threads meanwhile.
     pub fn open_with_progress(
         params: OpenParams,
         progress: &RecoveryProgress,
@@ -132,11 +132,11 @@ struct Loader<'a> {
     params: OpenParams,
     dir: Arc<PartitionDir>,
     leader_epochs: LeaderEpochs,
-    /// They are not as in the file.
+    /// The epochs differ from the file.
     epochs_changed: bool,
     segments: Vec<Arc<Segment>>,
     report: RecoveryReport,
-    /// The producer snapshots that were there before anything was done.
+    /// Producer snapshots that existed before recovery.
     snapshots: Vec<Offset>,
     progress: &'a RecoveryProgress,
 }
@@ -163,7 +163,7 @@ impl Loader<'_> {
                 .map_err(self.storage("look at a segment of"))?
                 .len();
             if index >= first_recovered {
-                // Recovery makes its indexes anew, whatever the files hold.
+                // Recovery rebuilds its indexes, whatever the files hold.
                 let segment = self.without_indexes(base_offset, size);
                 self.segments.push(Arc::new(segment));
                 continue;
@@ -189,12 +189,13 @@ impl Loader<'_> {
         Segment::new(self.dir.clone(), base_offset, size, sizes, None)
     }
 
-    /// Builds the indexes of a segment again that is not recovered, and leaves its batches alone.
+    /// Rebuilds the indexes of a segment that is not recovered. Its batches are not touched.
     fn rebuild_indexes(&mut self, base_offset: Offset, size: u64) -> Result<Segment, LogError> {
         self.report.indexes_rebuilt += 1;
         self.report.first_rebuilt.get_or_insert(base_offset);
         let segment = self.without_indexes(base_offset, size);
-        // Transactions that were aborted in the segment are found from the producer state at its start.
+        // The producer state at the segment's start is needed to find the transactions aborted in
+        // it.
         let mut producers = recover::producers_at(recover::ProducersAt {
             producers: ProducerState::new(self.params.producer_id_expiration_ms),
             dir: self.path(),
@@ -204,9 +205,9 @@ impl Loader<'_> {
             end: base_offset,
             now: self.params.now,
         })?;
-        // The epochs are those of the file, which a flush writes before the recovery point moves, or recovery
-        // finds them in the order of the segments: assigned from one in the middle, those before it would
-        // be refused.
+        // The epochs stay those of the file, which a flush writes before the recovery point
+        // advances. Epochs assigned from a segment in the middle would make earlier ones be
+        // refused.
         let mut leader_epochs = self.leader_epochs.clone();
         let mut scan = SegmentScan {
             segment: &segment,
@@ -227,7 +228,7 @@ impl Loader<'_> {
         Ok(segment)
     }
 
-    /// Whether the file of the last segment ends with a whole batch, as an orderly stop leaves it.
+    /// Whether the last segment's file ends with a whole batch, as after a clean stop.
     fn is_last_segment_whole(&self) -> Result<bool, LogError> {
         let Some(last) = self.segments.last() else {
             return Ok(true);
@@ -237,8 +238,8 @@ impl Loader<'_> {
         Ok(end == last.size())
     }
 
-    /// Scans the segments that may not be on disk whole, and cuts the log at the first bad byte. Returns the
-    /// producers as they are at the end of what was scanned.
+    /// Scans the segments that may not be completely on disk, and cuts the log at the first invalid
+    /// byte. Returns the producer state at the end of the scan.
     fn recover(&mut self) -> Result<Option<ProducerState>, LogError> {
         let recovery_point = self.params.recovery_point;
         let holder = self
@@ -251,7 +252,7 @@ impl Loader<'_> {
         let to_scan = self.segments.len() - first;
         self.progress.set_remaining_segments(to_scan);
         self.complete_indexes(first)?;
-        // What the file says of offsets that are scanned again may be from before a truncation.
+        // The file's epochs for the offsets scanned again may date from before a truncation.
         self.leader_epochs.truncate_from_end(base_offset);
         let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
         producers.list_snapshots(self.path())?;
@@ -287,8 +288,8 @@ impl Loader<'_> {
         Ok(Some(producers))
     }
 
-    /// Builds the indexes of the segments before `first` again where their ends are missing: a flush while a
-    /// segment was active does not write them, and the next may not have come.
+    /// Rebuilds the indexes of segments before `first` whose ends are missing: a flush does not
+    /// write the indexes of an active segment, and the crash may have come before the next flush.
     fn complete_indexes(&mut self, first: usize) -> Result<(), LogError> {
         for index in 0..first {
             let segment = &self.segments[index];
@@ -302,8 +303,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Cuts segment `index` where the next begins: a truncation had begun that one, and a crash came before this one was
-    /// cut.
+    /// Cuts segment `index` where the next begins: a truncation had created the next segment, and
+    /// the crash came before this one was cut.
     fn cut_overlap(&mut self, index: usize, kept_bytes: u64) -> Result<(), LogError> {
         let segment = &self.segments[index];
         let truncated = segment.size() - kept_bytes;
@@ -316,8 +317,9 @@ impl Loader<'_> {
         self.set_size(segment, kept_bytes)
     }
 
-    /// Forced to disk: where the recovery point is what the segment ends at now, and the next segment begins there,
-    /// no recovery looks at this one again, and what a loss of power brought back would be read.
+    /// Cuts a segment's file and fsyncs the cut. If the recovery point is exactly at the cut and
+    /// the next segment begins there, no recovery scans this segment again, and bytes that a power
+    /// loss brought back would be read.
     fn set_size(&self, segment: &Segment, size: u64) -> Result<(), LogError> {
         let file = segment
             .log_file()
@@ -328,7 +330,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Cuts segment `index` to its valid bytes and deletes those behind it.
+    /// Cuts segment `index` to its valid bytes and deletes the later segments.
     fn cut(
         &mut self,
         index: usize,
@@ -339,8 +341,8 @@ impl Loader<'_> {
         let segment = &self.segments[index];
         let dir = self.path().display();
         let truncated = segment.size() - valid_bytes;
-        // Where DeleteRecords has raised it, the recovery point covers what was never forced to disk, and what
-        // nobody can read.
+        // DeleteRecords may have raised the recovery point over records that were never fsynced and
+        // that nobody can read.
         let recovery_point = self.params.recovery_point;
         if end < recovery_point && self.params.log_start_offset < recovery_point {
             tracing::error!(
@@ -362,15 +364,15 @@ impl Loader<'_> {
             self.report.segments_deleted += 1;
             self.delete_segment(segment)?;
         }
-        // The next append goes to a file that is there already. If power is lost then, that file may keep it while
-        // the deleted ones come back, and would be read after it.
+        // The next append goes to an existing file. A power loss could then preserve that append
+        // while the deleted files come back and are read after it.
         if !deleted.is_empty() {
             crate::checkpoint::sync_dir(self.path())?;
         }
         Ok(())
     }
 
-    /// Deletes the files of a segment at once: nobody reads yet.
+    /// Deletes the files of a segment at once: there are no readers yet.
     fn delete_segment(&self, segment: &Segment) -> Result<(), LogError> {
         segment
             .rename_to_deleted()
@@ -382,7 +384,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The last whole batch of a segment, and where its index says to begin looking.
+    /// The last whole batch of a segment, and the position at which the index lets the search
+    /// start.
     fn last_batch(&self, last: &Segment) -> Result<(u64, Option<BatchLocation>), LogError> {
         if last.size() == 0 {
             return Ok((0, None));
@@ -402,7 +405,7 @@ impl Loader<'_> {
         Ok((start, found))
     }
 
-    /// The offset behind the last batch of the last segment.
+    /// The offset after the last batch of the last segment; `None` without segments.
     fn log_end_offset(&self) -> Result<Option<Offset>, LogError> {
         let Some(last) = self.segments.last() else {
             return Ok(None);
@@ -430,7 +433,7 @@ impl Loader<'_> {
         })
     }
 
-    /// `recovered` are the producers that recovery has found.
+    /// Builds the log. `recovered` is the producer state that recovery found.
     fn finish(
         mut self,
         on_disk: &LeaderEpochs,
@@ -448,7 +451,7 @@ impl Loader<'_> {
                 self.delete_segment(&segment)?;
             }
             self.leader_epochs.clear();
-            // The file would bring them back at the next start.
+            // Otherwise the file would bring them back at the next start.
             self.leader_epochs.write(self.path())?;
             end = None;
         }
@@ -497,9 +500,9 @@ impl Loader<'_> {
         Ok((log, self.report))
     }
 
-    /// Says so where the log ends before its recovery point without a byte that shows why: its files were
-    /// cut where a batch ends, or are gone. A truncation that a crash has kept from being written into the
-    /// checkpoint leaves the same, and is named too.
+    /// Logs an error if the log ends before its recovery point without invalid bytes: its files
+    /// were cut at a batch boundary or are gone. A truncation whose checkpoint was lost in a crash
+    /// looks the same and is reported too.
     fn report_missing_end(&mut self, end: Offset) {
         let OpenParams {
             recovery_point,
@@ -525,12 +528,12 @@ impl Loader<'_> {
         mut producers: ProducerState,
         is_new: bool,
     ) -> Result<Log, LogError> {
-        // Those that recovery has written and not forced to disk.
+        // Snapshots that recovery wrote without fsync.
         let mut snapshots = producers.take_unforced();
         snapshots.retain(|snapshot| producers.has_snapshot(snapshot.offset));
         let unstable = producers.first_unstable_offset();
         let segment = self.segments.last().expect("there is a segment").clone();
-        // It will have entries that its files do not have.
+        // Future entries will not be in its index files.
         segment.are_indexes_flushed.store(false, Ordering::Release);
         let first = match segment.size() {
             0 => None,
@@ -564,7 +567,7 @@ impl Loader<'_> {
             truncations: Mutex::new(0),
             flushed: Mutex::new(Flushed {
                 epochs_version: u64::from(!self.epochs_changed),
-                // The stop before has forced them to disk.
+                // The preceding clean stop fsynced them.
                 dir_version: u64::from(self.params.clean_shutdown && !is_new),
                 is_parent_synced: self.params.clean_shutdown && !is_new,
                 ..Flushed::default()

@@ -1,4 +1,4 @@
-//! Maintenance work of a log that has come up and not been handed out.
+//! Maintenance work of a log that is due and not handed out yet.
 
 use std::sync::Arc;
 
@@ -12,18 +12,19 @@ use crate::swap::Swap;
 
 #[derive(Default)]
 pub(super) struct PendingJobs {
-    /// Counts changes of the epochs; see [`Flushed`](crate::reader::Flushed).
+    /// Version of the leader epochs; see [`Flushed`](crate::reader::Flushed).
     pub(super) epochs_version: u64,
-    /// Taken, and when last looked at not written.
+    /// Producer snapshots taken and not known to be written.
     pub(super) snapshots: Vec<Arc<PendingSnapshot>>,
     pub(super) deletions: Vec<DeleteJob>,
     /// Segments that are no longer listed and whose files may not be renamed yet.
     pub(super) retired: Vec<Arc<Segment>>,
-    /// Cleaned segments on their way into their places.
+    /// Cleaned segments whose swap is not finished.
     pub(super) swaps: Vec<Arc<Swap>>,
-    /// Segments below this offset were sealed and are to be flushed.
+    /// Sealed segments below this offset must be flushed.
     pub(super) flush_below: Option<Offset>,
-    /// Counts creations and renames of files; see [`Flushed`](crate::reader::Flushed).
+    /// Version of the directory: counts file creations and renames; see
+    /// [`Flushed`](crate::reader::Flushed).
     pub(super) dir_version: u64,
     pub(super) spare: Spare,
     /// Position in the active segment up to which writeback has been started.
@@ -35,7 +36,7 @@ pub(super) enum Spare {
     #[default]
     None,
     Ordered,
-    /// Could not be made.
+    /// Creating it failed.
     Refused,
     Ready(SpareSegment),
 }

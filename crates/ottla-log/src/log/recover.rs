@@ -1,4 +1,4 @@
-//! Reading segments back: checking indexes, building them again, and the producer state.
+//! Reading segments back: checking and rebuilding indexes, and rebuilding the producer state.
 //!
 //! Kafka: `LogSegment.recover`, `LogSegment.sanityCheck`, `UnifiedLog.rebuildProducerState`.
 
@@ -25,17 +25,17 @@ use crate::producer_state::{PendingSnapshot, ProducerState};
 use crate::segment::{IndexSizes, Segment};
 use crate::segment_file::SegmentFile;
 
-/// Positions in an index are 31 bits for Kafka.
+/// Kafka stores positions in an index as 31 bits.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
 
-/// Looks at the index files of a segment of `log_size` bytes without reading them whole. `None` where one cannot
-/// be right.
+/// Checks the index files of a segment of `log_size` bytes without reading them completely. `None`
+/// if one cannot be right.
 pub(super) fn check_indexes(
     dir: &Path,
     base_offset: Offset,
     log_size: u64,
 ) -> io::Result<Option<IndexSizes>> {
-    // Most are empty, and need not be opened.
+    // Most are empty and need not be opened.
     let len_of = |kind: SegmentFile| match ottla_sync::fs::metadata(kind.path_in(dir, base_offset))
     {
         Ok(metadata) => Ok(Some(metadata.len())),
@@ -61,7 +61,8 @@ pub(super) fn check_indexes(
         let (words, _) = last.as_chunks::<4>();
         let relative = i32::from_be_bytes(words[0]);
         let position = u64::from(u32::from_be_bytes(words[1]));
-        // No entry points at the first batch, so zeros are what a file that was sized ahead ends with.
+        // The first batch has no entry, so an all-zero entry is the unused rest of a preallocated
+        // file.
         if relative < 0 || position == 0 || position >= log_size {
             return Ok(None);
         }
@@ -114,11 +115,12 @@ pub(super) fn check_indexes(
     }))
 }
 
-/// Whether the indexes of a sealed segment reach to its end: no entry is due behind the last one of the
-/// offset index, and no batch there is younger than the last one of the time index.
+/// Whether the indexes of a sealed segment reach its end: no entry is due after the last of the
+/// offset index, and no batch after it is newer than the last of the time index.
 ///
-/// `index.interval.bytes` may have been another when the segment was written. It was less than the distance
-/// between any two entries, and so an end that is no longer than the last of these distances may be whole.
+/// `index.interval.bytes` may have been different when the segment was written. It was less than
+/// the distance between any two entries, so an end no longer than the last distance counts as
+/// complete.
 pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> io::Result<bool> {
     let opener = segment.opener(SegmentFile::OffsetIndex);
     let last = segment.offset_index.last_entry(opener)?;
@@ -142,32 +144,32 @@ pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> i
             }
             Ok(None) => return Ok(true),
             Err(ScanError::Io(error)) => return Err(error),
-            // What is no batch is not indexed.
+            // Invalid bytes are not indexed.
             Err(_) => return Ok(true),
         }
     }
 }
 
-/// Goes through all batches of a segment, verifies them, and writes its indexes anew.
+/// Verifies all batches of a segment and rebuilds its indexes.
 pub(super) struct SegmentScan<'a> {
-    /// With empty indexes.
+    /// Its indexes are empty.
     pub(super) segment: &'a Segment,
     pub(super) config: &'a TopicConfig,
     pub(super) leader_epochs: &'a mut LeaderEpochs,
-    /// As it was at the segment's base offset.
+    /// The producer state at the segment's base offset.
     pub(super) producers: &'a mut ProducerState,
-    /// Where the next segment begins, if what goes on behind that is not to be taken for records.
+    /// The base offset of the next segment, if batches at or after it must be ignored.
     pub(super) next_base_offset: Option<Offset>,
 }
 
 pub(super) struct ScanOutcome {
-    /// Up to where the file holds whole, valid batches.
+    /// Length of the prefix of whole, valid batches.
     pub(super) valid_bytes: u64,
-    /// The offset behind the last of them.
+    /// The offset after the last of them.
     pub(super) next_offset: Offset,
-    /// Why what follows is none, if anything follows.
+    /// Why the next bytes are invalid, if any follow.
     pub(super) corruption: Option<String>,
-    /// What follows is in the place of what the next segment holds.
+    /// The next bytes overlap the next segment.
     pub(super) is_overlapped: bool,
 }
 
@@ -198,7 +200,7 @@ impl SegmentScan<'_> {
         let mut last_index_entry = 0;
         let end_offset = self.next_base_offset.unwrap_or(Offset(i64::MAX));
         loop {
-            // What a truncation has replaced may be torn, and damages nothing.
+            // Bytes that a truncation replaced may be torn; that is no damage.
             if outcome.next_offset >= end_offset {
                 outcome.is_overlapped = outcome.valid_bytes < size;
                 break;
@@ -290,8 +292,9 @@ impl SegmentScan<'_> {
     }
 }
 
-/// The next batch of a segment that begins at `base_offset`, if it is whole, valid and not behind `next_offset`; its bytes are looked at only for magic 2, as no other
-/// has producers or epochs.
+/// The next batch of a segment that begins at `base_offset`, if it is whole and valid and does not
+/// overlap offsets below `next_offset`. The batch itself is returned for magic 2 only, because
+/// others have no producer or epoch.
 pub(super) fn next_valid(
     scanner: &mut BatchScanner<'_>,
     base_offset: Offset,
@@ -324,7 +327,7 @@ pub(super) fn next_valid(
             header.crc
         )));
     }
-    // Only markers are looked into; other bodies need not be copied.
+    // Only markers are parsed; other bodies need not be copied.
     let body = match header.is_control() {
         true => Bytes::copy_from_slice(&bytes[BatchHeader::SIZE..]),
         false => Bytes::new(),
@@ -332,8 +335,8 @@ pub(super) fn next_valid(
     Ok(Some((location, Some(header_and_body(header, body)))))
 }
 
-/// A batch whose body stands for itself only where it was read; the length in the header is not that of
-/// the body otherwise, so it is set to it.
+/// A batch with a body only if the body was read. The length in the header is set to that of the
+/// body.
 fn header_and_body(mut header: BatchHeader, body: Bytes) -> RecordBatch {
     header.batch_length = BatchHeader::MIN_LENGTH + body.len() as i32;
     RecordBatch::new(header, body)
@@ -359,22 +362,22 @@ impl From<ScanError> for Invalid {
     }
 }
 
-/// What [`producers_at`] works with.
+/// Input of [`producers_at`].
 pub(super) struct ProducersAt<'a> {
     /// Empty.
     pub(super) producers: ProducerState,
     pub(super) dir: &'a Path,
-    /// Snapshots that may not have been written yet.
+    /// Snapshots that may not be written yet.
     pub(super) pending: &'a [Arc<PendingSnapshot>],
-    /// Ascending, at least those that hold records below `end`.
+    /// Ascending; must include the segments that hold records below `end`.
     pub(super) segments: &'a [Arc<Segment>],
     pub(super) log_start_offset: Offset,
     pub(super) end: Offset,
     pub(super) now: Timestamp,
 }
 
-/// The producers as they were at `end`, from the newest snapshot and the records behind it. Only looks: what
-/// the snapshots say of later offsets is still to be read.
+/// The producer state at `end`, from the newest snapshot and the records after it. Changes no
+/// files: snapshots of later offsets may still be needed.
 pub(super) fn producers_at(at: ProducersAt<'_>) -> Result<ProducerState, LogError> {
     let ProducersAt {
         mut producers,
@@ -400,21 +403,21 @@ pub(super) fn producers_at(at: ProducersAt<'_>) -> Result<ProducerState, LogErro
     Ok(producers)
 }
 
-/// What [`rebuild_producers`] works on.
+/// Input of [`rebuild_producers`].
 pub(super) struct Rebuild<'a> {
     pub(super) producers: &'a mut ProducerState,
     pub(super) dir: &'a Path,
-    /// Ascending, at least those that hold records below `end`.
+    /// Ascending; must include the segments that hold records below `end`.
     pub(super) segments: &'a [Arc<Segment>],
     pub(super) log_start_offset: Offset,
     pub(super) end: Offset,
     pub(super) now: Timestamp,
-    /// The log was stopped in an orderly way and there was no snapshot: there were no producers.
+    /// The log was stopped cleanly and had no snapshot: it had no producers.
     pub(super) has_no_producers: bool,
 }
 
-/// Brings the producer state to `end`, from the newest snapshot and the records behind it, and takes
-/// snapshots where the last two segments start and at the end.
+/// Brings the producer state to `end`, from the newest snapshot and the records after it. Takes
+/// snapshots at the bases of the last two segments and at `end`.
 pub(super) fn rebuild_producers(rebuild: Rebuild<'_>) -> Result<(), LogError> {
     let Rebuild {
         producers,
@@ -471,7 +474,7 @@ fn apply_records(
         Ok(Some(first)) => first,
         Ok(None) => return Ok(()),
         Err(ScanError::Io(error)) => return Err(error),
-        // What cannot be read has no producers; reads of it fail.
+        // An unreadable batch has no producers; reads of it fail.
         Err(_) => return Ok(()),
     };
     let file = segment.log_file()?;

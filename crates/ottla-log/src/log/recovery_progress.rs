@@ -1,8 +1,8 @@
-//! How far the recovery of a log has come, for whoever shows it.
+//! Progress of the recovery of logs.
 
 use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The recovery of one log after the other, on one thread. Others may look at it.
+/// Progress of one thread that recovers one log after the other. Other threads may read it.
 #[derive(Default, Debug)]
 pub struct RecoveryProgress {
     remaining_segments: AtomicUsize,
@@ -10,13 +10,13 @@ pub struct RecoveryProgress {
 }
 
 impl RecoveryProgress {
-    /// Segments of the log that is being recovered that are still to be scanned. Kafka:
+    /// Segments of the current log that are still to be scanned. Kafka:
     /// `remainingSegmentsToRecover`.
     pub fn remaining_segments(&self) -> usize {
         self.remaining_segments.load(Ordering::Relaxed)
     }
 
-    /// What has been scanned of all logs.
+    /// Bytes scanned, over all logs.
     pub fn recovered_bytes(&self) -> u64 {
         self.recovered_bytes.load(Ordering::Relaxed)
     }

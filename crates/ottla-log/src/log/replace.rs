@@ -1,4 +1,4 @@
-//! What the cleaner asks of the holder of the run token.
+//! The steps of a cleaning that the holder of the run token takes.
 //!
 //! Kafka: `UnifiedLog.replaceSegments`, `UnifiedLog.lastRecordsOfActiveProducers`.
 
@@ -15,7 +15,7 @@ use crate::segment::Segment;
 use crate::swap::Swap;
 
 impl Log {
-    /// The last that each active producer wrote.
+    /// The last batch of each active producer.
     pub(crate) fn last_records_of_active_producers(&self) -> HashMap<ProducerId, LastRecord> {
         let producers = self.producers.producers();
         let last_record = |entry: &crate::ProducerStateEntry| LastRecord {
@@ -27,9 +27,9 @@ impl Log {
             .collect()
     }
 
-    /// Lets the log know of a segment that is to replace `old`; `None` where these are no longer what it has, or where
-    /// the log has been truncated since there were so many truncations: what was cut off may be why a record was
-    /// dropped.
+    /// Registers a segment that will replace `old`. `None` if `old` is no longer in the log, or if
+    /// the log was truncated since `truncations` was read: the truncated records may be the reason
+    /// why older ones were dropped.
     pub(crate) fn begin_swap(
         &mut self,
         new: Arc<Segment>,
@@ -47,8 +47,8 @@ impl Log {
         Some(swap)
     }
 
-    /// Has readers find the new segment in the place of the old ones. Returns whether it did: the log may have
-    /// been truncated, or retention may have let go of one, since the swap began.
+    /// Publishes the new segment in place of the old ones. Returns `false` if a truncation or
+    /// retention has removed one of them since the swap began.
     pub(crate) fn publish_swap(&mut self, swap: &Swap) -> bool {
         let list = self.segments();
         let Some(first) = find_sealed(&list, &swap.old).filter(|_| swap.is_prepared()) else {
@@ -66,7 +66,7 @@ impl Log {
         true
     }
 
-    /// Ends all swaps, so that the names of files are what the list of segments says. Blocks.
+    /// Ends all swaps, so that file names match the list of segments. Blocks.
     pub(super) fn settle_swaps(&mut self) -> Result<(), StorageError> {
         for swap in &self.jobs.swaps {
             swap.settle()?;
@@ -76,7 +76,7 @@ impl Log {
     }
 }
 
-/// Where these segments stand in the list, one behind the other and all before the active one.
+/// The index of the first of `segments`, if they are neighbours in the list and all sealed.
 fn find_sealed(list: &SegmentList, segments: &[Arc<Segment>]) -> Option<usize> {
     let first = segments.first()?;
     let at = list.segments.iter().position(|s| Arc::ptr_eq(s, first))?;

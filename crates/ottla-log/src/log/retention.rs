@@ -1,4 +1,4 @@
-//! Letting go of old records: by time, by size, and by where the log starts.
+//! Removing old records: by time, by size and by log start offset.
 //!
 //! Kafka: `UnifiedLog.deleteOldSegments`, `UnifiedLog.maybeIncrementLogStartOffset`.
 
@@ -13,7 +13,7 @@ use crate::jobs::DeleteJob;
 use crate::reader::SegmentList;
 use crate::segment::Segment;
 
-/// A new log start offset that is not in the log.
+/// A new log start offset above the high watermark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log cannot start at {offset}, behind its high watermark {high_watermark}")]
 pub struct LogStartOffsetError {
@@ -22,8 +22,8 @@ pub struct LogStartOffsetError {
 }
 
 impl Log {
-    /// Makes records below `offset` unreadable: DeleteRecords. Their segments are deleted by the next
-    /// retention. Returns whether the start moved.
+    /// Makes records below `offset` unreadable (DeleteRecords). The next retention deletes their
+    /// segments. Returns whether the start moved.
     pub fn increment_log_start_offset(
         &mut self,
         offset: Offset,
@@ -47,9 +47,9 @@ impl Log {
         shared.log_start_offset.store(offset.0, Ordering::Release);
         shared.high_watermark.fetch_max(offset.0, Ordering::AcqRel);
         {
-            // Only to where a segment starts: the one that holds the offset may have index entries that
-            // no flush has written, and recovery must see to them. And not over a segment that no flush has
-            // written as it is: what a truncation has cut off it may come back with a loss of power.
+            // Only to a segment's base offset: the segment that holds `offset` may have index
+            // entries that were not flushed and that recovery must rebuild. And not past a segment
+            // with an unflushed cut, whose truncated end may come back after a power loss.
             let list = shared.segments.load();
             let base_of = |index: usize| list.segments[index].base_offset;
             let base = list.floor(offset).map(base_of);
@@ -67,8 +67,8 @@ impl Log {
         self.publish_first_unstable_offset();
     }
 
-    /// Lets go of segments that retention no longer covers; jobs that [`Log::take_jobs`] hands out rename
-    /// and unlink their files. Returns how many segments went.
+    /// Removes the segments that retention allows to delete; the jobs of [`Log::take_jobs`] rename
+    /// and unlink their files. Returns the number of segments removed.
     pub fn delete_old_segments(&mut self, now: Timestamp) -> Result<usize, LogError> {
         let mut deleted = self.delete_segments_while(now, |log, list, index| {
             let next = list.segments.get(index + 1);
@@ -113,8 +113,8 @@ impl Log {
         })
     }
 
-    /// Deletes segments from the front while `may_go` says so and the high watermark is behind them. An
-    /// empty active segment stays; one with records is replaced by an empty one.
+    /// Removes segments from the front while `may_go` allows it and they are below the high
+    /// watermark. An empty active segment stays; one with records is replaced by an empty one.
     fn delete_segments_while(
         &mut self,
         now: Timestamp,
@@ -145,7 +145,7 @@ impl Log {
         Ok(count)
     }
 
-    /// Hands the files of segments that are no longer listed to a job that renames them.
+    /// Hands the files of removed segments to a job that renames them.
     pub(super) fn order_deletion(&mut self, segments: Vec<Arc<Segment>>) {
         if segments.is_empty() {
             return;
@@ -162,7 +162,7 @@ impl Log {
         });
     }
 
-    /// Keeps the snapshot of a segment that goes from being written, or from being taken for one that is there.
+    /// Forgets the snapshot of a removed segment and cancels writing it.
     pub(super) fn forget_snapshot_at(&mut self, base_offset: Offset) {
         let of_segment = self.jobs.snapshots.iter();
         for snapshot in of_segment.filter(|snapshot| snapshot.offset == base_offset) {

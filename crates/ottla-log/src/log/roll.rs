@@ -1,4 +1,4 @@
-//! Beginning a new segment.
+//! Starting a new segment.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::segment_file::SegmentFile;
 use ottla_sync::fs::reserve;
 
 impl Log {
-    /// Seals the active segment and begins a new one at `base_offset`, at or behind the log end offset.
+    /// Seals the active segment and starts a new one at `base_offset`, which is at or after the log
+    /// end offset.
     pub(super) fn roll_at(
         &mut self,
         base_offset: Offset,
@@ -27,7 +28,7 @@ impl Log {
             return Ok(());
         }
         if self.config.preallocate {
-            // Gives reserved blocks back.
+            // Releases the preallocated blocks.
             let cut = sealed.log_file();
             let cut = cut.and_then(|file| disk::set_len(&file, sealed.size()));
             cut.map_err(|error| StorageError::new("cut a segment of", &self.dir(), error))?;
@@ -48,8 +49,8 @@ impl Log {
         Ok(())
     }
 
-    /// Publishes a list of segments whose last is new and empty, and makes that the active one. The first record in
-    /// it will have an offset from `next_offset` on.
+    /// Publishes a list of segments whose last is new and empty, and makes it the active one. The
+    /// next record's offset is at least `next_offset`.
     pub(super) fn start_active(
         &mut self,
         segments: Vec<Arc<Segment>>,
@@ -73,11 +74,11 @@ impl Log {
         self.publish_segments(segments, tail);
     }
 
-    /// The files of the next segment: the spare one where it is ready. Where that fails nothing stays: recovery cuts the
-    /// segment before one that it finds where that begins.
+    /// The files of the next segment: the spare one if it is ready. On an error no log file
+    /// remains, because recovery cuts the previous segment where a later one begins.
     fn new_segment(&mut self, base_offset: Offset) -> io::Result<Segment> {
         let dir = &self.shared.dir;
-        // One that is still being made stays ordered, and becomes the segment after this one.
+        // A spare that is still being created stays ordered and becomes the segment after this one.
         let spare = match self.jobs.spare {
             Spare::Ordered => Spare::Ordered,
             _ => std::mem::take(&mut self.jobs.spare),
@@ -90,7 +91,7 @@ impl Log {
             let bytes = self.bytes_to_reserve();
             let reserved = segment.log_file().and_then(|file| reserve(&file, bytes));
             if let Err(error) = reserved {
-                // What cannot be removed is no lack that ends.
+                // If it cannot be removed, the error is not a temporary one.
                 disk::remove_file_if_there(&segment.path(SegmentFile::Log)?)
                     .map_err(io::Error::other)?;
                 return Err(error);

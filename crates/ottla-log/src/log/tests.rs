@@ -26,7 +26,7 @@ use ottla_types::{
 
 use crate::{AppendInfo, Job, JobOutcome, Log, LogReader, OpenParams, RecoveryReport};
 
-/// A log in a directory of its own, stepped with a clock of its own.
+/// A log in its own directory with its own clock.
 struct TestLog {
     dir: tempfile::TempDir,
     config: TopicConfig,
@@ -82,7 +82,7 @@ impl TestLog {
         }
     }
 
-    /// Opens what is in the directory, which no log holds.
+    /// Opens the directory again; no log holds it.
     fn open(&mut self, recovery_point: i64, clean_shutdown: bool) -> RecoveryReport {
         let params = self.params(recovery_point, clean_shutdown);
         let (log, report) = Log::open(params).unwrap();
@@ -100,14 +100,14 @@ impl TestLog {
         assert_eq!(report, RecoveryReport::default());
     }
 
-    /// Forgets the log as a killed process does, and opens the directory again.
+    /// Drops the log like a killed process, and opens the directory again.
     fn crash(&mut self) -> RecoveryReport {
         let recovery_point = self.reader().recovery_point();
         self.log = None;
         self.open(recovery_point.0, false)
     }
 
-    /// Appends one batch of `count` records at the end and makes the high watermark follow.
+    /// Appends one batch of `count` records at the end and advances the high watermark.
     fn append(&mut self, count: i32) -> AppendInfo {
         let offset = self.log().log_end_offset();
         self.append_batch(batch(offset.0, count))
@@ -121,7 +121,7 @@ impl TestLog {
         info
     }
 
-    /// Runs all jobs, those with a delay too.
+    /// Runs all jobs, including delayed ones.
     fn run_jobs(&mut self) {
         for job in self.log().take_jobs() {
             match job.run().unwrap() {
@@ -182,7 +182,7 @@ fn read_all(reader: &LogReader, from: i64) -> Vec<(i64, i64)> {
     found
 }
 
-/// A batch whose records are a millisecond apart, the first at the time of its offset.
+/// A batch whose records are a millisecond apart, the first with its offset as the timestamp.
 fn batch(base_offset: i64, count: i32) -> RecordBatch {
     batch_at(base_offset, count, 1_000_000 + base_offset)
 }

@@ -10,15 +10,15 @@ use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
 
 use super::entry::{BatchMetadata, Marker, ProducerStateEntry};
 
-/// A marker is a handful of bytes; more in a control batch is not one.
+/// Size limit for the records of a control batch; a marker is a few bytes.
 const MAX_MARKER_BYTES: usize = 64 * 1024;
 
-/// Where a batch comes from, which decides what is checked.
+/// The origin of a batch, which decides what is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendOrigin {
-    /// From a follower's fetch, or read back at recovery: the leader has checked it.
+    /// From a follower's fetch or read back by recovery: the leader has checked it.
     Replication,
-    /// A marker or record of a coordinator.
+    /// A marker or record written by a coordinator.
     Coordinator,
     /// From a producer: everything is checked.
     Client,
@@ -26,20 +26,20 @@ pub enum AppendOrigin {
     RaftLeader,
 }
 
-/// `transaction.version` of the marker's writer: from 2 on every transaction raises the producer epoch
-/// (KIP-890), so a marker of the current epoch is a repeated one.
+/// `transaction.version` of the marker's writer. From 2 on, every transaction raises the producer
+/// epoch (KIP-890), so a marker of the current epoch is a repetition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct TransactionVersion(pub i16);
 
-/// What is to become of a batch.
+/// What to do with a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProducerVerdict {
     InSequence,
-    /// It has been appended before: answered with where, and not appended again.
+    /// Already appended: acknowledged with the offsets of the first append, and not appended again.
     Duplicate(BatchMetadata),
 }
 
-/// A batch that must not be appended.
+/// Why a batch must not be appended.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProducerError {
     #[error("epoch {epoch} of producer {producer_id} is older than {current_epoch}, the last seen")]
@@ -81,20 +81,20 @@ impl ProducerError {
     }
 }
 
-/// Batches that have been accepted but are not in the file yet, so that those behind them in the same
-/// write are checked against them.
+/// Batches that were accepted but are not in the file yet; later batches of the same write are
+/// checked against them.
 #[derive(Default, Debug)]
 pub struct ProducerStage {
     entries: HashMap<ProducerId, ProducerStateEntry>,
 }
 
 impl ProducerStage {
-    /// Forgets all: what it held is in the file, or was refused.
+    /// Clears the stage after its batches were written or refused.
     pub fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// What is known of a producer, with what this holds of it.
+    /// The state of a producer, including the staged batches.
     pub(super) fn known<'a>(
         &'a self,
         producers_of_log: &'a HashMap<ProducerId, ProducerStateEntry>,
@@ -104,8 +104,8 @@ impl ProducerStage {
         staged.or_else(|| producers_of_log.get(&producer_id))
     }
 
-    /// Checks a batch, whose offset is assigned, against what this and the log know of its producer, and adds it if it is in
-    /// sequence. Batches without a producer id always are.
+    /// Checks a batch with an assigned offset against the log and the staged batches, and stages it
+    /// if it is in sequence. Batches without a producer ID always are.
     pub(super) fn check(
         &mut self,
         producers_of_log: &HashMap<ProducerId, ProducerStateEntry>,
@@ -146,7 +146,7 @@ impl ProducerStage {
     }
 }
 
-/// The marker in a control batch, `None` where it has none.
+/// The marker in a control batch; `None` if there is none.
 pub(super) fn end_txn_marker(batch: &RecordBatch) -> Option<Marker> {
     let record = batch.records(MAX_MARKER_BYTES).ok()?.next()?.ok()?;
     let kind = ControlRecordType::parse_key(record.key.as_deref()?).ok()??;
@@ -182,7 +182,7 @@ fn check_data(
             false => Sequence::NONE,
         };
         let sequence = header.base_sequence;
-        // -1, "nothing yet", is followed by 0 like any other number.
+        // -1 ("none yet") is followed by 0 like any other number.
         if sequence != last_sequence.plus(1) {
             return Err(ProducerError::OutOfOrderSequence {
                 producer_id,

@@ -1,26 +1,27 @@
-//! What is known of one producer. Kafka: `ProducerStateEntry`, `BatchMetadata`.
+//! The state of one producer. Kafka: `ProducerStateEntry`, `BatchMetadata`.
 
 use std::collections::VecDeque;
 
 use ottla_records::BatchHeader;
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-/// The last that an active producer wrote: the batch is kept, because its end holds the last sequence.
+/// The last batch of an active producer. The cleaner keeps it, because it holds the last sequence
+/// number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastRecord {
-    /// `None` where only markers are known of it: the last of them then holds its epoch.
+    /// `None` if only markers are known; the last marker then holds the epoch.
     pub last_data_offset: Option<Offset>,
     pub producer_epoch: ProducerEpoch,
 }
 
-/// What a transaction marker says.
+/// The content of a transaction marker.
 pub(super) struct Marker {
     pub(super) coordinator_epoch: i32,
     pub(super) timestamp: Timestamp,
     pub(super) is_abort: bool,
 }
 
-/// A producer may have this many batches in flight, each of which may come again.
+/// A producer has at most this many batches in flight, each of which may be retried.
 const BATCHES_KEPT: usize = 5;
 
 /// One of the last batches of a producer.
@@ -28,7 +29,7 @@ const BATCHES_KEPT: usize = 5;
 pub struct BatchMetadata {
     pub last_sequence: Sequence,
     pub last_offset: Offset,
-    /// Records less one.
+    /// Number of records minus one.
     pub offset_delta: i32,
     pub timestamp: Timestamp,
 }
@@ -56,12 +57,12 @@ impl BatchMetadata {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProducerStateEntry {
     pub producer_id: ProducerId,
-    /// The epoch it last wrote with.
+    /// The epoch of its last batch or marker.
     pub producer_epoch: ProducerEpoch,
-    /// Of the coordinator that wrote the last marker, -1 before any.
+    /// Epoch of the coordinator that wrote the last marker; -1 if there was none.
     pub coordinator_epoch: i32,
     pub last_timestamp: Timestamp,
-    /// Where its open transaction starts.
+    /// First offset of its open transaction.
     pub current_txn_first_offset: Option<Offset>,
     /// The last batches of `producer_epoch`, oldest first.
     batches: VecDeque<BatchMetadata>,
@@ -108,7 +109,7 @@ impl ProducerStateEntry {
         self.batches.back()
     }
 
-    /// The batch that `header` repeats.
+    /// The earlier batch that `header` repeats.
     pub(super) fn find_duplicate(&self, header: &BatchHeader) -> Option<BatchMetadata> {
         if header.producer_epoch != self.producer_epoch {
             return None;
@@ -120,7 +121,7 @@ impl ProducerStateEntry {
         self.batches.iter().find(is_same).copied()
     }
 
-    /// Adds a batch of data. Returns whether it starts a transaction.
+    /// Adds a data batch. Returns whether it starts a transaction.
     pub(super) fn append_data(&mut self, header: &BatchHeader) -> bool {
         self.set_epoch(header.producer_epoch);
         self.add_batch(BatchMetadata {
@@ -144,7 +145,7 @@ impl ProducerStateEntry {
         self.batches.push_back(batch);
     }
 
-    /// Ends the open transaction. Returns where it started.
+    /// Ends the open transaction. Returns its first offset.
     pub(super) fn append_marker(
         &mut self,
         producer_epoch: ProducerEpoch,

@@ -1,4 +1,5 @@
-//! The format of `.snapshot` files: the producers as they were at an offset, so that a start reads no old segments.
+//! The format of `.snapshot` files: the producer state at an offset, so that a start need not read
+//! old segments.
 //!
 //! ```text
 //! version i16 = 1 | crc u32 (CRC-32C of what follows) | count i32 | entries
@@ -23,7 +24,7 @@ const HEADER_SIZE: usize = 10;
 const CRC_END: usize = 6;
 const ENTRY_SIZE: usize = 46;
 
-/// A snapshot that cannot be used.
+/// An unusable snapshot.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotError {
     #[error(transparent)]
@@ -32,11 +33,11 @@ pub(crate) enum SnapshotError {
     Corrupt(&'static str),
 }
 
-/// A snapshot that is to be written.
+/// A snapshot to be written.
 #[derive(Debug)]
 pub(crate) struct PendingSnapshot {
     pub(crate) offset: Offset,
-    /// `None` once it is written, or no longer true. Held while the file is written.
+    /// `None` once it is written or cancelled. Locked while the file is written.
     pub(super) bytes: Mutex<Option<Vec<u8>>>,
 }
 
@@ -117,8 +118,8 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 impl PendingSnapshot {
-    /// Writes the file durably. Not atomically, as in Kafka: one cut short by a crash has a wrong
-    /// checksum and is passed over for an older one.
+    /// Writes the file durably, but as in Kafka not atomically: a file cut short by a crash fails
+    /// its checksum, and an older snapshot is used.
     pub(crate) fn write_once(&self, dir: &Path) -> Result<(), StorageError> {
         let mut pending = self.bytes.lock();
         let Some(bytes) = pending.as_ref() else {
@@ -132,7 +133,7 @@ impl PendingSnapshot {
         Ok(())
     }
 
-    /// Writes the file and leaves it to [`PendingSnapshot::write_once`] to do so durably.
+    /// Writes the file without fsync, which [`PendingSnapshot::write_once`] does later.
     pub(super) fn write_unforced(&self, dir: &Path) -> Result<(), StorageError> {
         match self.bytes.lock().as_ref() {
             Some(bytes) => {
@@ -145,19 +146,21 @@ impl PendingSnapshot {
         }
     }
 
-    /// Whether it has been written or cancelled. A snapshot that is being written is not waited for.
+    /// Whether it was written or cancelled. Does not wait for a write that is running.
     pub(crate) fn is_done(&self) -> bool {
         self.bytes.try_lock().is_some_and(|bytes| bytes.is_none())
     }
 
-    /// Keeps jobs that hold it from writing it, unless one is at it: then a file is left that nobody reads.
+    /// Prevents that it is written later. A write that is running completes; nothing reads its
+    /// file.
     pub(crate) fn cancel_unless_writing(&self) {
         if let Some(mut pending) = self.bytes.try_lock() {
             *pending = None;
         }
     }
 
-    /// Keeps jobs that hold it from writing it: the log has been truncated. Waits for one that is at it.
+    /// Prevents that it is written, because the log was truncated. Waits for a write that is
+    /// running.
     pub(crate) fn cancel(&self) {
         *self.bytes.lock() = None;
     }

@@ -1,4 +1,4 @@
-//! The snapshots of a log's producers: when one is taken, which there are, and how the state is read back from them.
+//! Producer snapshots: taking them, listing them, and loading the state from them.
 //!
 //! Kafka: `ProducerStateManager.takeSnapshot`, `ProducerStateManager.truncateAndReload`.
 
@@ -26,8 +26,8 @@ impl ProducerState {
         self.snapshots.last().copied()
     }
 
-    /// A snapshot of the producers as they are now, unless there is one at this offset. It counts as
-    /// taken; the caller writes it.
+    /// Takes a snapshot at the current offset, unless there is one. It counts as existing from here
+    /// on; the caller writes it.
     pub(crate) fn take_snapshot(&mut self) -> Option<PendingSnapshot> {
         if self.map_end_offset <= self.last_snapshot_offset {
             return None;
@@ -42,8 +42,9 @@ impl ProducerState {
         Some(PendingSnapshot { offset, bytes })
     }
 
-    /// Takes a snapshot and writes it at once, for recovery, which would take long if it forced each to disk:
-    /// one that a crash cuts short is made again. [`ProducerState::take_unforced`] is for the next flush.
+    /// Takes a snapshot and writes it without fsync, for recovery, which would take long otherwise;
+    /// a snapshot cut short by a crash is taken again. The next flush fsyncs those of
+    /// [`ProducerState::take_unforced`].
     pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
         if let Some(snapshot) = self.take_snapshot() {
             snapshot.write_unforced(dir)?;
@@ -52,12 +53,12 @@ impl ProducerState {
         Ok(())
     }
 
-    /// The snapshots that [`ProducerState::write_snapshot`] has written and that are still there.
+    /// The existing snapshots that [`ProducerState::write_snapshot`] wrote.
     pub(crate) fn take_unforced(&mut self) -> Vec<PendingSnapshot> {
         std::mem::take(&mut self.unforced)
     }
 
-    /// Notes which snapshot files there are.
+    /// Lists the snapshot files.
     pub(crate) fn list_snapshots(&mut self, dir: &Path) -> Result<(), StorageError> {
         let error = |error| StorageError::new("list", dir, error);
         self.snapshots.clear();
@@ -73,13 +74,13 @@ impl ProducerState {
         Ok(())
     }
 
-    /// The snapshot files that a look at the directory has found.
+    /// Sets the snapshot files found by an earlier listing.
     pub(crate) fn set_listed_snapshots(&mut self, offsets: &[Offset]) {
         self.snapshots = offsets.iter().copied().collect();
     }
 
-    /// Deletes snapshots that belong to no segment, except the newest if it is behind all of them: that
-    /// is the one of the last orderly stop.
+    /// Deletes snapshots that belong to no segment, except the newest if it is above all base
+    /// offsets: that is the one of the last clean stop.
     pub(crate) fn remove_stray_snapshots(
         &mut self,
         dir: &Path,
@@ -96,9 +97,8 @@ impl ProducerState {
         Ok(())
     }
 
-    /// Brings the state to what the newest usable snapshot at or below `log_end_offset` says, unless it
-    /// already ends there. Records between [`ProducerState::map_end_offset`] and the end have to be
-    /// applied by the caller.
+    /// Loads the newest usable snapshot at or below `log_end_offset`, unless the state already ends
+    /// there. The caller applies the records from [`ProducerState::map_end_offset`] on.
     pub(crate) fn truncate_and_reload(
         &mut self,
         dir: &Path,
@@ -135,8 +135,7 @@ impl ProducerState {
         Ok(())
     }
 
-    /// Takes over the snapshots that `other` knows of, and deletes those that are not between where the log starts and
-    /// where it ends now.
+    /// Takes over the snapshots of `other` and deletes those outside the log.
     pub(crate) fn adopt_snapshots(
         &mut self,
         other: &ProducerState,
@@ -153,8 +152,8 @@ impl ProducerState {
         Ok(())
     }
 
-    /// Brings the state to what the newest usable snapshot above the log's start and at or below `end`
-    /// says, be it a file or `pending`, and leaves all files alone.
+    /// Loads the newest usable snapshot in `(log_start_offset, end]`, a file or one of `pending`.
+    /// Changes no files.
     pub(crate) fn load_newest(
         &mut self,
         dir: &Path,
@@ -211,7 +210,7 @@ impl ProducerState {
         Ok(())
     }
 
-    /// Forgets everything and deletes all snapshots: the log starts anew at `offset`.
+    /// Clears the state and deletes all snapshots: the log restarts at `offset`.
     pub(crate) fn truncate_fully_and_start_at(
         &mut self,
         dir: &Path,
@@ -233,7 +232,7 @@ impl ProducerState {
         disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
     }
 
-    /// Forgets the snapshot of a segment that is deleted; its file goes with those of the segment.
+    /// Forgets the snapshot of a deleted segment; its file is deleted with those of the segment.
     pub(crate) fn forget_snapshot(&mut self, offset: Offset) {
         self.snapshots.remove(&offset);
     }

@@ -113,7 +113,7 @@ fn the_last_five_batches_are_known_again() {
             Ok(ProducerVerdict::Duplicate(expected))
         );
     }
-    // The same first sequence with another count is no repetition.
+    // The same first sequence with a different count is not a duplicate.
     assert_eq!(
         check(&state, &data(12, 0, 10, 1, false)),
         out_of_order(10, 11)
@@ -215,7 +215,7 @@ fn markers_of_old_coordinators_are_fenced() {
     ));
     let new = marker(2, 0, ControlRecordType::Commit, 5);
     assert_eq!(check(new.clone(), 0), Ok(ProducerVerdict::InSequence));
-    // Of version 2, the same epoch again is a repetition while no transaction is open.
+    // In version 2, the same epoch again is a repetition while no transaction is open.
     assert_eq!(check(new, 2), Ok(ProducerVerdict::InSequence));
 }
 

@@ -1,8 +1,10 @@
-//! Transactions of which it is being asked whether a log is part of them (KIP-890): before the first record of a
-//! transaction is written, its coordinator must know of the partition, or no marker would ever come.
+//! Pending verifications of transactions (KIP-890): before the first record of a transaction is
+//! written, the coordinator must have added the partition to it, or no marker would ever be written
+//! here.
 //!
-//! Invariants: what is asked has a guard of its own, which is void as soon as a record or marker of the producer
-//! is written, so that an answer that comes late opens no transaction that has ended.
+//! Invariant: each verification has a guard, which is void as soon as a record or marker of the
+//! producer is written. A late response therefore cannot open a transaction that has ended.
+//!
 //! Kafka: `VerificationStateEntry`, `VerificationGuard`, in `ProducerStateManager`;
 //! `UnifiedLog.maybeStartTransactionVerification`, `UnifiedLog.batchMissingRequiredVerification`.
 
@@ -13,45 +15,47 @@ use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
 
 use super::{AppendOrigin, ProducerStateEntry};
 
-/// Beyond this many, those that are long without a record are forgotten.
+/// Above this many, entries older than the expiration are removed.
 const MANY: usize = 4096;
 
-/// A transaction about to be written to.
+/// A transaction whose first batch is about to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionStart {
     pub producer_id: ProducerId,
     pub producer_epoch: ProducerEpoch,
-    /// Of the batch that is to be written; none for what a coordinator writes.
+    /// Base sequence of the batch; none for batches of a coordinator.
     pub sequence: Sequence,
-    /// Whether each transaction of this producer has an epoch of its own.
+    /// Whether each transaction of this producer has its own epoch.
     pub raises_epoch: bool,
 }
 
-/// What is being asked, by producer.
+/// The pending verifications, by producer.
 #[derive(Default, Debug)]
 pub struct Verifications {
     by_producer: HashMap<ProducerId, Verification>,
     last_guard: u64,
 }
 
-/// One producer whose transaction has not begun here. It stays until the first record is written, whether or not
-/// the coordinator could be asked.
+/// A producer whose transaction has not begun in this log. The entry is kept until the first record
+/// is written, even if the coordinator could not be reached.
 #[derive(Debug)]
 struct Verification {
     guard: u64,
     epoch: ProducerEpoch,
-    /// Where the producer has to begin: a batch behind it must not be written before it, or it never could be.
+    /// The lowest sequence seen, which must be written first: a later batch written before it would
+    /// make it out of order forever.
     lowest_sequence: Sequence,
     raises_epoch: bool,
     began_ms: u64,
 }
 
 impl Verifications {
-    /// The guard under which the coordinator is to be asked, the same where it is being asked already; `None` where the
-    /// transaction has begun in this log. `known` is what the log knows of the producer, with what is staged.
+    /// The guard of the verification, which is the existing one if it is already pending; `None` if
+    /// the transaction has begun in this log. `known` is the producer's state including staged
+    /// batches.
     ///
     /// # Errors
-    /// `InvalidProducerEpoch`, for a producer that was fenced here.
+    /// `InvalidProducerEpoch` for a fenced producer.
     pub fn begin(
         &mut self,
         known: Option<&ProducerStateEntry>,
@@ -101,12 +105,13 @@ impl Verifications {
         known.guard
     }
 
-    /// Whether a batch whose transaction was verified under `guard` is part of one that has begun here, or may begin it.
-    /// Batches that are part of no transaction, and markers, need no verification.
+    /// Checks whether a batch verified under `guard` continues a transaction of this log or may
+    /// begin one. Markers and batches outside transactions need no verification.
     ///
     /// # Errors
-    /// `InvalidProducerEpoch` for a producer that was fenced, `InvalidTxnState` where what was verified has ended meanwhile,
-    /// `OutOfOrderSequenceNumber` for a batch that is not the first of its transaction.
+    /// `InvalidProducerEpoch` for a fenced producer, `InvalidTxnState` if the verified transaction
+    /// has ended meanwhile, `OutOfOrderSequenceNumber` for a batch that is not the first of its
+    /// transaction.
     pub fn check(
         &self,
         known: Option<&ProducerStateEntry>,
@@ -124,7 +129,7 @@ impl Verifications {
             return Err(ErrorCode::InvalidProducerEpoch);
         }
         if !self.is_current(header.producer_id, guard) {
-            // A marker came in between: what was verified has ended.
+            // A marker came in between: the verified transaction has ended.
             return Err(ErrorCode::InvalidTxnState);
         }
         let has_batches = known.is_some_and(|known| known.batches().len() > 0);
@@ -134,14 +139,14 @@ impl Verifications {
         }
     }
 
-    /// Whether `guard` is in force still.
+    /// Whether `guard` is still valid.
     fn is_current(&self, producer_id: ProducerId, guard: Option<u64>) -> bool {
         let known = self.by_producer.get(&producer_id).map(|known| known.guard);
         known.is_some() && known == guard
     }
 
-    /// Whether the first batch of a transaction is the one that it has to begin with. `has_batches` is whether
-    /// anything is known of what the producer wrote with its epoch.
+    /// Checks that the first batch of a transaction is the one it must begin with. `has_batches` is
+    /// whether batches of the producer's current epoch are known.
     fn check_sequence(&self, header: &BatchHeader, has_batches: bool) -> Result<(), ErrorCode> {
         let Some(known) = self.by_producer.get(&header.producer_id) else {
             return Ok(());
@@ -154,12 +159,12 @@ impl Verifications {
         }
     }
 
-    /// A batch of a producer is going to be in the log.
+    /// A batch of a producer is about to be appended.
     pub fn on_appended(&mut self, header: &BatchHeader) {
         if !header.is_transactional() || self.by_producer.is_empty() {
             return;
         }
-        // The marker of the transaction before comes a second time: the next one is asked about already.
+        // A repeated marker of the previous transaction must not void the verification of the next.
         let is_of_next = self
             .by_producer
             .get(&header.producer_id)
@@ -171,8 +176,7 @@ impl Verifications {
         }
     }
 
-    /// The coordinator has answered what was asked under `guard` with an error. One that comes to the same whenever it is
-    /// asked is the end of it.
+    /// The coordinator refused the verification under `guard`. A non-retriable error ends it.
     pub fn on_refused(&mut self, producer_id: ProducerId, guard: u64, error: ErrorCode) {
         if is_final(error) && self.is_current(producer_id, Some(guard)) {
             self.by_producer.remove(&producer_id);

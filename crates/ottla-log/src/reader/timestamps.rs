@@ -1,4 +1,4 @@
-//! From a time to an offset: ListOffsets.
+//! Offset lookup by timestamp, for ListOffsets.
 //!
 //! Kafka: `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp`.
 
@@ -13,35 +13,36 @@ use crate::error::ReadError;
 use crate::segment::Segment;
 use crate::segment_file::SegmentFile;
 
-/// Decompressing one batch to find a record in it stops at this many bytes.
+/// Limit for decompressing one batch, in bytes.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
-/// Which offset is asked for.
+/// The requested offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimestampTarget {
     /// The log start offset (-2).
     Earliest,
-    /// The log end offset (-1). The caller answers with the high watermark or last stable offset where
-    /// the request's isolation level says so.
+    /// The log end offset (-1). The caller substitutes the high watermark or last stable offset
+    /// according to the isolation level.
     Latest,
     /// The first record with the largest timestamp (-3, KIP-734).
     MaxTimestamp,
-    /// The first record that is not older than this.
+    /// The first record with at least this timestamp.
     At(Timestamp),
 }
 
-/// The answer.
+/// The result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimestampLookup {
     pub offset: Offset,
-    /// The record's timestamp, -1 for the two ends of the log.
+    /// The record's timestamp; -1 for `Earliest` and `Latest`.
     pub timestamp: Timestamp,
-    /// The epoch that the offset was written in, where it is known.
+    /// The leader epoch of the offset, if known.
     pub leader_epoch: Option<LeaderEpoch>,
 }
 
 impl LogReader {
-    /// `None` where no record fits. Reads files: not for reactor threads, except for the two ends.
+    /// `None` if no record matches. Reads files, so not for reactor threads, except for `Earliest`
+    /// and `Latest`.
     pub fn offset_for_timestamp(
         &self,
         target: TimestampTarget,
@@ -114,7 +115,7 @@ impl LogReader {
                 .lookup(timestamp, segment.opener(SegmentFile::TimeIndex))
                 .map_err(|error| self.read_error(segment, error.into()))?;
             let fits = |batch: &BatchLocation| batch.max_timestamp >= timestamp;
-            // A segment that a crash has left without records is as old as its file, and holds none.
+            // An empty segment left by a crash has the age of its file, but no record.
             let found = self.find_in(segment, indexed.max(from), from, fits, timestamp)?;
             if found.is_some() {
                 return Ok(found);
@@ -123,8 +124,8 @@ impl LogReader {
         Ok(None)
     }
 
-    /// The first record from `from` on that is not older than `timestamp`, in a batch that `fits`,
-    /// looking from the batch on that holds `start`.
+    /// The first record at or after `from` that is not older than `timestamp`, in a batch that
+    /// `fits`. The search starts at the batch that holds `start`.
     fn find_in(
         &self,
         segment: &Segment,
@@ -163,7 +164,7 @@ impl LogReader {
     }
 }
 
-/// The first record in a batch from `from` on that is not older than `timestamp`.
+/// The first record of a batch at or after `from` that is not older than `timestamp`.
 fn first_record(
     location: &BatchLocation,
     mut bytes: bytes::Bytes,

@@ -206,7 +206,8 @@ fn indexes_get_an_entry_for_each_interval() {
         test.append(1);
     }
     test.close();
-    // Kafka adds an entry for the batch before which more than the interval has gathered.
+    // Kafka adds an entry for the batch before which more than the interval has gathered since the
+    // last entry.
     let every = 100 / size + 1;
     let mut expected = Vec::new();
     for n in (every..6).step_by(every as usize) {
@@ -244,7 +245,7 @@ fn old_records_are_found_through_the_index() {
         reader.read_cached(Offset(offset), 1, Offset(3000), true)
     };
     check(&test);
-    // By now the files are open, and they were written a moment ago.
+    // The files are open now, and were just written.
     for offset in [100, 2990] {
         let read = cached(&test, offset).unwrap();
         let bytes = read.region.unwrap().read().unwrap();
@@ -253,7 +254,7 @@ fn old_records_are_found_through_the_index() {
     test.flush();
     check(&test);
     test.reopen();
-    // The kernel knows where the files are, and opens them without a look at the disk, unless it cannot tell.
+    // The path lookup is cached, so the open needs no I/O, unless the kernel cannot tell.
     assert!(matches!(
         cached(&test, 100),
         Ok(_) | Err(ReadError::NotCached)
@@ -314,7 +315,7 @@ fn a_spare_becomes_the_next_segment() {
     test.run_jobs();
     let is_spare = |name: &String| name.starts_with("spare-") && name.ends_with(".log.deleted");
     assert!(test.files().iter().any(is_spare));
-    // Left over from something; the indexes of the new segment come with their entries.
+    // A leftover; the indexes of the new segment are created with their entries.
     let index = test.path().join("00000000000000000040.index");
     std::fs::write(&index, [7; 800]).unwrap();
     test.append(10);
@@ -381,7 +382,7 @@ fn a_flush_owes_what_another_that_has_not_ended_was_to_write() {
     test.append_batch(idempotent(3, 1, 5, 0, 3));
     let second = test.log().flush_job().unwrap();
     assert_eq!(second.run().unwrap(), Offset(4));
-    // The first has not run, and may never.
+    // The first job has not run, and may never run.
     let snapshots = test.files();
     for base in &test.bases()[1..] {
         assert!(
@@ -402,7 +403,8 @@ fn a_flush_owes_what_another_that_has_not_ended_was_to_write() {
 fn a_failed_fsync_is_not_tried_again() {
     let mut test = TestLog::new();
     test.append(1);
-    // Whoever asks later is told how it failed: that a deleted log's files are gone is no failure of a disk.
+    // Later flushes report the kind of the first failure: missing files of a deleted log are no
+    // disk failure.
     let kind = std::io::ErrorKind::NotFound;
     test.log().shared.flushed.lock().failure = Some(kind);
     let error = test.log().flush_job().unwrap().run().unwrap_err();

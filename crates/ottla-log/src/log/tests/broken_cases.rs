@@ -1,5 +1,5 @@
-//! What may be wrong in a partition's directory, what is decided, and what Kafka does: one table, which is
-//! shown in `docs/recovery.md` and whose every row is tried out here.
+//! Damage in a partition's directory, the decision about it, and what Kafka does: one table, shown
+//! in `docs/recovery.md`, with a test of every row.
 
 mod cases;
 
@@ -14,31 +14,31 @@ use crate::log::tests::transactions::{end, transactional};
 use crate::{Log, LogError, RecoveryReport};
 use ottla_records::control::ControlRecordType;
 
-/// One row.
+/// A row of the table.
 pub(super) struct Case {
     pub(super) found: &'static str,
     pub(super) after: Stop,
     pub(super) decision: &'static str,
     pub(super) kafka: &'static str,
-    /// Makes it so.
+    /// Causes the damage.
     pub(super) damage: fn(&Site),
-    /// Looks whether the decision was taken.
+    /// Checks that the decision was taken.
     pub(super) check: fn(&Opened),
 }
 
-/// How the log was stopped before.
+/// How the log was stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
     Orderly,
-    /// Killed; the recovery point lies in the last segment.
+    /// Killed; the recovery point is in the last segment.
     Crash,
 }
 
-/// A log that has been stopped: four segments, a producer with sequence numbers, and a transaction that was
-/// aborted in the second segment.
+/// A stopped log: four segments, an idempotent producer, and a transaction aborted in the second
+/// segment.
 pub(super) struct Site {
     pub(super) dir: PathBuf,
-    /// Where the segments start.
+    /// Base offsets of the segments.
     pub(super) bases: Vec<i64>,
     pub(super) end: i64,
     pub(super) recovery_point: i64,
@@ -70,11 +70,11 @@ impl Site {
     }
 }
 
-/// What became of it.
+/// The result of opening it.
 pub(super) struct Opened {
     pub(super) site: Site,
     pub(super) result: Result<(Log, RecoveryReport), LogError>,
-    /// Every batch, as it was before.
+    /// Every batch before the damage.
     pub(super) before: Vec<(i64, i64)>,
 }
 
@@ -118,7 +118,7 @@ impl Opened {
         assert_eq!(self.report().indexes_rebuilt, indexes);
     }
 
-    /// What lies below `end` is kept, and what is behind is gone.
+    /// Records below `end` are kept, later ones are gone.
     pub(super) fn ends_at(&self, end: i64) {
         let kept = self.before.iter().filter(|(_, last)| *last < end);
         assert_eq!(self.batches(), kept.copied().collect::<Vec<_>>());
@@ -156,7 +156,7 @@ fn stopped(stop: Stop) -> (TestLog, Site, Vec<(i64, i64)>) {
     test.flush();
     let recovery_point = test.reader().recovery_point().0;
     let offset = test.reader().log_end_offset().0;
-    // Not forced to disk, as far as recovery knows.
+    // Not fsynced, as far as recovery knows.
     test.append_batch(build(offset, 1, 1_000_000 + offset, |builder| builder));
     let before = test.read_all(0);
     let site = Site {
@@ -189,7 +189,7 @@ fn every_row_of_the_table_is_so() {
             before,
         };
         (case.check)(&opened);
-        // What was decided stays decided.
+        // Opening again must not change the result.
         if let Ok((log, _)) = opened.result {
             let end = log.log_end_offset();
             let bases = log.reader().segment_base_offsets();
@@ -250,8 +250,8 @@ fn the_documented_table_is_this_one() {
     );
 }
 
-/// Whatever a file holds, the log opens or says why not; what it then holds is the beginning of what was
-/// there, and what was forced to disk goes missing only with a report.
+/// Whatever a file holds, the log opens or reports an error. It then holds a prefix of the
+/// original, and fsynced records are lost only with a report.
 #[test]
 fn no_byte_of_any_file_loses_records_silently() {
     for stop in [Stop::Orderly, Stop::Crash] {
@@ -261,7 +261,7 @@ fn no_byte_of_any_file_loses_records_silently() {
             let whole = fs::read(template.path().join(&name)).unwrap();
             let mut damaged: Vec<Vec<u8>> = Vec::new();
             for at in 0..whole.len() {
-                // Of large files, the first header and a part of the rest.
+                // In large files, the first header and a sample of the rest.
                 if at < 64 || at % 5 == 0 {
                     damaged.push(whole[..at].to_vec());
                     let mut flipped = whole.clone();
@@ -304,7 +304,7 @@ fn no_byte_of_any_file_loses_records_silently() {
                 let mut is_loss_told = report.truncated_below_recovery_point.is_some();
                 let mut found = Vec::new();
                 for &(first, last) in &before {
-                    // A read of what is there gives it, or an error.
+                    // A read of an existing record succeeds or fails with an error.
                     match reader.read(Offset(first), 1 << 20, reader.log_end_offset(), true) {
                         Ok(read) => {
                             let bytes = read.region.map(|region| region.read().unwrap());
@@ -317,7 +317,7 @@ fn no_byte_of_any_file_loses_records_silently() {
                                 {
                                     found.push((first, last));
                                 }
-                                // The client sees that these bytes are no batch.
+                                // The client sees that these bytes are not a batch.
                                 Some(_) => is_loss_told = true,
                                 None => {}
                             }
@@ -334,7 +334,7 @@ fn no_byte_of_any_file_loses_records_silently() {
     }
 }
 
-/// For the rows that need another log.
+/// For rows that need a different log.
 pub(super) fn append_to_file(path: &Path, bytes: &[u8]) {
     let whole = fs::read(path).unwrap();
     fs::write(path, [whole.as_slice(), bytes].concat()).unwrap();

@@ -1,4 +1,4 @@
-//! Each rule of compaction, and each step of putting a cleaned segment into its place.
+//! Each rule of compaction, and each step of swapping a cleaned segment in.
 
 mod turns;
 
@@ -15,7 +15,7 @@ use crate::{
     clean,
 };
 
-/// The owner of a log, on whose turns something may happen before the cleaner's.
+/// The owner of a log; a test may act before any turn of the cleaner.
 pub(super) struct Owner<'a> {
     pub(super) log: RefCell<&'a mut Log>,
     pub(super) turns: Cell<usize>,
@@ -62,7 +62,7 @@ pub(super) fn params(now: Timestamp) -> CleanerParams {
     }
 }
 
-/// Turns on which the cleaner asks the log, for one group of segments.
+/// The turns on which the cleaner accesses the log, for one group of segments.
 const BEGIN: usize = 2;
 const PUBLISH: usize = 3;
 
@@ -225,7 +225,7 @@ fn of_every_key_the_newest_record_stays_as_it_was() {
     let before = test.batches();
     let (end, stats) = test.clean_from(0);
     assert_eq!(end, 6);
-    // The newest c lies in the active segment, which is not looked at.
+    // The newest c is in the active segment, which is not read.
     let expected = kept(&[
         (2, "c", Some("3")),
         (3, "a", Some("4")),
@@ -283,7 +283,7 @@ fn tombstones_stay_until_the_horizon_that_the_first_cleaning_sets() {
         test.now = Timestamp(start.0 + after_ms);
         test.clean_from(0);
         assert_eq!(test.records() == expected, are_kept, "{after_ms}");
-        // It is not set anew, and stays where other records of the batch do.
+        // The horizon is kept, and other records of the batch do not change it.
         assert_eq!(horizons(&test), [None, horizon]);
     }
     assert_eq!(
@@ -309,7 +309,7 @@ fn aborted_records_go_at_once_and_their_marker_when_none_is_left() {
     test.end_transaction(5, ControlRecordType::Abort);
     test.end_transaction(6, ControlRecordType::Commit);
     test.roll();
-    // Both producers go on, so that it is not for them that batches are kept.
+    // Both producers write again, so that they are not the reason why batches are kept.
     test.put_with(&[("x", Some("4"))], of(5, 1));
     test.put_with(&[("y", Some("5"))], of(6, 1));
     test.end_transaction(5, ControlRecordType::Commit);
@@ -334,10 +334,10 @@ fn aborted_records_go_at_once_and_their_marker_when_none_is_left() {
     };
     test.clean_from(0);
     assert_eq!(test.records(), expected);
-    // The batch of the aborted one was still there when this cleaning came to its marker.
+    // The aborted transaction's batch still existed when this cleaning reached the marker.
     assert_eq!(controls(&test), [3, 4, 7, 8]);
     assert_eq!(aborted(&test).len(), 1);
-    // The next finds none, and sets the horizon.
+    // The next cleaning finds none and sets the horizon.
     test.clean_from(0);
     assert_eq!(controls(&test), [3, 4, 7, 8]);
     assert_eq!(aborted(&test).len(), 0);
@@ -403,7 +403,7 @@ fn the_last_batches_of_producers_and_of_the_section_stay_without_records() {
         (first.base_sequence, first.last_sequence()),
         (Sequence(1), Sequence(2))
     );
-    // The producer state is as it was, also where it is built from the log.
+    // The producer state is unchanged, also when rebuilt from the log.
     for name in test
         .files()
         .iter()
@@ -421,12 +421,12 @@ fn the_last_batches_of_producers_and_of_the_section_stay_without_records() {
     assert_eq!(producer.last_sequence(), Sequence(2));
     let end = test.end();
     test.log().set_high_watermark(end);
-    // With the tombstones gone, the end of the section stays.
+    // After the tombstones are gone, the last batch of the section stays.
     test.now = Timestamp(test.now.0 + 2000);
     test.clean_from(0);
     assert_eq!(heads(&test), [(1, 2, 0), (9, 9, 0)]);
     assert_eq!(test.end(), Offset(10));
-    // When more is dirty, it is no longer the end; nor does the producer need its batch when it is expired.
+    // With more dirty records it is no longer the last, and the producer has expired.
     test.put(&[("c", Some("6"))]);
     test.roll();
     test.log().remove_expired_producers(Timestamp(i64::MAX));
@@ -519,7 +519,7 @@ fn segments_are_joined_up_to_their_size() {
     test.roll();
     assert_eq!(test.bases(), [0, 2, 4, 6, 8, 10, 12]);
     test.clean_from(0);
-    // Groups are made by what the segments hold before they are cleaned.
+    // Groups are formed by the sizes before cleaning.
     assert_eq!(test.bases(), [0, 2, 4, 6, 8, 10, 12]);
     test.clean_from(12);
     assert_eq!(test.bases(), [0, 8, 10, 12]);
@@ -533,7 +533,7 @@ fn segments_are_joined_up_to_their_size() {
         .collect();
     let of_segments = |name: &&String| name.ends_with(".log") || name.contains("index");
     assert_eq!(names.iter().filter(of_segments).count(), 4 * 3, "{names:?}");
-    // The snapshot of a segment that is gone is gone, and that of one that was replaced is not.
+    // The snapshots of removed segments are gone, those of replaced segments remain.
     for (base, is_there) in [(2, false), (8, true), (10, true), (12, true)] {
         let name = format!("{base:020}.snapshot");
         assert_eq!(names.contains(&name), is_there, "{names:?}");
@@ -580,7 +580,7 @@ fn the_dirty_ratio_counts_bytes() {
     assert_eq!(found.clean_bytes, found.cleanable_bytes);
     assert!(found.is_due(0.49) && !found.is_due(0.5));
     assert_eq!(test.to_clean(None).cleanable_ratio(), 1.0);
-    // Checkpoints that cannot be right.
+    // Invalid checkpoints.
     let found = test.to_clean(Some(3));
     assert!(found.is_checkpoint_invalid && found.first_dirty_offset == Offset(0));
     test.log().increment_log_start_offset(Offset(1)).unwrap();
@@ -626,7 +626,7 @@ fn a_damaged_batch_makes_the_log_uncleanable_and_changes_nothing() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
-/// Nothing of the batch is written anew, and yet its key decides what is dropped.
+/// The batch itself is not rewritten, but its key decides what is dropped.
 #[test]
 fn a_damaged_key_drops_no_other_record() {
     let mut test = TestLog::compacted(|_| {});
@@ -635,7 +635,7 @@ fn a_damaged_key_drops_no_other_record() {
     test.roll();
     let path = test.path().join("00000000000000000000.log");
     let mut bytes = std::fs::read(&path).unwrap();
-    // The length of the key stands before it.
+    // The key is preceded by its length.
     let key = bytes
         .windows(2)
         .position(|bytes| bytes == [2, b'b'])
@@ -697,7 +697,7 @@ fn what_stays_of_old_messages_is_written_in_the_format_of_today() {
         let expected = Timestamp(1_000_000 + batch.header.base_offset.0);
         assert_eq!(record.timestamp, expected);
     }
-    // From here on the tombstone has a horizon, as any other.
+    // From here on the tombstone has a delete horizon like any other.
     test.now = Timestamp(test.now.0 + 2000);
     test.clean_from(0);
     assert_eq!(test.records(), kept(&expected[..2]));
@@ -714,7 +714,7 @@ fn two_segments() -> TestLog {
     test
 }
 
-/// A disk that takes so many bytes more.
+/// A disk with this many free bytes.
 struct Room(Cell<u64>);
 
 impl IoPace for Room {

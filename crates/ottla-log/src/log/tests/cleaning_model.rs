@@ -1,5 +1,5 @@
-//! Random logs, cleaned again and again, against a model of every record that was ever appended; and a
-//! crash at every change of a file that a cleaning makes.
+//! Random logs, cleaned repeatedly, against a model of every appended record; and a crash at every
+//! file change of a cleaning.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -67,7 +67,7 @@ struct Appended {
     producer: Option<u8>,
     /// `None` while its transaction is open.
     is_committed: Option<bool>,
-    /// When a cleaning first gave it a delete horizon.
+    /// The delete horizon set by the first cleaning.
     horizon: Option<i64>,
 }
 
@@ -80,11 +80,11 @@ struct Model {
     history: HashMap<i64, Appended>,
     sequences: HashMap<u8, i32>,
     last_clean: i64,
-    /// Records have been cleaned away up to here.
+    /// The log is clean below this offset.
     cleaned_to: i64,
 }
 
-/// Where files are cheap, if there is such a place.
+/// A directory in memory, if there is one.
 fn test_dir() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {
@@ -118,7 +118,7 @@ fn open(
     log
 }
 
-/// Producers from 2 on write in transactions.
+/// Producers from 2 on are transactional.
 fn is_transactional(producer: Option<u8>) -> bool {
     producer.is_some_and(|producer| producer >= 2)
 }
@@ -265,7 +265,7 @@ impl Model {
         self.log = Some(log);
     }
 
-    /// Cleans, and looks at what a start makes of a crash at every change of a file.
+    /// Cleans; with crashes, checks the recovery from a crash at every file change.
     fn clean(&mut self, map_entries: u8, with_crashes: bool) {
         let to_clean =
             LogToClean::examine(&self.reader(), Some(Offset(self.last_clean)), self.now).unwrap();
@@ -301,7 +301,7 @@ impl Model {
             }
         }
         let horizon = self.now.0 + DELETE_RETENTION_MS;
-        // All that is below in the segments that were cleaned was looked at.
+        // Everything below in the cleaned segments was examined.
         for (offset, record) in &mut self.history {
             if *offset < uncleanable.0 && record.value.is_none() {
                 record.horizon.get_or_insert(horizon);
@@ -315,8 +315,8 @@ impl Model {
         }
     }
 
-    /// Looks at what a start makes of files that a crash has left. There are no producer snapshots: the producers
-    /// are built from the records that are left.
+    /// Checks the recovery from the files that a crash left. There are no producer snapshots: the
+    /// producer state is rebuilt from the remaining records.
     fn check_crash(&self, image: &trace::Image, cleaned_to: i64) {
         let dir = test_dir();
         for (path, bytes) in image {
@@ -325,7 +325,7 @@ impl Model {
                 std::fs::write(dir.path().join(name), bytes).unwrap();
             }
         }
-        // Nothing is forced to disk while it is traced.
+        // The trace does not execute fsyncs.
         trace::start(dir.path());
         let log = open(dir.path(), &self.config, 0, false, self.now);
         trace::stop();
@@ -334,7 +334,7 @@ impl Model {
         self.check_producers(&log);
     }
 
-    /// What must hold of a log that was cleaned up to `cleaned_to`.
+    /// The invariants of a log that was cleaned up to `cleaned_to`.
     fn check(&self, reader: &LogReader, cleaned_to: i64) {
         let aborted = reader
             .aborted_transactions(Offset(0), reader.log_end_offset())

@@ -1,4 +1,4 @@
-//! What a killed process or a full disk leaves.
+//! Recovery after a killed process or a full disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -51,7 +51,7 @@ fn index_entries_that_never_reached_the_file_are_written_again() {
 
 #[test]
 fn a_full_disk_refuses_appends_and_keeps_what_is_whole() {
-    // A file size limit cannot be set for one test alone, so the disk is one that is always full.
+    // A file size limit cannot be set for a single test, so the disk is `/dev/full`.
     let mut test = TestLog::new();
     test.append(3);
     let before = test.reader().size();
@@ -59,7 +59,7 @@ fn a_full_disk_refuses_appends_and_keeps_what_is_whole() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     test.log().swap_active_file(full.into());
     let refused = test.log().append(&[batch(3, 1)], now).unwrap_err();
-    // `/dev/full` cannot be cut either, which is what takes a directory offline.
+    // `/dev/full` cannot be cut either, which takes the directory offline.
     assert!(matches!(refused.reason, AppendErrorReason::Storage(_)));
     assert_eq!(refused.batches_written, 0);
     assert_eq!(test.log().log_end_offset(), Offset(3));
@@ -73,7 +73,7 @@ fn a_full_disk_refuses_appends_and_keeps_what_is_whole() {
 fn a_directory_that_cannot_be_written_is_an_error_not_a_panic() {
     let mut test = TestLog::with_config(|config| config.segment_bytes = 200);
     test.append(1);
-    // Root may write anyway; then there is nothing to see here.
+    // Root can write anyway; then the test has nothing to check.
     fs::set_permissions(test.path(), fs::Permissions::from_mode(0o555)).unwrap();
     let probe = fs::File::create(test.path().join("probe"));
     let now = test.now;

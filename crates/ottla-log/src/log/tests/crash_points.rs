@@ -1,13 +1,13 @@
 //! Scenarios whose every change to the disk is a point at which the machine stops.
 //!
-//! A scenario is run once, and what it does to the disk is written down. Then, for each number of changes and
-//! each way of losing what was not forced, the disk is put together as a crash would have left it, and
-//! recovered. What must hold:
+//! A scenario runs once, and its disk changes are recorded. Then, for each prefix of the changes
+//! and each way of losing unsynced data, the disk is rebuilt as a crash would have left it, and
+//! recovered. It must hold that:
 //!
-//! - what had been forced to disk, and was not truncated or deleted since, is there, byte for byte;
+//! - everything that was fsynced and not truncated or deleted since is there, byte for byte;
 //! - nothing is there that was never written;
-//! - indexes, epochs and producers fit the records;
-//! - to recover again changes nothing, and neither does a crash in the midst of recovery.
+//! - indexes, epochs and producers match the records;
+//! - another recovery changes nothing, and neither does a crash during recovery.
 
 mod checker;
 mod scenario;
@@ -78,7 +78,8 @@ fn producers_and_transactions() {
     crash_everywhere(small_segments(|_| {}), &steps, 3);
 }
 
-/// The recovery point passes an aborted transaction while its segment is active, and the next segment begins there.
+/// The recovery point passes an aborted transaction while its segment is active, and the next
+/// segment begins there.
 #[test]
 fn aborted_transactions() {
     #[rustfmt::skip]
@@ -193,7 +194,7 @@ fn any_step(random: &mut Random) -> Step {
     }
 }
 
-/// What is done to a log until something fails, and what had been forced to disk by then.
+/// Changes a log until an operation fails. `forced` receives the batches that were fsynced by then.
 fn work(log: &mut Log, forced: &mut Vec<RecordBatch>) -> Result<(), Box<dyn std::error::Error>> {
     let now = Timestamp(1_000_000);
     let mut batches = Vec::new();

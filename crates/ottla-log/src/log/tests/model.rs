@@ -1,6 +1,6 @@
-//! Random operations on a log and on a model of it that is a list of batches. After each, both must hold
-//! the same; after a power cut the log must hold what is below the recovery point, and of the rest nothing that
-//! was not written.
+//! Random operations on a log and on a model, which is a list of batches. After each, both must be
+//! equal; after a power cut, the log must hold what is below the recovery point and nothing that
+//! was never written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,8 @@ use crate::{Log, TimestampTarget};
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Batches of so many records each, in one append; whether a new leader writes them.
+    /// One append of batches with these record counts; the flag is whether a new leader writes
+    /// them.
     Append(Vec<i32>, bool),
     /// A position in the list of batches, as a fraction of 1000.
     Truncate(u32),
@@ -25,7 +26,7 @@ enum Op {
     RunJobs,
     Reopen,
     Kill,
-    /// A power cut; the numbers choose what becomes of the bytes that were not forced to disk.
+    /// A power cut; the numbers decide about unsynced bytes.
     PowerCut(Vec<u32>),
 }
 
@@ -81,7 +82,7 @@ impl Pair {
         self.test.reader().log_end_offset().0
     }
 
-    /// An offset at which a batch begins, or the end.
+    /// An offset at which a batch begins, or the log end offset.
     fn boundary(&self, permille: u32) -> i64 {
         let index = self.batches.len() * permille as usize / 1000;
         self.batches
@@ -169,7 +170,8 @@ impl Pair {
         let mut params = self.test.params(recovery_point, clean_shutdown);
         params.log_start_offset = Offset(self.start);
         let (log, report) = Log::open(params).unwrap();
-        // Below a gap that a power cut left, the log may end before its recovery point and lose nothing.
+        // Below a gap left by a power cut, the log may end before its recovery point without a
+        // loss.
         let mut below = self.batches.iter().rev();
         let below = below.find(|batch| batch.first < recovery_point);
         if below.is_none_or(|batch| batch.last + 1 >= recovery_point) {
@@ -180,7 +182,7 @@ impl Pair {
         self.test.log().set_high_watermark(Offset(end));
     }
 
-    /// Producers start anew where the log now ends.
+    /// Resets the producers' sequence numbers to the log end.
     fn resume_sequence(&mut self) {
         let producer = self.test.log().producers().producer(ProducerId(PRODUCER));
         self.sequence = producer.map_or(0, |entry| entry.last_sequence().plus(1).0);
@@ -210,21 +212,22 @@ impl Pair {
                     .batches
                     .iter()
                     .filter(|batch| (base..next).contains(&batch.first));
-                // A truncation leaves the recovery point inside the last batch, which is forced as a whole.
+                // A truncation leaves the recovery point inside the last batch, which was fsynced
+                // as a whole.
                 held.filter(|batch| batch.first < recovery_point)
                     .map(|batch| batch.size)
                     .sum()
             } else {
                 0
             };
-            // Batches that DeleteRecords hid are gone from the list, but not from the file.
+            // Batches hidden by DeleteRecords are gone from the list, but not from the file.
             if safe > len || self.start > base {
                 continue;
             }
             damage(&path, safe, len, &mut choose);
         }
         self.open(recovery_point, false);
-        // A file that was cut where a batch ends looks whole, and leaves a gap before the next.
+        // A file cut at a batch boundary looks whole and leaves a gap before the next segment.
         let start = self.start;
         let found = read_all(&self.test.reader(), start);
         self.batches.retain(|batch| {
@@ -258,7 +261,7 @@ impl Pair {
             assert_eq!(found.offset, Offset(batch.last));
             assert_eq!(found.leader_epoch, Some(LeaderEpoch(batch.epoch)));
         }
-        // An epoch ends where the next begins, which need not be behind its last batch.
+        // An epoch ends where the next begins, which need not be after its last batch.
         let mut ends = BTreeMap::new();
         for (batch, next) in expected.iter().zip(expected.iter().skip(1)) {
             ends.insert(batch.epoch, next.first);
@@ -269,7 +272,7 @@ impl Pair {
         let last = ends.keys().last().copied();
         for (epoch, end) in ends {
             let found = reader.end_offset_for_epoch(LeaderEpoch(epoch));
-            // A newer leader may have been elected without writing anything.
+            // A newer leader may have been elected without writing a record.
             if Some(epoch) != last {
                 assert_eq!(
                     found,
@@ -281,7 +284,7 @@ impl Pair {
     }
 }
 
-/// Cuts a file, fills its end with zeros or flips a bit, behind `safe`.
+/// Cuts a file, zeroes its end or flips a bit, after `safe`.
 fn damage(path: &Path, safe: u64, len: u64, choose: &mut impl FnMut(u64) -> u64) {
     let unsafe_len = len - safe;
     if unsafe_len == 0 {
@@ -294,7 +297,7 @@ fn damage(path: &Path, safe: u64, len: u64, choose: &mut impl FnMut(u64) -> u64)
         1 => bytes.truncate(at as usize),
         2 => bytes[at as usize..].fill(0),
         _ => {
-            // Not in a base offset, which no checksum covers.
+            // Not in a base offset, which the checksum does not cover.
             let in_record = at as usize;
             if path.extension().is_some_and(|extension| extension == "log") {
                 bytes.truncate(in_record);

@@ -81,7 +81,7 @@ fn what_is_recovered_is_scanned_once_whatever_its_indexes_hold() {
     let before = test.read_all(0);
     test.log = None;
     for base in [0, 30, 60] {
-        // As a killed Kafka leaves them: sized ahead.
+        // As a killed Kafka leaves them: preallocated.
         fs::write(test.path().join(format!("{base:020}.index")), [0; 4096]).unwrap();
         fs::remove_file(test.path().join(format!("{base:020}.timeindex"))).unwrap();
     }
@@ -160,7 +160,7 @@ fn a_flipped_bit_behind_the_recovery_point_cuts_the_log_there() {
         for file in ["00000000000000000060.log", "00000000000000000060.index"] {
             assert!(!test.path().join(file).exists());
         }
-        // The third segment comes back for the next round.
+        // Restores the third segment for the next round.
         let mut third = TestLog::new();
         third.append_batch(batch(60, 10));
         fs::copy(
@@ -173,8 +173,8 @@ fn a_flipped_bit_behind_the_recovery_point_cuts_the_log_there() {
 
 #[test]
 fn a_gap_between_segments_deletes_nothing() {
-    // As the cleaner leaves it: the last batch of the first segment and the first of the next are gone. Which
-    // policy the log is opened with says nothing of how it was written.
+    // As the cleaner leaves it: the last batch of the first segment and the first of the next are
+    // gone. The policy with which the log is opened tells nothing about how it was written.
     let mut test = three_segments();
     test.log = None;
     let path = test.path().join("00000000000000000000.log");
@@ -356,7 +356,8 @@ fn garbage_files_never_panic() {
         }
         fs::write(test.path().join(name), bytes).unwrap();
         let params = test.params(random() as i64 % 90, round % 2 == 0);
-        // A checkpoint that cannot be read is an error; anything else opens, appends and reads.
+        // An unreadable checkpoint is an error; with any other file the log opens, appends and
+        // reads.
         if let Ok((mut log, _)) = Log::open(params) {
             let end = log.log_end_offset();
             log.append(&[batch(end.0, 1)], test.now).unwrap();
@@ -415,16 +416,16 @@ fn the_indexes_of_a_segment_that_was_loaded_and_went_on_are_whole_after_a_stop()
     for _ in 0..7 {
         test.append(10);
     }
-    // The recovery point is at the end of the segment, which is sealed after that.
+    // The recovery point is at the end of the segment, which is sealed afterwards.
     test.flush();
     test.append(10);
     assert_eq!(test.bases(), [0, 80]);
     test.reopen();
-    // Neither the first batch has an entry nor the first after the start.
+    // Neither the first batch nor the first after the start has an entry.
     assert_eq!(test.file_len("00000000000000000000.index"), 6 * 8);
 }
 
-/// A broker closes some thousand logs before it ends, and may have no more files open than it had.
+/// A broker closes thousands of logs before it ends and must not need more open files for that.
 #[test]
 fn a_log_at_rest_keeps_no_index_open() {
     let mut test = TestLog::new();

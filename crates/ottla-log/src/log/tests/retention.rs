@@ -33,7 +33,7 @@ fn nothing_goes_without_a_limit() {
 #[test]
 fn segments_go_when_their_youngest_record_is_too_old() {
     let mut test = four_segments(|config| config.retention_ms = 1000);
-    // The youngest record of the second segment is of 1,000,059.
+    // The newest record of the second segment has timestamp 1,000,059.
     assert_eq!(delete(&mut test, 1_001_029), 0);
     assert_eq!(delete(&mut test, 1_001_030), 1);
     assert_eq!(delete(&mut test, 1_001_060), 1);
@@ -140,7 +140,7 @@ fn readers_keep_what_they_hold() {
     assert_eq!(region.read().unwrap().len() as u64, region.len);
 }
 
-/// The files of records that this process has open although they are unlinked, in the directory of the log.
+/// The unlinked log files of the directory that this process has open.
 #[cfg(target_os = "linux")]
 fn open_and_unlinked(test: &TestLog) -> usize {
     let handles = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -196,7 +196,8 @@ fn segments_of_one_base_that_wait_to_be_unlinked_do_not_share_names() {
     assert_eq!(waiting(&test), [""; 0]);
 }
 
-/// A loss of power may bring back what was cut off: until a flush has written the cut, recovery has to look there.
+/// A power loss may bring truncated bytes back: until a flush has written the cut, recovery must
+/// scan there.
 #[test]
 fn a_start_that_moves_leaves_the_recovery_point_below_a_cut_that_is_not_forced() {
     let mut test = four_segments(|_| {});

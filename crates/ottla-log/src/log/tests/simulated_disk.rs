@@ -1,8 +1,8 @@
-//! The log, its maintenance and a reader as three threads on a simulated disk, killed anywhere, with and without
-//! a loss of power, and recovered; against a model that is a list of batches.
+//! The log, its maintenance and a reader as three threads on a simulated disk, killed at any point,
+//! with and without power loss, and recovered; against a model, which is a list of batches.
 //!
-//! A seed that fails is printed; `OTTLA_SEED=17 cargo test -p ottla-log simulated_disk -- --nocapture` runs it again,
-//! and `OTTLA_SECONDS=60` tries new ones for a minute.
+//! A failing seed is printed; `OTTLA_SEED=17 cargo test -p ottla-log simulated_disk -- --nocapture`
+//! repeats it, and `OTTLA_SECONDS=60` tries new seeds for a minute.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{AppendErrorReason, Job, JobOutcome, Log, LogReader, OpenParams};
 
 const DIR: &str = "/data/topic-0";
 
-/// Prints what happens, if one seed is run again.
+/// Prints the steps when a single seed is repeated.
 macro_rules! tell {
     ($($what:tt)*) => {
         if number("OTTLA_SEED").is_some() {
@@ -28,54 +28,54 @@ macro_rules! tell {
         }
     };
 }
-/// A batch that was given to the log, whether or not the log took it.
+/// A batch passed to the log, whether or not the append succeeded.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     first: i64,
     last: i64,
     crc: u32,
-    /// The one before it, by its number in [`Model::given`].
+    /// Its predecessor, as an index of [`Model::given`].
     before: Option<usize>,
 }
 
-/// What the log may hold and has to hold.
+/// What the log may and must hold.
 #[derive(Default, Debug)]
 struct Model {
     given: Vec<Given>,
-    /// The last batch of the log, once what is under way is done.
+    /// The last batch of the log, after pending operations.
     last: Option<usize>,
-    /// This batch and all before it survive any loss of power.
+    /// This batch and its predecessors survive a power loss.
     forced: Option<usize>,
-    /// This batch and all before it survive a kill.
+    /// This batch and its predecessors survive a kill.
     written: Option<usize>,
     truncations: u64,
-    /// What `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` would hold.
+    /// The offsets in `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint`.
     recovery_point: i64,
     start: i64,
-    /// What was missing in front of a segment when the log was last opened: from where, and up to where.
+    /// Gaps before segments when the log was last opened, as [start, end).
     holes: Vec<(i64, i64)>,
     /// Since the log was last open.
     has_lost_power: bool,
-    /// The log was closed in order.
+    /// The log was closed cleanly.
     is_closed: bool,
     tally: Tally,
 }
 
-/// So that a run in which nothing happened is noticed.
+/// Counts events, so that a run in which nothing happens fails.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     kills: u64,
     losses: u64,
     closes: u64,
     failures: u64,
-    /// Appends for which the disk had no room.
+    /// Appends refused because the disk was full.
     refusals: u64,
     rolls: u64,
     truncations: u64,
     flushes: u64,
     found: u64,
     lost: u64,
-    /// Losses of the end of a file of which a later one was kept.
+    /// Losses of a file's end of which a later file was kept.
     holes: u64,
     read: u64,
 }
@@ -94,13 +94,13 @@ impl Model {
         chain
     }
 
-    /// The last batch of the chain that ends at `from` of which all records are below `offset`.
+    /// The last batch of the chain ending at `from` whose records are all below `offset`.
     fn below(&self, from: Option<usize>, offset: i64) -> Option<usize> {
         let mut batches = std::iter::successors(from, |number| self.given[*number].before);
         batches.find(|number| self.given[*number].last < offset)
     }
 
-    /// Checks what a log holds that was opened again, and takes it for what there is.
+    /// Checks the content of a reopened log and adopts it as the model's state.
     fn recover(&mut self, found: &[(i64, i64, u32)], bases: &[Offset], end: i64) {
         let has_lost_power = std::mem::take(&mut self.has_lost_power);
         let must = match has_lost_power {
@@ -112,8 +112,8 @@ impl Model {
             self.chain(must)
         );
         let known_holes = std::mem::take(&mut self.holes);
-        // A file whose end is lost where a batch ends looks whole, as Kafka has it: the next one is kept, if it is
-        // empty too, and what is between is missing. It was not forced.
+        // A file that lost its end at a batch boundary looks whole, as in Kafka: the next file is
+        // kept, even if empty, and the records between are missing. They were not fsynced.
         let mut check_gap = |next: i64, first: i64| {
             assert!(next <= first, "after {next}, the log goes back to {first}");
             if next == first {
@@ -140,7 +140,7 @@ impl Model {
             if let Some(next) = next {
                 check_gap(next, *first);
             }
-            // What was cut off may come back, but not next to what came in its place.
+            // Truncated batches may come back, but not next to the batches that replaced them.
             if let Some(before) = held.last() {
                 let mut ancestors = std::iter::successors(Some(number), |n| self.given[*n].before);
                 let before = self.given[*before].content();
@@ -171,7 +171,7 @@ impl Model {
         self.tally.lost += before.saturating_sub(found.len()) as u64;
         self.tally.found += found.len() as u64;
         self.tally.holes += self.holes.len() as u64;
-        // From here on, the log is what was found: each batch after the one that it stands after now.
+        // From here on, the log is what was found, in that order.
         let was_forced = self.chain(self.forced);
         let was_forced: Vec<_> = was_forced.iter().map(Given::content).collect();
         let (mut last, mut forced) = (None, None);
@@ -219,7 +219,7 @@ fn batches(reader: &LogReader, from: i64) -> Vec<(i64, i64, u32)> {
 struct Life {
     model: Arc<Mutex<Model>>,
     random: Random,
-    /// The disk, if it is full now and then.
+    /// The disk, if it is to be full at times.
     filled: Option<Disk>,
     keeps_checkpoint: bool,
 }
@@ -234,13 +234,13 @@ fn config() -> TopicConfig {
     }
 }
 
-/// A failing disk takes the directory offline: nothing is done with the log any more.
+/// A failing disk takes the directory offline: the log is not used any more.
 fn offline<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
     result.inspect_err(|error| tell!("offline: {error}")).ok()
 }
 
 impl Life {
-    /// Opens the log and works with it until it is closed. `None`: the directory went offline.
+    /// Opens the log and uses it until it is closed. `None`: the directory went offline.
     fn live(mut self) -> Option<()> {
         let (recovery_point, start, clean) = {
             let model = self.model.lock();
@@ -268,7 +268,7 @@ impl Life {
         assert!(reader.log_start_offset().0 <= end);
         assert!(reader.recovery_point().0 <= end);
         assert!(reader.high_watermark().0 <= end);
-        // A kill in the middle must not leave half of it in the model.
+        // A kill in the middle must not leave the model half updated.
         let (found, bases) = (batches(&reader, start), reader.segment_base_offsets());
         self.model.lock().recover(&found, &bases, end);
         let log = Arc::new(Mutex::new(Some(log)));
@@ -313,7 +313,7 @@ impl Life {
                 let end = log.log_end_offset().0;
                 let start = log.log_start_offset().0;
                 let offset = start + self.random.below((end - start) as u64 / 2 + 1) as i64;
-                // The checkpoint is written before anything is deleted.
+                // The checkpoint is written before the deletion.
                 let mut model = self.model.lock();
                 model.start = model.start.max(offset);
                 tell!("deletes records below {offset}");
@@ -334,7 +334,7 @@ impl Life {
             before = (model.last, model.given.len());
             for _ in 0..1 + self.random.below(3) {
                 let count = 1 + self.random.below(5) as i32;
-                // Each has its own time, so that no two batches that were ever given are the same.
+                // Unique timestamps make all batches different.
                 let time = 1_000_000 + model.given.len() as i64 * 10;
                 let batch = build(first, count, time, |builder| {
                     builder.partition_leader_epoch(LeaderEpoch(0))
@@ -389,11 +389,11 @@ impl Life {
             let target = target.max(model.start);
             model.truncations += 1;
             model.tally.truncations += 1;
-            // Of what is cut off nothing has to be there any more, even before it is gone.
+            // Truncated batches need not survive, even before they are gone.
             model.forced = model.below(model.forced, target);
             model.written = model.below(model.written, target);
             model.last = model.below(model.last, target);
-            // The checkpoint is written before anything is cut.
+            // The checkpoint is written before the cut.
             log.announce_truncation(Offset(target));
             if self.keeps_checkpoint {
                 let lowered = log.reader().recovery_point().0;
@@ -409,7 +409,8 @@ impl Life {
     }
 }
 
-/// Runs the jobs of the log as a maintenance thread does: beside the appends. Ends when the log is taken away.
+/// Runs the jobs of the log like a maintenance thread, beside appends. Ends when the log is taken
+/// away.
 fn maintain(log: &Mutex<Option<Log>>, model: &Mutex<Model>, mut random: Random) -> Option<()> {
     loop {
         let (jobs, truncations) = match log.lock().as_mut() {
@@ -449,7 +450,7 @@ fn maintain(log: &Mutex<Option<Log>>, model: &Mutex<Model>, mut random: Random) 
     }
 }
 
-/// Reads the log while it is written to, truncated and deleted from; what it is given is whole.
+/// Reads the log while it is changed; every batch it gets is whole.
 fn read(reader: &LogReader, model: &Mutex<Model>) {
     for _ in 0..20 {
         let start = reader.log_start_offset();
@@ -471,7 +472,7 @@ fn lives(seed: u64, names: PowerLoss, keeps_checkpoint: bool) -> Tally {
     let mut random = stream("lives");
     let disk = Disk::new(seed, "disk");
     let model = Arc::new(Mutex::new(Model::default()));
-    // The directory of the log directory is there and forced before any partition is.
+    // The parent directory exists and is fsynced before any partition.
     Host::new("format")
         .with_disk(&disk)
         .spawn("main", || {
@@ -526,7 +527,7 @@ fn lives(seed: u64, names: PowerLoss, keeps_checkpoint: bool) -> Tally {
             Ok(None) => model.tally.failures += 1,
             Err(_) => model.tally.kills += 1,
         }
-        // What a failed write or truncation has left is on the disk, but who knows how much of it.
+        // After a failed write or truncation, it is unknown how much of it is on disk.
         let is_unknown = is_faulty && !matches!(ended, Ok(Some(())));
         if is_unknown || random.one_in(2) {
             tell!("power is lost");
@@ -597,13 +598,13 @@ fn a_log_survives_kills_and_losses_of_power() {
     );
 }
 
-/// From the clock: new ones with every run.
+/// From the clock: different in every run.
 fn rand_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap().as_millis() as u64 * 1_000
 }
 
-/// A log with segments of this size, of which three records were forced.
+/// A log with segments of this size and three fsynced records.
 fn open(segment_bytes: usize) -> Log {
     let config = TopicConfig {
         segment_bytes: segment_bytes as i32,
@@ -624,8 +625,8 @@ fn open(segment_bytes: usize) -> Log {
     opened.unwrap().0
 }
 
-/// A roll finds no file handle, and a smaller batch goes into the segment that there was: nothing that the roll has left may
-/// have recovery cut it off.
+/// A roll finds no file handle, and a smaller batch goes into the current segment: recovery must
+/// not cut it off because of anything the roll left.
 #[test]
 fn a_roll_that_was_refused_leaves_no_segment() {
     let batch = |first, count| build(first, count, 1_000_000 + first, |builder| builder);
@@ -673,8 +674,8 @@ fn a_roll_that_was_refused_leaves_no_segment() {
     assert!((5..40).contains(&refused), "{refused} were refused");
 }
 
-/// A recovery that cuts the log where the recovery point is, a roll right there, and a loss of power: what had been cut
-/// off must not come back into a segment at which no recovery looks again.
+/// Recovery cuts the log at the recovery point, the next append rolls there, and power is lost: the
+/// truncated bytes must not come back into a segment that no recovery scans again.
 #[test]
 fn what_recovery_has_cut_off_stays_away() {
     let open = || open(build(0, 3, 1_000_000, |builder| builder).size_in_bytes());
@@ -691,7 +692,7 @@ fn what_recovery_has_cut_off_stays_away() {
             let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
             dir.sync().unwrap();
         }
-        // A batch of which only the room for it has come to the disk.
+        // A batch whose size reached the disk, but not its content.
         let file = crate::disk::open_existing(&Path::new(DIR).join("00000000000000000000.log"));
         let (file, end) = (file.unwrap(), log.reader().size());
         crate::disk::set_len(&file, end + 100).unwrap();
@@ -724,8 +725,8 @@ fn what_recovery_has_cut_off_stays_away() {
     assert!(found.contains(&2), "the new segment was never there");
 }
 
-/// A write that the disk had no room for is cut back where the recovery point is, the next append rolls right there, and
-/// power is lost: half a batch must not come back into a segment at which no recovery looks again.
+/// A write that hit a full disk is cut back at the recovery point, the next append rolls there, and
+/// power is lost: half a batch must not come back into a segment that no recovery scans again.
 #[test]
 fn half_a_batch_that_a_full_disk_took_stays_away() {
     let batch = |first, count| build(first, count, 1_000_000 + first, |builder| builder);
@@ -746,7 +747,7 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
         let refused = append(&mut log, batch(3, 3)).unwrap_err();
         assert!(matches!(refused.reason, AppendErrorReason::Temporary(_)));
         disk.set_capacity(u64::MAX);
-        // A larger one, for which the segment has no room.
+        // A larger batch, which does not fit into the segment.
         assert!(append(&mut log, batch(3, 15)).unwrap().rolled);
     };
     let mut found = Vec::new();
@@ -774,7 +775,8 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
     assert!(found.contains(&2), "the new segment was never there");
 }
 
-/// A checkpoint that stays above a truncation has recovery begin above what was never forced.
+/// A checkpoint that stays above a truncation lets recovery start above records that were never
+/// fsynced.
 #[test]
 fn a_recovery_point_that_is_not_lowered_is_found() {
     let found = (0..3_000).find(|seed| run_seed(*seed, false).result.is_err());

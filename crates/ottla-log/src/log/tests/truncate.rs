@@ -45,7 +45,7 @@ fn the_log_ends_where_it_is_truncated_to() {
         assert_eq!(changed, target < 90);
         assert_eq!(test.log().log_end_offset(), Offset(end), "{target}");
         assert_eq!(test.bases(), bases, "{target}");
-        // A batch that is cut in the middle goes as a whole, as in Kafka.
+        // As in Kafka, a batch that contains the target is removed as a whole.
         let batches: Vec<_> = (0..target / 10).map(|n| (n * 10, n * 10 + 9)).collect();
         assert_eq!(test.read_all(0), batches);
         let epochs = test.reader().leader_epochs();
@@ -104,7 +104,7 @@ fn what_was_cut_off_ends_early_for_those_who_still_hold_it() {
 fn a_truncation_needs_no_space() {
     for target in [75, 60, 50, 0] {
         let mut test = log();
-        // What producers there are is to be found again, and snapshots of them have not been written.
+        // Producers must be found again although their snapshots were not written.
         test.append_batch(idempotent(90, 5, 7, 0, 0));
         trace::start(test.path());
         trace::fill();
@@ -159,7 +159,8 @@ fn a_truncation_that_lacks_a_file_handle_changes_nothing() {
     assert_eq!(test.read_all(0).last(), Some(&(30, 39)));
 }
 
-/// A crash between the name of the new segment and the cut of the one before, or a disk that has lost the cut.
+/// A crash between creating the new segment and cutting the previous one, or a disk that lost the
+/// cut.
 #[test]
 fn a_segment_is_cut_where_the_next_begins() {
     for torn in [0, 7] {
@@ -182,7 +183,7 @@ fn a_segment_is_cut_where_the_next_begins() {
     }
 }
 
-/// A segment of a GiB: batches of 256 KiB with one record each, whose value is a hole in the file.
+/// A segment of 1 GiB: batches of 256 KiB with one record each, whose value is a hole in the file.
 fn gibibyte() -> TestLog {
     const BATCHES: u32 = 4_096;
     let mut test = TestLog::with_config(|config| config.segment_bytes = i32::MAX);
@@ -221,8 +222,8 @@ fn gibibyte() -> TestLog {
 
 #[test]
 fn a_full_segment_is_cut_within_ten_milliseconds() {
-    // The thread's own time, since the machine may be busy with other things. A copy of the segment would take some
-    // hundred milliseconds of it.
+    // The thread's own CPU time, because the machine may be busy. Copying the segment would take
+    // several hundred milliseconds.
     let tries = (0..3).map(|n| {
         let mut test = gibibyte();
         let target = Offset(4_090 - n * 1_000);
@@ -242,14 +243,14 @@ fn a_full_segment_is_cut_within_ten_milliseconds() {
     assert!(took < Duration::from_millis(10), "{took:?}");
 }
 
-/// The processor time that this thread has used.
+/// The CPU time of this thread.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Readers beside a log that is cut and grows again find whole batches that were written, or that what they hold ends
-/// early, and that their offset is not there any more. Nothing else.
+/// Readers of a log that is truncated and grows again find whole batches that were written, or a
+/// region that ends early, or an offset that is out of range. Nothing else.
 #[test]
 fn readers_beside_truncations_never_find_other_records() {
     let size = batch(0, 10).size_in_bytes() as i32;
@@ -281,7 +282,7 @@ fn readers_beside_truncations_never_find_other_records() {
                         }
                     };
                     check_batches(bytes);
-                    // Whatever they answer, it is no failure of the disk.
+                    // Whatever they return, it is not a disk failure.
                     let target = crate::TimestampTarget::At(Timestamp(1_000_000 + from.0));
                     reader.offset_for_timestamp(target).unwrap();
                     reader.aborted_transactions(from, end).unwrap();
@@ -292,7 +293,7 @@ fn readers_beside_truncations_never_find_other_records() {
         for round in 0..100 {
             for _ in 0..1 + random.below(6) {
                 let end = test.log().log_end_offset().0;
-                // Of another length in each round, so that batches do not begin where others did.
+                // A different length in each round, so that batches begin at different positions.
                 let count = 1 + (round % 7);
                 test.append_batch(build(end, count, 1_000_000 + end, |builder| builder));
             }
@@ -313,7 +314,8 @@ fn readers_beside_truncations_never_find_other_records() {
     });
 }
 
-/// All that a checksum vouches for is what was written. The rest of the page in which a file was cut may be zeros.
+/// Every byte covered by a checksum is as written. The rest of the page in which a file was cut may
+/// be zeros.
 fn check_batches(bytes: Bytes) {
     for batch in RecordBatch::read_all(bytes).map_while(Result::ok) {
         if batch.verify_crc().is_err() {
@@ -375,7 +377,7 @@ fn the_recovery_point_does_not_stay_behind_the_end() {
     test.flush();
     assert_eq!(test.reader().recovery_point(), Offset(90));
     test.log().truncate_to(Offset(70), Timestamp(0)).unwrap();
-    // Not at the end: the segment that was cut is to be looked at after a crash.
+    // Not at the end: recovery must scan the segment that was cut.
     assert_eq!(test.reader().recovery_point(), Offset(69));
     test.append(5);
     test.flush();
@@ -385,7 +387,7 @@ fn the_recovery_point_does_not_stay_behind_the_end() {
 #[test]
 fn jobs_of_before_a_truncation_leave_what_came_after_it_alone() {
     let mut test = log();
-    // Nothing that has come up is done: snapshots are to be written, and then segments to be deleted.
+    // No pending job has run: snapshots are to be written, and later segments to be deleted.
     let stale = test.log().flush_job().unwrap();
     test.log().truncate_to(Offset(30), Timestamp(0)).unwrap();
     let deletions = test.log().take_jobs();
@@ -395,7 +397,7 @@ fn jobs_of_before_a_truncation_leave_what_came_after_it_alone() {
             .files()
             .contains(&"00000000000000000060.snapshot".to_owned())
     );
-    // The log grows again, by other batches, to where the old segment began.
+    // The log grows again, with different batches, to where the old segment began.
     for sequence in 0..6 {
         test.append_batch(idempotent(30 + sequence * 5, 5, 7, 0, sequence as i32 * 5));
     }

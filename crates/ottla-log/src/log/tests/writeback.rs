@@ -1,4 +1,4 @@
-//! What is written back and dropped from the page cache while a log grows.
+//! Writeback and page cache drops while a log grows.
 
 use ottla_records::{Compression, RecordBatchBuilder};
 
@@ -50,7 +50,7 @@ fn writeback_takes_whole_pages_and_never_those_at_the_log_end() {
     assert_eq!((job.range, job.end_offset), (0..2 * MIB, end_offset));
     grow_to(&mut test, 4 * MIB - 150_000);
     assert!(!test.log().has_jobs());
-    // Late, so that it covers more, and still ends before the page that the next append writes to.
+    // Late, so that it covers more, but still ends before the page that the next append dirties.
     grow_to(&mut test, 5 * MIB + 150_000);
     assert_eq!(writeback_due(&mut test).unwrap().range, 2 * MIB..5 * MIB);
 }
@@ -112,7 +112,7 @@ fn writeback_that_fails_counts_as_a_failed_fsync() {
     let mut test = writing_back();
     grow_to(&mut test, 3 * MIB);
     let job = writeback_due(&mut test).unwrap();
-    // What the kernel refuses to write back.
+    // A file that the kernel refuses to write back.
     let refused = ottla_sync::fs::File::open("/dev/null").unwrap();
     test.log().swap_active_file(refused);
     let error = job.run().err().unwrap();

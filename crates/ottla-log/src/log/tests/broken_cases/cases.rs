@@ -1,4 +1,4 @@
-//! The rows.
+//! The rows of the table.
 
 use std::fs;
 
@@ -91,7 +91,7 @@ pub(super) const CASES: &[Case] = &[
             }
             site.remove(site.path(1, "txnindex"));
         },
-        // What is recovered is scanned anyway.
+        // A recovered segment is scanned anyway.
         check: |log| log.is_whole_and_has_rebuilt(log.site.last()),
     },
     // The end of the log.
@@ -333,7 +333,7 @@ pub(super) const CASES: &[Case] = &[
             log.is_gone(&log.site.at(log.site.bases[1] + 1, "snapshot"));
         },
     },
-    // What interrupted work leaves.
+    // Leftovers of interrupted work.
     Case {
         found: "`.deleted` files: an unfinished deletion, or a spare segment",
         after: Crash,

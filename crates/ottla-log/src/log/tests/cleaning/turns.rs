@@ -1,4 +1,4 @@
-//! What may happen to a log between two turns of its cleaner: truncation and retention come first.
+//! Events between two turns of the cleaner: truncation and retention come first.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_truncation_comes_first_on_every_turn() {
                     log.truncate_to(Offset(target), now).unwrap();
                 }
             });
-            // At 2 too, where the segments that are cleaned are not touched.
+            // At 2 too, although the segments being cleaned are unaffected.
             assert!(
                 matches!(result, Err(CleanError::Stopped)),
                 "{turn} {target}"
@@ -29,7 +29,7 @@ fn a_truncation_comes_first_on_every_turn() {
     }
 }
 
-/// The first group of segments is cleaned with a key that is in the second: what that holds may be cut off before.
+/// The first group is cleaned with a key of the second, whose records may be truncated before.
 #[test]
 fn a_key_whose_newest_record_is_cut_off_keeps_the_one_before() {
     let mut test = TestLog::compacted(|config| config.segment_bytes = 100);

@@ -1,4 +1,4 @@
-//! What a crash leaves, recovered and held against what had been forced to disk.
+//! Recovers what a crash left and compares it with what had been fsynced.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::checkpoint::RECOVERY_POINT_CHECKPOINT;
 use crate::disk::trace::{self, Image, Loss, Random, Trace};
 use crate::{Log, LogReader, RecoveryReport, TimestampTarget};
 
-/// All batches, and that everything else fits them.
+/// Reads all batches and checks indexes, epochs and producers against them.
 pub(super) fn read_and_check(log: &Log, epochs_from: Offset) -> Vec<RecordBatch> {
     let reader = log.reader();
     let found = read_batches(&reader);
@@ -22,12 +22,12 @@ pub(super) fn read_and_check(log: &Log, epochs_from: Offset) -> Vec<RecordBatch>
     check_aborted(&reader, &found);
     for batch in &found {
         let header = &batch.header;
-        // Where the log starts again below its start, the epochs there are gone, as for Kafka.
+        // If the log restarts below its start offset, the epochs there are gone, as in Kafka.
         if header.base_offset >= epochs_from {
             let epoch = reader.leader_epochs().epoch_for(header.base_offset);
             assert_eq!(epoch, Some(header.partition_leader_epoch), "{header:?}");
         }
-        // One that the cleaner has left without records is found by no time.
+        // A timestamp lookup does not find a batch that the cleaner left without records.
         if header.record_count > 0 {
             let time = TimestampTarget::At(header.max_timestamp);
             let at = reader.offset_for_timestamp(time).unwrap();
@@ -52,7 +52,7 @@ pub(super) fn read_and_check(log: &Log, epochs_from: Offset) -> Vec<RecordBatch>
     found
 }
 
-/// Transactions that were aborted, by what the batches say and by what the indexes say.
+/// Compares the aborted transactions of the batches with those of the indexes.
 fn check_aborted(reader: &LogReader, found: &[RecordBatch]) {
     let mut open = HashMap::new();
     let mut aborted = Vec::new();
@@ -71,7 +71,8 @@ fn check_aborted(reader: &LogReader, found: &[RecordBatch]) {
     }
     let (start, end) = (reader.log_start_offset(), reader.log_end_offset());
     let indexed = reader.aborted_transactions(start, end).unwrap();
-    // One that begins before the log does has lost its first records, and may have lost all of them.
+    // A transaction that begins before the log start has lost its first records, possibly all of
+    // them.
     let indexed = indexed.iter().filter(|txn| txn.first_offset >= start);
     let indexed = indexed.map(|txn| (txn.producer_id, txn.first_offset, txn.last_offset));
     assert_eq!(indexed.collect::<Vec<_>>(), aborted, "aborted transactions");
@@ -95,12 +96,12 @@ fn read_batches(reader: &LogReader) -> Vec<RecordBatch> {
     found
 }
 
-/// All that an opened log says of itself.
+/// The complete state of an opened log.
 fn state(log: &Log) -> String {
     let reader = log.reader();
     let mut producers: Vec<_> = log.producers().producers().collect();
     producers.sort_by_key(|entry| entry.producer_id);
-    // A snapshot has one timestamp, for a producer's last batch and for a marker behind that.
+    // A snapshot has one timestamp for a producer's last batch and a later marker.
     let producers = producers.iter().map(|entry| {
         let batches = entry.batches().map(|it| (it.last_sequence, it.last_offset));
         (
@@ -134,7 +135,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// What must be there after so many changes, and where the log may start.
+    /// The batches that must be there after `count` changes, and the allowed log start offset.
     fn expected(&self, count: usize) -> (Vec<&RecordBatch>, Offset) {
         let done = &self.history.done;
         let after = done.partition_point(|(changes, _)| *changes < count);
@@ -148,7 +149,7 @@ impl Checker<'_> {
         (forced, before.start.max(after.start))
     }
 
-    /// Recovers what a crash has left and holds it against what had been forced.
+    /// Recovers the files of a crash and compares them with what had been fsynced.
     fn recover(&mut self, image: &Image, prefix: &Path, count: usize) -> (Trace, Image) {
         self.site.fill(image, prefix);
         self.opened += 1;
@@ -157,7 +158,7 @@ impl Checker<'_> {
         let recovery = trace::stop();
         let (forced, latest_start) = self.expected(count);
         let found = read_and_check(&log, latest_start);
-        // A crash between a truncation and the checkpoint of what it lowered is taken for a loss.
+        // A crash between a truncation and its lowered checkpoint is reported as a loss.
         if report.truncated_below_recovery_point.is_some() {
             let recovery_point = log.reader().recovery_point();
             assert!(
@@ -188,7 +189,7 @@ impl Checker<'_> {
         (recovery, files)
     }
 
-    /// The log goes on after recovery, and an orderly stop keeps it.
+    /// The log is usable after recovery, and a clean stop preserves it.
     fn go_on(&self) {
         trace::start(self.site.root.path());
         let (mut log, _) = self.site.open(false);
@@ -209,7 +210,7 @@ impl Checker<'_> {
     }
 }
 
-/// Crashes after every change of a scenario, in every way; the seed is for what is chosen at random.
+/// Crashes after every change of a scenario, in every way; `seed` drives the random choices.
 pub(super) fn crash_everywhere(config: TopicConfig, steps: &[Step], seed: u64) {
     let (site, trace, history) = Scenario::run(config, steps);
     let config = site.config.clone();
@@ -235,7 +236,7 @@ pub(super) fn crash_everywhere(config: TopicConfig, steps: &[Step], seed: u64) {
                 if matches!(loss, Loss::Reordered(_)) {
                     checker.go_on();
                 }
-                // Recovery itself is stopped at some moment.
+                // Crashes during recovery as well.
                 if random.below(8) == 0 && recovery.len() > 0 {
                     let stopped = random.below(recovery.len() + 1);
                     let loss = Loss::all(random.next())[random.below(8)];

@@ -1,4 +1,4 @@
-//! A scenario: what is done to a log, with everything that it does to the disk written down.
+//! A scenario: operations on a log, with every disk change recorded.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::{Job, JobOutcome, Log, LogToClean, OpenParams, RecoveryReport, clean}
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Step {
-    /// So many batches, in one append.
+    /// Appends this many batches at once.
     Append(usize),
-    /// So many batches of one record each, with few keys, some without a value, in one append.
+    /// Appends this many batches of one record each at once, with few keys and some tombstones.
     Put(usize),
     /// Cleans all segments but the active one.
     Compact,
@@ -37,9 +37,9 @@ pub(super) enum Step {
     DelayJobs,
     /// Writes the checkpoints of the log directory.
     Checkpoint,
-    /// To so many thousandths of the log.
+    /// To this many thousandths of the log.
     Truncate(i64),
-    /// To start at so many records behind the end.
+    /// To restart this many records after the end.
     TruncateFully(i64),
     DeleteRecords(i64),
     DeleteSegments,
@@ -61,7 +61,7 @@ fn partition() -> TopicPartition {
 
 impl Site {
     pub(super) fn new(config: Arc<TopicConfig>) -> Site {
-        // Where files are cheap; nothing is forced to disk anyway.
+        // In memory if possible; fsyncs are not executed anyway.
         let memory = Path::new("/dev/shm");
         let root = match memory.is_dir() {
             true => tempfile::tempdir_in(memory),
@@ -91,7 +91,7 @@ impl Site {
         OffsetCheckpoint { offsets }.write(&path).unwrap();
     }
 
-    /// Opens what is there, as a start does that knows nothing but what is on disk.
+    /// Opens the directory like a start that knows only the disk.
     pub(super) fn open(&self, clean_shutdown: bool) -> (Log, RecoveryReport) {
         let params = OpenParams {
             dir: self.dir(),
@@ -111,7 +111,7 @@ impl Site {
         (log, report)
     }
 
-    /// Has the directory hold exactly `image`, whose paths begin with `prefix`.
+    /// Makes the directory hold exactly `image`, whose paths begin with `prefix`.
     pub(super) fn fill(&self, image: &Image, prefix: &Path) {
         std::fs::remove_dir_all(self.dir()).unwrap();
         std::fs::create_dir(self.dir()).unwrap();
@@ -127,11 +127,11 @@ impl Site {
     }
 }
 
-/// A scenario that is being run.
+/// A running scenario.
 pub(super) struct Scenario {
     site: Site,
     log: Option<Log>,
-    /// What the log holds.
+    /// The batches in the log.
     batches: Vec<RecordBatch>,
     start: Offset,
     epoch: i32,
@@ -139,12 +139,12 @@ pub(super) struct Scenario {
     history: History,
 }
 
-/// What a scenario has done.
+/// The record of a scenario.
 #[derive(Default)]
 pub(super) struct History {
-    /// Everything that was ever written, by its first offset.
+    /// Every batch ever written, by first offset.
     pub(super) written: HashMap<Offset, Vec<RecordBatch>>,
-    /// After how many changes each step was done, and what must be there from then on.
+    /// For each step, the number of changes after it and what must be there from then on.
     pub(super) done: Vec<(usize, Expected)>,
 }
 
@@ -186,7 +186,7 @@ impl Scenario {
         self.log().log_end_offset()
     }
 
-    /// What must be there now, whatever happens.
+    /// Records what must survive from now on.
     fn note(&mut self) {
         let recovery_point = self.log().reader().recovery_point();
         let is_forced = |batch: &&RecordBatch| {
@@ -275,8 +275,8 @@ impl Scenario {
                 let target = self.boundary(permille).max(self.start);
                 self.batches
                     .retain(|batch| batch.header.base_offset < target);
-                // As whoever truncates does: a recovery point that is too high would vouch for what is
-                // written next.
+                // Like the product: a recovery point that is too high would vouch for records
+                // written later.
                 if target < self.end() {
                     self.log().announce_truncation(target);
                     self.checkpoint();
@@ -321,7 +321,7 @@ impl Scenario {
         self.start = self.start.max(self.log().log_start_offset());
     }
 
-    /// What the cleaner writes anew counts as written, and what it drops need not be there any more.
+    /// Batches that the cleaner writes count as written; those it drops need not survive.
     fn compact(&mut self, now: Timestamp) {
         let reader = self.log().reader();
         let to_clean = LogToClean::examine(&reader, None, now).unwrap();
@@ -355,7 +355,8 @@ impl Scenario {
     fn checkpoint(&mut self) {
         let reader = self.log().reader();
         let (recovery_point, start) = (reader.recovery_point(), reader.log_start_offset());
-        // The start first: it raises the recovery point over what it hides, forced to disk or not.
+        // The log start offset first: it raises the recovery point over hidden records that may not
+        // be fsynced.
         self.site.checkpoint(LOG_START_OFFSET_CHECKPOINT, start);
         self.site
             .checkpoint(RECOVERY_POINT_CHECKPOINT, recovery_point);
@@ -400,7 +401,7 @@ impl Scenario {
         }
     }
 
-    /// An offset at which a batch begins, or the end.
+    /// An offset at which a batch begins, or the log end offset.
     fn boundary(&mut self, permille: i64) -> Offset {
         let index = self.batches.len() * permille as usize / 1000;
         let end = self.end();
