@@ -1,7 +1,7 @@
-//! The threads of the cleaner: each looks for the log that needs cleaning most, cleans it, and looks again.
+//! The cleaner threads: each repeatedly picks the log that needs cleaning most and cleans it.
 //!
-//! After each cleaning, and where there is nothing to clean, old segments of compacted logs are deleted,
-//! which no other thread does.
+//! After each cleaning, and when nothing needs cleaning, a thread deletes old segments of compacted
+//! logs; no other thread does that.
 //!
 //! Kafka: `LogCleaner.CleanerThread`, `LogCleanerManager.grabFilthiestCompactedLog`.
 
@@ -27,9 +27,9 @@ use pace::{Pace, Throttle};
 
 mod pace;
 
-/// How often the number of threads is compared with the setting.
+/// How often the number of threads is compared with `log.cleaner.threads`.
 const THREADS_CHECK: Duration = Duration::from_secs(1);
-/// A thread that waits looks this often whether it is to stop.
+/// How often a sleeping thread checks whether it should stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// The threads that clean the compacted logs of a broker.
@@ -48,7 +48,7 @@ struct CleanerThread {
     shared: Arc<ThreadState>,
 }
 
-/// What a thread tells of itself.
+/// Shared state of a thread.
 #[derive(Debug, Default)]
 struct ThreadState {
     is_to_end: AtomicBool,
@@ -80,7 +80,7 @@ impl Cleaner {
         self.log_dirs.cleaner()
     }
 
-    /// Keeps as many threads as `log.cleaner.threads` says until the broker stops.
+    /// Runs as many threads as `log.cleaner.threads` requires until the broker stops.
     pub async fn keep_cleaning(self: Arc<Self>) {
         let context = Arc::clone(&self.host.context);
         if !context.config().log_cleaner_enable {
@@ -95,7 +95,7 @@ impl Cleaner {
         }
     }
 
-    /// Breaks off what is being cleaned, and ends the threads. Blocks.
+    /// Interrupts running cleanings and ends the threads. Blocks.
     pub fn stop(&self) {
         self.states().stop();
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -103,7 +103,7 @@ impl Cleaner {
             thread.shared.is_to_end.store(true, Ordering::Release);
         }
         for thread in threads {
-            // A panic has been reported where it happened.
+            // A panic was reported where it happened.
             let _ = thread.handle.join();
         }
     }
@@ -137,7 +137,7 @@ impl Cleaner {
         metrics.set(CleanerGauge::DeadThreadCount, dead.count() as u64);
     }
 
-    /// Returns whether there was a log to be cleaned.
+    /// Returns whether a log was cleaned.
     fn clean_filthiest(&self, runtime: &Handle, state: &ThreadState, hash_key: [u64; 2]) -> bool {
         let (host, context) = (&self.host, &self.host.context);
         context.metrics.cleaner.on_run(context.now_ms());
@@ -205,7 +205,8 @@ impl Cleaner {
         );
     }
 
-    /// Chooses the log of which the largest part is dirty, among those that are due, and takes it.
+    /// Picks the log with the largest dirty share among those that are due, and locks it for
+    /// cleaning.
     fn grab_filthiest(&self, last: &mut Last) -> Option<(Arc<Partition>, LogToClean, Taken<'_>)> {
         let now = self.host.context.timestamp();
         let mut dirtiest: f64 = 0.0;
@@ -219,7 +220,7 @@ impl Cleaner {
             let examined = LogToClean::examine(reader, self.log_dirs.clean_offset(reader), now);
             let to_clean = match examined {
                 Ok(to_clean) => to_clean,
-                // The log was deleted meanwhile.
+                // The log was deleted concurrently.
                 Err(_) if !self.log_dirs.is_hosted(reader) => continue,
                 Err(error) => {
                     self.give_up(&partition, &error.to_string());
@@ -233,7 +234,7 @@ impl Cleaner {
             }
             last.compaction_delay_ms = last.compaction_delay_ms.max(to_clean.compaction_delay_ms);
             dirtiest = dirtiest.max(to_clean.cleanable_ratio());
-            // On a disk that is full up to its reserve, there is no room for what would be written anew.
+            // A disk that is full up to its reserve has no room for cleaned segments.
             let is_room = self.log_dirs.space_of(reader).is_open();
             if is_room && to_clean.is_due(reader.config().min_cleanable_dirty_ratio) {
                 due.push((partition, to_clean));
@@ -249,12 +250,12 @@ impl Cleaner {
         due.into_iter().find_map(|(partition, _)| {
             let taken = self.states().take(&partition.topic_partition)?;
             let reader = &partition.reader();
-            // Whoever deletes it takes it off the list first and then waits for the cleaner.
+            // A deletion first removes the log from the list and then waits for the cleaner.
             if !self.log_dirs.is_hosted(reader) {
                 return None;
             }
-            // Until now another thread may have cleaned it, or another log may have taken its place, of which
-            // other segments can be cleaned.
+            // Another thread may have cleaned the log meanwhile, or the log may have been replaced
+            // by one with different cleanable segments.
             let to_clean =
                 LogToClean::examine(reader, self.log_dirs.clean_offset(reader), now).ok()?;
             let is_due = to_clean.is_due(reader.config().min_cleanable_dirty_ratio);
@@ -310,7 +311,7 @@ pub(crate) fn params(config: &BrokerConfig, now: Timestamp, hash_key: [u64; 2]) 
     let dedupe = config.log_cleaner_dedupe_buffer_size / i64::from(threads);
     let buffer = config.log_cleaner_io_buffer_size / threads / 2;
     CleanerParams {
-        // Kafka's table is an array, which holds no more.
+        // Kafka's map is an array, whose size is limited to an `int`.
         dedupe_buffer_bytes: u64::try_from(dedupe.min(i32::MAX.into())).unwrap_or(0),
         load_factor: config.log_cleaner_io_buffer_load_factor,
         io_buffer_bytes: usize::try_from(buffer).unwrap_or(0),
@@ -361,7 +362,7 @@ fn compacted(partitions: &Partitions) -> Vec<Arc<Partition>> {
         .collect()
 }
 
-/// The log of a partition, to which the cleaner comes through its inbox.
+/// Access to a partition's log through its inbox.
 struct Owner<'a> {
     partition: &'a Arc<Partition>,
     host: &'a Arc<PartitionHost>,

@@ -1,18 +1,19 @@
-//! Moving replicas between log directories while they are served (KIP-113, KIP-858).
+//! Moving replicas between log directories while they are in use (KIP-113, KIP-858).
 //!
-//! 1. A copy is begun in the other directory, and a task fills it from the log, in rounds on a blocking
-//!    thread, no faster than `replica.alter.log.dirs.io.max.bytes.per.second` and for no more replicas at
-//!    once than `num.replica.alter.log.dirs.threads`.
-//! 2. When it has caught up, appends are held back, and the little that is missing is copied and forced to disk.
-//! 3. The controller is told that the replica lies there from now on.
-//! 4. When the controller has written that down, the copy takes the place of the log between two steps of the
-//!    partition: directories are renamed, and appends go on.
+//! 1. A copy is created in the other directory. A task fills it from the log, in rounds on a
+//!    blocking thread, limited by `replica.alter.log.dirs.io.max.bytes.per.second` and
+//!    `num.replica.alter.log.dirs.threads`.
+//! 2. When it has caught up, appends are held, and the remaining records are copied and fsynced.
+//! 3. The new directory is reported to the controller.
+//! 4. When the controller has committed the assignment, the copy replaces the log between two steps
+//!    of the partition: directories are renamed, and appends continue.
 //!
-//! Invariant: from when the controller may believe that the replica lies in the new directory until it does, the log
-//! holds nothing that the copy lacks, or the copy has a name under which no start takes it for one. A start after a crash
-//! may put a copy in place of the log, whatever it holds: Kafka does (`LogManager.recoverAbandonedFutureLogs`).
+//! Invariant: while the controller may assume that the replica is in the new directory, either the
+//! copy lacks no record of the log or it has a name that a start does not recognise as a copy. A
+//! start after a crash may replace the log by a copy whatever it holds, as Kafka does
+//! (`LogManager.recoverAbandonedFutureLogs`).
 //!
-//! The move is given up by taking the copy out of the register of [`LogDirs`]; the task finds out.
+//! A move is cancelled by removing the copy from [`LogDirs`]; the task notices.
 //!
 //! Kafka: `ReplicaManager.alterReplicaLogDirs`, `ReplicaAlterLogDirsThread`.
 
@@ -39,27 +40,28 @@ mod tests;
 
 use copying::{Copied, CopyError, MAX_LAST_BYTES, copy_round, flush};
 
-/// What is copied before other replicas have their turn.
+/// Bytes copied per round, before other replicas get a turn.
 const ROUND_BYTES: u64 = 4 * 1024 * 1024;
-/// How soon a copy that was outrun tries again to end.
+/// Pause after appends outran the copy at the end.
 const OUTRUN: Duration = Duration::from_millis(20);
-/// How long appends are held at most for the controller's answer. Producers and coordinators wait longer.
+/// Maximum time that appends are held for the controller's response. Producers and coordinators
+/// wait longer.
 const MAX_HOLD: Duration = Duration::from_secs(3);
-/// How long a copy waits when the controller did not answer in time.
+/// Pause after the controller did not respond in time.
 const UNANSWERED: Duration = Duration::from_secs(30);
-/// How long a copy waits that could not be written or read.
+/// Pause after the copy could not be read or written.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The moves that are under way.
+/// The moves in progress.
 #[derive(Debug)]
 pub struct DirectoryMoves {
     host: Arc<PartitionHost>,
     partitions: Arc<Partitions>,
     dir_assignments: Arc<DirAssignments>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// `num.replica.alter.log.dirs.threads`
+    /// One permit per thread of `num.replica.alter.log.dirs.threads`.
     turns: Semaphore,
-    /// When the next bytes may be copied.
+    /// The earliest time for the next round of any move.
     next_round: Mutex<Instant>,
 }
 
@@ -82,38 +84,38 @@ impl DirectoryMoves {
         }
     }
 
-    /// Waits until every task has brought its copy to rest. The broker is stopping.
+    /// Waits until every task has closed its copy, at broker stop.
     pub async fn stop(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
-            // A panic has been reported where it happened.
+            // A panic was reported where it happened.
             let _ = task.await;
         }
     }
 
-    /// Takes the turn of one replica, as a copy does for each round.
+    /// Acquires a permit, held for one round of a copy.
     pub async fn take_turn(&self) -> SemaphorePermit<'_> {
         self.turns.acquire().await.expect("never closed")
     }
 
-    /// How long to wait after so many bytes, so that all moves together keep to the rate.
+    /// How long to wait after copying `bytes`, so that all moves together stay within the rate.
     fn throttle(&self, bytes: u64, bytes_per_second: i64) -> Duration {
         let now = ottla_sync::time::now();
         let mut next_round = self.next_round.lock();
         let rate = bytes_per_second.max(1) as f64;
-        // A rate that means "no limit" adds nothing; one that means "not now" must not overflow.
+        // A huge rate ("no limit") adds nothing; a tiny one must not overflow.
         let takes = Duration::from_secs_f64((bytes as f64 / rate).min(3600.0));
         *next_round = (*next_round).max(now) + takes;
         *next_round - now
     }
-    /// Has a replica moved to the log directory at `path`, gives a move to another one up, or remembers the
-    /// wish for a replica that does not exist yet. Blocks.
+    /// Moves a replica to the log directory at `path`, cancelling a move to another directory. For
+    /// a replica that does not exist yet, the directory is remembered. Blocks.
     pub fn alter_replica_log_dir(
         self: &Arc<Self>,
         topic_partition: &TopicPartition,
         path: &str,
     ) -> Result<(), ErrorCode> {
-        // Partitions come and go under this lock.
+        // The set of partitions changes only under this lock.
         let _changing = self.partitions.changing.lock();
         let log_dirs = self.host.log_dirs().ok_or(ErrorCode::KafkaStorageError)?;
         if !LogDirs::may_have_future(topic_partition) {
@@ -162,7 +164,7 @@ impl DirectoryMoves {
         Ok(())
     }
 
-    /// Goes on with the moves that a stop has interrupted.
+    /// Resumes the moves that a stop interrupted.
     pub fn resume_moves(self: &Arc<Self>) {
         let Some(log_dirs) = self.host.log_dirs() else {
             return;
@@ -176,7 +178,7 @@ impl DirectoryMoves {
                     tracing::info!(%topic_partition, "continuing the move to another directory");
                     self.start_move(partition, future, directory);
                 }
-                // Of a topic that had the name before.
+                // The copy belongs to an older topic of the same name.
                 _ => log_dirs.remove_future(&topic_partition),
             }
         }
@@ -208,20 +210,20 @@ impl DirectoryMoves {
     }
 }
 
-/// One replica on its way.
+/// The move of one replica.
 struct Move {
     moves: Arc<DirectoryMoves>,
     host: Arc<PartitionHost>,
     partition: Arc<Partition>,
-    /// `None` while a thread works on it, and when it has taken its place.
+    /// `None` while a blocking thread works on it, and after it has replaced the log.
     future: Option<Log>,
-    /// Of the copy.
+    /// The reader of the copy.
     reader: LogReader,
     directory: DirectoryId,
     original: Option<DirectoryId>,
-    /// The controller may believe that the replica lies in the new directory.
+    /// The controller may assume that the replica is in the new directory.
     is_told: bool,
-    /// The copy has a name under which a start deletes it.
+    /// The copy has a name that a start deletes.
     is_hidden: bool,
 }
 
@@ -229,7 +231,7 @@ struct Move {
 enum Outcome {
     Moved,
     GivenUp,
-    /// It goes on at the next start.
+    /// Continues at the next start.
     Stopped,
 }
 
@@ -240,8 +242,9 @@ impl Move {
         let pause = {
             let topic_partition = topic_partition.clone();
             let pause = move || log_dirs.map(|dirs| dirs.cleaner().pause(&topic_partition));
-            // What the cleaner took out of the log while it is copied might be in the copy already. Who waits for
-            // the cleaner must hold neither the run token nor the lock under which partitions come and go.
+            // Records that the cleaner removes from the log during the copy might already be in the
+            // copy. The wait for the cleaner must not happen under the run token or the lock of the
+            // partition map.
             ottla_sync::task::spawn_blocking(pause).await
         };
         let ended = self.go().await;
@@ -308,7 +311,7 @@ impl Move {
         }
     }
 
-    /// Whether the copy may still take the place of the log.
+    /// Whether the copy may still replace the log.
     fn is_wanted(&self) -> bool {
         let Some(log_dirs) = self.host.log_dirs() else {
             return false;
@@ -316,7 +319,7 @@ impl Move {
         log_dirs.is_future(&self.reader) && log_dirs.is_online(&self.partition.reader())
     }
 
-    /// Copies some of what is missing.
+    /// Copies one round.
     async fn copy(&mut self) -> Result<Copied, CopyError> {
         let host = Arc::clone(&self.host);
         let space = host
@@ -344,7 +347,7 @@ impl Move {
         copied
     }
 
-    /// Works on the copy on a thread that may wait.
+    /// Runs `work` on the copy, on a blocking thread.
     async fn on_copy<R: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Log) -> R + Send + 'static,
@@ -354,15 +357,15 @@ impl Move {
             let result = work(&mut future);
             (future, result)
         });
-        // A panic has left the copy in an unknown state: the move ends with it.
+        // After a panic the copy's state is unknown: the move ends.
         let (future, result) = working.await.expect("the copy is made without a panic");
         self.future = Some(future);
         result
     }
 
-    /// Brings a copy that has all but caught up into the place of its log.
+    /// Replaces the log by a copy that has nearly caught up.
     async fn exchange(&mut self) -> Result<Exchange, CopyError> {
-        // What is on disk before does not keep appends waiting.
+        // Flushed in advance, so that appends are held only for the rest.
         self.on_copy(flush).await?;
         let partition = Arc::clone(&self.partition);
         let hold = partition.hold_appends(&self.host).await;
@@ -372,8 +375,8 @@ impl Move {
             None => return Ok(Exchange::Again(OUTRUN)),
         };
         let is_written_down = self.tell(deadline).await;
-        // Whether a controller that can be asked no more has written it down is not known, and the copy lacks
-        // nothing: the next start tells it where the replica lies.
+        // At stop, the controller's response cannot be awaited, but the copy is complete: the next
+        // start reports the directory.
         let is_last_chance = self.host.context.is_stopping();
         let is_done = (is_written_down || is_last_chance) && self.take_place(is_written_down).await;
         if !is_done {
@@ -397,7 +400,7 @@ impl Move {
         }))
     }
 
-    /// Copies what is missing and forces it to disk. `None` where that took too long.
+    /// Copies and fsyncs the missing records. `None` if that took too long.
     async fn complete(
         &mut self,
         hold: AppendHold,
@@ -420,7 +423,7 @@ impl Move {
         let completed: Result<_, CopyError> = ottla_sync::select! {
             completed = &mut completing => completed,
             () = ottla_sync::time::sleep_until(deadline) => {
-                // The controller knows of nothing yet.
+                // The controller has not been told yet, so appends need not be held.
                 hold = None;
                 completing.await
             }
@@ -432,7 +435,7 @@ impl Move {
         Ok(hold.filter(|_| is_complete))
     }
 
-    /// Has the controller told where the replica lies from now on. Returns whether it has written that down.
+    /// Reports the new directory to the controller. Returns whether it was committed in time.
     async fn tell(&mut self, deadline: std::time::Instant) -> bool {
         self.show().await;
         self.is_told = true;
@@ -451,7 +454,7 @@ impl Move {
             self.partition.topic_id,
             self.partition.topic_partition.partition,
             directory,
-            // Nobody waits any more where the move was given up.
+            // The receiver is gone if the move was cancelled.
             Some(Box::new(move || {
                 let _ = sender.send(());
             })),
@@ -459,9 +462,10 @@ impl Move {
         receiver
     }
 
-    /// Keeps a start from putting the copy in the place of the log, to which appends go on.
+    /// Renames the copy so that a start does not replace the log by it; appends to the log
+    /// continue.
     async fn hide(&mut self) {
-        // What was begun with is gone where the partition was lost.
+        // If the partition is lost, there is no copy left.
         let Some(log_dirs) = self.host.log_dirs().filter(|_| self.future.is_some()) else {
             return;
         };
@@ -474,7 +478,8 @@ impl Move {
         }
     }
 
-    /// The controller is about to be told of the copy, or knows that the log is where it was.
+    /// Renames the copy back, before the controller is told of it or once it knows the original
+    /// directory again.
     async fn show(&mut self) {
         let Some(log_dirs) = self.host.log_dirs().filter(|_| self.is_hidden) else {
             return;
@@ -488,8 +493,9 @@ impl Move {
         }
     }
 
-    /// Has the controller told where the log lies, since it may believe in the new directory. Appends go on
-    /// meanwhile, and the copy is hidden. Ends early where the copy is not wanted any more, or the host stops.
+    /// Reports the original directory to the controller, which may assume the new one. Appends
+    /// continue and the copy stays hidden. Returns early if the copy is no longer wanted or the
+    /// host stops.
     async fn take_back(&mut self) {
         let Some(original) = self.original else {
             return;
@@ -511,7 +517,7 @@ impl Move {
         }
     }
 
-    /// Lets the copy take the place of the log. Returns whether it has.
+    /// Replaces the log by the copy. Returns whether that succeeded.
     async fn take_place(&mut self, is_written_down: bool) -> bool {
         let future = self.future.take().expect("no other thread has it");
         let (sender, receiver) = oneshot::channel();
@@ -519,7 +525,7 @@ impl Move {
         self.partition.replace_log(&self.host, move |current| {
             let mut future = future;
             let home = replace(&host, current, &mut future, is_written_down);
-            // What is left is the old log, whose handles readers may hold, or the copy as it was.
+            // The rest is the old log, whose handles readers may hold, or the unchanged copy.
             drop(sender.send((future, home.is_some())));
             home
         });
@@ -529,7 +535,7 @@ impl Move {
                 self.future = Some(future);
                 false
             }
-            // The partition is lost, and the copy was dropped with the event: nothing to go on with.
+            // The partition is lost, and the copy was dropped with the event.
             Err(_) => {
                 self.forget();
                 false
@@ -537,7 +543,7 @@ impl Move {
         }
     }
 
-    /// Deletes the copy, unless another move has begun.
+    /// Deletes the copy, unless another move has started.
     async fn remove(&mut self) {
         self.future = None;
         let log_dirs = self.host.log_dirs().map(Arc::clone);
@@ -548,7 +554,7 @@ impl Move {
                 log_dirs.remove_future(&topic_partition);
             }
         });
-        // A panic has been reported where it happened.
+        // A panic was reported where it happened.
         let _ = removing.await;
     }
 
@@ -560,8 +566,8 @@ impl Move {
         }
     }
 
-    /// The controller must not go on believing that the replica is in the new directory. Of one that is gone
-    /// it forgets it by itself.
+    /// Reports the original directory again if the controller may assume the new one. For a lost
+    /// log that is not needed.
     fn revert(&self) {
         let topic_partition = &self.partition.topic_partition;
         tracing::info!(%topic_partition, "the move to another directory was given up");
@@ -577,8 +583,9 @@ impl Move {
         }
     }
 
-    /// Brings the copy to rest, so that the next start goes on with it; or into the place of the log, where the
-    /// next start might do so although it lacks records.
+    /// Closes the copy, so that the next start continues. If the controller may assume the new
+    /// directory, first tries to complete the move: the next start might use the copy although it
+    /// lacks records.
     async fn rest(mut self) {
         if self.is_told && self.is_wanted() {
             match self.exchange().await {
@@ -600,14 +607,15 @@ impl Move {
     }
 }
 
-/// How an attempt to end a move went.
+/// The result of an attempt to complete a move.
 enum Exchange {
     Done,
-    /// To be tried again, after so long.
+    /// To be retried after this pause.
     Again(Duration),
 }
 
-/// Puts the copy in the place of the log, of which it has all. `None` leaves all as it was. Runs between two steps of the partition, on a thread that may wait.
+/// Replaces the log by the copy, which must have all its records. `None` leaves both unchanged.
+/// Runs between two steps of the partition, on a thread that may block.
 fn replace(
     host: &Arc<PartitionHost>,
     current: &mut Log,
@@ -623,7 +631,7 @@ fn replace(
         }
     };
     let now = host.context.timestamp();
-    // No records are missing, but the log may start elsewhere by now.
+    // No records are missing, but the log start offset may have moved.
     if let Err(error) = copy_round(future, &current.reader(), MAX_LAST_BYTES, now) {
         failed(error, future.reader());
         return None;
@@ -631,7 +639,7 @@ fn replace(
     if future.log_end_offset() != current.log_end_offset() {
         return None;
     }
-    // An epoch that has begun, of which there are no records yet.
+    // The latest epoch may have no records yet.
     if let Some(latest) = current.leader_epochs().latest() {
         future.assign_leader_epoch(latest.epoch, latest.start_offset);
     }

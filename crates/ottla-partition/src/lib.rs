@@ -1,15 +1,16 @@
-//! The partitions of a broker: their replicas and logs, what replicates them, and what maintains them.
+//! The partitions of a broker: replicas and logs, replication and maintenance.
 //!
-//! From below: `partition` is one partition, stepped by one thread at a time, and knows nothing else of this crate;
-//! `partitions` is the map of them. `replication` fetches from leaders and asks the controller for another ISR.
-//! `directory_move` moves a replica to another log directory, `cleaner` and `maintenance` are the threads that keep the
-//! logs small. `local_replicas` follows the metadata: it opens, changes and deletes partitions.
+//! `partition` is one partition, stepped by one thread at a time; it uses nothing else of this
+//! crate. `partitions` is the map of them. `replication` fetches from leaders and proposes ISR
+//! changes to the controller. `directory_move` moves a replica to another log directory; `cleaner`
+//! and `maintenance` are the threads that keep logs small. `local_replicas` applies metadata
+//! changes: it opens, changes and deletes partitions.
 //!
-//! What decides is `ottla-replica` (the replica) and `ottla-log` (the log).
+//! The decisions are in `ottla-replica` (the replica) and `ottla-log` (the log).
 //!
 //! Kafka: `Partition`, `ReplicaManager`, `ReplicaFetcherThread`, `LogCleaner`, `LogManager`.
 
-// Tests use the system as they like.
+// Tests may use the system freely.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod partition;

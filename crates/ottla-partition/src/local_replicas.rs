@@ -1,9 +1,10 @@
-//! Follows the metadata: which partitions this broker has, leads and follows, and with which settings.
+//! Applies metadata changes: the partitions of this broker, their roles and settings.
 //!
-//! Called by whoever publishes a new image, one change after the other. New partitions can be found
-//! before the image that names them is in force, so that a client that learns of a partition finds it.
+//! Called by the publisher of images, one change after the other. New partitions can be found
+//! before the image that names them is published, so that a client that learns of a partition finds
+//! it.
 //!
-//! Kafka does the same in `BrokerMetadataPublisher` and `ReplicaManager.applyDelta`.
+//! Kafka: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta`.
 
 use std::sync::Arc;
 
@@ -33,21 +34,23 @@ pub struct LocalReplicas {
     partitions: Arc<Partitions>,
     replication: Arc<Replication>,
     dir_assignments: Arc<DirAssignments>,
-    /// The settings of topics that have none of their own.
+    /// Shared by the topics without settings of their own.
     defaults: Mutex<Arc<TopicConfig>>,
 }
 
-/// A change of the metadata that is being put in force. No other is, and no replica is moved, while this is held.
+/// A metadata change being applied. While it is held, no other change is applied and no move is
+/// started.
 pub struct Change<'a> {
     replicas: &'a LocalReplicas,
     _changing: MutexGuard<'a, ()>,
     changes: LocalReplicaChanges,
-    /// Their roles are given when the image is in force, where fetchers look for the addresses of the leaders.
+    /// Followers get their roles after the image is published, because fetchers look up the
+    /// leaders' addresses in it.
     followers: Vec<(Arc<Partition>, Event<Ack>)>,
     removed: Vec<Arc<Partition>>,
 }
 
-/// What the partitions of a topic share.
+/// State shared by the partitions of a topic.
 struct OfTopic {
     topic_id: TopicId,
     config: Arc<TopicConfig>,
@@ -74,8 +77,8 @@ impl LocalReplicas {
         self.host.context.broker_id()
     }
 
-    /// Begins to put a new image in force: deletes and opens logs, and gives leaders their role. Not for a thread that
-    /// serves connections. The image is to be in force before [`Change::finish`].
+    /// Starts to apply a new image: deletes and opens logs, and makes replicas leaders. Not for
+    /// threads that serve connections. The image must be published before [`Change::finish`].
     pub fn begin_change(&self, delta: &MetadataDelta) -> Change<'_> {
         let changing = self.partitions.changing.lock();
         let changes = delta.local_changes(self.broker_id());
@@ -85,7 +88,7 @@ impl LocalReplicas {
             let Some(partition) = map.get_mut().remove(deleted.topic_id, deleted.partition) else {
                 continue;
             };
-            // At once: a topic of the same name may be created with the same change.
+            // At once, because the same change may create a topic of the same name.
             if let Some(log_dirs) = self.host.log_dirs() {
                 log_dirs.delete_log(&partition.topic_partition);
             }
@@ -93,7 +96,7 @@ impl LocalReplicas {
         }
         let leaders = changes.leaders.iter().map(|replica| (replica, true));
         let followers = changes.followers.iter().map(|replica| (replica, false));
-        // At the start all of them are in the delta, and may have been here before.
+        // At start, the delta contains all partitions, including existing ones.
         let is_start = delta.before.cluster.broker(self.broker_id()).is_none();
         let before = Some(&delta.before).filter(|_| !is_start);
         let followers = self.take_up(map, leaders.chain(followers), before, &delta.after);
@@ -106,8 +109,9 @@ impl LocalReplicas {
         }
     }
 
-    /// Opens what is not open yet, puts the map in force, and gives leaders their role: whether a replica leads stands
-    /// beside it. Returns the roles of the others. Those that `before` does not have are new here.
+    /// Opens missing replicas, publishes the map and makes leaders; the flag of a replica is
+    /// whether it leads. Returns the followers with their roles. Replicas that `before` does not
+    /// have are new here.
     fn take_up<'a>(
         &self,
         mut map: ChangedMap,
@@ -170,7 +174,7 @@ impl LocalReplicas {
 
     fn give_role(&self, partition: &Arc<Partition>, role: Event<Ack>) {
         partition.notify(&self.host, role);
-        // Its directory may have failed before the partition could be found and told.
+        // The directory may have failed before the partition could be found and notified.
         if let Some(log_dirs) = self.host.log_dirs()
             && !log_dirs.is_online(&partition.reader())
         {
@@ -178,8 +182,8 @@ impl LocalReplicas {
         }
     }
 
-    /// Tells leaders of the registrations that changed of brokers which hold their replicas. Those that have a new
-    /// registration of their own were told with it.
+    /// Notifies leaders of changed registrations of their followers' brokers. Leaders whose own
+    /// registration changed were notified with it.
     fn tell_brokers(&self, delta: &MetadataDelta, changes: &LocalReplicaChanges) {
         if delta.brokers.is_empty() {
             return;
@@ -207,14 +211,14 @@ impl LocalReplicas {
         }
     }
 
-    /// Has the controller told where a replica lies, if it does not know.
+    /// Reports the directory of a replica to the controller, if it has a different one.
     fn tell_directory(&self, partition: &Partition, replica: &LocalReplica) {
         let known = replica.registration.directory(self.broker_id());
         let actual = self
             .host
             .log_dirs()
             .and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
-        // One that is about to be moved is where the controller was told that it will be.
+        // During a move, the controller was told the future directory.
         let next = self
             .host
             .log_dirs()
@@ -228,8 +232,8 @@ impl LocalReplicas {
         }
     }
 
-    /// Tries again to open what could not be opened when the metadata named it, as on a full disk.
-    /// `on_leader_opened` is called for each that this broker leads. Blocks.
+    /// Retries to open replicas that could not be opened when the metadata named them, for example
+    /// on a full disk. `on_leader_opened` is called for each that this broker leads. Blocks.
     pub fn open_missing_partitions(&self, on_leader_opened: impl FnMut(&LocalReplica)) {
         let _changing = self.partitions.changing.lock();
         if !self.partitions.is_incomplete.swap(false, Ordering::AcqRel) {
@@ -263,14 +267,14 @@ impl LocalReplicas {
             .for_each(on_leader_opened);
     }
 
-    /// The settings of a topic: the broker's, with those of the topic over them.
+    /// The settings of a topic: the broker's defaults with the topic's overrides.
     pub fn topic_config(&self, image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
         let resource = ConfigResource::topic(topic.to_owned());
         let mut overrides = image.configs.entries(&resource).peekable();
         let config = self.host.context.config();
         let defaults = &config.topic_defaults;
         if overrides.peek().is_none() {
-            // Most topics have no settings of their own, and share these.
+            // Most topics have no overrides and share this value.
             let mut shared = self.defaults.lock();
             if **shared != *defaults {
                 *shared = Arc::new(defaults.clone());
@@ -298,7 +302,7 @@ impl LocalReplicas {
         }
     }
 
-    /// Puts the broker's changed defaults for topics in force everywhere.
+    /// Applies the broker's changed topic defaults to all topics.
     pub fn apply_topic_defaults(&self) {
         let image = self.host.context.metadata();
         for topic in self.partitions.load().topics() {
@@ -313,7 +317,7 @@ impl LocalReplicas {
         }
     }
 
-    /// The partition of a replica, opened or created if it is not here yet.
+    /// The partition of a replica, opened or created if necessary.
     fn partition_of(
         &self,
         map: &mut ChangedMap,
@@ -360,7 +364,7 @@ impl LocalReplicas {
         Ok(partition)
     }
 
-    /// What the partitions of a topic share, kept while one after the other is opened.
+    /// State shared by the partitions of a topic, kept while they are opened in sequence.
     fn of_topic<'a>(
         &self,
         last: &'a mut Option<OfTopic>,
@@ -387,7 +391,7 @@ impl LocalReplicas {
             && config.follower_replication_throttled_replicas.is_empty();
         match names_none {
             true => Arc::clone(&of_topic.settings),
-            // Each has to be looked for by its number.
+            // Each partition has to be looked up by its number.
             false => Arc::new(self.new_settings(config, replica)),
         }
     }
@@ -423,8 +427,8 @@ impl LocalReplicas {
 }
 
 impl Change<'_> {
-    /// The image is in force: followers get their roles, topics their settings, leaders what changed of brokers, and
-    /// what is no longer here ends.
+    /// Called when the image is published: sets the roles of followers, applies settings, notifies
+    /// leaders of broker changes and ends removed partitions.
     pub fn finish(&mut self, delta: &MetadataDelta) {
         let host = &self.replicas.host;
         for (partition, role) in self.followers.drain(..) {
@@ -461,7 +465,7 @@ fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataIma
     }
 }
 
-/// The registrations of the brokers that hold a partition's replicas.
+/// The registrations of the brokers that hold the partition's replicas.
 fn replica_brokers(
     registration: &PartitionRegistration,
     image: &MetadataImage,

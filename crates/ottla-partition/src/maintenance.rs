@@ -1,10 +1,10 @@
-//! What is done to the logs from time to time.
+//! Scheduled maintenance of logs.
 //!
-//! A task for each log directory keeps its schedule, so that one whose disk hangs holds only its own. What needs a log
-//! is put into the inbox of its partition and is short; what it leads to on disk, and the checkpoints, run on the threads
-//! of the directory.
+//! Each log directory has its own task, so that a hanging disk delays only its own directory. Work
+//! on a log is put into the inbox of its partition and is short; the resulting disk work and the
+//! checkpoints run on the directory's threads.
 //!
-//! Kafka: the tasks that `LogManager.startup` and `ReplicaManager` schedule.
+//! Kafka: the tasks scheduled by `LogManager.startup` and `ReplicaManager`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ enum Chore {
     ProducerExpiry,
 }
 
-/// How often the files of logs are closed that nobody has used since the last time: an idle log has none after twice that.
+/// How often log files are closed that were not used since the last time. An idle log has no open
+/// files after twice this.
 const CLOSE_IDLE: Duration = Duration::from_secs(30);
 
 impl Chore {
@@ -56,10 +57,10 @@ impl Chore {
         u64::try_from(interval_ms).unwrap_or(0).max(1)
     }
 
-    /// How long after the start the chore is first done.
+    /// Delay of the first run after the start.
     fn first_ms(self, config: &BrokerConfig) -> u64 {
         match self {
-            // Kafka lets the cluster come to rest before it begins with these.
+            // As in Kafka, these wait until the cluster has settled.
             Chore::Retention | Chore::Flush | Chore::RecoveryPoints | Chore::LogStartOffsets => {
                 u64::try_from(config.log_initial_task_delay_ms).unwrap_or(0)
             }
@@ -68,16 +69,16 @@ impl Chore {
     }
 }
 
-/// The logs that `flush.ms` says something of.
+/// The logs with unflushed records, for `flush.ms`.
 #[derive(Default)]
 struct Unflushed {
-    /// Since when logs have had something to flush, on the broker's own clock.
+    /// When each log was first seen with unflushed records, on the broker's clock.
     since_ms: BTreeMap<TopicPartition, u64>,
-    /// Flushes under way, of which a slow disk may keep some for long while the schedule goes on.
+    /// Running flushes; on a slow disk they may outlast several schedules.
     running: BTreeMap<TopicPartition, JoinHandle<()>>,
 }
 
-/// Keeps the schedules of the logs of a broker.
+/// Runs the maintenance schedules of a broker.
 #[derive(Debug)]
 pub struct Maintenance {
     host: Arc<PartitionHost>,
@@ -98,7 +99,7 @@ impl Maintenance {
         }
     }
 
-    /// Keeps the schedules until the broker stops.
+    /// Runs the schedules until the broker stops.
     pub async fn maintain(self: Arc<Self>) {
         let mut schedules = JoinSet::new();
         for dir in self.log_dirs.dirs() {
@@ -108,7 +109,7 @@ impl Maintenance {
         while schedules.join_next().await.is_some() {}
     }
 
-    /// Keeps the schedule of a directory until it fails or the broker stops.
+    /// Runs the schedule of a directory until it fails or the broker stops.
     async fn maintain_dir(self: Arc<Self>, dir: Arc<LogDir>) {
         let context = Arc::clone(&self.host.context);
         let mut unflushed = Unflushed::default();
@@ -149,7 +150,7 @@ impl Maintenance {
         }
     }
 
-    /// Has logs that nobody writes or reads hold no file handle, until the broker stops.
+    /// Closes the files of idle logs, until the broker stops.
     async fn close_idle_logs(self: Arc<Self>) {
         let context = &self.host.context;
         loop {
@@ -159,14 +160,14 @@ impl Maintenance {
             }
             let log_dirs = Arc::clone(&self.log_dirs);
             let close = move || log_dirs.on_write_back_failed(log_dirs.handles().close_idle());
-            // A panic has been reported where it happened; the next time may do better.
+            // A panic was reported where it happened; the next round may succeed.
             let _ = ottla_sync::task::spawn_blocking(close).await;
         }
     }
 
     async fn write(&self, dir: &Arc<LogDir>, checkpoint: fn(&LogDirs, &Arc<LogDir>)) {
         let (dirs, written) = (Arc::clone(&self.log_dirs), Arc::clone(dir));
-        // A panic has been reported where it happened; the schedule goes on.
+        // A panic was reported where it happened; the schedule continues.
         let _ = dir
             .threads
             .jobs
@@ -174,7 +175,7 @@ impl Maintenance {
             .await;
     }
 
-    /// The partitions in a directory at this moment, so that the map is not held while each is worked on.
+    /// A snapshot of the partitions in a directory, so that the map is not held during the work.
     fn partitions_in(&self, dir: &Arc<LogDir>) -> Vec<Arc<Partition>> {
         let partitions = self.partitions.load();
         let is_in = |partition: &&Arc<Partition>| {
@@ -184,18 +185,18 @@ impl Maintenance {
         partitions.iter().filter(is_in).map(Arc::clone).collect()
     }
 
-    /// What retention lets go of, the partition's own jobs rename and unlink.
+    /// Removes the segments that retention allows; the partition's jobs rename and unlink them.
     async fn delete_old_segments(&self, dir: &Arc<LogDir>) {
         let now = self.host.context.timestamp();
         for partition in self.partitions_in(dir) {
-            // Those of compacted logs the cleaner deletes, between two cleanings.
+            // The cleaner deletes those of compacted logs, between two cleanings.
             if !partition.reader().config().cleanup_policy.compact {
                 delete_old_segments_of(&self.host, &self.log_dirs, &partition, now).await;
             }
         }
     }
 
-    /// Flushes logs whose records have waited for `flush.ms`.
+    /// Flushes logs whose records have been unflushed for `flush.ms`.
     async fn flush_overdue(&self, dir: &Arc<LogDir>, unflushed: &mut Unflushed) {
         let now_ms = self.host.context.now_ms();
         unflushed.running.retain(|_, flush| !flush.is_finished());
@@ -238,7 +239,7 @@ impl Maintenance {
     }
 }
 
-/// Lets go of what retention does; the partition's own jobs rename and unlink it.
+/// Removes the segments that retention allows; the partition's jobs rename and unlink them.
 pub(crate) async fn delete_old_segments_of(
     host: &Arc<PartitionHost>,
     log_dirs: &LogDirs,
@@ -265,7 +266,7 @@ async fn flush(log_dirs: Arc<LogDirs>, host: Arc<PartitionHost>, partition: Arc<
     match threads.run(move || job.run()).await {
         Ok(Ok(_)) => partition.on_flushed(&host),
         Ok(Err(error)) => log_dirs.on_partition_error(&reader, &error),
-        // The panic has been reported where it happened.
+        // The panic was reported where it happened.
         Err(_) => {}
     }
 }

@@ -1,22 +1,24 @@
-//! One partition as this broker keeps it: the replica, its log, and everybody who waits for either.
+//! One partition of this broker: the replica, its log, and the requests that wait for them.
 //!
-//! Whatever changes a partition is an event in its [`Inbox`]. Whoever puts one in and finds the run token
-//! free steps the replica on the spot, on the thread that read the request, and executes the effects;
-//! whoever finds it taken goes on. Appends that stand next to each other are written at once. Readers
-//! never take the token: they use the [`LogReader`] and the few published numbers.
+//! Every change is an event in the [`Inbox`]. The thread that takes the run token steps the replica
+//! at once, on the thread that read the request, and executes the effects; other threads enqueue
+//! and return. Adjacent appends are written together. Readers never take the token: they use the
+//! [`LogReader`] and the few published numbers.
 //!
-//! This file has the state of a partition. It uses the first group of modules, its parts and events, which know no partition.
-//! The second group uses it: `requests` fill the inbox, `stepping` drains it, `execute` carries the effects out.
+//! This file holds the state of a partition. The first group of modules below are its parts and
+//! events, which do not use it. The second group uses it: `requests` fills the inbox, `stepping`
+//! drains it, `execute` carries out the effects.
 //!
 //! Invariants:
-//! 1. Replica and log are touched only by the holder of the run token. The lock around them is never
-//!    waited for: the token excludes others, and finding it taken is a broken invariant.
-//! 2. A holder works for at most `stepping::BUDGET_BYTES` and then hands the token to a task of its own, so that a
-//!    connection is not kept from its other requests by what others append.
-//! 3. Nothing here waits for the disk. Flushes run on threads of their own and come back as events.
-//! 4. A panic between two events ends the process: see `docs/decisions/0007-what-ends-the-process.md`.
+//! 1. Only the holder of the run token touches the replica and the log. Their lock is never
+//!    contended, because the token excludes other threads; a contended lock is a broken invariant.
+//! 2. A holder drains at most `stepping::BUDGET_BYTES` and then passes the token to a task, so that
+//!    its connection is not delayed by the appends of others.
+//! 3. Nothing here waits for the disk. Flushes run on other threads and return as events.
+//! 4. A panic between two events ends the process: see
+//!    `docs/decisions/0007-what-ends-the-process.md`.
 //!
-//! Kafka does the same under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
+//! Kafka does this under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
 
 mod append;
 pub mod append_pace;
@@ -78,10 +80,10 @@ pub use requests::ReservedPlace;
 pub use settings::PartitionSettings;
 pub use waiters::{Waiter, Waiters};
 
-/// From here on, connections that have put something into the inbox stop being read.
+/// Above this size, connections that added to the inbox are not read.
 const INBOX_BOUND_BYTES: usize = 16 * 1024 * 1024;
 
-/// One partition of which this broker has a replica.
+/// A partition with a replica on this broker.
 pub struct Partition {
     pub topic_partition: TopicPartition,
     pub topic_id: TopicId,
@@ -90,59 +92,60 @@ pub struct Partition {
     inbox: Inbox<PartitionEvent>,
     stepped: Mutex<Stepped>,
     pub topic_metrics: Arc<TopicMetrics>,
-    /// Raised when the inbox has fallen below its bound.
+    /// Notified when the inbox has fallen below its bound.
     room: Notify,
-    /// Consumers that wait for the high watermark.
+    /// Consumers waiting for the high watermark.
     pub waiters: Waiters,
-    /// Followers that wait for the log end.
+    /// Followers waiting for the log end offset.
     pub followers: Waiters,
     pub follower_turns: FollowerTurns,
-    /// Raised when the low watermark of this leader's followers has moved, and when it leads no more.
+    /// Notified when the low watermark of the followers moves, and when this replica stops leading.
     pub low_watermark_moved: Notify,
     pub readers: Readers,
-    /// What readers know of the replica; written by the holder of the token.
+    /// Published state of the replica, written by the holder of the token.
     is_leader: AtomicBool,
     is_lost: AtomicBool,
     leader_epoch: AtomicI32,
-    /// `i64::MIN` where this replica does not lead.
+    /// `i64::MIN` if this replica does not lead.
     leader_epoch_start_offset: AtomicI64,
-    /// How far a follower was behind when it heard of its leader last; -1 where that is not known.
+    /// The follower's lag behind the high watermark at the last fetch response, in records; -1 if
+    /// unknown.
     fetch_lag: AtomicI64,
     has_failed_fetching: AtomicBool,
-    /// When the first parked acknowledgement gives up and a task already waits for that; `i64::MAX`
-    /// where none does.
+    /// The deadline of the first parked acknowledgement, if a task is waiting for it; `i64::MAX`
+    /// otherwise.
     timer_ms: AtomicI64,
 }
 
-/// Fetches from one leader for the followers on this broker.
+/// Fetches from one leader for the followers of this broker.
 pub trait LeaderFetcher: std::fmt::Debug + Send + Sync {
-    /// Whether this is the fetcher that fetches the partition from that leader.
+    /// Whether this fetcher fetches the partition from `leader`.
     fn is_for(&self, leader: BrokerId, topic_partition: &TopicPartition) -> bool;
 
-    /// Gives a standing order, which replaces the one before.
+    /// Sets the position to fetch from, replacing the previous one.
     fn order(&self, partition: &Arc<Partition>, position: FetchPosition);
 
-    /// Takes the order of a partition back.
+    /// Stops fetching the partition.
     fn stop(&self, partition: &Partition);
 
-    /// Has the leader asked where its log starts and ends.
+    /// Asks the leader for the log start and end offsets.
     fn list_leader_offsets(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch);
 }
 
-/// What only the holder of the run token touches.
+/// State that only the holder of the run token touches.
 struct Stepped {
     replica: Replica<Ack>,
     log: Log,
-    /// Batches that `WriteLog` asked for and that are not written.
+    /// Batches of `WriteLog` effects that are not written yet.
     unwritten: Vec<RecordBatch>,
-    /// The same of old formats. Only a follower has them, and never both.
+    /// The same for old formats. Only followers have them, and never together with `unwritten`.
     unwritten_legacy: Vec<LegacyMessage>,
-    /// What `unwritten` will have made of the producers.
+    /// The producer state after `unwritten`.
     stage: ProducerStage,
-    /// Kept for its capacity.
+    /// Reused for its capacity.
     effects: Vec<Effect<Ack>>,
     flush: FlushState,
-    /// Taken out of the inbox by a thread that may not wait for the disk.
+    /// An event popped by a thread that must not wait for the disk.
     deferred: Option<PartitionEvent>,
     held: HeldAppends,
     topic_id_file: TopicIdFile,
@@ -151,24 +154,24 @@ struct Stepped {
     replicating: Replicating,
 }
 
-/// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
+/// Flushes of a log run one at a time; requests that wait for the same bytes share one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FlushState {
     Idle,
-    /// One is under way, or waits for space on the disk; another is wanted up to here where there is an
-    /// offset.
+    /// A flush is running or waits for disk space. The offset is that of the next flush, if one is
+    /// needed.
     Running(Option<Offset>),
 }
 
-/// Whether a log has `partition.metadata`. Only the holder of the run token changes it.
+/// Whether the log has `partition.metadata`.
 #[derive(Default)]
 enum TopicIdFile {
     #[default]
     OnDisk,
     Missing,
-    /// It is being written; whoever waits for that is told when it has been tried.
+    /// It is being written; the senders are dropped after the attempt.
     Underway(Vec<oneshot::Sender<()>>),
-    /// It could not be written and is tried again. Until then nothing is written to the log.
+    /// Writing it failed and is retried. Until then appends are refused.
     Failed,
 }
 
@@ -178,16 +181,16 @@ impl TopicIdFile {
     }
 }
 
-/// What a partition has going with others about replication.
+/// Replication state of a partition beyond the replica itself.
 #[derive(Debug, Default)]
 struct Replicating {
-    /// Who has the order of this follower.
+    /// The fetcher that has this follower's position.
     fetcher: Option<Arc<dyn LeaderFetcher>>,
-    /// The proposal that the controller refused last.
+    /// The last proposal that the controller refused.
     refused: Option<AlterPartition>,
-    /// The proposal that was made last adds a replica.
+    /// The last proposal adds a replica to the ISR.
     proposes_more: bool,
-    /// How the next truncation fails.
+    /// The error of the next truncation.
     #[cfg(test)]
     truncation_fault: Option<std::io::Error>,
 }
@@ -268,12 +271,12 @@ impl Partition {
         }
     }
 
-    /// For reading: never waits for an append.
+    /// The log's reader. Never waits for an append.
     pub fn reader(&self) -> Reading {
         Reading(self.home.load())
     }
 
-    /// Where its log lies now.
+    /// The current log and its directory's resources.
     pub fn home(&self) -> ottla_sync::Guard<Arc<Home>> {
         self.home.load()
     }
@@ -286,7 +289,7 @@ impl Partition {
         self.is_leader.load(Ordering::Acquire)
     }
 
-    /// Whether its log is gone with its directory.
+    /// Whether its log was lost with its directory.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire)
     }
@@ -295,7 +298,8 @@ impl Partition {
         LeaderEpoch(self.leader_epoch.load(Ordering::Acquire))
     }
 
-    /// How far this follower was behind its leader's high watermark when it last heard of it.
+    /// This follower's lag behind the leader's high watermark at the last fetch response, in
+    /// records.
     pub fn fetch_lag(&self) -> Option<i64> {
         Some(self.fetch_lag.load(Ordering::Relaxed)).filter(|&lag| lag >= 0)
     }
@@ -305,15 +309,15 @@ impl Partition {
         self.has_failed_fetching.load(Ordering::Relaxed)
     }
 
-    /// Whether this leader may not know of all that its predecessor had committed: its high watermark lies before the
-    /// start of its epoch.
+    /// Whether this leader may not know all records committed by its predecessor: its high
+    /// watermark is below the start of its epoch.
     pub fn is_high_watermark_behind(&self) -> bool {
         let epoch_start = self.leader_epoch_start_offset.load(Ordering::Acquire);
         epoch_start > self.reader().high_watermark().0
     }
 
-    /// Whether this broker leads the partition, in the leader epoch that the request names (KIP-320).
-    /// -1 names none. Of a lost log nothing is said but that.
+    /// Checks that this broker leads the partition in the requested leader epoch (KIP-320); -1
+    /// means any epoch. A lost log is `KAFKA_STORAGE_ERROR`, whatever the epoch.
     pub fn check_leader(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
         self.check_replica(current_leader_epoch)?;
         match self.is_leader() {
@@ -322,7 +326,7 @@ impl Partition {
         }
     }
 
-    /// The same, for those who may be served by a follower.
+    /// The same for requests that followers may serve.
     pub fn check_replica(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
         if self.is_lost() {
             return Err(ErrorCode::KafkaStorageError);
@@ -337,7 +341,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Has everybody who waits here look again.
+    /// Wakes all waiting requests to check the partition again.
     pub fn wake_all(&self) {
         self.waiters.wake_all();
         self.followers.wake_all();
@@ -348,7 +352,7 @@ impl Partition {
         self.inbox.is_over_bound()
     }
 
-    /// Ends when the inbox is below its bound.
+    /// Returns when the inbox is below its bound.
     pub async fn has_room(&self) {
         loop {
             let room = self.room.notified();
@@ -359,14 +363,14 @@ impl Partition {
         }
     }
 
-    /// Publishes what readers have to know of the replica, and wakes them where it has another role. Called by the
-    /// holder of the token.
+    /// Publishes the replica's state for readers, and wakes them if its role or epoch changed.
+    /// Called by the holder of the token.
     fn publish(&self, replica: &Replica<Ack>) {
         let (leader_epoch, is_leader) = (replica.leader_epoch().0, replica.is_leader());
         let epoch_start = replica.leader_epoch_start_offset();
         self.leader_epoch_start_offset
             .store(epoch_start.map_or(i64::MIN, |it| it.0), Ordering::Release);
-        // Only the holder writes them.
+        // Only the token holder writes them.
         let before = (
             self.leader_epoch.load(Ordering::Relaxed),
             self.is_leader.load(Ordering::Relaxed),

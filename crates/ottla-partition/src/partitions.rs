@@ -1,7 +1,6 @@
-//! The partitions of which this broker has a replica, by the name and by the id of their topic.
+//! The partitions with a replica on this broker, by topic name and topic ID.
 //!
-//! The map is immutable and replaced as a whole when the metadata changes, so that looking a partition up
-//! takes no lock.
+//! The map is immutable and replaced as a whole when the metadata changes, so lookups take no lock.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use crate::partition::Partition;
 #[derive(Debug, Default)]
 pub struct Partitions {
     map: ArcSwap<PartitionMap>,
-    /// Held by whoever changes the map from what it reads in it.
+    /// Held while the map is read and then changed.
     pub changing: Mutex<()>,
     /// A replica of this broker could not be opened and is not in the map.
     pub is_incomplete: AtomicBool,
@@ -30,17 +29,17 @@ pub struct PartitionMap {
     by_id: HashMap<TopicId, Arc<LocalTopic>>,
 }
 
-/// The partitions of one topic that are here.
+/// The local partitions of one topic.
 #[derive(Clone, Debug)]
 pub struct LocalTopic {
     pub name: TopicName,
     pub id: TopicId,
-    /// By partition index; `None` where the partition is not here.
+    /// By partition index; `None` for partitions that are not local.
     partitions: Vec<Option<Arc<Partition>>>,
 }
 
 impl LocalTopic {
-    /// The partitions that are here.
+    /// The local partitions.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
         self.partitions.iter().flatten()
     }
@@ -87,7 +86,7 @@ impl PartitionMap {
         self.put(topic);
     }
 
-    /// Takes a partition out and returns it.
+    /// Removes a partition and returns it.
     pub fn remove(&mut self, id: TopicId, index: PartitionIndex) -> Option<Arc<Partition>> {
         let mut topic = self.take_out(id)?;
         let place = usize::try_from(index.0).ok();
@@ -99,8 +98,8 @@ impl PartitionMap {
         removed
     }
 
-    /// Takes a topic out, to be changed and put back. It is copied only where another map has it too, so that a topic of
-    /// thousands of partitions is copied once and not with each of them.
+    /// Removes a topic, to be changed and put back. It is copied only if another map shares it, so
+    /// that a topic with thousands of partitions is copied once and not once per partition.
     fn take_out(&mut self, id: TopicId) -> Option<LocalTopic> {
         let topic = self.by_id.remove(&id)?;
         if self.by_name.get(&topic.name).is_some_and(|it| it.id == id) {
@@ -117,7 +116,7 @@ impl PartitionMap {
 }
 
 impl Partitions {
-    /// All partitions as they are now.
+    /// The current map.
     pub fn load(&self) -> Guard<Arc<PartitionMap>> {
         self.map.load()
     }
@@ -126,7 +125,7 @@ impl Partitions {
         self.load().topic(topic)?.partition(index).cloned()
     }
 
-    /// A partition of which this broker has a replica, or what to answer where it has none.
+    /// A local partition, or the error code for requests about a partition that is not local.
     pub fn local(
         &self,
         context: &NodeContext,
@@ -155,8 +154,8 @@ impl Partitions {
     }
 }
 
-/// The map while it is changed. It is copied only where something in it changes: a change of the metadata mostly is about
-/// partitions that are there, and there may be very many topics.
+/// A map being changed. It is copied on the first change only: most metadata changes concern
+/// existing partitions, and there may be very many topics.
 pub(crate) struct ChangedMap {
     current: Arc<PartitionMap>,
     changed: Option<PartitionMap>,
@@ -180,7 +179,7 @@ impl ChangedMap {
             .get_or_insert_with(|| PartitionMap::clone(current))
     }
 
-    /// Puts it in force.
+    /// Publishes the changed map.
     pub(crate) fn publish(self, partitions: &Partitions) {
         if let Some(changed) = self.changed {
             partitions.replace(changed);
@@ -188,7 +187,8 @@ impl ChangedMap {
     }
 }
 
-/// What to answer about a partition that is not in the map: one that this broker should have could not be opened.
+/// The error code for a partition that is not in the map. A replica of this broker is missing only
+/// if it could not be opened.
 pub fn why_missing(context: &NodeContext, registration: &PartitionRegistration) -> ErrorCode {
     if registration.replicas.contains(&context.broker_id()) {
         ErrorCode::KafkaStorageError

@@ -1,13 +1,14 @@
-//! Replication between brokers: what the replicas of this broker have to be told and fetched over the network.
+//! Replication between brokers: everything that replicas exchange over the network.
 //!
-//! What a replica does is decided in `ottla-replica` and carried out in `partition/execute.rs`; here is what no single
-//! partition owns: the fetchers that ask leaders for many partitions at once ([`Fetchers`]), the proposals to the
-//! controller that go in one request ([`AlterPartitions`]), and the clock.
+//! Replicas decide in `ottla-replica`, and `partition/execute.rs` carries it out. This module has
+//! what no single partition owns: the fetchers that ask leaders for many partitions at once
+//! ([`Fetchers`]), the ISR proposals that are batched into one request ([`AlterPartitions`]), and
+//! the clock.
 //!
-//! Never touches: a log. Everything that comes back is an event in the inbox of its partition.
+//! Never touches a log: every result is an event in the inbox of its partition.
 //!
-//! Kafka: `ReplicaFetcherManager`, `ReplicaFetcherThread`, `DefaultAlterPartitionManager`, and the tasks that
-//! `ReplicaManager` schedules.
+//! Kafka: `ReplicaFetcherManager`, `ReplicaFetcherThread`, `DefaultAlterPartitionManager`, and the
+//! tasks scheduled by `ReplicaManager`.
 
 mod alter_partitions;
 mod context;
@@ -38,13 +39,13 @@ use new_leaderships::NewLeaderships;
 pub use fetcher::Fetcher;
 pub use throttle::ReplicationThrottle;
 
-/// What the partitions of this broker share about replication.
+/// Replication state shared by the partitions of this broker.
 #[derive(Debug)]
 pub struct Replication {
     context: Arc<ReplicationContext>,
     pub fetchers: Arc<Fetchers>,
     alter_partitions: Arc<AlterPartitions>,
-    /// What goes to followers.
+    /// Traffic to followers.
     pub leader_throttle: ReplicationThrottle,
     pub new_leaderships: NewLeaderships,
 }
@@ -60,8 +61,8 @@ impl Replication {
         }
     }
 
-    /// Ends fetching and asking the controller. A broker that stops in order does so when it has given its partitions
-    /// away: until then it is in sync, and others wait for it.
+    /// Ends fetching and ISR proposals. At a controlled shutdown this is called after the leaders
+    /// have been moved: until then this broker is in sync, and others wait for it.
     pub fn end(&self) {
         self.context.end();
     }
@@ -87,8 +88,8 @@ impl Replicate for Replication {
     }
 }
 
-/// Tells the leaders that have followers what time it is, twice within `replica.lag.time.max.ms`, so that those that
-/// lag leave the ISR (Kafka: `ReplicaManager.maybeShrinkIsr`). Ends when the broker stops.
+/// Ticks the clock of leaders with followers, twice per `replica.lag.time.max.ms`, so that lagging
+/// followers leave the ISR. Kafka: `ReplicaManager.maybeShrinkIsr`. Ends when the broker stops.
 pub async fn keep_isr_current(host: Arc<PartitionHost>, partitions: Arc<Partitions>) {
     loop {
         let lag_max_ms = host.context.config().replica_lag_time_max_ms.max(2) as u64;

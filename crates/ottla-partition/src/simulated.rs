@@ -1,10 +1,12 @@
-//! One replica of the product on a simulated disk: its inbox, log, cleaner and maintenance, opened by the product's own
-//! code, with clients, a controller and another replica around it; killed anywhere, with and without a loss of power.
+//! One replica on a simulated disk, run by the product's own code: inbox, log, cleaner and
+//! maintenance, with clients, a controller and another replica around it; killed at any point, with
+//! and without power loss.
 //!
-//! A seed that fails is printed; `OTTLA_SEED=17 cargo test -p ottla-partition simulated -- --nocapture` runs it again and
-//! tells what happened, and `OTTLA_SECONDS=60` tries new ones for a minute.
+//! A failing seed is printed; `OTTLA_SEED=17 cargo test -p ottla-partition simulated --
+//! --nocapture` repeats it and prints the events, and `OTTLA_SECONDS=60` tries new seeds for a
+//! minute.
 //!
-//! Not in it: the network, sessions of fetches, and moves between directories.
+//! Not simulated here: the network, fetch sessions, and directory moves.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +27,8 @@ use broker::{Life, Stop};
 use cluster::{Cluster, Setup, Tally};
 use tell::number;
 
-/// Several lives of the broker on one disk, and one without faults, in which all has to come to an end.
+/// Several lives of the broker on one disk, and a last one without faults, in which everything must
+/// complete.
 fn lives(setup: Setup) -> Tally {
     let mut random = stream("lives");
     let disk = Disk::new(setup.seed, "disk");
@@ -85,7 +88,7 @@ fn lives(setup: Setup) -> Tally {
         let ended = main.join();
         host.kill();
         controller.join().expect("the controller ends");
-        // Forced data that a failed call has lost may be anything.
+        // Fsynced data that a failed call has lost may be anything.
         let is_unknown = is_faulty && !matches!(ended, Ok(Stop::Closed));
         has_lost_power = !is_last && setup.has_losses && (is_unknown || random.one_in(2));
         cluster.with(|state| {
@@ -198,7 +201,7 @@ fn a_seed_is_one_run() {
     }
 }
 
-/// What each of these defects leads to is found within so many seeds.
+/// Each of these planted defects is found within this many seeds.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_found() {

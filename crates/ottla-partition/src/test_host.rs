@@ -1,4 +1,4 @@
-//! A host with partitions of its own, without a node around it: for tests that look inside a partition.
+//! A host with partitions and without a node, for tests that look inside a partition.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct TestHost {
     pub node: Arc<Node>,
     replicas: LocalReplicas,
     loader: Mutex<MetadataLoader>,
-    /// Fetchers and proposals, which nobody answers.
+    /// Fetchers and proposals, which are not answered.
     _replication: Arc<Replication>,
     _replicate: Arc<dyn Replicate>,
     _verifier: Arc<dyn VerifyTransactions>,
@@ -55,7 +55,7 @@ pub struct TestHost {
 }
 
 impl TestHost {
-    /// Within a tokio runtime.
+    /// Must be called within a runtime.
     pub fn start() -> TestHost {
         let data = tempfile::tempdir().expect("a directory");
         let host = TestHost::start_in(data.path());
@@ -65,7 +65,7 @@ impl TestHost {
         }
     }
 
-    /// On a directory that stays, which is formatted here.
+    /// On an existing directory, which is formatted here.
     pub fn start_in(data: &Path) -> TestHost {
         let config = config_in(data);
         format_standalone(&config).expect("formats");
@@ -73,8 +73,8 @@ impl TestHost {
         opened.expect("there is nothing to load")
     }
 
-    /// On directories that are formatted. The fetchers and proposals of `replicate`, if there is one, take the place of
-    /// those of the product.
+    /// On formatted directories. `replicate`, if given, replaces the product's fetchers and
+    /// proposals.
     pub(crate) fn open(
         config: BrokerConfig,
         topic_config: Arc<TopicConfig>,
@@ -124,7 +124,7 @@ impl TestHost {
         })
     }
 
-    /// The only partition of a topic, led here; settings are `key=value`.
+    /// The only partition of a topic, led by this broker; settings are `key=value`.
     pub fn lead(&self, settings: &[(&'static str, &'static str)]) -> Arc<Partition> {
         let mut records = vec![
             MetadataRecord::FeatureLevel(FeatureLevelRecord {
@@ -164,7 +164,7 @@ impl TestHost {
         found.expect("the partition is here")
     }
 
-    /// Nobody leads the partition any more.
+    /// Leaves the partition without a leader.
     pub fn take_leader_away(&self) {
         self.apply(vec![MetadataRecord::PartitionChange(
             PartitionChangeRecord {
@@ -180,8 +180,8 @@ impl TestHost {
         self.change(records, |_| {});
     }
 
-    /// Puts a change of the metadata in force. `follow` is what parts above partitions do when these have their roles, and the
-    /// image is not in force yet.
+    /// Applies a metadata change. `follow` is called between [`LocalReplicas::begin_change`] and
+    /// the publication of the image, for the parts above partitions.
     pub fn change(
         &self,
         records: Vec<MetadataRecord>,

@@ -1,6 +1,6 @@
-//! `log.cleaner.io.max.bytes.per.second`: how fast all threads of the cleaner read and write together.
+//! `log.cleaner.io.max.bytes.per.second`: the I/O rate limit of all cleaner threads together.
 //!
-//! Kafka: `Throttler`, with the same interval.
+//! Kafka: `Throttler`, with the same check interval.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use ottla_sync::Mutex;
 use ottla_context::NodeContext;
 use ottla_storage::log_dirs::{DiskSpace, Taken};
 
-/// How often the rate is looked at.
+/// How often the rate is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(300);
-/// A thread that waits looks this often whether it is to stop.
+/// How often a sleeping thread checks whether it should stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// How long to wait after this much more was read or written.
+    /// Adds `bytes` read or written. Returns how long to wait.
     pub(super) fn on_io(&self, bytes: u64, now: Instant, bytes_per_second: f64) -> Duration {
         let mut period = self.0.lock();
         period.bytes += bytes;
@@ -46,19 +46,19 @@ impl Throttle {
         let due_seconds = period.bytes as f64 / bytes_per_second;
         let wait_seconds = (due_seconds - elapsed.as_secs_f64()).max(0.0);
         let wait = Duration::try_from_secs_f64(wait_seconds).unwrap_or(Duration::MAX);
-        // The next period begins when the wait is over.
+        // The next period starts after the wait.
         period.started = now.checked_add(wait).unwrap_or(now);
         period.bytes = 0;
         wait
     }
 }
 
-/// The pace of a thread that cleans a partition.
+/// The throttle of one cleaning.
 pub(super) struct Pace<'a> {
     pub(super) context: &'a NodeContext,
     pub(super) throttle: &'a Throttle,
     pub(super) taken: &'a Taken<'a>,
-    /// In the directory of the log: what is written anew is there beside the old for a while, and must not
+    /// Of the log's directory: cleaned segments exist beside the old ones for a while and must not
     /// use up the reserve.
     pub(super) space: Arc<DiskSpace>,
 }

@@ -1,19 +1,19 @@
-//! Bringing a copy of a log closer to it: batches as they are, and whatever else the log has lost or gained. Runs on a
-//! thread that may wait; knows nothing of when and why.
+//! Bringing a copy of a log closer to it: unchanged batches, truncations and the log start offset.
+//! Runs on a thread that may block; knows nothing of the rest of a move.
 
 use ottla_log::{AppendErrorReason, JobOutcome, Log, LogError, LogReader, ReadError, StorageError};
 use ottla_records::legacy::AnyBatch;
 use ottla_records::{BatchError, RecordBatch};
 use ottla_types::{Offset, Timestamp};
 
-/// What may be missing when appends are held back to copy the rest.
+/// Number of bytes that may be missing when appends are held to copy the rest.
 pub(super) const MAX_LAST_BYTES: u64 = 256 * 1024;
 
-/// What a round has done.
+/// The result of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Copied {
     pub(super) bytes: u64,
-    /// Hardly anything is missing.
+    /// The copy has nearly caught up.
     pub(super) is_at_end: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum CopyError {
 }
 
 impl CopyError {
-    /// Another try would find the same: what the log holds cannot be copied.
+    /// Another attempt would fail the same way: the log holds something that cannot be copied.
     pub(super) fn is_final(&self) -> bool {
         match self {
             CopyError::Batch(_) | CopyError::Read(ReadError::Corrupt { .. }) => true,
@@ -48,7 +48,7 @@ impl CopyError {
         }
     }
 
-    /// What says something about a directory.
+    /// The file operation that failed, if the error concerns a directory.
     pub(super) fn storage(&self) -> Option<&StorageError> {
         match self {
             CopyError::Read(ReadError::Storage(error))
@@ -66,7 +66,7 @@ impl CopyError {
     }
 }
 
-/// Brings a copy closer to its log.
+/// Copies up to `max_bytes` and follows truncations and the log start offset.
 pub(super) fn copy_round(
     future: &mut Log,
     current: &LogReader,
@@ -84,7 +84,7 @@ pub(super) fn copy_round(
             break;
         };
         let records = match region.read() {
-            // The log has just been truncated. The next round takes back what it has lost.
+            // The log was just truncated. The next round removes the records it lost.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
             read => read,
         };
@@ -106,7 +106,7 @@ pub(super) fn copy_round(
     Ok(Copied { bytes, is_at_end })
 }
 
-/// Takes back what the log does not have, or not any more.
+/// Removes records that the log does not have any more.
 fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), LogError> {
     let start = current.log_start_offset();
     if future.log_end_offset() < start {
@@ -124,8 +124,8 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), L
     Ok(())
 }
 
-/// Appends batches as they are. Returns their bytes. A log that starts within a batch, after DeleteRecords,
-/// gives that batch whole: an empty copy takes it, and starts within it too.
+/// Appends batches unchanged and returns their bytes. After DeleteRecords the log may start inside
+/// a batch, which is read whole: an empty copy takes the batch and starts inside it too.
 fn append(
     future: &mut Log,
     from: Offset,
@@ -137,7 +137,7 @@ fn append(
     while !records.is_empty() {
         let batch = match AnyBatch::read(&mut records) {
             Ok(batch) => batch,
-            // The last one may be cut off.
+            // The last batch may be cut off.
             Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. }) => break,
             Err(error) => return Err(error.into()),
         };
@@ -181,10 +181,10 @@ fn append_batches(
     Ok(())
 }
 
-/// Takes over where the log starts, and what is committed.
+/// Takes over the log start offset and the high watermark.
 fn follow(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), LogError> {
     future.set_high_watermark(current.high_watermark());
-    // What is behind the high watermark of the copy comes with a later round.
+    // An offset above the copy's high watermark is taken over in a later round.
     let moved = future.increment_log_start_offset(current.log_start_offset());
     if moved.unwrap_or(false) {
         future.delete_old_segments(now)?;
@@ -192,20 +192,20 @@ fn follow(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), L
     Ok(())
 }
 
-/// Does at once what an appender would leave to others.
+/// Runs the jobs of the copy at once.
 fn run_jobs(future: &mut Log) -> Result<(), StorageError> {
     for job in future.take_jobs() {
         match job.run()? {
             JobOutcome::Done | JobOutcome::WrittenBack(_) => {}
             outcome @ JobOutcome::Spare(_) => future.on_job_done(outcome),
-            // Nobody reads a copy.
+            // The copy has no readers.
             JobOutcome::Unlink(unlink) => unlink.run()?,
         }
     }
     Ok(())
 }
 
-/// Forces the copy to disk.
+/// Fsyncs the copy.
 pub(super) fn flush(future: &mut Log) -> Result<(), CopyError> {
     if let Some(job) = future.flush_job() {
         job.run()?;

@@ -30,7 +30,7 @@ fn open(dir: &Path) -> Log {
     Log::open(params).unwrap().0
 }
 
-/// Appends batches of 100 kB in an epoch, all of it committed.
+/// Appends batches of 100 kB in an epoch and commits them.
 fn append_to(log: &mut Log, epoch: i32, batches: usize) {
     for _ in 0..batches {
         let end = log.log_end_offset();
@@ -89,7 +89,7 @@ fn a_copy_takes_back_what_its_log_does_not_have() {
     let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
     append_to(&mut current, 0, 3);
     round(&mut future, &current);
-    // The log was truncated and went on in another epoch while the copy was offline.
+    // The log was truncated and continued in another epoch while the copy was offline.
     append_to(&mut future, 0, 4);
     append_to(&mut current, 1, 2);
     assert!(round(&mut future, &current).is_at_end);
@@ -141,7 +141,7 @@ fn a_log_that_starts_within_a_batch_is_copied_with_all_of_that_batch() {
     let records = read.region.unwrap().read().unwrap();
     let first = RecordBatch::read_all(records).next().unwrap().unwrap();
     assert_eq!(first.header.base_offset, Offset(0), "it holds offset 4");
-    // And once more when more has come.
+    // And again after another append.
     append_to(&mut current, 0, 1);
     assert!(round(&mut future, &current).is_at_end);
     assert_eq!(future.log_end_offset(), Offset(21));
@@ -157,12 +157,12 @@ fn messages_of_old_formats_are_copied_as_they_are() {
     let messages = [
         old_message(0, 0, 0, b"first"),
         old_message(1, 0, 1, &[7; 600_000]),
-        // A wrapper of three, which lie at 2 to 4.
+        // A wrapper of three messages, at offsets 2 to 4.
         old_message(1, 1, 4, &gzip.compress(&inside)),
         old_message(1, 0, 5, &[8; 600_000]),
         old_message(1, 0, 5 + (1 << 31), b"far behind"),
     ];
-    // A segment takes 1 MiB, and offsets that lie less than 2^31 apart.
+    // A segment holds 1 MiB and offsets less than 2^31 apart.
     let segments: [(i64, Vec<u8>); 3] = [
         (0, messages[..3].concat()),
         (5, messages[3].clone()),
@@ -174,7 +174,7 @@ fn messages_of_old_formats_are_copied_as_they_are() {
     let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
     let end = Offset(6 + (1 << 31));
     assert_eq!(current.log_end_offset(), end);
-    // What is written today follows.
+    // Records of the current format follow.
     append_to(&mut current, 4, 2);
     while !round(&mut future, &current).is_at_end {}
     assert_eq!(future.log_end_offset(), end.plus(2));
@@ -188,10 +188,11 @@ fn messages_of_old_formats_are_copied_as_they_are() {
             .collect()
     };
     assert!(bytes_of(&future) == bytes_of(&current));
-    // It is not known where a message begins: a segment begins at the end of the one before, and reaches 2^31 offsets.
+    // The first offset inside a message is unknown: a segment starts where the previous one ends
+    // and spans 2^31 offsets.
     let bases = [0, 5, 6, end.0].map(Offset);
     assert_eq!(future.reader().segment_base_offsets(), bases);
-    // And a start finds all of it.
+    // A start finds all of it.
     future.close().unwrap();
     let reader = open(dirs[1].path());
     assert_eq!(reader.log_end_offset(), end.plus(2));

@@ -1,4 +1,4 @@
-//! One batch on its way into a partition, and who waits for it.
+//! A batch to be appended, and its acknowledgement.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use ottla_types::{ErrorCode, LeaderEpoch};
 
 use super::producer_transaction::ProducerTransaction;
 
-/// What an event that carries no records counts for in the budget.
+/// The size of an event without records, for the budget.
 pub(super) const EVENT_BYTES: usize = 1024;
 
-/// One batch on its way into a partition.
+/// A batch to be appended.
 #[derive(Debug)]
 pub struct PendingAppend {
-    /// Validated; offset and leader epoch are assigned by the replica.
+    /// Validated; the replica assigns offset and leader epoch.
     pub batch: RecordBatch,
     pub required_acks: RequiredAcks,
     pub expected_leader_epoch: Option<LeaderEpoch>,
     pub of_transaction: OfTransaction,
-    /// On the broker's own clock.
+    /// On the broker's clock.
     pub deadline_ms: u64,
     pub ack: Ack,
 }
 
-/// Who waits for an append.
+/// The receiver of an append's result.
 pub enum Ack {
-    /// A part of a client's request.
+    /// One partition of a produce request.
     Request {
         request: Arc<dyn AwaitsAppends>,
         place: AppendPlace,
@@ -37,7 +37,8 @@ pub enum Ack {
     Internal(oneshot::Sender<AckOutcome>),
 }
 
-/// Where the answer for a partition stands in the response of a request: indices of its topic and of the partition there.
+/// The position of a partition's result in a response: the indices of the topic and of the
+/// partition in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendPlace {
     pub topic: usize,
@@ -46,7 +47,8 @@ pub struct AppendPlace {
 
 /// A request that waits for appends to several partitions.
 pub trait AwaitsAppends: Send + Sync {
-    /// What became of one of them. Called once for each, by whichever thread steps the partition then.
+    /// Receives the result of one append. Called once for each, by the thread that steps the
+    /// partition.
     fn on_released(&self, place: AppendPlace, outcome: AckOutcome);
 }
 
@@ -57,7 +59,7 @@ impl std::fmt::Debug for Ack {
 }
 
 impl PendingAppend {
-    /// What it counts for in the inbox.
+    /// The size counted in the inbox.
     pub(super) fn bytes(&self) -> usize {
         EVENT_BYTES + self.batch.size_in_bytes()
     }
@@ -67,25 +69,25 @@ impl Ack {
     pub(super) fn release(self, outcome: AckOutcome) {
         match self {
             Ack::Request { request, place } => request.on_released(place, outcome),
-            // Nobody waits any more where the receiver is gone.
+            // The receiver may be gone.
             Ack::Internal(waiting) => drop(waiting.send(outcome)),
         }
     }
 }
 
-/// What a batch has to do with a transaction.
+/// The transactional status of a batch.
 #[derive(Clone, Debug)]
 pub enum OfTransaction {
     No,
-    /// It is part of one, and nobody asks whether the coordinator knows that.
+    /// Part of a transaction, without verification.
     Unverified,
-    /// The coordinator is asked, where this is the first batch.
+    /// The coordinator is asked, if this is the first batch of the transaction here.
     ToVerify(Arc<ProducerTransaction>),
-    /// The coordinator was asked, under this guard; `None` where the transaction had begun already.
+    /// Verified under this guard; `None` if the transaction had already begun here.
     Verified(Option<u64>),
-    /// The coordinator was asked, and this partition is not part of the transaction.
+    /// Verification failed with this error.
     Refused(ErrorCode),
-    /// It is the marker that ends one, by this `transaction.version`.
+    /// A marker that ends a transaction, with its `transaction.version`.
     Marker(i16),
 }
 

@@ -1,4 +1,4 @@
-//! Who holds the appends of a partition back (`held_appends`), and for how long.
+//! A hold on the appends of a partition (`held_appends`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::Partition;
 use super::event::PartitionEvent;
 use super::host::PartitionHost;
 
-/// As long as this is kept, nothing is appended.
+/// Appends are held while this exists.
 pub struct AppendHold {
     host: Arc<PartitionHost>,
     partition: Arc<Partition>,
@@ -17,7 +17,7 @@ pub struct AppendHold {
 }
 
 impl AppendHold {
-    /// For one who has seen to it that the partition holds them.
+    /// The caller must have put the hold in force.
     pub(super) fn new(partition: &Arc<Partition>, host: &Arc<PartitionHost>) -> AppendHold {
         AppendHold {
             host: Arc::clone(host),
@@ -38,9 +38,9 @@ impl Drop for AppendHold {
 }
 
 impl Partition {
-    /// Holds appends back. When this returns, what was appended before is in the log.
+    /// Holds appends. When this returns, earlier appends are in the log.
     pub async fn hold_appends(self: &Arc<Self>, host: &Arc<PartitionHost>) -> AppendHold {
-        // Before the first wait, so that what is begun is ended whatever becomes of the caller.
+        // Created before the first await, so that the hold is released if the caller is cancelled.
         let hold = AppendHold::new(self, host);
         let (sender, in_force) = oneshot::channel();
         self.put(host, PartitionEvent::HoldAppends(sender));

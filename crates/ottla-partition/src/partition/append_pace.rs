@@ -1,53 +1,56 @@
-//! How fast a log directory takes appends, and whether the threads that serve connections may wait for it.
+//! How long appends to a log directory take, and whether threads that serve connections may do
+//! them.
 //!
-//! An append goes into the page cache and is over in microseconds, unless the kernel makes the writer
-//! wait because too much is dirty. One such wait costs the other connections of the thread some time; a
-//! directory where they follow each other would stop them all. So waits are counted, and a directory
-//! that had several of them in a row gets its appends from threads of their own for a while.
+//! An append goes into the page cache and takes microseconds, unless the kernel throttles the
+//! writer because of too many dirty pages. One such stall delays the other connections of the
+//! thread; a directory where stalls repeat would stop all of them. Stalls are therefore counted,
+//! and after several in a row the directory's appends move to threads of their own for a while.
 //!
-//! A thread that was kept from its processor by others has not waited for the disk, and other threads would fare no
-//! better. The two are told apart by the thread's voluntary context switches. Asking for those is a call to the kernel,
-//! so it is done for a while after an append that took long, and that one itself is let pass.
+//! A thread that was preempted did not wait for the disk, and another thread would not help. The
+//! two are distinguished by the thread's voluntary context switches. Reading them is a system call,
+//! so it is done only for a while after a long append, and that append itself is not counted.
 
 use std::time::{Duration, Instant};
 
 use ottla_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ottla_sync::thread;
 
-/// From here on an append has taken long.
+/// An append of at least this duration is long.
 const STALL: Duration = Duration::from_millis(10);
-/// So many stalls, with fewer quick appends between them than `FORGIVEN_BY`, make a directory slow.
+/// A directory with this many stalls, and fewer than `FORGIVEN_BY` quick appends between them, is
+/// slow.
 const STALLS: u32 = 3;
-/// So many quick appends undo one stall.
+/// This many quick appends undo one stall.
 const FORGIVEN_BY: u32 = 64;
-/// How long a directory stays slow after its last stall, and appends are looked at closely after one that took long.
+/// How long a directory stays slow after its last stall, and how long context switches are checked
+/// after a long append.
 const SLOW_MS: u64 = 10_000;
 
-/// The pace of one log directory, shared by its partitions.
+/// The append times of one log directory, shared by its partitions.
 #[derive(Debug, Default)]
 pub struct AppendPace {
     stalls: AtomicU32,
     quick: AtomicU32,
-    /// On the broker's own clock, as the other.
+    /// Both on the broker's clock.
     slow_until_ms: AtomicU64,
     suspect_until_ms: AtomicU64,
 }
 
-/// An append that has begun, on this thread.
+/// A running append of this thread.
 #[derive(Debug)]
 pub struct TimedAppend {
     started: Instant,
-    /// How often this thread had waited for something, where it is asked.
+    /// The thread's voluntary context switches at the start, if they are checked.
     waits: Option<i64>,
 }
 
-/// How an append went.
+/// How long an append took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendTime {
     Quick,
-    /// It took long, and it is not known why, or others had the processor.
+    /// Long for an unknown reason or because of preemption.
     Long,
-    /// The kernel made it wait.
+    /// The thread had to wait.
     Stalled(Duration),
 }
 
@@ -61,7 +64,7 @@ impl AppendPace {
         }
     }
 
-    /// The append is over. What stalled is worth telling somebody.
+    /// Ends an append and classifies its time.
     pub fn end(&self, append: &TimedAppend, now_ms: u64) -> AppendTime {
         let took = ottla_sync::time::now() - append.started;
         let time = match append.waits {
@@ -91,7 +94,7 @@ impl AppendPace {
             return;
         }
         self.quick.store(0, Ordering::Relaxed);
-        // Stays at the limit, so that what is forgiven later is not more than what makes it slow.
+        // Capped, so that not more has to be forgiven than makes a directory slow.
         let stalls = self
             .stalls
             .load(Ordering::Relaxed)
@@ -104,7 +107,7 @@ impl AppendPace {
         }
     }
 
-    /// Whether appends have to leave the threads that serve connections.
+    /// Whether appends must not run on threads that serve connections.
     pub fn is_slow(&self, now_ms: impl FnOnce() -> u64) -> bool {
         let slow_until_ms = self.slow_until_ms.load(Ordering::Relaxed);
         slow_until_ms > 0 && now_ms() < slow_until_ms

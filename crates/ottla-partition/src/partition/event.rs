@@ -1,4 +1,4 @@
-//! What can happen to a partition: every change of it goes through its inbox as one of these.
+//! The events of a partition: every change goes through its inbox as one of these.
 
 use ottla_coordinator::TransactionalProducer;
 use ottla_log::{JobOutcome, Log, LogReader, StorageError};
@@ -11,45 +11,45 @@ use super::follower_turns::Turn;
 use super::home::Home;
 use super::leader_answer::LeaderAnswer;
 
-/// What can be put into the inbox.
+/// An event in the inbox.
 pub(super) enum PartitionEvent {
     Append(PendingAppend),
-    /// From here on appends are set aside, and whoever asked for it is told.
+    /// Holds appends from here on; the sender is notified.
     HoldAppends(oneshot::Sender<()>),
     LetAppendsGo,
     TopicId(TopicIdEvent),
     Replica(Event<Ack>),
-    /// Another replica fetches from this one.
+    /// A follower's fetch.
     FollowerFetch(FollowerFetch, Turn),
-    /// The leader has answered this replica's fetch.
+    /// The leader's response to this replica's fetch.
     LeaderAnswered(LeaderAnswer),
-    /// The log is to be cut: runs next after the step that asked for it.
+    /// Truncates the log. Runs directly after the step that required it.
     Truncate(Truncation),
-    /// A coordinator wants to append to a transaction, and asks whether it has begun here.
+    /// A coordinator is about to append to a transaction and asks whether it has begun here.
     BeginVerification(BeginVerification),
-    /// The coordinator of a transaction has said whether this partition is part of it.
+    /// The transaction coordinator's response to a verification.
     TransactionVerified(Verified),
-    /// Looks at how things stand between two steps.
+    /// Reads the state between two steps.
     Look(Box<dyn FnOnce(&Replica<Ack>, &Log) + Send>),
-    /// Maintenance of the log: runs between two steps.
+    /// Maintenance of the log between two steps.
     Work(Box<dyn FnOnce(&mut Log) + Send>),
-    /// Another log takes the place of this one: runs between two steps, and may wait for the disk. Where it
-    /// comes to nothing, the log is as it was.
+    /// Replaces the log between two steps; may wait for the disk. If it fails, the log is
+    /// unchanged.
     Replace(Box<dyn FnOnce(&mut Log) -> Option<Home> + Send>),
-    /// What a job left that the log is to be told, if it is still the log of this partition.
+    /// The result of a job, for the log it came from.
     JobDone(LogReader, JobOutcome),
-    /// The flush of everything before `up_to`, which ran on a maintenance thread, has ended. What is on the disk by it, the
-    /// recovery point of the log says: one that a truncation has overtaken says nothing of what was written since.
+    /// A flush up to `up_to` on a maintenance thread has ended. What is on disk is told by the
+    /// log's recovery point: a flush that a truncation overtook says nothing about later records.
     FlushEnded {
         log: LogReader,
         up_to: Offset,
         result: Result<(), StorageError>,
     },
-    /// Somebody else has flushed the log.
+    /// The log was flushed by maintenance.
     Flushed,
-    /// It is time for the flush that a full disk refused.
+    /// Retries the flush that a full disk refused.
     FlushDue,
-    /// Maintenance that nobody waits for has failed: a spare file, a deletion, writeback.
+    /// Background maintenance failed: a spare file, a deletion, writeback.
     JobFailed(LogReader, StorageError),
 }
 
@@ -77,7 +77,7 @@ impl PartitionEvent {
         }
     }
 
-    /// Whether the log may grow by it.
+    /// Whether the event may make the log grow.
     pub(super) fn brings_records(&self) -> bool {
         match self {
             PartitionEvent::Append(_) => true,
@@ -86,7 +86,7 @@ impl PartitionEvent {
         }
     }
 
-    /// Only for a thread that serves no connections.
+    /// Whether the event must run on a thread that serves no connections.
     pub(super) fn may_wait(&self) -> bool {
         matches!(
             self,
@@ -95,23 +95,23 @@ impl PartitionEvent {
     }
 }
 
-/// How it stands with the file that says of which topic a log is.
+/// Changes of `partition.metadata`.
 pub(super) enum TopicIdEvent {
-    /// A new log has none.
+    /// A new log does not have the file.
     Missing,
-    /// It is to be there; whoever asks is told when that has been tried.
+    /// Requests the file; the sender is dropped after the attempt.
     Wanted(oneshot::Sender<()>),
     Tried {
         is_on_disk: bool,
     },
 }
 
-/// What of a log has to go.
+/// What a truncation removes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Truncation {
-    /// All records from here on.
+    /// All records from this offset on.
     To(Offset),
-    /// All records; the log goes on here.
+    /// All records; the log continues at this offset.
     FullyAndStartAt(Offset),
 }
 
@@ -122,7 +122,7 @@ pub(super) struct BeginVerification {
     pub(super) done: oneshot::Sender<Result<Option<u64>, ErrorCode>>,
 }
 
-/// What came of asking the coordinator.
+/// The result of a verification.
 pub(super) struct Verified {
     pub(super) producer: TransactionalProducer,
     pub(super) guard: u64,

@@ -1,7 +1,7 @@
-//! Executes the effects of a replica's steps, one match over them, and gives the results back as events.
+//! Executes the effects of a replica's steps and returns the results as events.
 //!
-//! Appends are not written one by one: `WriteLog` collects them, and they go to the log in one call when
-//! the inbox is empty, or when something comes that has to see them written.
+//! Appends are not written one by one: `WriteLog` collects them. They are written with one call
+//! when the inbox is empty or before an event that must see them written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ mod tests;
 mod topic_id_file;
 mod transactions;
 
-/// How long a flush waits that found the disk full, or no file handle.
+/// Pause before retrying a flush that found the disk full or no file handle.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
 
 impl Stepped {
@@ -45,7 +45,7 @@ impl Stepped {
         self.deferred.take()
     }
 
-    /// The next append that was held and is held no more. A lost replica has an answer for each.
+    /// The next append that is no longer held. A lost replica releases them all, to answer them.
     pub(super) fn take_let_go(&mut self) -> Option<PartitionEvent> {
         if self.replica.is_lost() {
             self.held.let_all_go();
@@ -74,7 +74,7 @@ impl Stepped {
             PartitionEvent::HoldAppends(in_force) => {
                 self.write(partition, host);
                 self.held.hold();
-                // Nobody waits any more where the receiver is gone, and then the end of it follows.
+                // If the receiver is gone, the hold ends soon.
                 let _ = in_force.send(());
             }
             PartitionEvent::LetAppendsGo => self.held.let_go(),
@@ -123,8 +123,8 @@ impl Stepped {
                 if log.is_of_same_log(&partition.reader()) {
                     self.on_flush_ended(partition, host, up_to, result);
                 } else if let Err(error) = result {
-                    // The log was moved meanwhile, and what took its place has been flushed. The directory that it lay in
-                    // may still be in use for others.
+                    // The log was moved meanwhile, and its replacement is flushed. The old
+                    // directory may still be in use by others.
                     report(host, &log, &error);
                 }
             }
@@ -147,7 +147,7 @@ impl Stepped {
         }
     }
 
-    /// Writes what is unwritten, and lets readers know how the replica stands.
+    /// Writes the collected batches and publishes the replica's state.
     pub(super) fn finish(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
         self.write(partition, host);
         partition.publish(&self.replica);
@@ -180,8 +180,8 @@ impl Stepped {
         let is_of_producer = batch.header.has_producer_id();
         let segment_bytes = partition.reader().config().effective_segment_bytes();
         let verdict = match is_of_producer {
-            // The log would refuse it, and with it all that is written in the same call. It was measured
-            // when it came in, but the setting may have changed since.
+            // The log would refuse it together with everything in the same write. Its size was
+            // checked before, but the setting may have changed since.
             _ if batch.size_in_bytes() as i64 > i64::from(segment_bytes) => {
                 ProducerVerdict::Refused(ErrorCode::RecordListTooLarge)
             }
@@ -198,8 +198,8 @@ impl Stepped {
             ack: append.ack,
         };
         self.step(partition, host, Event::Append(append));
-        // The stage took the batch for one that will be in the file. Where the replica refused it for
-        // other reasons, the stage has to forget it, and with it all that is not written yet.
+        // The stage assumed that the batch would be written. If the replica refused it for another
+        // reason, the stage is cleared, after the batches before it are written.
         if is_of_producer
             && verdict == ProducerVerdict::InSequence
             && self.unwritten.len() == unwritten
@@ -257,7 +257,8 @@ impl Stepped {
                 start_offset,
             } => self.log.assign_leader_epoch(leader_epoch, start_offset),
             Effect::WriteLog { batch } => {
-                // Not before the replica has taken it: what it refuses leaves the transaction where it was.
+                // Only for batches that the replica accepted: a refused batch does not end the
+                // verification.
                 self.verifications.on_appended(&batch.header);
                 self.unwritten.push(batch);
             }
@@ -289,7 +290,7 @@ impl Stepped {
         }
     }
 
-    /// Writes what `WriteLog` asked for and tells the replica how far that went.
+    /// Writes the collected batches and reports the new log end to the replica.
     fn write(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
         if self.unwritten.is_empty() && self.unwritten_legacy.is_empty() {
             return;
@@ -327,7 +328,7 @@ impl Stepped {
         self.unwritten = batches;
         self.stage.clear();
         let log_end_offset = self.log.log_end_offset();
-        // Followers fetch what is in the file while its acknowledgements are worked out.
+        // Followers fetch the new records while the acknowledgements are processed.
         partition.followers.on_end_moved(log_end_offset);
         match written {
             Ok(_) => self.step(partition, host, Event::LogWritten { log_end_offset }),
@@ -387,8 +388,8 @@ impl Stepped {
                 }
                 self.tell_flushed(partition, host);
             }
-            // What waits for the flush goes on waiting, as long as its deadlines allow. It was a write that failed
-            // and can be made again: a failed fsync is no full disk, and loses the log.
+            // Acknowledgements that need the flush keep waiting until their deadlines. This was a
+            // failed write that can be repeated; a failed fsync loses the log instead.
             Err(error) if error.is_temporary() => {
                 put_off(host, partition, "flush", &error);
                 self.flush = FlushState::Running(wanted.max(Some(up_to)));
@@ -405,13 +406,13 @@ impl Stepped {
         }
     }
 
-    /// Tells the replica what is on the disk of what its log holds now.
+    /// Reports the recovery point to the replica.
     fn tell_flushed(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
         let up_to = partition.reader().recovery_point();
         self.step(partition, host, Event::Flushed { up_to });
     }
 
-    /// Another log holds the same now, and is on disk up to its end.
+    /// The log was replaced by a copy with the same records, which is flushed to its end.
     fn on_replaced(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, home: Home) {
         partition.home.store(Arc::new(home));
         self.on_log_replaced();
@@ -438,14 +439,14 @@ impl Stepped {
         error: &StorageError,
     ) {
         if error.is_temporary() {
-            // What it was to do is done by a later flush or roll, or not needed.
+            // A later flush or roll does the work, or it is not needed.
             put_off(host, partition, "maintenance", error);
         } else {
             self.lose(partition, host, error);
         }
     }
 
-    /// The log directory has failed: nobody is told that anything is safe any more.
+    /// The log directory has failed: nothing is acknowledged any more.
     fn lose(
         &mut self,
         partition: &Arc<Partition>,
@@ -460,8 +461,8 @@ impl Stepped {
     }
 }
 
-/// What could not be done and may be done later, or be asked for again. A lack of handles is told by all partitions
-/// together.
+/// Logs an operation that is retried or repeated later. A lack of handles is logged once for all
+/// partitions.
 fn put_off(host: &PartitionHost, partition: &Partition, what: &str, error: &StorageError) {
     match host.log_dirs() {
         Some(log_dirs) if error.is_lack_of_resources() => log_dirs.on_lack(error),
@@ -469,14 +470,14 @@ fn put_off(host: &PartitionHost, partition: &Partition, what: &str, error: &Stor
     }
 }
 
-/// A file of a log failed that the partition has no more.
+/// Reports the failure of a log that the partition no longer uses.
 fn report(host: &PartitionHost, log: &LogReader, error: &StorageError) {
     if let Some(log_dirs) = host.log_dirs() {
         log_dirs.on_partition_error(log, error);
     }
 }
 
-/// Runs maintenance work of a log on a thread of its directory, and gives the log what it leaves.
+/// Runs a maintenance job on a thread of the log's directory and passes the result to the log.
 fn start_job(partition: &Arc<Partition>, host: &Arc<PartitionHost>, job: Job) {
     let (partition, host) = (Arc::clone(partition), Arc::clone(host));
     let is_spare = matches!(job, Job::PrepareSpare(_));
@@ -509,8 +510,8 @@ fn start_job(partition: &Arc<Partition>, host: &Arc<PartitionHost>, job: Job) {
     });
 }
 
-/// Adds pages to those that appends have left in the page cache, and drops the oldest where these are too
-/// many. A failure is that of the partition whose pages they are.
+/// Adds written pages to the page cache queue and drops the oldest pages over the limit. A failure
+/// concerns the partition that owns the pages.
 async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pages: WrittenPages) {
     let max_bytes = host.context.config().ottla_page_cache_max_bytes;
     let surplus = host
@@ -524,14 +525,14 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
             continue;
         };
         let threads = partition.home.load().threads.jobs.clone();
-        // A panic has been reported where it happened.
+        // A panic was reported where it happened.
         if let Ok(Err(error)) = threads.run(move || pages.drop_from_cache()).await {
             partition.put(host, PartitionEvent::JobFailed(log, error));
         }
     }
 }
 
-/// What somebody is told who waits for an append to a partition that is gone.
+/// Answers the remaining appends when the partition is dropped.
 impl Drop for Stepped {
     fn drop(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);

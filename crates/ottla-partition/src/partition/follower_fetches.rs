@@ -1,11 +1,12 @@
-//! The partitions of one follower's fetch on their way through the inboxes: whether each is served is decided by whoever
-//! holds its run token, and the fetch goes on when all have said so, or when it has waited long enough: a partition whose
-//! disk hangs must not keep the follower from all others.
+//! A follower's fetch of several partitions: the token holder of each partition decides whether it
+//! is served, and the fetch continues when all have decided or a timeout has passed, because a
+//! partition whose disk hangs must not block the others.
 //!
-//! One allocation for a fetch, and no wait where the tokens are free: then all is decided on the thread that asks.
+//! One allocation per fetch, and no wait if the tokens are free: then everything is decided on the
+//! calling thread.
 //!
-//! A fetch that goes on leaves its turn in the inbox. When that comes, what the follower had is noted, and fetches that
-//! are parked without this partition are woken.
+//! A fetch that continues without a partition leaves its turn in the inbox. When the turn comes,
+//! the follower's position is recorded, and parked fetches that lack the partition are woken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +21,15 @@ use super::event::PartitionEvent;
 use super::follower_turns::{FollowerFetches, FollowerVerdict, Turn};
 use super::host::PartitionHost;
 
-/// How long a fetch waits for partitions that somebody else steps. Long for a step, and short beside
-/// `replica.fetch.wait.max.ms`.
+/// How long a fetch waits for partitions that other threads step: long compared with a step, short
+/// compared with `replica.fetch.wait.max.ms`.
 const WAIT: Duration = Duration::from_millis(10);
-/// From so many turns on that wait in one inbox, fetches leave the partition out at once. More than a partition has
-/// followers, each of which fetches it once at a time.
+/// Above this many turns in one inbox, fetches leave the partition out at once. More than a
+/// partition has followers, each of which fetches it once at a time.
 const MAX_TURNS: usize = 16;
 
 impl FollowerFetches {
-    /// Puts fetches into the inboxes of their partitions, and returns what these say, in the same order.
+    /// Puts the fetches into their partitions' inboxes and returns the verdicts in the same order.
     pub async fn decide(
         host: &Arc<PartitionHost>,
         fetches: Vec<(Arc<Partition>, FollowerFetch)>,
@@ -58,7 +59,7 @@ impl FollowerFetches {
                     all.decided.notified().await;
                 }
             };
-            // What is undecided then is left out.
+            // Undecided partitions are left out.
             let _ = ottla_sync::time::timeout(WAIT, wait).await;
         }
         all.verdicts.lock().take().unwrap_or_default()

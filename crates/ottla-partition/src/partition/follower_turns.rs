@@ -1,4 +1,4 @@
-//! The turns of followers' fetches in the inbox of a partition: what each waits for, and what it is told.
+//! The turns of followers' fetches in a partition's inbox, and their verdicts.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::waiters::Waiters;
 
-/// What a leader says of a follower's fetch.
+/// The leader's decision about a follower's fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FollowerVerdict {
     Served {
-        /// Whether the controller has the follower in the ISR.
+        /// Whether the follower is in the ISR.
         is_in_sync: bool,
     },
     Refused(FetchRefusal),
-    /// The partition has not come to it.
+    /// The partition has not been stepped in time.
     Undecided(LateTurns),
 }
 
-/// How many fetches a partition had decided too late at some moment.
+/// The number of late turns of a partition at some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LateTurns(u64);
 
-/// The fetches of followers that wait for a partition to be stepped.
+/// The pending follower fetches of a partition.
 #[derive(Debug, Default)]
 pub struct FollowerTurns {
     pub(super) waiting: AtomicUsize,
-    /// Those that were decided when their fetch had gone on.
+    /// Number of turns decided after their fetch had continued.
     late: AtomicU64,
 }
 
@@ -38,23 +38,23 @@ impl FollowerTurns {
         LateTurns(self.late.load(Ordering::Acquire))
     }
 
-    /// Whether a turn has come late since then: the partition is stepped again.
+    /// Whether a turn was decided late since then: the partition is being stepped again.
     pub fn has_moved_since(&self, before: LateTurns) -> bool {
         self.late() != before
     }
 }
 
-/// What the leaders say of the partitions of one fetch.
+/// The verdicts of one fetch.
 #[derive(Debug)]
 pub struct FollowerFetches {
-    /// `None` when the fetch has gone on.
+    /// `None` after the fetch has continued.
     pub(super) verdicts: Mutex<Option<Vec<FollowerVerdict>>>,
-    /// Partitions that have not said anything.
+    /// Number of partitions without a verdict.
     pub(super) remaining: AtomicUsize,
     pub(super) decided: Notify,
 }
 
-/// The place of one partition among those of its fetch. Counts as over when it is dropped.
+/// One partition of a fetch. Dropping it counts as decided.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) fetches: Arc<FollowerFetches>,

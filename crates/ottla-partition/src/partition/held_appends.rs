@@ -1,21 +1,21 @@
-//! Holding the appends of a partition back, so that its log does not grow for a moment: what producers want written,
-//! and what a leader has answered to a follower.
+//! Holding the appends of a partition, so that its log does not grow for a while: appends of
+//! producers and records from the leader.
 //!
-//! Whoever has to be sure that nothing is appended, and has to wait for others meanwhile, cannot keep the run token
-//! for that: it would keep acknowledgements from timing out, and a thread with it. So the partition sets appends aside
-//! in the order in which they came, and goes on with everything else. What is set aside counts for the bound of the
-//! inbox, beyond which connections are not read; and whoever holds appends for long has a deadline, or lets them go.
-//! A move between directories does it before it puts the copy in place, and a new log until the id of its topic is on disk
-//! (`topic_id_file`).
+//! An operation that must exclude appends while it waits cannot keep the run token:
+//! acknowledgements could not time out, and a thread would be blocked. So the partition sets
+//! appends aside in their order and processes all other events. Held appends count towards the
+//! inbox's bound, above which connections are not read; a long hold has a deadline or is released.
+//! A directory move holds appends before it swaps the copy in; a new log does until its topic ID is
+//! on disk (`topic_id_file`).
 
 use std::collections::VecDeque;
 
 use super::event::PartitionEvent;
 
-/// The appends that are set aside. Only the holder of the run token touches them.
+/// The held appends. Only the holder of the run token touches them.
 #[derive(Default)]
 pub(super) struct HeldAppends {
-    /// How many hold them back.
+    /// Number of active holds.
     holds: usize,
     appends: VecDeque<PartitionEvent>,
 }
@@ -30,11 +30,11 @@ impl HeldAppends {
     }
 
     pub(super) fn let_go(&mut self) {
-        // None is left where the log was lost.
+        // All holds are gone if the log was lost.
         self.holds = self.holds.saturating_sub(1);
     }
 
-    /// Nobody can hold back what has nowhere to go.
+    /// Ends all holds, because the log was lost.
     pub(super) fn let_all_go(&mut self) {
         self.holds = 0;
     }
@@ -43,7 +43,7 @@ impl HeldAppends {
         self.appends.push_back(append);
     }
 
-    /// The next one whose time has come.
+    /// The next append, unless a hold is active.
     pub(super) fn pop(&mut self) -> Option<PartitionEvent> {
         match self.is_holding() {
             true => None,

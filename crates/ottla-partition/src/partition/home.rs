@@ -1,4 +1,4 @@
-//! Where the log of a partition lies, and how it is read there.
+//! The log of a partition together with its directory's resources.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ottla_sync::Guard;
 
 use super::append_pace::AppendPace;
 
-/// Another takes its place when the log is moved to another directory.
+/// Replaced when the log moves to another directory.
 pub struct Home {
     pub reader: LogReader,
     pub pace: Arc<AppendPace>,
@@ -16,7 +16,7 @@ pub struct Home {
     pub threads: DirThreads,
 }
 
-/// A log that is read, and stays readable for as long as this is held, even if another takes its place.
+/// A guard for reading the log. The log stays readable while it is held, even if it is replaced.
 pub struct Reading(pub(super) Guard<Arc<Home>>);
 
 impl std::ops::Deref for Reading {

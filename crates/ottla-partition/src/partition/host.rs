@@ -1,8 +1,8 @@
-//! What a partition calls: its surroundings, and the two services above it.
+//! What a partition depends on: its context, and two services implemented above it.
 //!
-//! A partition knows no other partition, no request and no coordinator. What it wants of replication and of the
-//! coordinators of transactions goes through [`Replicate`] and [`VerifyTransactions`], which those who provide them put
-//! in place before the first partition is opened.
+//! A partition knows no other partition, request or coordinator. It reaches replication and the
+//! transaction coordinators through [`Replicate`] and [`VerifyTransactions`], whose implementations
+//! are set before the first partition is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,12 +20,12 @@ use super::producer_transaction::ProducerTransaction;
 use super::topic_ids::TopicIdsToWrite;
 use super::{LeaderFetcher, Partition};
 
-/// What the partitions of a broker share.
+/// State shared by the partitions of a broker.
 pub struct PartitionHost {
     pub context: Arc<NodeContext>,
     /// Set once, before the broker joins its cluster.
     log_dirs: OnceLock<Arc<LogDirs>>,
-    /// They hold this host; a partition that outlives them asks nobody.
+    /// Weak, because they hold this host.
     replication: OnceLock<Weak<dyn Replicate>>,
     verifier: OnceLock<Weak<dyn VerifyTransactions>>,
     /// By log directory.
@@ -34,17 +34,17 @@ pub struct PartitionHost {
     pub(super) topic_ids: TopicIdsToWrite,
 }
 
-/// What partitions ask of replication.
+/// The replication service.
 pub trait Replicate: Send + Sync {
-    /// The fetcher that fetches this partition from that leader.
+    /// The fetcher that fetches this partition from `leader`.
     fn fetcher(
         self: Arc<Self>,
         leader: BrokerId,
         topic_partition: &TopicPartition,
     ) -> Arc<dyn LeaderFetcher>;
 
-    /// Has the controller asked for another ISR; the partition receives what it answers as an event. `is_again` where the
-    /// same was refused before: it waits a little.
+    /// Proposes an ISR to the controller, whose response reaches the partition as an event. With
+    /// `is_again`, the same proposal was refused before, and it is delayed a little.
     fn propose(
         self: Arc<Self>,
         partition: &Arc<Partition>,
@@ -53,10 +53,10 @@ pub trait Replicate: Send + Sync {
     );
 }
 
-/// Asks the coordinators of transactions.
+/// Asks transaction coordinators.
 pub trait VerifyTransactions: Send + Sync {
-    /// Asks whether the partition is part of the transaction, or makes it part. `answer` is called once, whatever becomes
-    /// of the coordinator.
+    /// Verifies that the partition is part of the transaction, or adds it. `answer` is called
+    /// exactly once, even if the coordinator cannot be reached.
     fn verify(
         self: Arc<Self>,
         transaction: Arc<ProducerTransaction>,
@@ -78,13 +78,13 @@ impl PartitionHost {
         }
     }
 
-    /// Takes the log directories into use.
+    /// Sets the log directories.
     pub fn set_log_dirs(&self, log_dirs: Arc<LogDirs>) {
         let is_first = self.log_dirs.set(log_dirs).is_ok();
         assert!(is_first, "the log directories are taken into use once");
     }
 
-    /// The log directories; `None` before the broker has taken them into use.
+    /// The log directories; `None` before they are set.
     pub fn log_dirs(&self) -> Option<&Arc<LogDirs>> {
         self.log_dirs.get()
     }
@@ -94,7 +94,7 @@ impl PartitionHost {
         assert!(is_first, "replication is put in place once");
     }
 
-    /// `None` where the broker is gone.
+    /// `None` if the broker has stopped.
     pub(super) fn replication(&self) -> Option<Arc<dyn Replicate>> {
         let replication = self.replication.get();
         replication
@@ -107,7 +107,7 @@ impl PartitionHost {
         assert!(is_first, "the verifier is put in place once");
     }
 
-    /// `None` where the broker is gone.
+    /// `None` if the broker has stopped.
     pub(super) fn verifier(&self) -> Option<Arc<dyn VerifyTransactions>> {
         let verifier = self.verifier.get();
         verifier
@@ -115,7 +115,7 @@ impl PartitionHost {
             .upgrade()
     }
 
-    /// The pace of the log directory in which a partition's directory is.
+    /// The append times of the log directory that contains `partition_dir`.
     pub fn append_pace(&self, partition_dir: &Path) -> Arc<AppendPace> {
         let log_dir = partition_dir.parent().unwrap_or(partition_dir);
         let mut paces = self.append_paces.lock();

@@ -1,22 +1,24 @@
-//! The inbox of a partition and its run token: how one thread at a time steps a replica while nobody
-//! waits for anybody.
+//! The inbox of a partition and its run token: one thread at a time steps the replica, and no
+//! thread waits for another.
 //!
-//! Whoever has an event puts it into the queue and then raises `signals`. The one who raises it from 0
-//! holds the run token: it drains the queue, steps the replica, and lets go by subtracting exactly the
-//! signals it had seen before it drained. Everybody else leaves the event and goes on.
+//! A thread puts an event into the queue and then increments `signals`. The thread that increments
+//! it from 0 holds the run token: it drains the queue, steps the replica, and releases the token by
+//! subtracting exactly the signals it had read before draining. Other threads enqueue and return.
 //!
 //! Why no event is stranded:
 //! 1. The holder reads `signals` = n, then drains.
-//! 2. Somebody queues an event after the drain and raises `signals` to n + 1: it is not 0, so they go on.
-//! 3. The holder subtracts n, finds 1 left, and so still holds the token: it drains again.
+//! 2. Another thread enqueues an event after the drain and increments `signals` to n + 1. It was
+//!    not 0, so the thread returns.
+//! 3. The holder subtracts n, finds 1 left, and therefore keeps the token and drains again.
 //!
-//! A place may be reserved before its event is known (recompression, transaction verification): it keeps
-//! its turn in the queue, and what is queued behind it waits. Filling it raises `signals` like any other
-//! event, so whoever fills it finds the token free, or its holder about to look again.
+//! A slot can be reserved before its event is known (recompression, transaction verification). It
+//! keeps its position in the queue, and later entries wait. Filling it increments `signals` like
+//! any other event, so the filling thread either takes the token or its holder is about to drain
+//! again.
 //!
-//! The queue is behind a lock that is held for the push or pop of one entry and never while anything else
-//! is done; `signals` decides who works. The file names its primitives through `super::primitives`, so
-//! that the tests run the very same code under loom.
+//! The queue has a lock that is held only for the push or pop of one entry; `signals` decides which
+//! thread works. The file uses its primitives through `super::primitives`, so that the tests run
+//! the same code under loom.
 
 use std::collections::VecDeque;
 
@@ -25,19 +27,19 @@ use super::primitives::{AtomicUsize, Lock, Ordering};
 #[derive(Debug)]
 pub struct Inbox<E> {
     queue: Lock<Queue<E>>,
-    /// Entries queued or filled, less those that a holder of the token has accounted for. 0: the token
-    /// is free.
+    /// Entries queued or filled, minus those that a token holder has accounted for. 0: the token is
+    /// free.
     signals: AtomicUsize,
     /// Bytes of the entries in the queue.
     bytes: AtomicUsize,
-    /// From here on, connections that have put something in stop being read.
+    /// Above this size, connections that added to the inbox are not read.
     bound_bytes: usize,
 }
 
 #[derive(Debug)]
 struct Queue<E> {
     entries: VecDeque<Entry<E>>,
-    /// The number of the entry at the front. Numbers are never used again.
+    /// The number of the front entry. Numbers are never reused.
     front: u64,
 }
 
@@ -54,20 +56,18 @@ enum State<E> {
     Abandoned,
 }
 
-/// A turn in the queue whose event is not known yet. Has to be filled or abandoned: what is behind it
-/// waits.
+/// A reserved position in the queue. It must be filled or abandoned, because later entries wait.
 #[derive(Debug)]
 #[must_use]
 pub struct Place(u64);
 
-/// The right to step the replica. Has to be given back through [`Inbox::release`].
+/// The right to step the replica. It must be returned through [`Inbox::release`].
 #[derive(Debug)]
 #[must_use]
 pub struct RunToken {
-    /// The signals that the holder accounts for when it lets go.
+    /// The signals that the holder subtracts on release.
     seen: usize,
-    /// What was popped has brought the queue from above its bound to below it, and whoever waits for
-    /// that was not told yet.
+    /// A pop brought the queue below its bound, and the waiting connections have not been notified.
     has_made_room: bool,
 }
 
@@ -79,8 +79,8 @@ impl RunToken {
         }
     }
 
-    /// Whether those who wait for room have to be told of it. To be asked after each drain: the queue may
-    /// have grown beyond its bound and shrunk again within one.
+    /// Whether connections that wait for room must be notified. To be called after each drain: the
+    /// queue may have exceeded its bound and shrunk again within one.
     pub fn take_room_made(&mut self) -> bool {
         std::mem::take(&mut self.has_made_room)
     }
@@ -99,7 +99,7 @@ impl<E> Inbox<E> {
         }
     }
 
-    /// Queues an event. With the token the caller has to run the partition.
+    /// Queues an event. A caller that receives the token must run the partition.
     pub fn push(&self, event: E, bytes: usize) -> Option<RunToken> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.queue.with(|queue| {
@@ -111,7 +111,7 @@ impl<E> Inbox<E> {
         self.signal()
     }
 
-    /// Takes a turn in the queue for an event that comes later.
+    /// Reserves a position in the queue for a later event.
     pub fn reserve(&self, bytes: usize) -> Place {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.queue.with(|queue| {
@@ -124,12 +124,12 @@ impl<E> Inbox<E> {
         })
     }
 
-    /// Puts the event into its place. With the token the caller has to run the partition.
+    /// Fills a reserved slot. A caller that receives the token must run the partition.
     pub fn fill(&self, place: Place, event: E) -> Option<RunToken> {
         self.set(place, State::Filled(event))
     }
 
-    /// Gives a place up, so that what is behind it can go on.
+    /// Abandons a reserved slot, so that later entries can be processed.
     pub fn abandon(&self, place: Place) -> Option<RunToken> {
         self.set(place, State::Abandoned)
     }
@@ -148,12 +148,12 @@ impl<E> Inbox<E> {
         (before == 0).then_some(RunToken::new(1))
     }
 
-    /// Notes which signals the coming drain answers. Called by the holder before each drain.
+    /// Reads the signals that the coming drain answers. Called by the holder before each drain.
     pub fn look(&self, token: &mut RunToken) {
         token.seen = self.signals.load(Ordering::Acquire);
     }
 
-    /// The next event whose turn it is. Only the holder may ask.
+    /// The next event, unless the front slot is reserved. Only for the token holder.
     pub fn pop(&self, token: &mut RunToken) -> Option<E> {
         self.queue.with(|queue| {
             loop {
@@ -170,28 +170,27 @@ impl<E> Inbox<E> {
         })
     }
 
-    /// Goes on counting an event that was popped and that its holder sets aside: what waits outside of the queue
-    /// is bounded with what waits in it.
+    /// Counts an event that was popped and set aside: held events share the bound of the queue.
     pub fn count(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was set aside is set aside no more.
+    /// Ends the count of an event that was set aside.
     pub fn uncount(&self, token: &mut RunToken, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         let after = before - bytes;
         token.has_made_room |= before > self.bound_bytes && after <= self.bound_bytes;
     }
 
-    /// Lets go of the token; or gives it back where something was signalled since `look`, and then the
-    /// holder has to drain again.
+    /// Releases the token. Returns it if there were signals since `look`; the holder must then
+    /// drain again.
     pub fn release(&self, token: RunToken) -> Option<RunToken> {
         let before = self.signals.fetch_sub(token.seen, Ordering::AcqRel);
         let is_lost = ottla_sync::planted::has("a wake-up of the inbox is lost");
         (before != token.seen && !is_lost).then_some(RunToken::new(0))
     }
 
-    /// Whether connections should stop adding to it.
+    /// Whether connections should stop adding events.
     pub fn is_over_bound(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > self.bound_bytes
     }

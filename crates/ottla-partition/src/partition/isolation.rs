@@ -1,16 +1,16 @@
-//! Up to where readers of a log may read.
+//! The upper bounds for readers of a log.
 
 use ottla_log::LogReader;
 use ottla_sync::planted::has;
 use ottla_types::Offset;
 
-/// Up to where a reader may read.
+/// The isolation level of a read, including that of replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isolation {
     HighWatermark,
-    /// Up to the first open transaction, with the aborted ones named.
+    /// Up to the first unstable offset; aborted transactions are returned with the records.
     LastStableOffset,
-    /// Everything: for other replicas.
+    /// Up to the log end offset: for other replicas.
     LogEnd,
 }
 

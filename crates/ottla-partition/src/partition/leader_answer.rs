@@ -1,10 +1,10 @@
-//! What a leader answered to the fetch of a follower.
+//! A leader's response to a follower's fetch of one partition.
 
 use ottla_records::legacy::AnyBatch;
 use ottla_replica::{EpochEnd, FetchPosition};
 use ottla_types::{ErrorCode, Offset};
 
-/// What a leader answered to an order.
+/// A leader's response for one partition.
 #[derive(Debug)]
 pub struct LeaderAnswer {
     pub order: FetchPosition,
@@ -13,7 +13,7 @@ pub struct LeaderAnswer {
 
 #[derive(Debug)]
 pub enum Answered {
-    /// Checksums verified.
+    /// The batches' checksums are verified.
     Records {
         batches: Vec<AnyBatch>,
         high_watermark: Offset,

@@ -1,15 +1,15 @@
-//! Bounds the page cache that appends leave behind, over all partitions of the broker.
+//! Limits the page cache used by appends, over all partitions of the broker.
 //!
-//! What appends have written stands in a queue, oldest first. When more than the bound is in it, the oldest
-//! pages leave: they are dropped from the cache unless somebody is about to read them, and then they are
-//! the kernel's to decide on, as all pages are where there is no bound. The queue holds whole pages that no
-//! append touches any more and whose writeback was started when they entered it; those that are not on disk
-//! when they leave it, the kernel keeps. Nothing here says what is on disk.
+//! Written pages are queued, oldest first. When the queue exceeds the limit, the oldest pages leave
+//! it: they are dropped from the cache unless a reader is about to need them; then they are left to
+//! the kernel, as all pages are without a limit. The queue holds whole pages that no append touches
+//! any more and whose writeback has been started. The kernel keeps those that are still dirty when
+//! they are dropped. Nothing here tells what is on disk.
 //!
-//! Why at all: on a virtual machine whose host takes back memory that is free or idle, every page that the
-//! log grows by is one that the host has to give again, which costs more than the append itself. Pages that
-//! were dropped a moment ago are still there. Who comes back for what was dropped reads it from the disk, so
-//! there is no bound unless somebody asks for one; docs/benchmarks.md, "Where the time goes", has both figures.
+//! The reason: on a virtual machine whose host reclaims free or idle memory, the host must provide
+//! every page by which the log grows, which costs more than the append itself. Pages that were just
+//! dropped are still there. A reader that returns to dropped pages reads from disk, so there is no
+//! limit by default; docs/benchmarks.md, "Where the time goes", has both figures.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -20,15 +20,15 @@ use ottla_types::Offset;
 
 use super::Partition;
 
-/// The pages that appends have left in the cache, oldest first.
+/// The pages that appends left in the cache, oldest first.
 #[derive(Default)]
 pub struct PageCache {
     recent: Mutex<Recent<(Weak<Partition>, WrittenPages)>>,
 }
 
 impl PageCache {
-    /// Notes pages of a partition, and returns those that are to be dropped for them. `max_bytes` is
-    /// `ottla.page.cache.max.bytes`: -1 for no bound.
+    /// Adds pages of a partition and returns those to drop. `max_bytes` is
+    /// `ottla.page.cache.max.bytes`; -1 for no limit.
     pub(super) fn add(
         &self,
         partition: &Arc<Partition>,
@@ -59,12 +59,12 @@ impl std::fmt::Debug for PageCache {
     }
 }
 
-/// Whether nobody who was seen lately still has to read something below `end_offset`.
+/// Whether every recently seen reader is at or after `end_offset`.
 fn is_read_past(end_offset: Offset, slowest_reader: Option<Offset>) -> bool {
     slowest_reader.is_none_or(|next_offset| next_offset >= end_offset)
 }
 
-/// A queue that is bounded by the sizes of its entries.
+/// A queue that is limited by the sum of its entries' sizes.
 struct Recent<T> {
     entries: VecDeque<(T, u64)>,
     /// The sum of their sizes.
@@ -81,7 +81,7 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// Adds an entry and takes out the oldest ones, until the rest is within `max_bytes`.
+    /// Adds an entry and removes the oldest until the rest is within `max_bytes`.
     fn add(&mut self, entry: T, bytes: u64, max_bytes: u64) -> Vec<T> {
         self.entries.push_back((entry, bytes));
         self.bytes += bytes;

@@ -1,4 +1,4 @@
-//! The primitives of the inbox. The tests put loom's in their place.
+//! The primitives of the inbox; the tests replace them by loom's.
 
 pub use ottla_sync::atomic::{AtomicUsize, Ordering};
 

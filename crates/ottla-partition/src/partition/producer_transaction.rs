@@ -1,29 +1,29 @@
-//! The transaction that a request of a producer belongs to.
+//! The transaction of a producer's request.
 
 use bytestring::ByteString;
 use ottla_coordinator::TransactionalProducer;
 
-/// Who makes partitions part of the transaction, which the version of the request tells.
+/// Who adds partitions to the transaction; the request version tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddedBy {
-    /// The client, which knows no error that asks it to abort.
+    /// The client, whose version does not know `TRANSACTION_ABORTABLE`.
     Client,
-    /// The client.
+    /// The client, whose version knows `TRANSACTION_ABORTABLE`.
     ClientThatMayAbort,
-    /// The brokers whose partitions are written to.
+    /// The brokers that lead the partitions.
     Broker,
 }
 
-/// Who wants to know, which decides what the coordinator's trouble is called.
+/// The requester, which decides how a coordinator's error is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AskedFor {
-    /// Clients of Produce try again where there are not enough replicas, and know none of the errors of coordinators.
+    /// Produce clients retry `NOT_ENOUGH_REPLICAS` and know no errors of coordinators.
     Produce,
-    /// A coordinator of groups has words of its own.
+    /// A group coordinator maps errors itself.
     Coordinator,
 }
 
-/// A transaction that a request of its producer belongs to.
+/// A transaction that a producer's request belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProducerTransaction {
     pub transactional_id: ByteString,

@@ -1,7 +1,7 @@
-//! Who has read a partition lately, and from where: consumers and followers, each by its connection.
+//! Recent readers of a partition and their positions: consumers and followers, by connection.
 //!
-//! Kept for the page cache, which must not lose what one of them is about to read. It is a hint: an entry
-//! too few costs a read from the disk, one too many keeps pages that the kernel can take by itself.
+//! Used by the page cache, which must not drop what they are about to read. It is a hint: a missing
+//! entry costs a disk read, an extra one keeps pages that the kernel can reclaim by itself.
 
 use std::sync::{Arc, Weak};
 
@@ -10,9 +10,9 @@ use ottla_types::Offset;
 
 use ottla_net::Connection;
 
-/// Who has not read for so long is taken to be gone, as is at once whoever has closed its connection.
+/// A reader is forgotten after this time without a read, or when its connection is closed.
 const FORGOTTEN_AFTER_MS: u64 = 30_000;
-/// Most readers that are remembered; beyond it, those that are furthest behind.
+/// Maximum number of readers; beyond it, those that are furthest behind are kept.
 const MAX_READERS: usize = 32;
 
 #[derive(Debug, Default)]
@@ -23,13 +23,13 @@ pub struct Readers {
 #[derive(Debug)]
 struct Reader {
     connection: Weak<Connection>,
-    /// The offset that it asked for last: everything before it, it has.
+    /// The fetch offset of its last read: it has everything before.
     next_offset: Offset,
     seen_ms: u64,
 }
 
 impl Readers {
-    /// Notes a read from `next_offset` on. `now_ms` is on the broker's own clock.
+    /// Records a read from `next_offset`. `now_ms` is on the broker's clock.
     pub fn note(&self, connection: &Arc<Connection>, next_offset: Offset, now_ms: u64) {
         let is_known = |known: &&mut Reader| std::ptr::eq(known.connection.as_ptr(), &**connection);
         let mut seen = self.seen.lock();
@@ -55,7 +55,7 @@ impl Readers {
         }
     }
 
-    /// The next offset of the reader that is furthest behind; `None` where nobody has read lately.
+    /// The position of the reader that is furthest behind; `None` without recent readers.
     pub(super) fn slowest(&self, now_ms: u64) -> Option<Offset> {
         let mut seen = self.seen.lock();
         forget_gone(&mut seen, now_ms);

@@ -1,4 +1,4 @@
-//! What others ask of a partition: each call puts an event into its inbox.
+//! The interface of a partition: each call puts an event into its inbox.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::inbox::Place;
 use super::leader_answer::LeaderAnswer;
 use super::settings::PartitionSettings;
 
-/// A place in the inbox of a partition, given up when it is dropped unfilled.
+/// A reserved slot in the inbox of a partition; dropping it abandons the slot.
 pub struct ReservedPlace {
     host: Arc<PartitionHost>,
     partition: Arc<Partition>,
@@ -26,23 +26,24 @@ pub struct ReservedPlace {
 }
 
 impl Partition {
-    /// Appends a batch; its acknowledgement is released when its time has come.
+    /// Appends a batch. Its acknowledgement is released later.
     pub fn append(self: &Arc<Self>, host: &Arc<PartitionHost>, append: PendingAppend) {
         self.put(host, PartitionEvent::Append(append));
     }
 
-    /// Tells the replica that something happened.
+    /// Steps the replica with an event.
     pub fn notify(self: &Arc<Self>, host: &Arc<PartitionHost>, event: Event<Ack>) {
         self.put(host, PartitionEvent::Replica(event));
     }
 
-    /// Tells the replica that more of its log is on the disk.
+    /// Reports that more of the log was flushed.
     pub fn on_flushed(self: &Arc<Self>, host: &Arc<PartitionHost>) {
         self.put(host, PartitionEvent::Flushed);
     }
 
-    /// Begins to verify that this partition is part of a transaction, for a coordinator that is about to append
-    /// to it. `None` where the transaction has begun here, and nobody needs to be asked.
+    /// Begins the verification that this partition is part of a transaction, for a coordinator that
+    /// is about to append to it. `None` if the transaction has begun here and needs no
+    /// verification.
     pub async fn begin_verification(
         self: &Arc<Self>,
         host: &Arc<PartitionHost>,
@@ -59,7 +60,7 @@ impl Partition {
         begun.await.unwrap_or(Err(ErrorCode::NotLeaderOrFollower))
     }
 
-    /// What the coordinator of a transaction says about this partition.
+    /// Passes on the transaction coordinator's response.
     pub fn on_transaction_verified(
         self: &Arc<Self>,
         host: &Arc<PartitionHost>,
@@ -75,8 +76,8 @@ impl Partition {
         self.put(host, PartitionEvent::TransactionVerified(event));
     }
 
-    /// Runs something on the log between two steps, and returns what it came to. The work must not
-    /// wait: no flush, no unlink, no read from the disk.
+    /// Runs `work` on the log between two steps and returns its result. It must not block: no
+    /// flush, no unlink, no disk read.
     pub async fn with_log<R: Send + 'static>(
         self: &Arc<Self>,
         host: &Arc<PartitionHost>,
@@ -88,19 +89,19 @@ impl Partition {
         result.await.ok()
     }
 
-    /// Hands over what the leader answered to an order of this replica.
+    /// Passes on the leader's response to a fetch of this replica.
     pub fn on_leader_answered(self: &Arc<Self>, host: &Arc<PartitionHost>, answer: LeaderAnswer) {
         self.put(host, PartitionEvent::LeaderAnswered(answer));
     }
 
-    /// Looks at replica and log between two steps; `None` where the partition is gone.
+    /// Reads the replica and the log between two steps; `None` if the partition is gone.
     pub async fn look<R: Send + 'static>(
         self: &Arc<Self>,
         host: &Arc<PartitionHost>,
         look: impl FnOnce(&Replica<Ack>, &Log) -> R + Send + 'static,
     ) -> Option<R> {
         let (done, result) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The receiver may be gone.
         let look = Box::new(move |replica: &Replica<Ack>, log: &Log| {
             drop(done.send(look(replica, log)));
         });
@@ -108,8 +109,8 @@ impl Partition {
         result.await.ok()
     }
 
-    /// Has another log take the place of this one between two steps: `replace` makes sure that it holds the
-    /// same and puts it there, and may wait for the disk.
+    /// Replaces the log between two steps. `replace` checks that the new log holds the same
+    /// records, swaps it in, and may wait for the disk.
     pub fn replace_log(
         self: &Arc<Self>,
         host: &Arc<PartitionHost>,
@@ -118,14 +119,14 @@ impl Partition {
         self.put(host, PartitionEvent::Replace(Box::new(replace)));
     }
 
-    /// Takes nothing more, answers whoever waits, and returns the work that brings the log to rest.
+    /// Refuses further appends, answers waiting requests, and returns the job that closes the log.
     pub async fn close(self: &Arc<Self>, host: &Arc<PartitionHost>) -> Option<CloseJob> {
         self.notify(host, Event::LogLost);
         self.wake_all();
         self.with_log(host, Log::close_job).await
     }
 
-    /// Puts changed settings in force.
+    /// Applies changed settings.
     pub fn set_config(self: &Arc<Self>, host: &Arc<PartitionHost>, config: Arc<TopicConfig>) {
         let max_request_bytes = host.context.config().socket_request_max_bytes;
         let (partition, broker_id) = (self.topic_partition.partition, host.context.broker_id());
@@ -137,7 +138,7 @@ impl Partition {
         self.notify(host, Event::SettingsChanged(of_replica));
     }
 
-    /// Takes a turn for an append that is not ready yet.
+    /// Reserves a position for an append that is not ready yet.
     pub fn reserve(self: &Arc<Self>, host: &Arc<PartitionHost>, bytes: usize) -> ReservedPlace {
         ReservedPlace {
             host: Arc::clone(host),

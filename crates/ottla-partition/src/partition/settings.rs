@@ -1,4 +1,4 @@
-//! The settings of a topic as the append path needs them: resolved once, when they change.
+//! A topic's settings in the form that the append path needs, resolved when they change.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use ottla_records::{Compression, RecordBatch, ValidationRules};
 use ottla_replica::{ReplicaSettings, ThrottledReplicas};
 use ottla_types::{BrokerId, PartitionIndex};
 
-/// Most bytes of compressed records that are looked through on the thread of a connection, and most bytes
-/// that these may decompress to. Batches of a producer's usual sizes stay below both.
+/// Limits for validating compressed records on a connection's thread: compressed bytes, and bytes
+/// they may decompress to. Batches of usual producers stay below both.
 ///
-/// Measured with the example `validation_cost` of `ottla-records` on a busy machine with two cores: records
-/// that hardly compress go through at 0.12 (gzip), 0.60 (zstd), 0.69 (snappy) and 0.82 GB/s (lz4), so that the
-/// first limit is 1 ms of gzip; a mebibyte of records that compress well takes 0.78, 0.45, 0.38 and 0.37 ms.
-/// A wake of another thread would cost two hundredths of that.
+/// Measured with the example `validation_cost` of `ottla-records` on a busy machine with two cores:
+/// barely compressible records are validated at 0.12 (gzip), 0.60 (zstd), 0.69 (snappy) and 0.82
+/// GB/s (lz4), so the first limit is 1 ms of gzip; 1 MiB of well compressible records takes 0.78,
+/// 0.45, 0.38 and 0.37 ms. Waking another thread would cost a fiftieth of that.
 const INLINE_COMPRESSED_BYTES: usize = 64 * 1024;
 const INLINE_DECOMPRESSED_BYTES: usize = 1024 * 1024;
-/// How many times larger than compressed the records of a batch are expected to be at most.
+/// The expected maximum compression ratio of a batch.
 const EXPECTED_RATIO: usize = 32;
-/// What looking through compressed records takes while it is under way.
+/// Memory needed while compressed records are validated as a stream.
 const STREAM_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug)]
@@ -34,8 +34,8 @@ pub struct PartitionSettings {
 }
 
 impl PartitionSettings {
-    /// `max_request_bytes` is `socket.request.max.bytes`: what could not be sent uncompressed is taken for
-    /// a decompression bomb.
+    /// `max_request_bytes` is `socket.request.max.bytes`: a batch that could not have been sent
+    /// uncompressed counts as a decompression bomb.
     pub fn new(
         config: &TopicConfig,
         max_request_bytes: i32,
@@ -86,8 +86,8 @@ impl PartitionSettings {
         }
     }
 
-    /// The rules for validating a batch on the thread of a connection; `None` where that would keep the
-    /// connection's thread for too long.
+    /// The rules for validating a batch on a connection's thread; `None` if that would block the
+    /// thread for too long.
     pub fn inline_rules(&self, batch: &RecordBatch) -> Option<Cow<'_, ValidationRules>> {
         if self.recompresses(batch) {
             return None;
@@ -105,8 +105,8 @@ impl PartitionSettings {
         }
     }
 
-    /// The attempts at validating a batch elsewhere, each with its rules and the memory that it may take:
-    /// one within what is expected of records, and one with all that is allowed.
+    /// The attempts to validate a batch on another thread, each with its rules and memory limit:
+    /// first the expected size, then the allowed maximum.
     pub fn attempts(&self, batch: &RecordBatch) -> Vec<(ValidationRules, usize)> {
         let allowed = self.rules.max_decompressed_bytes;
         if !self.recompresses(batch) {
@@ -131,7 +131,7 @@ impl PartitionSettings {
         }
     }
 
-    /// Whether the batch has to be compressed anew.
+    /// Whether the batch must be recompressed.
     fn recompresses(&self, batch: &RecordBatch) -> bool {
         match (self.rules.compression, batch.header.compression_type()) {
             (Some(target), Ok(codec)) => target.codec() != codec,

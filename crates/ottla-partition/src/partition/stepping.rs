@@ -1,4 +1,4 @@
-//! Working off the inbox of a partition, by whoever holds its run token.
+//! Draining the inbox of a partition, by the holder of its run token.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::host::PartitionHost;
 use super::inbox::RunToken;
 use super::{Partition, Stepped};
 
-/// What a holder of the run token does before it hands it to a task.
+/// A token holder drains this many bytes and then passes the token to a task.
 const BUDGET_BYTES: usize = 4 * 1024 * 1024;
 
 impl Partition {
-    /// Puts an event into the inbox, and works that off where nobody else does.
+    /// Puts an event into the inbox, and drains it if the token is free.
     pub(super) fn put(self: &Arc<Self>, host: &Arc<PartitionHost>, event: PartitionEvent) {
         let bytes = event.bytes();
         if let Some(token) = self.inbox.push(event, bytes) {
@@ -24,8 +24,7 @@ impl Partition {
         }
     }
 
-    /// Works off the inbox: on this thread, or on one of its own where the log directory makes writers
-    /// wait.
+    /// Drains the inbox on this thread, or on a thread of the log directory if appends to it stall.
     pub(super) fn run_where_it_belongs(
         self: &Arc<Self>,
         host: &Arc<PartitionHost>,
@@ -45,8 +44,8 @@ impl Partition {
         });
     }
 
-    /// Works off the inbox until it is empty, or the budget is used up and a task goes on. What may wait
-    /// for the disk goes to a thread that `may_wait`.
+    /// Drains the inbox until it is empty, or until the budget is used up and a task continues.
+    /// Events that may wait for the disk go to a thread that `may_wait`.
     fn run(self: &Arc<Self>, host: &Arc<PartitionHost>, mut token: RunToken, may_wait: bool) {
         let mut budget = BUDGET_BYTES;
         loop {
@@ -61,7 +60,7 @@ impl Partition {
             let mut has_to_wait = false;
             let mut is_log_open = may_wait;
             while let Some(event) = self.next_event(&mut stepped, &mut token) {
-                // A log that was left alone has no file open, and to find it may take a look at the disk.
+                // An idle log has no open file, and opening it may need a disk read.
                 let is_about_to_wait = event.may_wait()
                     || (!is_log_open
                         && event.brings_records()
@@ -108,7 +107,7 @@ impl Partition {
         }
     }
 
-    /// What was put off comes before what came after it.
+    /// The next event: first the deferred one, then released appends, then the inbox.
     fn next_event(&self, stepped: &mut Stepped, token: &mut RunToken) -> Option<PartitionEvent> {
         if let Some(deferred) = stepped.take_deferred() {
             return Some(deferred);
@@ -120,7 +119,8 @@ impl Partition {
         self.inbox.pop(token)
     }
 
-    /// Sees to it that the clock ticks for the replica when the first acknowledgement gives up.
+    /// Starts a timer that ticks the replica's clock at `deadline_ms`, unless an earlier timer
+    /// exists.
     pub(super) fn set_timer(self: &Arc<Self>, host: &Arc<PartitionHost>, deadline_ms: u64) {
         let deadline_ms = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
         if self.timer_ms.fetch_min(deadline_ms, Ordering::AcqRel) <= deadline_ms {
@@ -137,9 +137,9 @@ impl Partition {
     }
 }
 
-/// Ends the process when it is dropped, which only a panic does: the replica may believe in appends that
-/// the log does not have, or the other way round, and the token would never be given back. The next start
-/// recovers from what is on disk, as after any crash.
+/// Aborts the process when dropped, which only a panic does: the replica may assume appends that
+/// the log does not have, or the reverse, and the token would never be released. The next start
+/// recovers from disk, as after any crash.
 struct EndOnUnwind<'a>(&'a TopicPartition);
 
 impl Drop for EndOnUnwind<'_> {

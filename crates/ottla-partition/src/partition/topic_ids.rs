@@ -1,4 +1,4 @@
-//! The partitions whose logs are without `partition.metadata` and have not been written to.
+//! The partitions whose logs have no `partition.metadata` and no records yet.
 
 use std::sync::Weak;
 use std::time::Instant;
@@ -13,6 +13,7 @@ pub(super) struct TopicIdsToWrite(pub(super) Mutex<ToWrite>);
 #[derive(Debug, Default)]
 pub(super) struct ToWrite {
     pub(super) partitions: Vec<Weak<Partition>>,
-    /// When the first and the last of them came. A task works them off where there are such times.
+    /// When the first and the last of them were added; a task waits to write them while this is
+    /// set.
     pub(super) came: Option<(Instant, Instant)>,
 }

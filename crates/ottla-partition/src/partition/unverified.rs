@@ -1,9 +1,10 @@
-//! Batches that wait for the answer of a transaction's coordinator.
+//! Batches that wait for a transaction coordinator.
 //!
-//! A batch waits for what was asked under the guard that is in force when it comes. What was asked before, under a guard
-//! that a marker has voided since, was asked about another transaction, and says nothing of it.
-//! Invariant: the batches of one producer and epoch lie in the order in which they came, and the guards that they wait for
-//! only grow.
+//! A batch waits for the verification under the guard that is valid when it arrives. An earlier
+//! verification, under a guard that a marker has voided since, was for another transaction.
+//!
+//! Invariant: the batches of one producer and epoch are in order of arrival, and the guards they
+//! wait for only grow.
 
 use ottla_coordinator::TransactionalProducer;
 use ottla_sync::collections::HashMap;
@@ -16,22 +17,23 @@ pub(super) struct Unverified {
 }
 
 struct SetAside {
-    /// Under which the coordinator was asked.
+    /// The guard of the verification it waits for.
     awaited: u64,
     append: PendingAppend,
-    /// `None` where the transaction has begun in this log: then it waits only for those ahead of it.
+    /// Its own guard; `None` if the transaction has begun in this log: then it only waits for the
+    /// batches before it.
     guard: Option<u64>,
 }
 
 impl Unverified {
-    /// Under which guard the newest batch of the producer waits, if any does.
+    /// The guard for which the newest waiting batch of the producer waits.
     pub(super) fn newest(&self, producer: TransactionalProducer) -> Option<u64> {
         let waiting = self.waiting.get(&producer)?;
         waiting.last().map(|last| last.awaited)
     }
 
-    /// Puts a batch after the others of its producer. Returns the guard under which the coordinator is to be asked, if
-    /// nobody has asked under it yet. `guard` may be `None` only where others wait.
+    /// Adds a batch after the others of its producer. Returns the guard under which the coordinator
+    /// must be asked, unless that has been done. `guard` may be `None` only if other batches wait.
     pub(super) fn wait(
         &mut self,
         producer: TransactionalProducer,
@@ -48,7 +50,7 @@ impl Unverified {
         Some(awaited).filter(|_| newest != Some(awaited))
     }
 
-    /// Those that wait for what was asked under `awaited`, each with its own guard.
+    /// The batches that wait for the verification under `awaited`, each with its own guard.
     pub(super) fn take_waiting(
         &mut self,
         producer: TransactionalProducer,

@@ -1,9 +1,9 @@
-//! Readers that wait until a partition can be read up to some offset: long-polled fetches.
+//! Readers that wait until a partition is readable up to an offset: long-polled fetches.
 //!
-//! An append must not pay for readers that are not there, nor wake those that would find too little: the
-//! lowest offset that anybody waits for is kept in an atomic, and only when the readable end passes it
-//! is the list looked at. A reader registers first and then looks at the log once more, so an append that
-//! came between its first look and the registration is not missed.
+//! An append must not pay for absent readers, nor wake those that would find too little. The lowest
+//! awaited offset is an atomic; the list is searched only when the readable end passes it. A reader
+//! registers first and then checks the log again, so it does not miss an append that came before
+//! the registration.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use ottla_sync::Notify;
 use ottla_sync::atomic::{AtomicI64, Ordering};
 use ottla_types::Offset;
 
-/// Woken when something that it waits for may have come.
+/// Notified when the awaited condition may hold.
 pub type Waiter = Arc<Notify>;
 
 #[derive(Debug)]
 pub struct Waiters {
-    /// The lowest offset in `waiting`; `i64::MAX` where it is empty.
+    /// The lowest offset in `waiting`; `i64::MAX` if it is empty.
     lowest: AtomicI64,
     waiting: Mutex<Vec<(Offset, Waiter)>>,
 }
@@ -32,13 +32,13 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Wakes the waiter once the readable end lies beyond `offset`. It stays registered until it is
-    /// woken or taken out.
+    /// Wakes the waiter once the readable end is above `offset`. It stays registered until it is
+    /// woken or removed.
     pub fn register(&self, offset: Offset, waiter: &Waiter) {
         let mut waiting = self.waiting.lock();
         waiting.push((offset, Arc::clone(waiter)));
-        // Sequentially consistent, as is the load in `on_end_moved`: either the append sees the waiter,
-        // or the waiter's second look at the log sees the append.
+        // Sequentially consistent, like the load in `on_end_moved`: either the append sees the
+        // waiter, or the waiter's second check of the log sees the append.
         self.lowest.fetch_min(offset.0, Ordering::SeqCst);
     }
 
@@ -48,7 +48,7 @@ impl Waiters {
         self.set_lowest(&waiting);
     }
 
-    /// Wakes those that wait for something before `end`.
+    /// Wakes the waiters for offsets below `end`.
     pub fn on_end_moved(&self, end: Offset) {
         ottla_sync::atomic::fence(Ordering::SeqCst);
         if self.lowest.load(Ordering::SeqCst) >= end.0 {
@@ -57,7 +57,7 @@ impl Waiters {
         self.wake_if(|offset| offset < end);
     }
 
-    /// Wakes all, whatever they wait for: the partition is no longer led, or is gone.
+    /// Wakes all waiters: the partition's role changed or it is gone.
     pub fn wake_all(&self) {
         self.wake_if(|_| true);
     }
@@ -74,7 +74,7 @@ impl Waiters {
         self.set_lowest(&waiting);
     }
 
-    /// Whether nobody waits.
+    /// Whether there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.waiting.lock().is_empty()
     }

@@ -1,8 +1,8 @@
-//! Proposals of other in-sync replicas to the controller, those of all partitions together.
+//! ISR proposals to the controller, batched over all partitions.
 //!
-//! One request is under way at a time, with the oldest unanswered proposal of each partition; what comes meanwhile goes
-//! with the next. A request that failed as a whole is sent again, without end: nobody but the controller may say of a
-//! proposal that it was not applied.
+//! One request is in flight at a time, with the oldest unanswered proposal of each partition; later
+//! proposals go with the next. A request that fails as a whole is retried forever: only the
+//! controller can tell that a proposal was not applied.
 //!
 //! Kafka: `DefaultAlterPartitionManager`.
 
@@ -23,10 +23,10 @@ use std::time::Instant;
 use super::context::ReplicationContext;
 use crate::partition::Partition;
 
-/// How long a request that failed, and a proposal that was refused, waits until it is sent again.
+/// Pause before a failed request or a refused proposal is sent again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The proposals that the controller has not answered.
+/// The unanswered proposals.
 #[derive(Debug, Default)]
 pub struct AlterPartitions {
     queue: Mutex<Queue>,
@@ -35,9 +35,9 @@ pub struct AlterPartitions {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// By partition, the oldest first.
+    /// By partition, oldest first.
     proposals: BTreeMap<TopicIdPartition, VecDeque<Proposal>>,
-    /// A task sends them.
+    /// A task is sending them.
     is_sending: bool,
 }
 
@@ -45,15 +45,15 @@ struct Queue {
 struct Proposal {
     partition: Arc<Partition>,
     proposal: AlterPartition,
-    /// Not to be sent before.
+    /// The earliest time to send it.
     ready_at: Instant,
 }
 
 type Results = BTreeMap<TopicIdPartition, Result<AlteredPartition, ErrorCode>>;
 
 impl AlterPartitions {
-    /// Has the controller asked; the partition is told what it says. One that `is_again`, because it was refused, waits
-    /// a little.
+    /// Sends a proposal to the controller; the partition receives the response as an event. With
+    /// `is_again`, the same proposal was refused before, and it is delayed a little.
     pub fn submit(
         self: &Arc<Self>,
         context: &Arc<ReplicationContext>,
@@ -86,7 +86,7 @@ impl AlterPartitions {
         });
     }
 
-    /// Sends until everything is answered.
+    /// Sends until all proposals are answered.
     async fn send_all(&self, context: &ReplicationContext) {
         let mut has_complained = false;
         loop {
@@ -126,7 +126,8 @@ impl AlterPartitions {
         }
     }
 
-    /// Tells the partitions what became of their proposals. Returns whether all were answered; the others stay.
+    /// Passes the results to the partitions. Returns whether all proposals were answered; the
+    /// others stay queued.
     fn on_results(
         &self,
         context: &ReplicationContext,
@@ -156,7 +157,7 @@ impl AlterPartitions {
     }
 }
 
-/// What can be sent.
+/// The next action of the sender.
 enum Next {
     Nothing,
     Wait(Instant),
@@ -164,7 +165,8 @@ enum Next {
 }
 
 impl Queue {
-    /// The first proposals of all partitions, as far as it is time for them. With nothing left, whoever sends has ended.
+    /// The oldest proposals of all partitions that are ready. If the queue is empty, the sender
+    /// ends.
     fn next(&mut self, now: Instant) -> Next {
         let mut first_ready: Option<Instant> = None;
         let mut ready = Vec::new();
@@ -189,7 +191,7 @@ impl Queue {
         }
     }
 
-    /// Takes out what was answered.
+    /// Removes the answered proposal.
     fn take(&mut self, key: TopicIdPartition) -> Option<Proposal> {
         let proposals = self.proposals.get_mut(&key)?;
         let first = proposals.pop_front();

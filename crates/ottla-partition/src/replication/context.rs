@@ -1,4 +1,5 @@
-//! What every part of replication needs: the partitions' host, the way to the controller, and the end of it all.
+//! State shared by the parts of replication: the partitions' host, the connection to the
+//! controller, and the end.
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use crate::partition::host::PartitionHost;
 pub struct ReplicationContext {
     pub(super) host: Arc<PartitionHost>,
     pub(super) node: Arc<Node>,
-    /// What comes from leaders.
+    /// Traffic from leaders.
     pub(super) follower_throttle: ReplicationThrottle,
-    /// Becomes true when nothing is to be fetched any more.
+    /// Becomes true when fetching must end.
     ended: watch::Sender<bool>,
 }
 
@@ -35,7 +36,7 @@ impl ReplicationContext {
     /// Waits for the end.
     pub(super) async fn ended(&self) {
         let mut ended = self.ended.subscribe();
-        // The sender lives as long as this, so waiting cannot fail.
+        // The sender lives as long as `self`, so waiting cannot fail.
         let _ = ended.wait_for(|&ended| ended).await;
     }
 }

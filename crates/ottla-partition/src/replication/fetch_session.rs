@@ -1,7 +1,7 @@
-//! The fetch session of a follower with a leader (KIP-227): what `ottla_protocol::fetch_session` keeps of each partition, and
-//! how a request says it.
+//! A follower's fetch session with a leader (KIP-227): the per-partition state kept by
+//! `ottla_protocol::fetch_session`, and its encoding in requests.
 //!
-//! Knows what the leader takes for the position of each partition; an answer is about that.
+//! Keeps the position that the leader assumes for each partition; a response refers to it.
 
 use ottla_protocol::fetch_session::client;
 use ottla_protocol::messages::FetchResponse;
@@ -12,21 +12,21 @@ use ottla_types::{PartitionIndex, TopicIdPartition};
 pub(super) type FetchSession = client::FetchSession<TopicIdPartition, PositionedFetch>;
 pub(super) type Change = client::Change<TopicIdPartition, PositionedFetch>;
 
-/// What is asked of a partition, and for which position.
+/// The requested fields of a partition, and the position they stand for.
 #[derive(Clone, Debug)]
 pub(super) struct PositionedFetch {
     pub(super) position: FetchPosition,
     pub(super) request: FetchPartition,
 }
 
-/// Whether the leader has to be told anything new.
+/// Equal if the leader need not be told anything new.
 impl PartialEq for PositionedFetch {
     fn eq(&self, other: &Self) -> bool {
         self.request == other.request
     }
 }
 
-/// What a request says of partitions: those that are fetched, and those that are not any more.
+/// The topics of a request: partitions to fetch, and partitions to forget.
 pub(super) fn topics_of(change: Change) -> (Vec<FetchTopic>, Vec<ForgottenTopic>) {
     let mut topics: Vec<FetchTopic> = Vec::new();
     for (key, fetch) in change.requested {
@@ -54,7 +54,7 @@ pub(super) fn topics_of(change: Change) -> (Vec<FetchTopic>, Vec<ForgottenTopic>
     (topics, forgotten)
 }
 
-/// The partitions that a response is about.
+/// The partitions of a response.
 pub(super) fn partitions_of(response: &FetchResponse) -> impl Iterator<Item = TopicIdPartition> {
     let topics = response.responses.iter();
     topics.flat_map(|topic| {

@@ -1,12 +1,13 @@
-//! One fetcher: asks one leader for the partitions that it has orders for, in one session over one connection, and
-//! puts what is answered into their inboxes.
+//! A fetcher: fetches the partitions it has orders for from one leader, in one session over one
+//! connection, and puts the responses into their inboxes.
 //!
-//! One request is under way at a time. What it brings is appended on the fetcher's thread where the partition is free,
-//! as a Produce is on its connection's, and each append leads to the next order; so the next request asks for all
-//! again. A partition that is busy at that moment is waited for a little: a request that leaves it out may wait at the
-//! leader for `replica.fetch.wait.max.ms`.
+//! One request is in flight at a time. Records are appended on the fetcher's thread if the
+//! partition is free, as a Produce is on its connection's thread, and each append leads to the next
+//! order, so that the next request covers all partitions again. A busy partition is awaited
+//! briefly: a request without it could wait at the leader for `replica.fetch.wait.max.ms`.
 //!
-//! A leader that cannot be reached leaves the orders standing; it is asked again after `replica.fetch.backoff.ms`.
+//! If the leader cannot be reached, the orders stay; it is retried after
+//! `replica.fetch.backoff.ms`.
 //!
 //! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`, `BrokerBlockingSender`.
 
@@ -38,13 +39,13 @@ use ottla_context::NodeContext;
 use ottla_metrics::Metric;
 use ottla_net::{PeerConnection, PeerError, PeerSettings};
 
-/// How long a partition is waited for that was given records and has not asked for more.
+/// How long to wait for the next order of a partition that was given records.
 const REORDER_WAIT: Duration = Duration::from_millis(10);
-/// A connection that was not used for so long is closed, and a fetcher that no partition has any more ends.
+/// Idle time after which the connection is closed and a fetcher without partitions ends.
 const IDLE: Duration = Duration::from_secs(60);
-/// After so many bytes other tasks of the thread have their turn.
+/// Bytes after which the task yields.
 const YIELD_BYTES: usize = 1024 * 1024;
-/// The first version of Fetch that says who asks beside the request, with the epoch of its broker.
+/// The first version of Fetch with `ReplicaState`, which has the broker epoch.
 const REPLICA_STATE_VERSION: i16 = 15;
 
 /// Fetches from one leader.
@@ -52,16 +53,16 @@ const REPLICA_STATE_VERSION: i16 = 15;
 pub struct Fetcher {
     context: Arc<NodeContext>,
     leader: BrokerId,
-    /// Among the fetchers of this leader.
+    /// The number among the fetchers of this leader.
     number: u32,
     orders: Orders,
     questions: Questions,
-    /// Requests that it has sent, and bytes of records that came.
+    /// Number of requests sent and bytes of records received.
     requests: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Why nothing was fetched.
+/// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("the metadata names no address of it for {0}")]
@@ -87,18 +88,19 @@ impl Fetcher {
         }
     }
 
-    /// By what the fetchers of a broker are told apart.
+    /// Identifies a fetcher within the broker.
     pub fn key(&self) -> (BrokerId, u32) {
         (self.leader, self.number)
     }
 
-    /// How many requests it has sent, and how many bytes of records came.
+    /// Number of requests sent and bytes of records received.
     pub fn counts(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.requests), read(&self.bytes))
     }
 
-    /// Fetches until it has been without an order for long, and `forget_unused` says that it will get none.
+    /// Fetches until it has had no order for a while and `forget_unused` confirms that it will get
+    /// none.
     pub(super) async fn fetch_on_order(
         &self,
         context: &ReplicationContext,
@@ -152,7 +154,7 @@ impl Fetcher {
         }
     }
 
-    /// One request, and what follows from its answer.
+    /// One request and the processing of its response.
     async fn exchange(
         &self,
         context: &ReplicationContext,
@@ -163,13 +165,13 @@ impl Fetcher {
         let connection = match connection.take().filter(|open| !open.is_closed()) {
             Some(open) => connection.insert(open),
             None => {
-                // Nothing is known there of a session that another connection had, if it is another process.
+                // A new connection may lead to a new process that does not know the session.
                 session.on_failure(None);
                 connection.insert(self.connect(context).await?)
             }
         };
         self.questions.ask(&context.host, connection).await?;
-        // What was held back may go on by now.
+        // Throttled partitions may be fetched again by now.
         self.orders.look_again(held_back.drain(..));
         let orders = match session.is_full() {
             true => self.orders.take_all(),
@@ -189,7 +191,7 @@ impl Fetcher {
             (key, wanted)
         });
         let change = session.change(wanted);
-        // A session whose last partition is not fetched any more is still to be told so.
+        // If the session has just lost its last partition, the leader must still be told.
         if session.is_empty() && change.forgotten.is_empty() {
             if !held_back.is_empty() {
                 self.back_off(context).await;
@@ -215,7 +217,7 @@ impl Fetcher {
                     topic_id: topic.topic_id,
                     partition: PartitionIndex(data.partition_index),
                 };
-                // Of an order that is in force no more, nobody wants to hear.
+                // The response to an order that was replaced or removed is ignored.
                 let Some(order) = session.requested(&key).map(|fetch| fetch.position) else {
                     continue;
                 };
@@ -272,7 +274,7 @@ impl Fetcher {
             connection_setup_timeout: Duration::from_millis(
                 config.socket_connection_setup_timeout_ms.max(1) as u64,
             ),
-            // The first batch comes whatever its size is, and a topic may allow any.
+            // The first batch is returned whatever its size is, and a topic may allow any size.
             receive_limit: i32::MAX as usize,
         };
         Ok(PeerConnection::open(&endpoint.host, endpoint.port, &settings).await?)
@@ -309,7 +311,7 @@ impl Fetcher {
         request
     }
 
-    /// Waits a little for the next orders of partitions that somebody else steps at the moment.
+    /// Waits briefly for the next orders of partitions that other threads are stepping.
     async fn wait_for_orders(&self, mut busy: Vec<TopicIdPartition>) {
         if busy.is_empty() {
             return;
@@ -323,7 +325,7 @@ impl Fetcher {
                 self.orders.ordered().await;
             }
         };
-        // One that takes longer is left out of the next request.
+        // Later ones are left out of the next request.
         let _ = ottla_sync::time::timeout(REORDER_WAIT, wait).await;
     }
 
@@ -358,7 +360,7 @@ impl LeaderFetcher for Fetcher {
     }
 }
 
-/// `AbstractFetcherManager.getFetcherId`.
+/// Kafka: `AbstractFetcherManager.getFetcherId`.
 pub(super) fn fetcher_number(topic_partition: &TopicPartition, fetchers: i32) -> u32 {
     let hash = topic_partition
         .topic
@@ -372,7 +374,7 @@ pub(super) fn fetcher_number(topic_partition: &TopicPartition, fetchers: i32) ->
     (hash & i32::MAX) as u32 % fetchers.max(1) as u32
 }
 
-/// Whether an order has to wait because throttled replicas have been too fast.
+/// Whether the quota for throttled replicas holds the order back.
 fn is_held_back(context: &ReplicationContext, config: &BrokerConfig, order: &Order) -> bool {
     let quota = config.follower_replication_throttled_rate;
     let (throttle, now_ms) = (&context.follower_throttle, context.host.context.now_ms());
@@ -380,7 +382,7 @@ fn is_held_back(context: &ReplicationContext, config: &BrokerConfig, order: &Ord
         && throttle.holds_back(config, order.position.is_in_sync, quota, now_ms)
 }
 
-/// What is asked of the partition of an order.
+/// The request for one partition.
 fn request_of(order: &Order, config: &BrokerConfig) -> FetchPartition {
     let position = &order.position;
     FetchPartition {
@@ -394,7 +396,7 @@ fn request_of(order: &Order, config: &BrokerConfig) -> FetchPartition {
     }
 }
 
-/// What a leader said of a partition. Its batches stay slices of the answer.
+/// The leader's response for one partition. Its batches are slices of the response.
 fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, ErrorCode> {
     match ErrorCode::from_code(data.error_code) {
         ErrorCode::None => {}
@@ -411,7 +413,7 @@ fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, E
     }
     let records = match data.records {
         Some(Records::Bytes(bytes)) => bytes,
-        // Decoding never gives a file region.
+        // Decoding never produces a file region.
         Some(Records::File(_)) | None => Bytes::new(),
     };
     let batches = read_batches(records).map_err(|error| {
@@ -428,7 +430,7 @@ fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, E
     })
 }
 
-/// A batch that is cut off at the end is left out.
+/// A cut-off batch at the end is ignored.
 fn read_batches(mut records: Bytes) -> Result<Vec<AnyBatch>, BatchError> {
     let mut batches = Vec::new();
     while !records.is_empty() {

@@ -1,7 +1,7 @@
-//! The fetchers of this broker: `num.replica.fetchers` for each leader that it follows, begun when they are needed, and
-//! ended when they have had nothing to do for a while.
+//! The fetchers of this broker: `num.replica.fetchers` per leader, started on demand and ended when
+//! idle.
 //!
-//! A partition always goes to the same fetcher of its leader, so that its answers come in order.
+//! A partition always uses the same fetcher of its leader, so that its responses arrive in order.
 //!
 //! Kafka: `AbstractFetcherManager`.
 
@@ -22,7 +22,7 @@ pub struct Fetchers {
 }
 
 impl Fetchers {
-    /// The fetcher that asks this leader for a partition.
+    /// The fetcher of this leader for a partition.
     pub fn of(
         self: &Arc<Self>,
         context: &Arc<ReplicationContext>,
@@ -37,7 +37,7 @@ impl Fetchers {
         Arc::clone(fetcher)
     }
 
-    /// Begins with nothing to fetch. The fetcher ends with the replication, or when nobody needs it.
+    /// Starts a fetcher without orders. It ends with replication, or when no partition needs it.
     fn start(
         self: &Arc<Self>,
         context: &Arc<ReplicationContext>,
@@ -55,19 +55,20 @@ impl Fetchers {
         fetcher
     }
 
-    /// Which of a leader's fetchers asks it for a partition.
+    /// The number of the leader's fetcher for a partition.
     pub fn number_of(&self, context: &NodeContext, topic_partition: &TopicPartition) -> u32 {
         fetcher_number(topic_partition, context.config().num_replica_fetchers)
     }
 
-    /// By leader and number.
+    /// Sorted by leader and number.
     pub fn all(&self) -> Vec<Arc<Fetcher>> {
         let mut all: Vec<_> = self.fetchers.lock().values().cloned().collect();
         all.sort_unstable_by_key(|fetcher| fetcher.key());
         all
     }
 
-    /// Forgets a fetcher that no partition holds, and so none can give an order. Asked by its task, which holds it as well.
+    /// Removes a fetcher that no partition holds and that therefore cannot get an order. Called by
+    /// its task, which holds a reference too.
     fn forget_unused(&self, fetcher: &Arc<Fetcher>) -> bool {
         let mut fetchers = self.fetchers.lock();
         let is_unused = Arc::strong_count(fetcher) == 2;

@@ -1,4 +1,5 @@
-//! Asking a leader where its log starts and ends, for followers whose position lies outside of it.
+//! Asks a leader for its log start and end offsets, for followers whose position is outside the
+//! leader's log.
 //!
 //! Kafka: `RemoteLeaderEndPoint.fetchLatestOffset`, `RemoteLeaderEndPoint.fetchEarliestOffset`.
 
@@ -18,7 +19,7 @@ use ottla_net::{PeerConnection, PeerError};
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 
-/// The followers of one leader that wait to hear where its logs start and end.
+/// The followers of one leader that need its log start and end offsets.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     waiting: Mutex<Vec<Question>>,
@@ -30,7 +31,7 @@ struct Question {
     leader_epoch: LeaderEpoch,
 }
 
-/// By partition, what the leader answered to one time.
+/// The leader's response to one ListOffsets timestamp, by partition.
 type Offsets = HashMap<TopicPartition, Result<Offset, ErrorCode>>;
 
 impl Questions {
@@ -45,8 +46,8 @@ impl Questions {
         self.waiting.lock().is_empty()
     }
 
-    /// Asks what is to be asked, and tells whoever waits. First for the ends: a log that was cut back there would lie
-    /// before a start that was asked for earlier.
+    /// Sends the pending questions and passes on the responses. The end offsets are asked first: a
+    /// log truncated to an end asked later could be below the start asked earlier.
     pub(super) async fn ask(
         &self,
         host: &Arc<PartitionHost>,
@@ -85,7 +86,7 @@ impl Questions {
         failure
     }
 
-    /// The leader cannot be asked.
+    /// The leader cannot be reached: fails the pending questions.
     pub(super) fn give_up(&self, host: &Arc<PartitionHost>) {
         let questions = std::mem::take(&mut *self.waiting.lock());
         for question in questions {

@@ -1,13 +1,14 @@
-//! How long a follower's fetch waits here when this broker has just begun to lead partitions.
+//! Limits how long followers' fetches wait when this broker has just become leader of partitions.
 //!
-//! A follower asks for all partitions of a leader in one request, and that waits for `replica.fetch.wait.max.ms` where
-//! nothing is written. A partition that the follower is given meanwhile is not in it, and its first write with
-//! `acks=all` would wait for the request to end: half a second after an election, where the election takes a few
-//! milliseconds. Kafka's leaders let it wait.
+//! A follower fetches all partitions of a leader in one request, which waits for
+//! `replica.fetch.wait.max.ms` if nothing is written. A partition that the follower gets meanwhile
+//! is not in that request, and its first write with `acks=all` would wait for it to end: half a
+//! second after an election that takes milliseconds. Kafka's leaders let it wait.
 //!
-//! Both learn of an election at about the same time, in either order. So a fetch that waits is answered when this broker
-//! begins to lead, and the ones that follow wait no longer than that is ago: ten of them until all is as it was, and none
-//! that makes a follower twice as late as it is itself.
+//! Both brokers learn of an election at about the same time, in either order. So waiting fetches
+//! are answered when this broker becomes leader, and later ones wait no longer than the time since
+//! then: about ten fetches until the wait is normal again, and none that more than doubles a
+//! follower's delay.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,12 +17,12 @@ use std::time::Instant;
 
 use ottla_sync::watch;
 
-/// The shortest wait, and what each partition of the fetch adds: all are looked at with each fetch, and that must not be
-/// what a broker does when thousands of partitions have moved.
+/// The minimum wait, and the addition per partition of the fetch: each fetch processes all its
+/// partitions, which must not dominate the load after thousands of partitions have moved.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 const FOR_EACH_PARTITION: Duration = Duration::from_micros(20);
 
-/// When this broker last began to lead a partition.
+/// When this broker last became leader of a partition.
 #[derive(Debug, Default)]
 pub struct NewLeaderships {
     last: watch::Sender<Option<Instant>>,
@@ -32,7 +33,7 @@ impl NewLeaderships {
         self.last.send_replace(Some(ottla_sync::time::now()));
     }
 
-    /// Waits until a follower, which asked for so many partitions and is waiting from now on, is to ask again.
+    /// Waits until a fetch of `partitions` partitions, parked now, should be answered.
     pub async fn until_asked_again(&self, partitions: usize) {
         let parked = ottla_sync::time::now();
         let mut last = self.last.subscribe();
@@ -56,7 +57,7 @@ impl NewLeaderships {
     }
 }
 
-/// How long a fetch waits that came so long after the beginning of a leadership.
+/// How long a fetch waits that was parked `since` after the start of a leadership.
 fn longest_wait(since: Duration, partitions: usize) -> Duration {
     since.max(SHORTEST_WAIT + FOR_EACH_PARTITION * partitions as u32)
 }

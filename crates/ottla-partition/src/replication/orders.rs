@@ -1,8 +1,8 @@
-//! What one fetcher is to ask its leader for: a standing order for each partition that follows it.
+//! The orders of one fetcher: the fetch position of each partition that follows its leader.
 //!
-//! An order stands until it is answered, replaced or taken back. Whoever holds the run token of a partition gives and
-//! takes its orders; the fetcher looks at what has changed since it looked last, so that a fetch costs what has
-//! happened and not how many partitions there are.
+//! An order stands until it is answered, replaced or removed. The holder of a partition's run token
+//! sets and removes its order. The fetcher processes only the changes since its last look, so the
+//! cost of a fetch depends on the changes and not on the number of partitions.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use ottla_types::TopicIdPartition;
 
 use crate::partition::Partition;
 
-/// The orders that stand, by partition.
+/// The standing orders, by partition.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     state: Mutex<State>,
-    /// Raised with each new order. One fetcher waits for it.
+    /// Notified with each new order. Only one fetcher waits for it.
     ordered: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     standing: HashMap<TopicIdPartition, Order>,
-    /// Partitions whose order is not what it was when the fetcher looked last.
+    /// Partitions whose order has changed since the fetcher's last look.
     changed: HashSet<TopicIdPartition>,
 }
 
-/// From where to fetch a partition.
+/// The position to fetch a partition from.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) partition: Arc<Partition>,
@@ -37,7 +37,7 @@ pub(super) struct Order {
 }
 
 impl Orders {
-    /// Takes the place of the order before.
+    /// Replaces the previous order.
     pub(super) fn put(&self, partition: &Arc<Partition>, position: FetchPosition) {
         let key = partition.topic_id_partition();
         let order = Order {
@@ -58,11 +58,11 @@ impl Orders {
             state.changed.insert(key);
             state.standing.remove(&key)
         };
-        // It may be the last that keeps the partition.
+        // Dropped outside the lock: it may be the last reference to the partition.
         drop(taken_back);
     }
 
-    /// The partition whose order is answered, and its order with it, unless another order stands by now.
+    /// Removes the answered order and returns its partition; `None` if the order was replaced.
     pub(super) fn answer(
         &self,
         key: TopicIdPartition,
@@ -85,22 +85,22 @@ impl Orders {
         self.state.lock().standing.contains_key(key)
     }
 
-    /// Ends when an order was given since it ended last.
+    /// Returns when an order was added since the last return.
     pub(super) async fn ordered(&self) {
         self.ordered.notified().await;
     }
 
-    /// Has the fetcher look, though there is no new order.
+    /// Wakes the fetcher without a new order.
     pub(super) fn wake(&self) {
         self.ordered.notify_one();
     }
 
-    /// Takes these for changed.
+    /// Marks these partitions as changed.
     pub(super) fn look_again(&self, keys: impl Iterator<Item = TopicIdPartition>) {
         self.state.lock().changed.extend(keys);
     }
 
-    /// What has changed since this was asked last: the order, or that there is none any more.
+    /// The changes since the last call: new orders, and `None` for removed ones.
     pub(super) fn take_changed(&self) -> Vec<(TopicIdPartition, Option<Order>)> {
         let mut state = self.state.lock();
         let State { standing, changed } = &mut *state;
@@ -110,7 +110,7 @@ impl Orders {
             .collect()
     }
 
-    /// All orders, for a fetch that begins anew.
+    /// All orders, for a full fetch request.
     pub(super) fn take_all(&self) -> Vec<(TopicIdPartition, Option<Order>)> {
         let mut state = self.state.lock();
         state.changed.clear();

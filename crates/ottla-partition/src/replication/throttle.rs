@@ -1,9 +1,10 @@
-//! How fast the traffic of throttled replicas is, all of them together, and whether it has to wait (KIP-73).
+//! The rate of the traffic of throttled replicas, and whether it must wait (KIP-73).
 //!
-//! Which replicas are meant, their topics say; how fast they may be, `leader.replication.throttled.rate` and
-//! `follower.replication.throttled.rate`. Where no topic names a replica, nothing is counted and nobody asks.
+//! The topics' settings name the throttled replicas; `leader.replication.throttled.rate` and
+//! `follower.replication.throttled.rate` limit the rate. If no topic names a replica, nothing is
+//! counted.
 //!
-//! Kafka: `ReplicationQuotaManager`, with the rate of `SimpleRate`.
+//! Kafka: `ReplicationQuotaManager`, with the rate calculation of `SimpleRate`.
 
 use std::collections::VecDeque;
 
@@ -11,13 +12,13 @@ use ottla_config::BrokerConfig;
 use ottla_replica::is_replication_throttled;
 use ottla_sync::Mutex;
 
-/// The traffic in one direction: to followers, or from leaders.
+/// The traffic in one direction: to followers or from leaders.
 #[derive(Debug, Default)]
 pub struct ReplicationThrottle {
     samples: Mutex<VecDeque<Sample>>,
 }
 
-/// What went through in one window of time.
+/// The bytes of one time window.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     since_ms: u64,
@@ -41,12 +42,12 @@ impl Windows {
 }
 
 impl ReplicationThrottle {
-    /// Counts bytes of a throttled replica. Time is that of the broker's own clock.
+    /// Counts bytes of a throttled replica, on the broker's clock.
     pub fn record(&self, config: &BrokerConfig, bytes: u64, now_ms: u64) {
         self.record_in(Windows::of(config), bytes, now_ms);
     }
 
-    /// Whether a replica that its topic names has to wait at this rate, in bytes a second.
+    /// Whether a throttled replica must wait, given the quota in bytes per second.
     pub fn holds_back(
         &self,
         config: &BrokerConfig,
@@ -74,7 +75,7 @@ impl ReplicationThrottle {
         }
     }
 
-    /// Over the time since the oldest sample that is not too old, and at least one window.
+    /// The rate since the oldest sample within the windows, over at least one window length.
     fn byte_rate(&self, windows: Windows, now_ms: u64) -> f64 {
         let oldest_ms = now_ms.saturating_sub(windows.count as u64 * windows.length_ms);
         let mut samples = self.samples.lock();

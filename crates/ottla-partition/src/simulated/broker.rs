@@ -1,4 +1,4 @@
-//! One life of the broker's process: the start on whatever is on the disk, the threads, and the end.
+//! One life of the broker process: start from the disk, threads, and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use crate::partition::leader_answer::LeaderAnswer;
 use crate::partition::{FollowerFetches, FollowerVerdict, LeaderFetcher, Partition};
 use crate::test_host::{TOPIC, TOPIC_ID, TestHost};
 
-/// How a life has ended.
+/// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// Its time was over, and it is to be killed.
+    /// Its time was over; it will be killed.
     Over,
     Closed,
-    /// Its directory has failed.
+    /// Its directory failed.
     Failed,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Life {
     pub(super) cluster: Cluster,
     pub(super) lasts: Duration,
     pub(super) closes: bool,
-    /// In the last life all has to come to an end.
+    /// In the last life everything must complete.
     pub(super) is_last: bool,
     pub(super) has_lost_power: bool,
 }
@@ -280,7 +280,7 @@ impl Life {
     }
 }
 
-/// Puts in force what the controller has decided.
+/// Applies the controller's decisions.
 fn publish(broker: &TestHost, running: &Running, mut applied: usize) {
     let mut random = stream("publish");
     while !running.is_over() {
@@ -295,12 +295,12 @@ fn publish(broker: &TestHost, running: &Running, mut applied: usize) {
     }
 }
 
-/// The peer as a follower: its requests, as a connection of it has them.
+/// The peer as a follower: its fetch requests.
 fn peer_fetches(running: &Running, _: u64) {
     let mut random = stream("peer");
     let (handle, partition) = (Handle::current(), &running.partition);
     while !running.is_over() {
-        // Now and then longer than `replica.lag.time.max.ms`.
+        // Sometimes longer than `replica.lag.time.max.ms`.
         let pause_ms = if random.one_in(60) {
             200
         } else {
@@ -348,7 +348,7 @@ fn peer_fetches(running: &Running, _: u64) {
     }
 }
 
-/// The broker's way to the peer and to the controller.
+/// The broker's connection to the peer and the controller.
 pub(super) struct Link {
     cluster: Cluster,
     order: Mutex<Option<(Arc<Partition>, FetchPosition)>>,

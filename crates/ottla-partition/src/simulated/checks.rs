@@ -1,4 +1,4 @@
-//! What must hold.
+//! The invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::running::{DATA, PATIENCE, Running};
 use crate::partition::Partition;
 use crate::test_host::TOPIC;
 
-/// What a checkpoint of the directory says of the partition.
+/// The partition's offset in a checkpoint of the directory.
 fn written(file: &str) -> Option<i64> {
     let path = std::path::Path::new(DATA).join(file);
     let checkpoint = OffsetCheckpoint::read(&path).ok()?;
@@ -33,7 +33,7 @@ pub(super) fn written_recovery_point() -> i64 {
     written(RECOVERY_POINT_CHECKPOINT).unwrap_or(0)
 }
 
-/// The whole log. `None` where the disk fails, or the log was cut meanwhile.
+/// The whole log. `None` if the disk fails or the log was truncated meanwhile.
 fn batches(reader: &LogReader) -> Option<Vec<RecordBatch>> {
     let mut found = Vec::new();
     let (mut next, end) = (reader.log_start_offset(), reader.log_end_offset());
@@ -55,7 +55,7 @@ fn batches(reader: &LogReader) -> Option<Vec<RecordBatch>> {
     Some(found)
 }
 
-/// What the log has to be after any start. Returns how often it has been cut; `None` where the disk fails.
+/// Checks the log after a start. Returns its truncation count; `None` if the disk fails.
 pub(super) fn on_start(
     cluster: &Cluster,
     partition: &Arc<Partition>,
@@ -71,7 +71,8 @@ pub(super) fn on_start(
     );
     cluster.with(|state| {
         state.kept = (values(&found), end.0);
-        // The last records of what a truncation keeps may have been cleaned away: they are fetched again.
+        // The last records that a truncation keeps may have been cleaned away; they are fetched
+        // again.
         if state.setup.is_compacted {
             return;
         }
@@ -95,7 +96,7 @@ pub(super) fn on_start(
                 .holes
                 .iter()
                 .any(|hole| hole.0 <= *from && *to <= hole.1);
-            // The end of a segment is lost, and that of the next one: Kafka keeps the next one too.
+            // A segment and the next one lost their ends: like Kafka, recovery keeps the next.
             let is_lost = has_lost_power && *from >= recovery_point && bases.contains(&Offset(*to));
             assert!(
                 is_known || is_lost,
@@ -109,7 +110,7 @@ pub(super) fn on_start(
     Some(reader.truncations())
 }
 
-/// Every transaction that the log shows to be aborted is in the transaction index.
+/// Every transaction that the log shows as aborted is in the transaction index.
 fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &State) {
     let Ok(indexed) = reader.aborted_transactions(Offset(0), reader.log_end_offset()) else {
         return;
@@ -132,7 +133,7 @@ fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &St
         let is_known = indexed
             .iter()
             .any(|it| it.producer_id == header.producer_id && it.last_offset == header.base_offset);
-        // Where records are missing, a transaction may have begun in the hole.
+        // If records are missing, the transaction may have begun in the hole.
         assert!(
             kind != Some(ControlRecordType::Abort) || is_known || !state.holes.is_empty(),
             "the transaction from {first} to {} is aborted, and the index does not know it",
@@ -141,7 +142,7 @@ fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &St
     }
 }
 
-/// The high watermark of a leader never goes back within an epoch. What a truncation has left is noted.
+/// The high watermark of a leader never decreases within an epoch. Records what truncations leave.
 pub(super) fn watch(running: &Running, mut truncations: u64) {
     let mut before = (running.partition.leader_epoch(), Offset(0));
     let mut segments = 1;
@@ -178,7 +179,7 @@ pub(super) fn watch(running: &Running, mut truncations: u64) {
     }
 }
 
-/// The records that are neither of markers nor of aborted transactions, by offset: key and value.
+/// Records outside markers, by offset: key and value.
 fn values(batches: &[RecordBatch]) -> Values {
     let mut values = Values::new();
     for batch in batches.iter().filter(|batch| !batch.header.is_control()) {
@@ -194,7 +195,7 @@ fn values(batches: &[RecordBatch]) -> Values {
     values
 }
 
-/// Without faults, the broker as a follower has what the leader has.
+/// Without faults, the broker as a follower reaches the leader's state.
 pub(super) fn at_the_end(running: &Running) {
     let Running {
         cluster, partition, ..
@@ -219,7 +220,7 @@ pub(super) fn at_the_end(running: &Running) {
             "the follower never has all that its leader has"
         );
     }
-    // The cleaner goes on for a little.
+    // The cleaner runs a little longer.
     thread::sleep(Duration::from_millis(100));
     let reader = partition.reader();
     let found = batches(&reader).expect("the disk works");
@@ -270,7 +271,7 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
         );
     }
     let aborted = aborted_offsets(&state.peer);
-    // What was cleaned before the last truncation may have had a successor then that is cut off now.
+    // A record cleaned before the last truncation may have had a successor that is truncated now.
     let (kept, kept_end) = &state.kept;
     let since = theirs.range(kept_end..);
     let mut last = BTreeMap::new();
@@ -295,7 +296,7 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
     if ours.len() < theirs.len() {
         state.tally.cleanings += 1;
     }
-    // Below this, no key is twice.
+    // Below this offset, no key occurs twice.
     let clean = written(CLEANER_OFFSET_CHECKPOINT).unwrap_or(0);
     let mut keys = BTreeSet::new();
     for (offset, (key, _)) in ours.range(..clean) {
@@ -307,7 +308,7 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
     }
 }
 
-/// Of a control batch.
+/// The type of a control batch.
 fn kind_of(batch: &RecordBatch) -> Option<ControlRecordType> {
     let records = batch.records(1 << 20).expect("records");
     let key = records
@@ -319,7 +320,7 @@ fn kind_of(batch: &RecordBatch) -> Option<ControlRecordType> {
     ControlRecordType::parse_key(key.expect("a key")).expect("a marker")
 }
 
-/// The records of transactions that were aborted, or have not ended.
+/// The records of aborted or open transactions.
 fn aborted_offsets(batches: &[RecordBatch]) -> BTreeSet<i64> {
     let mut open: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let mut aborted = BTreeSet::new();

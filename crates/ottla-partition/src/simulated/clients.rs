@@ -1,4 +1,4 @@
-//! Producers, with and without transactions, and the coordinator that is asked for these.
+//! Producers, with and without transactions, and the transaction coordinator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::partition::host::VerifyTransactions;
 use crate::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 use crate::partition::{Ack, AppendPlace, AwaitsAppends, OfTransaction, PendingAppend};
 
-/// The coordinator of transactions. Whether the partition is part of one, its name says.
+/// The transaction coordinator. The name of a transaction tells whether the partition is part of
+/// it.
 pub(super) struct Verifier;
 
 impl VerifyTransactions for Verifier {
@@ -46,7 +47,7 @@ struct Request(Mutex<Option<oneshot::Sender<AckOutcome>>>);
 impl AwaitsAppends for Request {
     fn on_released(&self, _: AppendPlace, outcome: AckOutcome) {
         let sender = self.0.lock().take().expect("it is answered once");
-        // A client that waits no more.
+        // The client may have stopped waiting.
         let _ = sender.send(outcome);
     }
 }
@@ -82,7 +83,7 @@ impl Running {
         outcome
     }
 
-    /// What became of a batch. It is said, sooner or later.
+    /// Waits for the result of a batch, which must come eventually.
     fn outcome(&self, batch: &RecordBatch, outcome: oneshot::Receiver<AckOutcome>) -> AckOutcome {
         let released = Handle::current().block_on(time::timeout(PATIENCE, outcome));
         let released = released.expect("an acknowledgement is never released");
@@ -112,11 +113,11 @@ pub(super) fn produce(running: &Running, number: u64) {
     }
 }
 
-/// One producer with one transaction after the other. It gives batches up before they are answered, and some transactions
-/// are not known to the coordinator.
+/// One producer with one transaction after the other. It abandons some batches before they are
+/// answered, and some transactions are unknown to the coordinator.
 pub(super) fn transact(running: &Running, number: u64) {
     let mut random = stream(&format!("transactions {number}"));
-    // A process that is started again has an id of its own.
+    // A restarted process has a producer ID of its own.
     let id = ProducerId(1_000 + (ottla_sync::random::random::<u64>("producer id") >> 20) as i64);
     let (mut epoch, mut sequence) = (0, 0);
     while !running.is_over() {
@@ -144,7 +145,7 @@ pub(super) fn transact(running: &Running, number: u64) {
             let of_transaction = OfTransaction::ToVerify(Arc::clone(&transaction));
             let outcome = running.send(batch.clone(), of_transaction);
             if random.one_in(3) {
-                // It is given up.
+                // The batch is abandoned.
                 is_in_doubt = true;
                 thread::sleep(Duration::from_millis(random.below(3)));
                 break;
@@ -176,7 +177,8 @@ pub(super) fn transact(running: &Running, number: u64) {
             let is_aborted = has_written && ends_with == ControlRecordType::Abort;
             state.tally.aborted += u64::from(is_aborted);
         });
-        // Whether the batch that was given up is written nobody knows: half of such producers go on regardless.
+        // It is unknown whether an abandoned batch is written: half of such producers continue
+        // regardless.
         if is_in_doubt && random.one_in(2) {
             (epoch, sequence) = (epoch + 1, 0);
         }
@@ -184,7 +186,7 @@ pub(super) fn transact(running: &Running, number: u64) {
     }
 }
 
-/// The marker of a transaction is written again until it is there.
+/// Writes the marker of a transaction, with retries.
 fn end(running: &Running, producer: TransactionalProducer, ends_with: ControlRecordType) {
     let mut random: Random = stream("markers");
     while !running.is_over() {

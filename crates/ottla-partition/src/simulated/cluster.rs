@@ -1,7 +1,7 @@
-//! What is outside of the broker: the controller, the other replica, and what both know.
+//! The environment of the broker: the controller, the other replica, and their shared state.
 //!
-//! Nothing here is product code. It is plain data behind one lock that is held for the length of one call, so that a
-//! broker that is killed leaves it whole.
+//! Nothing here is product code. It is plain data behind one lock that is held for one call, so
+//! that killing a broker leaves it consistent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,18 +24,19 @@ pub(super) const BROKER: i32 = 1;
 pub(super) const PEER: i32 = 2;
 const NOBODY: i32 = -1;
 
-/// What may happen in a run.
+/// The events that may happen in a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) seed: u64,
     pub(super) is_compacted: bool,
-    /// Power and data on disk are lost. Then the peer stays in sync, and has whatever was acknowledged.
+    /// Power and synced data are lost. The peer then stays in sync and has everything that was
+    /// acknowledged.
     pub(super) has_losses: bool,
-    /// The peer loses records of the end of its log, committed or not, and leads.
+    /// The peer loses records at its log end, committed or not, and becomes leader.
     pub(super) has_unclean_elections: bool,
 }
 
-/// So that a run in which nothing happened is noticed.
+/// Counts events, so that a run in which nothing happens fails.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) committed: u64,
@@ -69,19 +70,20 @@ pub(super) struct State {
     /// The log of the peer.
     pub(super) peer: Vec<RecordBatch>,
     pub(super) peer_high_watermark: i64,
-    /// How far the broker has fetched from the peer, in this leader epoch.
+    /// The broker's fetch position at the peer in this leader epoch.
     fetched: i64,
-    /// Everything below is committed.
+    /// Records below this offset are committed.
     pub(super) committed: i64,
-    /// Offsets that a loss of power has taken out of the broker's log where a segment ends, above the recovery point.
+    /// Offset ranges that a power loss removed from the broker's log at the end of a segment, above
+    /// the recovery point.
     pub(super) holes: Vec<(i64, i64)>,
-    /// The records of the broker's log when it was opened or cut last, and where it ended then.
+    /// The broker's records when the log was last opened or truncated, and the log end offset then.
     pub(super) kept: (Values, i64),
     values: u64,
     pub(super) tally: Tally,
 }
 
-/// One batch of some records, each with a value that no other has.
+/// A batch of some records with unique values.
 pub(super) fn build(
     random: &mut Random,
     prefix: &str,
@@ -176,7 +178,7 @@ impl State {
         }
     }
 
-    /// What a controller and the clients of the peer do by themselves.
+    /// Random actions of the controller and of the peer's clients.
     pub(super) fn act(&mut self, random: &mut Random) {
         match self.leader {
             _ if self.setup.has_unclean_elections && random.one_in(8) => self.elect_unclean(random),
@@ -200,7 +202,7 @@ impl State {
         }
     }
 
-    /// The broker follows the peer from here on.
+    /// Makes the peer the leader.
     pub(super) fn follow_peer(&mut self) {
         self.change(Some(PEER), self.isr.clone());
     }
@@ -214,7 +216,7 @@ impl State {
         self.change(Some(PEER), vec![PEER]);
     }
 
-    /// The high watermark of the peer as the leader.
+    /// Advances the high watermark of the peer as the leader.
     fn advance(&mut self) {
         let end = self.peer_end();
         let reached = match self.isr.contains(&BROKER) {
@@ -225,7 +227,7 @@ impl State {
         self.committed = self.committed.max(self.peer_high_watermark);
     }
 
-    /// What the peer answers to a fetch of the broker.
+    /// The peer's response to a fetch of the broker.
     pub(super) fn serve(&mut self, position: FetchPosition) -> Result<Answered, ErrorCode> {
         if position.leader_epoch.0 < self.leader_epoch {
             return Err(ErrorCode::FencedLeaderEpoch);
@@ -262,7 +264,7 @@ impl State {
         })
     }
 
-    /// The newest epoch of the peer's log that is not after this one, and where it ends.
+    /// The newest epoch of the peer's log up to `epoch`, and its end offset.
     fn end_of(&self, epoch: LeaderEpoch) -> EpochEnd {
         let in_epoch = |batch: &&RecordBatch| batch.header.partition_leader_epoch <= epoch;
         let last = self.peer.iter().rev().find(in_epoch);
@@ -272,7 +274,7 @@ impl State {
         }
     }
 
-    /// The peer, as a follower, takes what the broker has sent.
+    /// The peer as a follower appends the broker's records.
     pub(super) fn replicate(&mut self, epoch: i32, from: i64, batches: Vec<RecordBatch>) {
         if (self.leader, self.leader_epoch, self.peer_end()) != (BROKER, epoch, from) {
             return;
@@ -291,7 +293,7 @@ impl State {
         }
     }
 
-    /// The peer, as a follower, cuts what its leader does not have.
+    /// The peer as a follower truncates records that its leader does not have.
     pub(super) fn cut_peer(&mut self, epoch: i32, end: EpochEnd) {
         if (self.leader, self.leader_epoch) != (BROKER, epoch) {
             return;
@@ -309,7 +311,7 @@ impl State {
         );
     }
 
-    /// What the controller says of a proposal of the broker.
+    /// The controller's response to an ISR proposal of the broker.
     pub(super) fn alter(
         &mut self,
         proposal: &AlterPartition,
@@ -329,7 +331,7 @@ impl State {
         })
     }
 
-    /// An acknowledged batch is where the client was told that it is, on the peer as well.
+    /// An acknowledged batch is at the acknowledged offset, on the peer as well.
     pub(super) fn on_acknowledged(&mut self, base_offset: Offset, batch: &RecordBatch) {
         self.tally.acknowledged += 1;
         if self.setup.has_unclean_elections {

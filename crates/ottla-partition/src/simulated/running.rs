@@ -1,4 +1,4 @@
-//! What the threads of one life of the broker share.
+//! State shared by the threads of one life of the broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::partition::host::PartitionHost;
 
 pub(super) const DATA: &str = "/data";
 
-/// How long anything may take that is not waiting for a fault to end, in simulated time.
+/// Simulated time limit for everything that does not wait for a fault to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]

@@ -1,6 +1,6 @@
-//! What a single run prints.
+//! Output of a single run.
 
-/// Prints what happens, if one seed is run again.
+/// Prints the steps when a single seed is repeated.
 macro_rules! tell {
     ($($what:tt)*) => {
         if $crate::simulated::tell::number("OTTLA_SEED").is_some() {
@@ -9,7 +9,7 @@ macro_rules! tell {
     };
 }
 
-/// A setting of the test's, from the environment.
+/// A numeric setting of the test from the environment.
 pub(super) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

@@ -1,8 +1,9 @@
-//! What a partition does for replication: as a leader it serves its followers' fetches, as a follower it hands its orders
-//! to a fetcher, takes what that brings, and cuts its log.
+//! Replication: a leader serves its followers' fetches; a follower passes its fetch position to a
+//! fetcher, appends the records and truncates its log.
 //!
-//! A truncation may write checkpoints and looks for its place in files, so it runs on a thread of the log's directory: it
-//! is put off as an event that only such a thread may take, and nothing comes before it.
+//! A truncation may write checkpoints and reads index and log files, so it runs on a thread of the
+//! log's directory: it is deferred as an event that only such a thread may take, before any other
+//! event.
 //!
 //! Kafka: `Partition.fetchRecords`, `ReplicaFetcherThread.processPartitionData`, `ReplicaFetcherThread.truncate`.
 
@@ -21,7 +22,7 @@ use crate::partition::{LeaderFetcher, Partition, Stepped};
 use ottla_metrics::Metric;
 
 impl Stepped {
-    /// Decides whether a follower's fetch is served, and takes note of what the follower has.
+    /// Decides whether a follower's fetch is served, and records the follower's position.
     pub(super) fn on_follower_fetch(
         &mut self,
         partition: &Arc<Partition>,
@@ -43,7 +44,7 @@ impl Stepped {
         turn.decide(&partition.follower_turns, &partition.followers, verdict);
     }
 
-    /// Takes what the leader answered to an order.
+    /// Handles the leader's response to a fetch.
     pub(super) fn on_leader_answered(
         &mut self,
         partition: &Arc<Partition>,
@@ -74,7 +75,7 @@ impl Stepped {
         self.step(partition, host, event);
     }
 
-    /// Where an epoch ended in the log here.
+    /// The end offset of an epoch in this log.
     fn end_of(&self, epoch: LeaderEpoch) -> Option<EpochEnd> {
         let (epochs, log_end_offset) = (self.log.leader_epochs(), self.log.log_end_offset());
         let (leader_epoch, end_offset) = epochs.end_offset_for(epoch, log_end_offset)?;
@@ -113,7 +114,8 @@ impl Stepped {
         }
     }
 
-    /// The fetcher of a leader, which has the orders of this partition from here on. `None` where the broker is gone.
+    /// The fetcher for `leader`, which fetches this partition from here on. `None` if the broker
+    /// has stopped.
     fn fetcher_of(
         &mut self,
         partition: &Partition,
@@ -147,7 +149,8 @@ impl Stepped {
         }
     }
 
-    /// Notes what the controller said of a proposal. After a refusal the same one, made again at once, is held back a little.
+    /// Records the controller's response to a proposal. If the same proposal follows a refusal, it
+    /// is delayed a little.
     pub(super) fn note_answer(&mut self, host: &PartitionHost, event: &Event<Ack>) {
         let Event::PartitionAltered { proposal, result } = event else {
             return;
@@ -163,7 +166,7 @@ impl Stepped {
         host.context.metrics.add(metric, 1);
     }
 
-    /// Has the log cut next, before anything else.
+    /// Makes the truncation the next event.
     pub(super) fn put_truncation_off(&mut self, truncation: Truncation) {
         assert!(
             self.deferred.is_none(),
@@ -172,7 +175,7 @@ impl Stepped {
         self.deferred = Some(PartitionEvent::Truncate(truncation));
     }
 
-    /// Cuts the log and tells the replica what is left. Waits for the disk.
+    /// Truncates the log and reports the result to the replica. Waits for the disk.
     pub(super) fn truncate(
         &mut self,
         partition: &Arc<Partition>,
@@ -207,7 +210,7 @@ impl Stepped {
                 };
                 self.step(partition, host, event);
             }
-            // The leader is asked again, and says the same, until it can be done.
+            // The leader's next response leads to the same truncation, until it succeeds.
             Err(error) if error.storage().is_some_and(StorageError::is_temporary) => {
                 tracing::warn!(
                     partition = %partition.topic_partition,
@@ -219,7 +222,7 @@ impl Stepped {
         }
     }
 
-    /// Lowers what the checkpoints say, and cuts the log.
+    /// Lowers the checkpoints, then truncates the log.
     fn cut(&mut self, host: &PartitionHost, truncation: Truncation) -> Result<(), LogError> {
         let offset = match truncation {
             Truncation::To(to) | Truncation::FullyAndStartAt(to) => to,

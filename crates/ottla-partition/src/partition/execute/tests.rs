@@ -1,4 +1,4 @@
-//! What becomes of flushes and maintenance when the disk is full or fails, and of what a leader does not have.
+//! Flushes and maintenance on a full or failing disk, and truncations.
 
 use std::io::ErrorKind;
 use std::time::Instant;
@@ -21,7 +21,7 @@ fn error(kind: ErrorKind) -> StorageError {
     StorageError::new("create", "spare.log.deleted".as_ref(), kind.into())
 }
 
-/// A partition with a flush under way and another wanted up to here.
+/// A partition with a running flush and another one wanted up to this offset.
 async fn flushing(wanted: Option<Offset>) -> (TestHost, Arc<Partition>) {
     let host = TestHost::start();
     let partition = host.lead(&[]);
@@ -94,7 +94,7 @@ fn append_to(
 async fn a_flush_that_a_truncation_has_overtaken_is_made_again() {
     let host = TestHost::start();
     let partition = host.lead(&[("flush.messages", "1")]);
-    // One is under way, of records that were cut off, with the same offsets as the one that comes now.
+    // A flush is running, of truncated records with the same offsets as the next one.
     partition.stepped.lock().flush = FlushState::Running(None);
     let mut acknowledged = append_to(&host, &partition, b"x");
     let ended = PartitionEvent::FlushEnded {
@@ -112,7 +112,7 @@ async fn a_flush_that_a_truncation_has_overtaken_is_made_again() {
 async fn a_batch_larger_than_a_segment_is_refused_alone() {
     let host = TestHost::start();
     let partition = host.lead(&[("segment.bytes", "1048576")]);
-    // Both wait in the inbox, and so are written in one call if they are written.
+    // Both wait in the inbox, so they are written with one call, if at all.
     let turn = partition.reserve(&host.host, 1);
     let mut outcomes = Vec::new();
     for value_bytes in [10, 2 << 20, 10] {
@@ -142,7 +142,7 @@ const PRODUCER: TransactionalProducer = TransactionalProducer {
     epoch: ProducerEpoch(0),
 };
 
-/// The first batch of a transaction, of which the coordinator is to be asked, or the marker that aborts it.
+/// The first batch of a transaction, with verification, or the marker that aborts it.
 fn append_of_transaction(
     host: &TestHost,
     partition: &Arc<Partition>,
@@ -185,16 +185,16 @@ fn to_verify() -> OfTransaction {
     }))
 }
 
-/// The client has given a batch up and aborted its transaction, of which the marker came meanwhile. That the first batch
-/// of the next one may be written, nobody has asked yet.
+/// A client abandons a batch and aborts its transaction, whose marker is written meanwhile. Whether
+/// the first batch of the next transaction may be written has not been verified yet.
 #[tokio::test]
 async fn an_answer_is_for_the_batches_that_waited_for_it() {
     let host = TestHost::start();
     let partition = host.lead(&[]);
-    // Appends are held until the file with the topic's id is written.
+    // Appends are held until the topic ID file is written.
     let held = append_to(&host, &partition, b"x");
     held.await.expect("it is released");
-    // The verifier is a task of this thread: without an `await`, its answers do not come.
+    // The verifier is a task of this thread: it does not answer before an `await`.
     let mut first = append_of_transaction(&host, &partition, to_verify());
     let mut marker = append_of_transaction(&host, &partition, OfTransaction::Marker(1));
     assert!(marker.try_recv().is_ok());
@@ -213,7 +213,8 @@ async fn an_answer_is_for_the_batches_that_waited_for_it() {
     assert_eq!(second.try_recv(), Ok(appended));
 }
 
-/// What another connection wrote has begun the transaction here, and batches of it that come now wait for their order only.
+/// Another connection's batch has begun the transaction here; later batches wait only for their
+/// order.
 #[tokio::test]
 async fn a_refusal_is_not_for_batches_whose_transaction_has_begun() {
     let host = TestHost::start();
@@ -235,7 +236,7 @@ async fn a_refusal_is_not_for_batches_whose_transaction_has_begun() {
     assert_eq!(second.try_recv(), Ok(appended));
 }
 
-/// Set for the process that is to panic.
+/// Set in the process that is to panic.
 const PANIC: &str = "OTTLA_TEST_PANIC";
 
 #[tokio::test]
@@ -262,7 +263,7 @@ async fn a_panic_while_a_partition_is_stepped_ends_the_process() {
     assert_eq!(status.signal(), Some(ABORTED), "{status}");
 }
 
-/// Who had them acknowledged has lost them, after an unclean election.
+/// After an unclean election, clients lose acknowledged records.
 #[tokio::test]
 async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
     let host = TestHost::start();
@@ -283,7 +284,7 @@ async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
         "the log was cut from 3 to 1, where the leader's left it, though all below 3 was committed";
     let text = said.text();
     assert!(text.contains("WARN") && text.contains(sentence), "{text}");
-    // What is left is committed, and all of it stays.
+    // The rest is committed and stays.
     cut_to(1);
     assert_eq!(said.text().matches("WARN").count(), 1, "{}", said.text());
 }
@@ -346,12 +347,12 @@ async fn a_cut_lowers_what_the_checkpoints_say_first() {
         checkpoint.offsets[&partition.topic_partition].0
     };
     let written = || [RECOVERY_POINT_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT].map(written);
-    // Where nothing is cut off, nothing is written.
+    // Without a cut, nothing is written.
     cut(&host, &partition, 3);
     assert_eq!(written(), [3, 3]);
     cut(&host, &partition, 2);
     assert_eq!(written(), [1, 2]);
-    // Also where the cut is not made in the end.
+    // Also if the cut fails afterwards.
     let fault = std::io::Error::from_raw_os_error(28);
     partition.stepped.lock().replicating.truncation_fault = Some(fault);
     cut(&host, &partition, 1);

@@ -1,9 +1,10 @@
-//! The file beside a log that says of which topic it is, `partition.metadata` (KIP-516), and when a new log gets it.
+//! `partition.metadata`, the file with a log's topic ID (KIP-516), and when a new log gets it.
 //!
-//! It has to be on disk before the first record: Kafka sets a log aside that has records and no id, as one that belongs to no
-//! topic. Forcing it to disk costs more than everything else that a new log needs, and of thousands of partitions that are
-//! created at once few are written to at once. So the first append has the file written and waits for it; logs without
-//! records get theirs when no more are created or after ten seconds, and at the latest when the broker is stopped.
+//! It must be on disk before the first record: Kafka treats a log with records but no ID as stray.
+//! The fsync costs more than everything else that a new log needs, and of thousands of partitions
+//! created together few are written to at once. So the first append triggers the write and waits
+//! for it; logs without records get the file when no more logs are created, after at most ten
+//! seconds, or when the broker stops.
 //!
 //! Kafka: `UnifiedLog.assignTopicId`, `maybeFlushMetadataFile`.
 
@@ -18,17 +19,18 @@ use crate::partition::event::{PartitionEvent, TopicIdEvent};
 use crate::partition::host::PartitionHost;
 use crate::partition::{Partition, Stepped, TopicIdFile};
 
-/// After so long the file is written again that found the disk full.
+/// Pause before retrying a write that found the disk full.
 const RETRY: Duration = Duration::from_secs(1);
-/// Files of logs without records are written when no log has been created for so long.
+/// The files of empty logs are written after this time without new logs.
 const QUIET: Duration = Duration::from_secs(2);
-/// They wait no longer than that while more and more logs are created.
+/// They are written after this time at the latest.
 const AT_LATEST: Duration = Duration::from_secs(10);
-/// So many of them at once.
+/// Number of files written concurrently.
 const AT_ONCE: usize = 4;
 
 impl Partition {
-    /// A new log is without the file: the first append gets it, or it is written later.
+    /// Registers a new log without the file: the first append triggers the write, or it happens
+    /// later.
     pub(crate) fn lacks_topic_id(self: &Arc<Self>, host: &Arc<PartitionHost>) {
         self.put(host, PartitionEvent::TopicId(TopicIdEvent::Missing));
         let mut to_write = host.topic_ids.0.lock();
@@ -40,18 +42,19 @@ impl Partition {
         }
     }
 
-    /// Has the file written where it is missing. It has been tried when this ends.
+    /// Writes the file if it is missing. Returns after the attempt.
     pub async fn ensure_topic_id(self: &Arc<Self>, host: &Arc<PartitionHost>) {
         let (sender, tried) = oneshot::channel();
         self.put(host, PartitionEvent::TopicId(TopicIdEvent::Wanted(sender)));
-        // Whoever is to tell drops the sender.
+        // The sender is dropped after the attempt.
         let _ = tried.await;
     }
 }
 
 impl Stepped {
-    /// Before an append to a log without the file: it is written, and appends are held back until that has been tried. Where it
-    /// failed they are refused, as on a full disk, until it is there.
+    /// Called before an append to a log without the file: starts the write and holds appends until
+    /// the attempt is over. If it fails, appends are refused, as on a full disk, until a retry
+    /// succeeds.
     pub(super) fn get_topic_id(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
         if self.topic_id_file.is_missing() && !self.replica.is_lost() {
             self.topic_id_file = TopicIdFile::Underway(Vec::new());
@@ -85,12 +88,12 @@ impl Stepped {
         }
     }
 
-    /// Whether records would lie in a log that may be taken for that of no topic.
+    /// Whether a record would be written to a log that may be taken for stray.
     pub(super) fn has_no_topic_id(&self) -> bool {
         matches!(self.topic_id_file, TopicIdFile::Failed)
     }
 
-    /// Another log has taken the place of this one, with a file of its own.
+    /// The new log has a file of its own.
     pub(super) fn on_log_replaced(&mut self) {
         self.topic_id_file = TopicIdFile::OnDisk;
     }
@@ -105,7 +108,7 @@ async fn write(partition: Arc<Partition>, host: Arc<PartitionHost>, hold: Append
         let (log, topic_id) = (partition.reader().clone(), partition.topic_id);
         let threads = partition.home.load().threads.topic_ids.clone();
         let written = threads.run(move || log_dirs.write_topic_id(&log, topic_id));
-        // A panic has been reported where it happened.
+        // A panic was reported where it happened.
         let is_on_disk = written.await.unwrap_or(false);
         let tried = TopicIdEvent::Tried { is_on_disk };
         partition.put(&host, PartitionEvent::TopicId(tried));

@@ -1,5 +1,6 @@
-//! Batches of transactions: the first of each is written only after the coordinator has said that this partition is
-//! part of the transaction (KIP-890). Until it has, the producer's batches are set aside; everybody else's go on.
+//! Batches of transactions: the first of each is written only after the coordinator has confirmed
+//! that this partition is part of the transaction (KIP-890). Until then the producer's batches are
+//! set aside; other batches go on.
 //!
 //! Kafka: `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 //! `UnifiedLog.maybeStartTransactionVerification`, `UnifiedLog.batchMissingRequiredVerification`.
@@ -19,8 +20,8 @@ use crate::partition::producer_transaction::ProducerTransaction;
 use crate::partition::{Partition, Stepped};
 
 impl Stepped {
-    /// The batch, if it may be looked at now. One that has to wait is set aside, and one that is not part of its
-    /// transaction is refused.
+    /// Returns the batch if it can be processed now. A batch that has to wait is set aside, and one
+    /// whose verification failed is refused.
     pub(super) fn admit(
         &mut self,
         partition: &Arc<Partition>,
@@ -28,7 +29,7 @@ impl Stepped {
         append: PendingAppend,
     ) -> Option<PendingAppend> {
         let header = &append.batch.header;
-        // Who leads no more refuses everything.
+        // A replica that does not lead refuses every append anyway.
         let is_checked = header.has_producer_id()
             && header.is_transactional()
             && !header.is_control()
@@ -47,7 +48,7 @@ impl Stepped {
                 let producer = transaction.producer;
                 let raises_epoch = transaction.adds_partitions();
                 match self.begin_verification(host, producer, sequence, raises_epoch) {
-                    // The batches ahead of it wait as well.
+                    // Earlier batches of the producer are still waiting.
                     Ok(None) if self.unverified.newest(producer).is_none() => Some(append),
                     Ok(guard) => {
                         partition.inbox.count(append.bytes());
@@ -72,11 +73,11 @@ impl Stepped {
             true => self.begin_verification(host, producer, Sequence::NONE, raises_epoch),
             false => Err(ErrorCode::NotLeaderOrFollower),
         };
-        // Who does not wait any more has lost the connection.
+        // The receiver is gone if the connection was closed.
         let _ = done.send(begun);
     }
 
-    /// What was set aside until this answer goes on, in its order.
+    /// Processes the batches that waited for this verification, in order.
     pub(super) fn on_verified(&mut self, verified: Verified) {
         let Verified {
             producer,
@@ -89,14 +90,14 @@ impl Stepped {
         for (guard, mut append) in self.unverified.take_waiting(producer, guard) {
             append.of_transaction = match result {
                 Err(error) if guard.is_some() => OfTransaction::Refused(error),
-                // Of a transaction that has begun here the answer says nothing.
+                // The transaction has begun here, so the result does not concern it.
                 Ok(()) | Err(_) => OfTransaction::Verified(guard),
             };
             self.held.push(PartitionEvent::Append(append));
         }
     }
 
-    /// `None` where the transaction has begun in this log.
+    /// `None` if the transaction has begun in this log.
     fn begin_verification(
         &mut self,
         host: &PartitionHost,
@@ -116,7 +117,7 @@ impl Stepped {
             .begin(known, start, host.context.now_ms(), expiration_ms)
     }
 
-    /// Whether a batch whose transaction was verified is part of one that has begun here, or may begin it.
+    /// Checks whether a verified batch continues a transaction of this log or may begin one.
     pub(super) fn check_verified(
         &self,
         header: &BatchHeader,

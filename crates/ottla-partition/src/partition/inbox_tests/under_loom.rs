@@ -1,4 +1,5 @@
-//! The inbox's own file, compiled against loom's primitives, under every interleaving that loom finds.
+//! The inbox's own file, compiled with loom's primitives, under every interleaving that loom
+//! explores.
 
 mod primitives {
     pub use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ mod primitives {
     }
 }
 
-// The same file twice is the point: once with the primitives of the standard library, once with loom's.
+// Intended: the same file once with the primitives of the standard library and once with loom's.
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "../inbox.rs"]
 mod inbox;
@@ -28,12 +29,12 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// A partition whose replica is the list of events that it was stepped with. loom reports two
-/// threads in it at once.
+/// A partition whose replica is the list of events it was stepped with. loom reports concurrent
+/// access to it.
 struct Partition {
     inbox: Inbox<u32>,
     stepped: UnsafeCell<Vec<u32>>,
-    /// How often room was told of.
+    /// Number of notifications about room.
     room_told: AtomicUsize,
 }
 
@@ -81,7 +82,7 @@ impl Partition {
         }
     }
 
-    /// What was stepped, once nobody works any more.
+    /// The stepped events, after all threads have ended.
     fn stepped(&self) -> Vec<u32> {
         // SAFETY: all threads were joined.
         self.stepped.with(|stepped| unsafe { (*stepped).clone() })
@@ -185,7 +186,7 @@ fn whoever_waits_for_room_is_told_of_it() {
                 if let Some(token) = partition.inbox.push(1, 2) {
                     partition.run(token);
                 }
-                // As `Partition::has_room`: listens first, then looks, then sleeps until it is told.
+                // As in `Partition::has_room`: subscribe, check, then wait for the notification.
                 let told = partition.room_told.load(Ordering::SeqCst);
                 partition.inbox.is_over_bound().then_some(told)
             })
