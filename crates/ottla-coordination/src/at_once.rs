@@ -1,25 +1,25 @@
-//! Several questions that are asked side by side, a bounded number of them at one time: how many there are, a client may
-//! say.
+//! Bounded concurrency for a number of requests that a client chooses.
 
 use std::panic::AssertUnwindSafe;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
-/// The answers come in the order of the questions; nothing from one that panicked, which is reported where it happened.
-/// Those that are not answered when nobody waits any more are given up.
+/// Sends all questions, `limit` at a time, and returns the answers in their order; `None` for a
+/// question that panicked, which is reported where it happened. Dropping the future cancels
+/// unanswered questions.
 pub async fn each_at_once<Q, T, F: Future<Output = T>>(
     limit: usize,
     questions: impl IntoIterator<Item = Q>,
     ask: impl Fn(Q) -> F,
 ) -> Vec<Option<T>> {
     assert!(limit > 0, "nothing would ever be asked");
-    // What a question that panicked has left behind is not looked at again by this one, as if it had been a task.
+    // State left by a panicked question is not used again, as if it had been a task.
     let asking = |(index, question)| {
         let asking = AssertUnwindSafe(ask(question)).catch_unwind();
         async move { (index, asking.await.ok()) }
     };
     let questions = stream::iter(questions.into_iter().enumerate());
-    // One that waits for long keeps no others from being asked: answers are put in order at the end.
+    // Unordered, so that a slow question does not delay others; the answers are sorted at the end.
     let mut answers: Vec<_> = questions
         .map(asking)
         .buffer_unordered(limit)

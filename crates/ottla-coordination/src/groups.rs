@@ -1,4 +1,5 @@
-//! Groups, as the shell of their coordinators has to know them: `runtime.rs` does the rest.
+//! The group coordinators, as far as they differ from other coordinators; the rest is in
+//! `runtime.rs`.
 
 mod coordinator_config;
 
@@ -23,13 +24,13 @@ use crate::share_groups::{Persister, ShareCoordinators};
 use crate::surroundings::Surroundings;
 use ottla_net::{Operation, RequestContext, ResourceType};
 
-/// The topic whose partitions hold the groups; created when a group is first looked for.
+/// The topic whose partitions hold the groups; created on the first lookup of a group.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// The group coordinators of this broker.
 #[derive(Debug)]
 pub struct Groups {
-    /// Have the state of share groups.
+    /// Store the state of share groups.
     share_coordinators: Arc<ShareCoordinators>,
     coordinators: Coordinators<GroupCoordinator>,
 }
@@ -53,7 +54,7 @@ impl Groups {
         }
     }
 
-    /// Groups by the partition that holds them, each group once, in the order given.
+    /// The groups by the partition that holds them; each group once, in the given order.
     pub fn by_partition(
         &self,
         group_ids: impl IntoIterator<Item = ByteString>,
@@ -71,18 +72,20 @@ impl Groups {
         by_partition
     }
 
-    /// Whether groups of the consumer protocol (KIP-848) are served: this broker is set to, and the cluster has agreed.
+    /// Whether groups of the consumer protocol (KIP-848) are served: both the broker's
+    /// configuration and the cluster's feature level must allow it.
     pub fn serves_consumer_protocol(&self) -> bool {
         is_enabled(self, "consumer", &GROUP_VERSION)
     }
 
-    /// Whether streams groups (KIP-1071) are served, in the same way.
+    /// Whether streams groups (KIP-1071) are served, by the same rule.
     pub fn serves_streams_protocol(&self) -> bool {
         is_enabled(self, "streams", &STREAMS_VERSION)
     }
 
-    /// Tells the coordinators what is different in the cluster, and has them forget the offsets of deleted topics. Called
-    /// when nobody finds these topics any more, or an offset committed meanwhile would stay.
+    /// Passes a metadata change to the coordinators and removes the offsets of deleted topics.
+    /// Called when lookups no longer find these topics; otherwise an offset committed meanwhile
+    /// would stay.
     pub fn follow_metadata(self: &Arc<Self>, delta: &MetadataDelta) {
         if delta.topics.is_empty() && delta.brokers.is_empty() && delta.configs.is_empty() {
             return;
@@ -100,8 +103,8 @@ impl Groups {
             .any(|resource| resource.kind == ConfigResourceType::Broker);
         let config = has_new_settings.then(|| settings(self));
         for shard in self.all_shards() {
-            // One that is closed needs to know nothing. One that is loading begins with the image of later on; offsets of
-            // a topic that is gone, which it has read, expire.
+            // A closed shard needs no update. A shard that is loading starts with a later image;
+            // the offsets it has read of deleted topics expire.
             let _ = shard.tell(self, |groups, now| {
                 if let Some(config) = &config {
                     groups.set_config(Arc::clone(config));
@@ -174,7 +177,7 @@ impl Served for GroupCoordinator {
     }
 
     fn begin(&mut self, groups: &Groups) {
-        // What has changed while the partition was read.
+        // Settings and metadata may have changed during the load.
         self.set_config(settings(groups));
         self.begin(Arc::clone(&groups.surroundings.context.metadata()));
     }
@@ -183,7 +186,7 @@ impl Served for GroupCoordinator {
         let (shard, groups) = (Arc::clone(shard), Arc::clone(groups));
         match command {
             Command::ResolveRegexes(command) => {
-                // Every topic of the cluster is looked at.
+                // Matches every topic of the cluster.
                 ottla_sync::task::spawn_blocking(move || resolve_regexes(&shard, &groups, command));
             }
             Command::InitializeShareState(command) => {
@@ -216,13 +219,13 @@ fn resolve_regexes(
         is_visible,
         groups.surroundings.context.timestamp(),
     );
-    // A shard that is closed has nobody who waits for it.
+    // A closed shard has no waiting requests.
     let _ = shard.tell(groups, |groups, now| {
         groups.on_regexes_resolved(&command.group_id, resolved, now)
     });
 }
 
-/// Asks the share coordinators, and tells the group what has come of it.
+/// Initializes the state at the share coordinators and passes the results to the group.
 async fn initialize_share_state(
     shard: &Arc<Shard<GroupCoordinator>>,
     groups: &Arc<Groups>,
@@ -260,7 +263,7 @@ async fn initialize_share_state(
         };
         partitions.entry(topic_id).or_default().insert(partition);
     }
-    // A shard that is closed has nobody who waits for it.
+    // A closed shard has no waiting requests.
     if !done.is_empty() {
         let _ = shard.tell(groups, |groups, now| {
             groups.on_share_state_initialized(&command.group_id, &done, now)

@@ -1,16 +1,18 @@
-//! Coordinators: the runtime that keeps their state in partitions of internal topics, and what runs on it.
+//! Coordinators: the runtime that keeps their state in partitions of internal topics, and the
+//! coordinators on it.
 //!
-//! From below: `runtime` loads a coordinator from its partition, steps it, appends what it decides and answers when that
-//! is committed. `share_groups` is the state of share groups and the share partitions that are led here, `groups` are the
-//! groups of consumers, `transactions` are those of producers; markers of transactions end offsets of groups, so they are
-//! above.
+//! From below: `runtime` loads a coordinator from its partition, steps it, appends its records and
+//! sends responses when they are committed. `share_groups` has the share coordinators and the share
+//! partitions led here, `groups` the group coordinators, `transactions` the transaction
+//! coordinators. Transaction markers complete the offsets of groups, so `transactions` is above
+//! `groups`.
 //!
-//! What is decided is decided by `ottla-coordinator`.
+//! The decisions are in `ottla-coordinator`.
 //!
 //! Kafka: `CoordinatorRuntime`, `GroupCoordinatorService`, `TransactionCoordinator`, `ShareCoordinatorService`,
 //! `SharePartitionManager`.
 
-// Tests make files and threads of their own.
+// Tests may use files and threads directly.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]

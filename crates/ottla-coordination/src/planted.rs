@@ -1,17 +1,17 @@
-//! Bugs that simulations plant, to show that their checkers find them. Without the feature `planted-bugs` there are none:
-//! `has` is constantly false.
+//! Defects planted by simulations, to show that their checkers find them. Without the feature
+//! `planted-bugs` there are none: `has` is constantly false.
 
-/// What can be broken on purpose.
+/// The defects.
 #[cfg_attr(not(feature = "planted-bugs"), expect(dead_code))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// That the log has answered for a batch is one step, and what comes of it another.
+    /// Processes the result of an append in two steps.
     AnswerForAppendsInTwoSteps,
-    /// The same, where the log has refused the batch.
+    /// The same for an append that was refused.
     RefuseAppendsInTwoSteps,
-    /// The records of transactions are appended while too few replicas are in sync.
+    /// Appends transaction records while the ISR is below `min.insync.replicas`.
     AppendUnderMinIsr,
-    /// Whether a share partition is led here is looked at before the lock that its closing takes.
+    /// Checks the leadership of a share partition before taking the lock that its closing takes.
     LookBeforeTheLock,
 }
 
@@ -39,7 +39,8 @@ mod in_simulations {
         PLANTED.get() == Some(bug)
     }
 
-    /// Plants a bug on this thread, in place of the one before. All simulated threads are on one.
+    /// Plants a defect on this thread, replacing the previous one. All simulated threads run on one
+    /// thread.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
     }

@@ -1,10 +1,10 @@
-//! The shell around a coordinator: one for each partition of an internal topic that this broker leads.
+//! The shell of coordinators: one per partition of an internal topic that this broker leads.
 //!
-//! Owns which partitions are coordinated here, their loading, and the way of their records into the log;
-//! what requests mean is decided in `ottla-coordinator`. What is particular to groups or transactions is
-//! in `groups.rs`, `share_groups` and `transactions`, which say it by the trait [`Served`].
+//! Owns the set of partitions coordinated here, their loading, and the appending of their records.
+//! Requests are decided in `ottla-coordinator`. What is specific to one kind of coordinator is in
+//! `groups.rs`, `share_groups` and `transactions`, which implement [`Served`].
 //!
-//! Kafka does the same in `CoordinatorRuntime`, and for transactions in `TransactionStateManager`.
+//! Kafka: `CoordinatorRuntime`, and for transactions `TransactionStateManager`.
 
 mod batch;
 mod host;
@@ -32,7 +32,7 @@ pub use shard::{Served, Shard};
 /// The coordinators of one kind on this broker.
 pub struct Coordinators<C: Served> {
     host: CoordinatorHost,
-    /// By partition of the topic.
+    /// By partition index of the topic.
     shards: RwLock<BTreeMap<i32, Arc<Shard<C>>>>,
 }
 
@@ -52,7 +52,8 @@ impl<C: Served> Coordinators<C> {
         }
     }
 
-    /// The partition of the topic that holds a key. Before the topic exists, the one that will hold it.
+    /// The partition of the topic that holds a key. Before the topic is created, the partition that
+    /// will hold it.
     pub fn partition_of(&self, key: &str) -> i32 {
         let context = &self.surroundings.context;
         let image = context.metadata();
@@ -62,15 +63,15 @@ impl<C: Served> Coordinators<C> {
         partition_for(key, count.max(1))
     }
 
-    /// The coordinator of a key, if it is here.
+    /// The coordinator of a key, if this broker leads its partition.
     pub fn coordinator_of(&self, key: &str) -> Result<Arc<Shard<C>>, ErrorCode> {
         self.shard(self.partition_of(key))
     }
 
-    /// Has the coordinator of a key decide on a request, and waits for its response.
+    /// Processes a request at the coordinator of a key and waits for the response.
     ///
     /// # Errors
-    /// As of [`Self::coordinator_of`] and [`Shard::request`].
+    /// Those of [`Self::coordinator_of`] and [`Shard::request`].
     pub async fn request<T: TryFrom<C::Response>>(
         &self,
         host: &Arc<C::Host>,
@@ -80,7 +81,7 @@ impl<C: Served> Coordinators<C> {
         self.coordinator_of(key)?.request(host, decide).await
     }
 
-    /// The coordinator of a partition, if it is here.
+    /// The coordinator of a partition, if this broker leads it.
     pub fn shard(&self, partition: i32) -> Result<Arc<Shard<C>>, ErrorCode> {
         let shards = self.shards.read();
         shards
@@ -93,8 +94,8 @@ impl<C: Served> Coordinators<C> {
         self.shards.read().values().cloned().collect()
     }
 
-    /// The metadata has changed, and the replicas of this broker have followed: takes up the partitions
-    /// that it leads now and gives up the others.
+    /// Called after the replicas of this broker have applied a metadata change: starts coordinators
+    /// for partitions it leads now and closes the others.
     pub fn follow_leadership(&self, host: &Arc<C::Host>, delta: &MetadataDelta) {
         let this_broker = host.surroundings.context.broker_id();
         let changes = delta.local_changes(this_broker);
@@ -107,14 +108,14 @@ impl<C: Served> Coordinators<C> {
         }
     }
 
-    /// This broker leads a partition, whose log is open.
+    /// Called when this broker leads a partition whose log is open.
     pub fn on_leader_opened(&self, host: &Arc<C::Host>, replica: &LocalReplica) {
         if *replica.topic == *C::TOPIC {
             self.elect(host, replica.partition, replica.registration.leader_epoch);
         }
     }
 
-    /// Gives everything up: what is parked is answered, so that connections can be drained.
+    /// Closes all coordinators: parked requests are answered, so that connections can be drained.
     pub fn stop(&self) {
         let shards = std::mem::take(&mut *self.shards.write());
         shards.values().for_each(|shard| shard.close());
@@ -126,7 +127,7 @@ impl<C: Served> Coordinators<C> {
             return;
         }
         let Some(partition) = host.surroundings.partitions.get(C::TOPIC, index.0) else {
-            // The log directory is offline: nobody can be coordinated from what is not there.
+            // The log directory is offline.
             self.resign(index);
             return;
         };

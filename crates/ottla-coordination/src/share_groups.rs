@@ -1,9 +1,10 @@
-//! Share groups (KIP-932), as every broker serves them: how far each is, where that is kept, and what their members
-//! hold of the partitions that this broker leads.
+//! Share groups (KIP-932) on every broker: the persisted state, and the records that members have
+//! acquired from the partitions led here.
 //!
-//! Three parts, which may lie on three brokers: the group's coordinator knows the members (`groups.rs`); the leader of
-//! a partition hands out its records ([`LedPartitions`]); the share coordinator persists what has become of them
-//! ([`ShareCoordinators`], over `__share_group_state`), and leaders reach it through [`Persister`].
+//! The three parts may be on three brokers: the group coordinator knows the members (`groups.rs`);
+//! the leader of a partition hands out its records ([`LedPartitions`]); the share coordinator
+//! persists the delivery state ([`ShareCoordinators`], in `__share_group_state`). Leaders reach it
+//! through [`Persister`].
 
 mod coordinator_config;
 mod coordinators;
@@ -42,7 +43,7 @@ pub use questions::{DeleteState, ReadSummary, StateQuestion};
 pub use requests::{answer, ask_for_each};
 pub use settings::GroupSettings;
 
-/// What this broker does for share groups.
+/// The share group services of this broker.
 #[derive(Debug)]
 pub struct ShareGroups {
     pub coordinators: Arc<ShareCoordinators>,
@@ -69,7 +70,7 @@ impl ShareGroups {
         }
     }
 
-    /// A connection is closed, and with it the session of the member that was behind it.
+    /// Ends the session of the member whose connection was closed.
     pub fn on_disconnected(self: &Arc<Self>, connection: ConnectionId) {
         let ended = self.sessions.lock().on_disconnected(connection);
         if ended == Disconnected::default() {
@@ -80,7 +81,7 @@ impl ShareGroups {
             if let Some((key, partitions)) = ended.member {
                 groups.release(&key, partitions).await;
             }
-            // What was given back is persisted by then. Somebody may have come meanwhile.
+            // The released records are persisted by now. New members may have joined meanwhile.
             let empty = ended.empty_group;
             let empty = empty.filter(|group_id| !groups.sessions.lock().has_members(group_id));
             if let Some(group_id) = empty {
@@ -89,7 +90,7 @@ impl ShareGroups {
         });
     }
 
-    /// What a member has in hand is for the others, as soon as that is persisted.
+    /// Makes the records that a member has acquired available to others once that is persisted.
     pub async fn release(
         self: &Arc<Self>,
         key: &ShareSessionKey,
@@ -100,14 +101,14 @@ impl ShareGroups {
                 continue;
             };
             if let Err(failure) = led.release(&key.member_id).await {
-                // The locks run out.
+                // The record locks expire.
                 let (partition, reason) = (&led.partition.topic_partition, failure.message);
                 tracing::debug!(%partition, "records stay locked by {}: {reason}", key.member_id);
             }
         }
     }
 
-    /// The metadata has changed, and the replicas of this broker have followed.
+    /// Called after the replicas of this broker have applied a metadata change.
     pub fn follow_metadata(self: &Arc<Self>, delta: &MetadataDelta) {
         self.partitions.follow_leadership(delta);
         let deleted: Vec<TopicId> = delta
@@ -122,7 +123,7 @@ impl ShareGroups {
     }
 }
 
-/// Whether the cluster has share groups.
+/// Whether the cluster's feature level enables share groups.
 pub fn are_enabled(share_groups: &ShareGroups) -> bool {
     share_groups
         .surroundings

@@ -1,16 +1,17 @@
-//! The coordinator runtime with groups, transactions and the state of share groups under simulated threads: clients on
-//! threads of their own, on real partitions whose log is on a simulated disk, while leaders and in-sync replicas come and go.
+//! The coordinator runtime with groups, transactions and share group state on simulated threads:
+//! each client has its own thread, and the partitions' logs are on a simulated disk, while leaders
+//! and in-sync replicas change.
 //!
-//! What must hold:
-//! - what is answered is committed: the log says it up to the high watermark;
-//! - what memory says never goes back, and is what the log says when it is loaded again;
-//! - no state of share groups is pruned that is needed;
-//! - no transactional id stays pending under an append that was refused;
-//! - no share partition is open whose partition is led elsewhere;
-//! - every request is answered.
+//! Invariants:
+//! - A response implies that the change is in the log below the high watermark.
+//! - The state in memory never goes back, and equals the state loaded from the log.
+//! - No share group state is pruned that is needed.
+//! - No transactional ID stays pending after its append was refused.
+//! - No share partition is open while its partition is led elsewhere.
+//! - Every request is answered.
 //!
-//! A seed that fails is printed; `OTTLA_SEED=17 cargo test -p ottla-coordination simulation -- --nocapture` runs it again,
-//! and `OTTLA_SECONDS=60` tries new ones for a minute.
+//! A failing seed is printed; `OTTLA_SEED=17 cargo test -p ottla-coordination simulation --
+//! --nocapture` repeats it, and `OTTLA_SECONDS=60` tries new seeds for a minute.
 
 mod broker;
 mod clients;
@@ -29,19 +30,19 @@ const GROUPS: u64 = 5;
 const PRODUCERS: u64 = 3;
 pub const SHARE_GROUPS: u64 = 3;
 
-/// So that a run in which nothing happened is noticed.
+/// Counts events, so that a run in which nothing happens fails.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     pub commits: u64,
     pub transactions: u64,
     pub share_writes: u64,
     pub opened: u64,
-    /// Requests of transactions while too few replicas were in sync.
+    /// Transaction requests refused because the ISR was too small.
     pub refused: u64,
     pub elections: u64,
     pub losses_of_leaders: u64,
     pub shrinks: u64,
-    /// Runs in which the state of share groups was pruned.
+    /// Runs in which share group state was pruned.
     pub pruned: u64,
 }
 
@@ -85,7 +86,7 @@ fn transactional_id(number: u64) -> String {
     format!("transactional-{number}")
 }
 
-/// What the coordinators know when nothing is under way.
+/// The coordinators' state when no operation is in progress.
 async fn settled(broker: &Arc<SimulatedBroker>) -> Vec<String> {
     let mut all = Vec::new();
     for number in 0..GROUPS {
@@ -100,7 +101,7 @@ async fn settled(broker: &Arc<SimulatedBroker>) -> Vec<String> {
     all
 }
 
-/// One thread for each client, as connections have workers.
+/// One thread per client, like the workers of connections.
 fn start_clients(broker: &Arc<SimulatedBroker>) -> Vec<thread::JoinHandle<()>> {
     fn client<F: Future<Output = ()> + Send + 'static>(work: F) -> thread::JoinHandle<()> {
         thread::spawn(move || task::Handle::current().block_on(work))
@@ -120,7 +121,7 @@ fn start_clients(broker: &Arc<SimulatedBroker>) -> Vec<thread::JoinHandle<()>> {
         client(producer.run())
     });
     let share_groups = (0..SHARE_GROUPS).flat_map(|number| {
-        // The last one is written seldom.
+        // The last group is written rarely.
         let one_in = if number + 1 == SHARE_GROUPS { 30 } else { 2 };
         let (writes, opens) = (random("share", number), random("open", number));
         let id = share_group(number);
@@ -145,7 +146,7 @@ fn live(disk: Disk) -> Tally {
     let mut random = stream("life");
     let broker = SimulatedBroker::start();
     let slow = Faults {
-        // Appends take their time, and other threads find the partition taken.
+        // Appends take time, so other threads find the run token taken.
         delay: Some(Duration::ZERO..Duration::from_micros(500)),
         uncached_one_in: 3,
         ..Faults::default()
@@ -175,10 +176,10 @@ fn live(disk: Disk) -> Tally {
     tally
 }
 
-/// The disk is full for moments, in which appends are refused.
+/// Fills the disk for short times, in which appends are refused.
 fn fill_now_and_then(broker: &SimulatedBroker, disk: &Disk, faults: &Faults, mut random: Random) {
     while !broker.is_over() {
-        // Not at once: the files that a new log begins with are written first.
+        // Not at the beginning, when the files of new logs are written.
         thread::sleep(Duration::from_millis(30 + random.below(150)));
         for _ in 0..random.below(20) {
             let is_full = true;
@@ -196,10 +197,10 @@ fn fill_now_and_then(broker: &SimulatedBroker, disk: &Disk, faults: &Faults, mut
     }
 }
 
-/// What is loaded again is what was in memory.
+/// The state loaded from the log equals the state in memory.
 fn check_loaded_again(broker: &Arc<SimulatedBroker>) {
     let settle = || task::Handle::current().block_on(broker::in_time(settled(broker)));
-    // What clients have given up is committed by then.
+    // Operations that clients abandoned are complete by then.
     thread::sleep(Duration::from_secs(1));
     let before = settle();
     broker.elect_again();
@@ -219,7 +220,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// From the clock: new ones with every run.
+/// From the clock: different in every run.
 fn new_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap().as_millis() as u64 * 1_000
@@ -256,7 +257,7 @@ fn a_seed_is_one_run() {
     }
 }
 
-/// Each of these was in the runtime once. How many seeds it may take is above what the worst of ten runs took.
+/// Each of these defects once existed. The limits are above the worst of ten runs.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_found() {

@@ -1,4 +1,4 @@
-//! What coordinators reach: the node, its partitions, and other brokers.
+//! What coordinators use: the node, its partitions, and other brokers.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// A partition of which this broker has a replica, or what to answer where it has none.
+    /// A partition with a replica on this broker, or the error code if there is none.
     pub fn local_partition(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         self.partitions.local(&self.context, topic, index)
     }

@@ -1,9 +1,9 @@
-//! Transactions, as every broker serves them.
+//! Transactions on every broker.
 //!
-//! From below: `write_markers.rs` writes the markers that end transactions into partitions that are led here; the
-//! [`MarkerSender`] has those of the coordinators here written by the leaders, wherever they are; the coordinators lead
-//! partitions of `__transaction_state` ([`TransactionCoordinators`]); and the [`Verifier`] asks coordinators, here and
-//! elsewhere, about partitions that records are written to.
+//! From below: `write_markers.rs` writes transaction markers into partitions led here; the
+//! [`MarkerSender`] sends the markers of this broker's coordinators to the partitions' leaders; the
+//! coordinators lead partitions of `__transaction_state` ([`TransactionCoordinators`]); the
+//! [`Verifier`] asks local and remote coordinators about partitions that are about to be written.
 
 mod coordinator_config;
 mod coordinators;
@@ -27,7 +27,7 @@ pub use marker_sender::MarkerSender;
 pub use verifier::Verifier;
 pub use write_markers::{EndedTransaction, request_timeout, write_markers};
 
-/// What this broker does for transactions.
+/// The transaction services of this broker.
 #[derive(Debug)]
 pub struct Transactions {
     pub coordinators: Arc<TransactionCoordinators>,
@@ -55,7 +55,7 @@ impl Transactions {
         }
     }
 
-    /// The level of `transaction.version` may have changed.
+    /// Applies a change of the level of `transaction.version`.
     pub fn follow_features(&self, delta: &MetadataDelta) {
         self.coordinators.follow_features(delta);
     }

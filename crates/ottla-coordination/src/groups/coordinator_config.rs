@@ -1,9 +1,9 @@
-//! The settings of the coordinators, out of the broker's.
+//! The group coordinators' settings from the broker's configuration.
 
 use ottla_config::BrokerConfig;
 use ottla_coordinator::group::{BoundedSetting, GroupCoordinatorConfig, MigrationPolicy};
 
-/// Some of them change while the broker runs.
+/// Some of them are dynamic.
 pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfig {
     GroupCoordinatorConfig {
         group_share_session_timeout_ms: BoundedSetting {

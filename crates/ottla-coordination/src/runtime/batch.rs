@@ -1,4 +1,4 @@
-//! The batches in which the writes of a coordinator go to the log.
+//! The batches that a coordinator's writes are appended in.
 
 use ottla_coordinator::{BATCH_HEADER_BYTES, PendingWrite, WriteKind};
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
@@ -7,7 +7,8 @@ use ottla_types::{Sequence, Timestamp};
 
 const _: () = assert!(BatchHeader::SIZE == BATCH_HEADER_BYTES);
 
-/// The codec of an internal topic by its number in the broker's configuration, at its default level.
+/// The codec of an internal topic by its number in the broker's configuration, at its default
+/// level.
 pub fn compression_of(codec: i32) -> Compression {
     match codec {
         1 => Compression::Gzip { level: -1 },
@@ -18,7 +19,7 @@ pub fn compression_of(codec: i32) -> Compression {
     }
 }
 
-/// Whether the batch of a write is small enough for the log.
+/// Whether the batch of a write is within `max.message.bytes`.
 pub fn fits(
     write: &PendingWrite,
     compression: Compression,
@@ -28,7 +29,7 @@ pub fn fits(
     build(std::slice::from_ref(write), compression, now).size_in_bytes() <= max_message_bytes
 }
 
-/// The batch of one write of a transaction, or of plain ones together.
+/// Builds the batch of one transactional write or of several plain writes.
 pub fn build(writes: &[PendingWrite], compression: Compression, now: Timestamp) -> RecordBatch {
     let mut builder = RecordBatchBuilder::new(compression);
     for write in writes {

@@ -1,4 +1,4 @@
-//! What coordinators of one kind reach, and the turns in which their partitions are read back.
+//! State shared by the coordinators of one kind, including the limit of concurrent loads.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use ottla_sync::{Semaphore, SemaphorePermit};
 
 use crate::surroundings::Surroundings;
 
-/// How many partitions are read at once, so that a start with many of them needs little memory and
-/// leaves threads to others. Kafka reads them one after the other.
+/// Number of partitions loaded concurrently, so that a start with many of them needs little memory
+/// and leaves threads to other work. Kafka loads them one after the other.
 const CONCURRENT_LOADS: usize = 4;
 
 pub struct CoordinatorHost {
     pub surroundings: Arc<Surroundings>,
-    /// Turns to read a partition back.
+    /// Permits for loading a partition.
     loading: Semaphore,
 }
 
@@ -24,12 +24,12 @@ impl CoordinatorHost {
         }
     }
 
-    /// A turn to read a partition back.
+    /// A permit for loading a partition.
     pub(super) async fn load_turn(&self) -> SemaphorePermit<'_> {
         self.loading.acquire().await.expect("never closed")
     }
 
-    /// Nothing is loaded until what this gives is dropped.
+    /// Blocks loading until the permit is dropped.
     pub async fn hold_loading(&self) -> SemaphorePermit<'_> {
         let turns = self.loading.acquire_many(CONCURRENT_LOADS as u32);
         turns.await.expect("never closed")

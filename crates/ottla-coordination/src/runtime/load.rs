@@ -1,7 +1,8 @@
-//! Reads a partition of an internal topic back into a coordinator.
+//! Loads a coordinator from its partition of an internal topic.
 //!
-//! Runs on a thread for blocking work: the log of a partition may have to come from the disk.
-//! Source: `CoordinatorLoaderImpl`, `TransactionStateManager.loadTransactionMetadata`.
+//! Runs on a thread for blocking work, because the log may have to be read from disk.
+//!
+//! Kafka: `CoordinatorLoaderImpl`, `TransactionStateManager.loadTransactionMetadata`.
 
 use std::sync::Arc;
 
@@ -16,20 +17,21 @@ use ottla_partition::partition::Waiter;
 
 use super::shard::{Served, Shard};
 
-/// How much is read at once; a larger batch is read whole.
+/// Bytes read at once; a larger batch is read whole.
 const READ_BYTES: u64 = 1024 * 1024;
-/// The most bytes that the records of one batch may decompress to.
+/// Limit for decompressing the records of one batch.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
-/// A coordinator as the log of its partition describes it.
+/// A coordinator with the state of its partition's log.
 pub(crate) struct Loaded<C> {
     pub(crate) coordinator: C,
-    /// What of the log is not committed counts to this write, and is committed when the high watermark is here.
+    /// The write that stands for the uncommitted part of the log, and the high watermark at which
+    /// it is committed.
     uncommitted: Option<(WriteId, Offset)>,
 }
 
 impl<C: Served> Shard<C> {
-    /// Reads the log in a task of its own, and then begins to answer.
+    /// Reads the log in a task and then activates the coordinator.
     pub(super) fn load(self: &Arc<Self>, host: &Arc<C::Host>) {
         let (shard, host) = (Arc::clone(self), Arc::clone(host));
         ottla_sync::task::spawn(async move {
@@ -54,7 +56,7 @@ impl<C: Served> Shard<C> {
             }
         };
         self.step(host, |runtime, at| {
-            // Under the lock: a change of the metadata is either in this, or finds the shard active.
+            // Under the lock: a metadata change is either included here or finds the shard active.
             coordinator.begin(host);
             runtime.on_loaded(coordinator, uncommitted, at);
         });
@@ -62,11 +64,11 @@ impl<C: Served> Shard<C> {
         ottla_sync::task::spawn(Arc::clone(self).run_timers(Arc::clone(host)));
     }
 
-    /// Ends when everything below `end` is committed (`true`), or when the shard is closed.
+    /// Returns `true` when records below `end` are committed, `false` when the shard is closed.
     pub(super) async fn await_high_watermark(&self, end: Offset) -> bool {
         loop {
             let waiter = Waiter::default();
-            // Wakes when the last record below `end` can be read, and when the shard is closed.
+            // Wakes when the last record below `end` is readable, and when the shard is closed.
             self.partition.waiters.register(end.plus(-1), &waiter);
             let is_committed = self.partition.reader().high_watermark() >= end;
             if is_committed || self.is_closed() {
@@ -78,14 +80,15 @@ impl<C: Served> Shard<C> {
     }
 }
 
-/// Reads a partition up to the end of the log: what is there is going to be committed, unless this broker loses the lead,
-/// and decisions have to be made on it. While too few replicas are in sync that may take long: groups go on, and
-/// transactions wait for it. The error is for people. `None` if the shard was closed meanwhile.
+/// Reads a partition to the log end offset: the uncommitted records will be committed unless this
+/// broker loses leadership, and decisions must include them. While the ISR is too small that may
+/// take long: groups start without waiting, transactions wait. The error is a message for the log.
+/// `None` if the shard was closed meanwhile.
 async fn load<C: Served>(
     host: &Arc<C::Host>,
     shard: &Shard<C>,
 ) -> Option<Result<Loaded<C>, String>> {
-    // Asked through the inbox, so that everything that came before the election is in the log.
+    // Requested through the inbox, so that everything appended before the election is included.
     let end = shard
         .partition
         .with_log(&host.surroundings.host, |log| log.log_end_offset())
@@ -121,7 +124,7 @@ pub(crate) fn read_log<C: Served>(
             .map_err(|error| format!("offset {next} cannot be read: {error}"))?;
         let before = next;
         for batch in RecordBatch::read_all(bytes) {
-            // The last batch of a read may be cut off; it is the first of the next.
+            // The last batch of a read may be cut off; the next read starts with it.
             let Ok(batch) = batch else {
                 break;
             };

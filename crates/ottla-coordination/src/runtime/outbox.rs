@@ -1,7 +1,7 @@
-//! Gives to the log what a coordinator has decided to write, and the coordinator the log's answers.
+//! Appends the writes of a coordinator to the log and passes the results back.
 //!
-//! Which writes go together, and when the next may, [`ottla_coordinator::CoordinatorRuntime`] decides: it hands out no
-//! batch before the log has answered for the one before.
+//! [`ottla_coordinator::CoordinatorRuntime`] decides which writes are batched and when: it hands
+//! out no batch before the result of the previous one.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn append_of<C: Served>(
             C::compression(host),
             host.surroundings.context.timestamp(),
         ),
-        // Whether it is committed, the shard finds out by the high watermark.
+        // The shard waits for the high watermark itself.
         required_acks: if C::REQUIRES_MIN_ISR && !planted::has(Bug::AppendUnderMinIsr) {
             RequiredAcks::LeaderWithMinIsr
         } else {
@@ -41,14 +41,14 @@ fn append_of<C: Served>(
                 OfTransaction::Marker(marker.transaction_version)
             }
         },
-        // The log always answers, and those who wait are told when it takes long.
+        // The log always responds, and waiting requests time out on their own.
         deadline_ms: u64::MAX,
         ack,
     }
 }
 
 impl<C: Served> Shard<C> {
-    /// Appends what there is to be appended, unless another thread is at it, and carries out what else is asked for.
+    /// Appends pending batches, unless another thread is doing so, and executes pending commands.
     pub(super) fn run_outbox(self: &Arc<Self>, host: &Arc<C::Host>) {
         while let Some(outbound) = self.next_append(host) {
             let first = outbound.first();
@@ -57,12 +57,12 @@ impl<C: Served> Shard<C> {
             self.partition.append(&host.surroundings.host, append);
             match written.try_recv() {
                 Ok(outcome) => self.on_written(host, first, outcome),
-                // Another thread has the run token of the partition, or the log has to be flushed.
+                // Another thread holds the partition's run token, or the log must be flushed first.
                 Err(_) => {
                     self.watch_deadlines();
                     let (shard, host) = (Arc::clone(self), Arc::clone(host));
                     ottla_sync::task::spawn(async move {
-                        // An append that is dropped was not written: the partition is gone.
+                        // A dropped append was not written: the partition is gone.
                         let outcome = written.await.unwrap_or(AckOutcome::NotLeader);
                         shard.on_written(&host, first, outcome);
                         shard.run_outbox(&host);

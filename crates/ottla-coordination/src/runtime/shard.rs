@@ -1,8 +1,8 @@
-//! The coordinator of one partition of an internal topic, as threads share it.
+//! The coordinator of one partition of an internal topic, shared by threads.
 //!
-//! All that is decided is in [`CoordinatorRuntime`], behind a lock that is held for one step and never while anything is
-//! appended or awaited. Here are the log that it is read from, the thread that appends (`outbox`), and the task that waits
-//! for what is due: timers, the high watermark, and the patience of those who wait.
+//! The decisions are in [`CoordinatorRuntime`], behind a lock that is held for one step and never
+//! during an append or an await. This file has the log it is loaded from, the thread that appends
+//! (`outbox`), and the task that waits for timers, the high watermark and request timeouts.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,40 +21,40 @@ use super::batch;
 use super::host::CoordinatorHost;
 use ottla_partition::partition::{Partition, Waiter};
 
-/// How many timers that are due a request fires before it waits for its reply. A first rebalance without a delay needs two; what is
-/// due again and again is left to `run_timers`.
+/// Maximum number of due timers that a request fires before it awaits its response. A first
+/// rebalance without a delay needs two; recurring timers are left to `run_timers`.
 const TURNS_FOR_TIMERS: usize = 8;
 
-/// What the shell has to know of a kind of coordinator besides its state machine.
+/// What the shell must know about a kind of coordinator besides its state machine.
 pub trait Served:
     Coordinator<Record: Send, Response: Send + 'static, TimerKey: Send + Sync, Command: Send>
     + Send
     + Sized
     + 'static
 {
-    /// What it belongs to: its coordinators, and what its commands need.
+    /// The owner of the coordinators, with what their commands need.
     type Host: Deref<Target: Deref<Target = CoordinatorHost>> + Send + Sync + 'static;
 
     /// The topic whose partitions hold the state.
     const TOPIC: &'static str;
-    /// What cannot be coordinated when a partition cannot be read: for people.
+    /// What is coordinated, for log messages.
     const WHAT: &'static str;
 
-    /// How many partitions the topic has when it is created.
+    /// The number of partitions that the topic is created with.
     fn configured_partitions(config: &BrokerConfig) -> i32;
 
-    /// A coordinator that knows nothing yet.
+    /// An empty coordinator.
     fn new(host: &Self::Host, leader_epoch: LeaderEpoch) -> Self;
 
-    /// The log has been read, and requests are going to come in.
+    /// Called after the log was loaded and before the first request.
     fn begin(&mut self, _host: &Self::Host) {}
 
     fn compression(host: &Self::Host) -> Compression;
 
-    /// How long whoever waits for a record is kept waiting.
+    /// Timeout for a request that waits for its records to be committed.
     fn commit_timeout(host: &Self::Host) -> Duration;
 
-    /// Carries out what only this kind of shell can do.
+    /// Executes a command that is specific to this kind of coordinator.
     fn execute(shard: &Arc<Shard<Self>>, host: &Arc<Self::Host>, command: Self::Command);
 }
 
@@ -62,7 +62,7 @@ pub struct Shard<C: Served> {
     pub(super) partition: Arc<Partition>,
     leader_epoch: LeaderEpoch,
     state: Mutex<State<C>>,
-    /// Something is due earlier than `run_timers` knows, or the shard was closed.
+    /// Notified when something is due earlier than `run_timers` knows, or when the shard is closed.
     due_changed: Notify,
 }
 
@@ -71,15 +71,15 @@ type Runtime<C> =
 
 struct State<C: Served> {
     runtime: Runtime<C>,
-    /// What `run_timers` waits for.
+    /// What `run_timers` is waiting for.
     watched: Due,
 }
 
-/// What there is to wait for.
+/// The next events to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Due {
     deadline_ms: Option<u64>,
-    /// That the log is committed up to here.
+    /// The high watermark to wait for.
     end: Option<Offset>,
 }
 
@@ -91,7 +91,7 @@ impl<C: Served> State<C> {
         }
     }
 
-    /// Whether nothing is due before what is waited for.
+    /// Whether nothing is due before the watched events.
     fn is_watched(&self) -> bool {
         let due = self.due();
         let is_earlier = |new: Option<u64>, known: Option<u64>| {
@@ -123,7 +123,7 @@ impl<C: Served> Shard<C> {
         self.leader_epoch
     }
 
-    /// Has the coordinator decide on a request, and waits for its response.
+    /// Processes a request and waits for its response.
     pub async fn request<T: TryFrom<C::Response>>(
         self: &Arc<Self>,
         host: &Arc<C::Host>,
@@ -135,8 +135,8 @@ impl<C: Served> Shard<C> {
         });
         asked.map_err(|(_, error)| error)?;
         self.run_outbox(host);
-        // What was told to wait for no time at all, such as a first rebalance without a delay, waits for the requests that are
-        // here already: each of their tasks has its turn before.
+        // A timer with no delay, such as that of a first rebalance without a delay, fires after the
+        // requests that are already here: yielding gives each of their tasks a turn first.
         for _ in 0..TURNS_FOR_TIMERS {
             if !self
                 .state
@@ -151,16 +151,16 @@ impl<C: Served> Shard<C> {
             self.run_outbox(host);
         }
         let response = replied.await.map_err(|_| ErrorCode::NotCoordinator)?;
-        // Nothing else can be sent to a `ReplyTo<T>`.
+        // A `ReplyTo<T>` accepts only a `T`.
         Ok(T::try_from(response).unwrap_or_else(|_| unreachable!("another response was awaited")))
     }
 
-    /// Looks at the coordinator.
+    /// Reads the coordinator's state.
     pub fn read<T>(&self, look: impl FnOnce(&C) -> T) -> Result<T, ErrorCode> {
         self.state.lock().runtime.read(look)
     }
 
-    /// Tells the coordinator that something has happened.
+    /// Passes an event to the coordinator.
     pub fn tell(
         self: &Arc<Self>,
         host: &Arc<C::Host>,
@@ -173,7 +173,7 @@ impl<C: Served> Shard<C> {
         Ok(())
     }
 
-    /// Answers everything that is parked, and refuses everything from now on.
+    /// Answers all parked requests and refuses later ones.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.runtime.close();
@@ -187,7 +187,7 @@ impl<C: Served> Shard<C> {
         self.state.lock().runtime.is_closed()
     }
 
-    /// Takes one step, and sends the replies that it asks for.
+    /// Takes one step and sends the resulting replies.
     pub(super) fn step<T>(
         &self,
         host: &C::Host,
@@ -204,9 +204,9 @@ impl<C: Served> Shard<C> {
         taken
     }
 
-    /// The next batch that may be appended. What was asked for before it is carried out.
+    /// The next batch to append. Commands issued before it are executed.
     pub(super) fn next_append(self: &Arc<Self>, host: &Arc<C::Host>) -> Option<OutboundBatch> {
-        // Mostly the log answers at once: nobody is woken for the time that it may take.
+        // Usually the log responds at once, so no timer is set for the append.
         let ((commands, batch), _) = self.with_runtime(host, |runtime, at| {
             (runtime.take_commands(), runtime.next_append(at))
         });
@@ -216,7 +216,7 @@ impl<C: Served> Shard<C> {
         batch
     }
 
-    /// Also says whether `run_timers` waits for what is due next.
+    /// Also returns whether `run_timers` already waits for the next due event.
     fn with_runtime<T>(
         &self,
         host: &C::Host,
@@ -246,14 +246,14 @@ impl<C: Served> Shard<C> {
         (take(&mut state.runtime, &at), state.is_watched())
     }
 
-    /// Has `run_timers` look at what is due, where it does not know.
+    /// Wakes `run_timers` if something is due earlier than it knows.
     pub(super) fn watch_deadlines(&self) {
         if !self.state.lock().is_watched() {
             self.due_changed.notify_one();
         }
     }
 
-    /// Does what is due, until the shard is closed.
+    /// Processes due timers and commits until the shard is closed.
     pub(super) async fn run_timers(self: Arc<Self>, host: Arc<C::Host>) {
         let waiter = Waiter::default();
         loop {
@@ -266,7 +266,7 @@ impl<C: Served> Shard<C> {
                 state.watched
             };
             if let Some(end) = due.end {
-                // Wakes when the last record below `end` can be read, and when the shard is closed.
+                // Wakes when the last record below `end` is readable, and when the shard is closed.
                 self.partition.waiters.register(end.plus(-1), &waiter);
             }
             let is_committed = |end| self.partition.reader().high_watermark() >= end;
@@ -301,7 +301,7 @@ impl<C: Served> Shard<C> {
         self.step(host, |runtime, at| {
             runtime.on_high_watermark(high_watermark, at)
         });
-        // One step at a time, so that requests come in between.
+        // One step at a time, so that requests can interleave.
         while self.step(host, |runtime, at| {
             runtime.fire_due_timer(at) || runtime.tell_of_delay(at)
         }) {}
@@ -310,7 +310,7 @@ impl<C: Served> Shard<C> {
 
 fn send_replies<C: Served>(runtime: &mut Runtime<C>) {
     for (waiting, response) in runtime.take_replies() {
-        // Who does not wait any more has lost the connection.
+        // The receiver is gone if the connection was closed.
         drop(waiting.send(response));
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of the share coordinator, out of the broker's.
+//! The share coordinators' settings from the broker's configuration.
 
 use ottla_config::BrokerConfig;
 use ottla_coordinator::share_state::ShareCoordinatorConfig;

@@ -1,4 +1,5 @@
-//! The share coordinators of this broker, as the shell has to know them: `runtime.rs` does the rest.
+//! The share coordinators, as far as they differ from other coordinators; the rest is in
+//! `runtime.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::coordinator_config;
 use crate::runtime::{Coordinators, Served, Shard, compression_of};
 use crate::surroundings::Surroundings;
 
-/// The topic whose partitions hold the state of share groups; created when it is first looked for.
+/// The topic whose partitions hold the state of share groups; created on the first lookup.
 pub const SHARE_STATE_TOPIC: &str = "__share_group_state";
 
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl ShareCoordinators {
 
     pub(super) fn on_topics_deleted(self: &Arc<Self>, deleted: &[TopicId]) {
         for shard in self.all_shards() {
-            // One that is loading keeps what it reads of a topic that is gone, and so does Kafka.
+            // As in Kafka, a shard that is loading keeps the state it reads of a deleted topic.
             let _ = shard.tell(self, |coordinator, _| {
                 coordinator.on_topics_deleted(deleted)
             });
@@ -92,7 +93,7 @@ async fn delete_records(
         log.increment_log_start_offset(before)
     });
     if let Some(Err(error)) = deleted.await {
-        // What stays is read once more at the next start.
+        // The remaining records are read again at the next start.
         let partition = &partition.topic_partition;
         tracing::warn!(%partition, "records before offset {before} are not needed and stay: {error}");
     }

@@ -1,5 +1,6 @@
-//! Share groups that are to forget how far they were: their state goes at the share coordinators, topic by topic.
-//! Source: `DefaultStatePersister.deleteState`, as `GroupCoordinatorService` looks at what comes of it.
+//! Deletes the state of share groups at the share coordinators, topic by topic.
+//!
+//! Kafka: `DefaultStatePersister.deleteState` and its callers in `GroupCoordinatorService`.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use ottla_types::{ErrorCode, TopicId};
 use super::coordinators::ShareCoordinators;
 use super::persister::Persister;
 
-/// A topic is deleted when all of its partitions are; otherwise one of the reasons is told.
+/// A topic is deleted if all its partitions are; otherwise one of the errors is returned.
 pub async fn delete_state(
     coordinators: &Arc<ShareCoordinators>,
     group_id: &ByteString,

@@ -1,11 +1,11 @@
-//! Why a partition of a request about share groups has failed.
+//! Errors of partitions in share group requests.
 
 use bytestring::ByteString;
 use ottla_coordinator::persister::StateFailure;
 use ottla_types::ErrorCode;
 
-/// Why a partition of a member's request has failed. What its share partition has to say is told with a message, and what is
-/// refused before one is asked only with its code (`KafkaApis.handleShareFetchRequest`).
+/// The error of a partition in a member's request. Errors of the share partition have a message;
+/// errors detected before it is asked have only a code (`KafkaApis.handleShareFetchRequest`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionFailure {
     pub code: ErrorCode,
@@ -30,7 +30,7 @@ impl From<StateFailure> for PartitionFailure {
     }
 }
 
-/// Of a task that panicked, which has been reported where it happened.
+/// The error of a task that panicked; the panic was reported where it happened.
 pub fn panicked() -> StateFailure {
     ErrorCode::UnknownServerError.into()
 }

@@ -1,5 +1,7 @@
-//! Where partitions end for their readers, wherever they are led: what the lag of a share group is counted from.
-//! Source: `NetworkPartitionMetadataClient`.
+//! The high watermarks of partitions on any broker, from which the lag of a share group is
+//! computed.
+//!
+//! Kafka: `NetworkPartitionMetadataClient`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +15,17 @@ use super::coordinators::ShareCoordinators;
 use super::persister::ask_peer;
 use crate::at_once::each_at_once;
 
-/// The replica id of clients, and the time that stands for the end.
+/// The replica ID of clients, and the timestamp that means the end.
 const CONSUMER_REPLICA_ID: i32 = -1;
 const LATEST_TIMESTAMP: i64 = -1;
 
-/// Leaders that are asked at one time, by one request.
+/// Number of leaders asked concurrently by one request.
 const LEADERS_AT_ONCE: usize = 16;
 
 pub type LatestOffsets = BTreeMap<(ByteString, i32), Result<Offset, ErrorCode>>;
 
-/// One request to each of the leaders that are not here. A partition that is missing could not be asked about.
+/// Sends one request to each remote leader. A partition is missing from the result if asking about
+/// it panicked.
 pub async fn latest_offsets(
     coordinators: &Arc<ShareCoordinators>,
     partitions: Vec<(ByteString, i32)>,

@@ -1,7 +1,8 @@
-//! A share partition that is led here, as threads share it.
+//! A share partition led by this broker, shared by threads.
 //!
-//! All that is decided is in [`LedSharePartition`], behind a lock that is held for one decision. Here are the way to the share
-//! coordinator, the task that waits for locks to run out, and those who wait.
+//! The decisions are in [`LedSharePartition`], behind a lock that is held for one decision. This
+//! file has the access to the share coordinator, the task that waits for record lock timeouts, and
+//! the waiting fetches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +27,12 @@ pub struct LedPartition {
     pub partition: Arc<Partition>,
     pub leader_epoch: LeaderEpoch,
     machine: Mutex<Machine>,
-    /// Fetches that wait for something else than records of the log.
+    /// Fetches that wait for anything other than new records.
     pub waiters: Waiters,
-    /// The next deadline has moved, or the share partition is closed.
+    /// Notified when the next deadline changes or the share partition is closed.
     timers_changed: Notify,
     coordinators: Arc<ShareCoordinators>,
-    /// Who is told that it cannot be read any more: it is loaded anew by whoever asks next.
+    /// Called when the share partition has failed, so that the next request loads it again.
     on_failed: Box<dyn Fn(&Arc<LedPartition>) + Send + Sync>,
 }
 
@@ -43,11 +44,11 @@ impl std::fmt::Debug for LedPartition {
     }
 }
 
-/// The right to read for a share partition, until it is dropped.
+/// The exclusive right to read for a share partition, until it is dropped.
 pub struct Reading {
     led: Arc<LedPartition>,
     pub fetch_offset: Offset,
-    /// Others may read now who could not before.
+    /// Whether dropping it wakes fetches that could not read meanwhile.
     wakes_others: bool,
 }
 
@@ -56,7 +57,7 @@ impl Reading {
         &self.led
     }
 
-    /// Nothing was there to be read: those who could not read meanwhile would find as little.
+    /// Nothing was read: other fetches would find nothing either.
     pub fn give_up(mut self) {
         self.wakes_others = false;
     }
@@ -72,7 +73,7 @@ impl Drop for Reading {
 }
 
 impl LedPartition {
-    /// Begins to load what was persisted.
+    /// Starts to load the persisted state.
     pub(super) fn open(
         coordinators: Arc<ShareCoordinators>,
         key: SharePartitionKey,
@@ -132,7 +133,7 @@ impl LedPartition {
         })
     }
 
-    /// Where a group begins that has read nothing yet.
+    /// The start offset of a group that has not read the partition yet.
     async fn initial_offset(&self, reset: OffsetReset) -> Result<Offset, StateFailure> {
         let reader = self.partition.reader().clone();
         let since = match reset {
@@ -148,7 +149,7 @@ impl LedPartition {
         let found = threads.run(move || reader.offset_for_timestamp(TimestampTarget::At(since)));
         match found.await {
             Ok(Ok(Some(found))) if found.offset < latest => Ok(found.offset),
-            // Kafka finds no offset for a time behind all records, and fails.
+            // Kafka finds no offset for a time after all records, and fails.
             Ok(Ok(_)) => Ok(latest),
             Ok(Err(error)) => Err(error.error_code().into()),
             Err(_) => Err(ErrorCode::UnknownServerError.into()),
@@ -163,11 +164,11 @@ impl LedPartition {
         self.waiters.wake_all();
     }
 
-    /// The share partition is read here no longer: led elsewhere, or out of step with what is persisted.
+    /// Closes the share partition: it is led elsewhere, or it differs from the persisted state.
     pub(super) fn close(&self, reason: StateFailure) {
         let waiting = self.machine.lock().close(reason.clone());
         for waiting in waiting {
-            // Who has gone away meanwhile needs no answer.
+            // The receiver may be gone.
             let _ = waiting.send(Err(reason.clone()));
         }
         self.timers_changed.notify_one();
@@ -178,14 +179,14 @@ impl LedPartition {
         self.coordinators.surroundings.context.now_ms()
     }
 
-    /// Why nothing can be read here, if so.
+    /// Why the share partition is closed, if it is.
     pub fn failure(&self) -> Option<StateFailure> {
         self.machine.lock().failure().cloned()
     }
 
     // Reading
 
-    /// The right to read, where nobody else has it and there may be something to acquire.
+    /// The right to read, if no other fetch has it and there may be records to acquire.
     pub fn begin_reading(self: &Arc<Self>, settings: &GroupSettings) -> Option<Reading> {
         let fetch_offset = self.machine.lock().begin_reading(settings.partition)?;
         Some(Reading {
@@ -195,7 +196,7 @@ impl LedPartition {
         })
     }
 
-    /// Gives a member what it can have of what was read.
+    /// Acquires records for a member from those that were read.
     pub fn acquire(&self, request: AcquireRequest<'_>) -> AcquiredRecords {
         let mut machine = self.machine.lock();
         let before = machine.next_lock_deadline_ms();
@@ -206,14 +207,14 @@ impl LedPartition {
         acquired
     }
 
-    /// The log begins behind the offset that was to be read.
+    /// The log starts after the offset that was to be read.
     pub fn on_log_start_offset(&self, log_start_offset: Offset) {
         self.machine.lock().on_log_start_offset(log_start_offset);
     }
 
     // What becomes of records
 
-    /// Ends when what the member says is persisted.
+    /// Returns when the acknowledgement is persisted.
     pub async fn acknowledge(
         self: &Arc<Self>,
         member: &str,
@@ -227,12 +228,12 @@ impl LedPartition {
             let mut machine = self.machine.lock();
             machine.acknowledge(member, batches, settings, now_ms, || answer)
         };
-        // A lock that is renewed may be the one that runs out next.
+        // A renewed lock may be the next to time out.
         self.timers_changed.notify_one();
         self.await_persisted(acknowledged?, written).await
     }
 
-    /// What a member that is gone has in hand is for the others.
+    /// Releases the records of a member that has left.
     pub async fn release(self: &Arc<Self>, member: &str) -> Result<(), StateFailure> {
         let (answer, written) = oneshot::channel();
         let released = self.machine.lock().release(member, Some(|| answer));
@@ -253,7 +254,7 @@ impl LedPartition {
             .unwrap_or_else(|_| Err(ErrorCode::NotLeaderOrFollower.into()))
     }
 
-    /// Frees what is locked no longer, until the share partition is closed.
+    /// Releases records whose locks have timed out, until the share partition is closed.
     async fn run_timers(self: Arc<Self>) {
         loop {
             let next = {
@@ -284,7 +285,7 @@ impl LedPartition {
 
     // Persisting
 
-    /// Has persisted what there is to be persisted, unless a task is at it.
+    /// Persists pending changes, unless a task is already doing so.
     fn run_outbox(self: &Arc<Self>) {
         let Some(mut write) = self.machine.lock().next_write() else {
             return;
@@ -307,7 +308,7 @@ impl LedPartition {
     fn on_written(self: &Arc<Self>, id: StateWriteId, written: Result<(), StateFailure>) {
         let written = self.machine.lock().on_written(id, written);
         if let Some((waiting, answer)) = written.answer {
-            // Who has gone away meanwhile needs no answer.
+            // The receiver may be gone.
             let _ = waiting.send(answer);
         }
         if written.may_fetch {

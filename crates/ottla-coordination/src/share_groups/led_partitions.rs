@@ -1,5 +1,6 @@
-//! The share partitions that are led here, by group.
-//! Source: `SharePartitionCache`, `SharePartitionManager.SharePartitionListener`.
+//! The share partitions led by this broker, by group.
+//!
+//! Kafka: `SharePartitionCache`, `SharePartitionManager.SharePartitionListener`.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub struct LedPartitions {
     by_key: Arc<RwLock<ByKey>>,
 }
 
-/// The share partitions by group, and which groups have one of a partition.
+/// The share partitions by key, and the groups of each partition.
 #[derive(Debug, Default)]
 struct ByKey {
     led: BTreeMap<SharePartitionKey, Arc<LedPartition>>,
@@ -48,7 +49,7 @@ impl ByKey {
         }
     }
 
-    /// The share partitions that the groups have of a partition.
+    /// The share partitions of all groups for a partition.
     fn of_partition(&self, topic_id: TopicId, partition: PartitionIndex) -> Vec<Arc<LedPartition>> {
         let partition = partition.0;
         let groups = self.groups.get(&(topic_id, partition));
@@ -89,7 +90,7 @@ impl LedPartitions {
             .cloned()
     }
 
-    /// The share partition, loaded where nobody has asked for it yet; or why it is not here.
+    /// The share partition, loaded on the first request; an error if it is not led here.
     pub fn get_or_open(
         &self,
         group_id: &str,
@@ -103,10 +104,10 @@ impl LedPartitions {
         self.open(key, || led_here(&self.coordinators, topic, partition))
     }
 
-    /// Whether the partition is led here is looked at under the lock that closing takes. Were it looked at before, then
+    /// Leadership is checked under the lock that closing takes. If it were checked before:
     /// 1. a thread finds that this broker leads the partition,
-    /// 2. another puts the end of that in force, and closes all share partitions that there are,
-    /// 3. the first one takes up one more, which nobody closes.
+    /// 2. another thread applies the loss of leadership and closes all existing share partitions,
+    /// 3. the first thread opens another one, which is never closed.
     fn open(
         &self,
         key: SharePartitionKey,
@@ -130,7 +131,7 @@ impl LedPartitions {
         Ok(led)
     }
 
-    /// Nobody of the group reads here any more.
+    /// Closes the share partitions of a group without members here.
     pub fn close_group(&self, group_id: &str) {
         let first = SharePartitionKey {
             group_id: group_id.to_owned().into(),
@@ -145,7 +146,7 @@ impl LedPartitions {
         self.close(over);
     }
 
-    /// Partitions whose lead has changed are others' to hand out, or have to be taken up anew.
+    /// Closes the share partitions whose leader or leader epoch has changed.
     pub(super) fn follow_leadership(&self, delta: &MetadataDelta) {
         if self.by_key.read().led.is_empty() {
             return;
@@ -161,7 +162,7 @@ impl LedPartitions {
         }
     }
 
-    /// Takes time by how many groups read the partition.
+    /// Takes time proportional to the number of groups that read the partition.
     fn close_partition(&self, replica: &LocalReplica, is_over: impl Fn(&LedPartition) -> bool) {
         let of_partition = || {
             let by_key = self.by_key.read();
@@ -187,7 +188,7 @@ impl LedPartitions {
     }
 }
 
-/// It is closed, and loaded anew by whoever asks next.
+/// Removes a closed share partition; the next request loads it again.
 fn forget(by_key: &mut ByKey, closed: &Arc<LedPartition>) {
     if by_key
         .led
@@ -198,8 +199,8 @@ fn forget(by_key: &mut ByKey, closed: &Arc<LedPartition>) {
     }
 }
 
-/// The partition and the epoch in which this broker leads it, by the image in force: that is replaced before
-/// `follow_leadership` is called, and a replica may hear of it later.
+/// The partition and the epoch in which this broker leads it, by the current image. The image is
+/// replaced before `follow_leadership` is called; the replica may be updated later.
 fn led_here(
     coordinators: &ShareCoordinators,
     topic: &str,

@@ -1,8 +1,10 @@
-//! The way to the share coordinator, wherever it is: for the leaders of partitions, and for the coordinators of groups.
+//! Client of the share coordinators, on any broker; used by partition leaders and group
+//! coordinators.
 //!
-//! A coordinator that is not there, or not ready, is looked for again a few times, with pauses that grow; whoever asks
-//! is told when that leads nowhere. What the coordinator itself refuses is not asked again.
-//! Source: `DefaultStatePersister`, `PersisterStateManager`.
+//! If a coordinator is unavailable or not ready, the request is retried a few times with growing
+//! pauses, and then fails. Errors of the coordinator itself are not retried.
+//!
+//! Kafka: `DefaultStatePersister`, `PersisterStateManager`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +22,13 @@ use super::questions::{DeleteState, ReadSummary, StateQuestion};
 use crate::at_once::each_at_once;
 use ottla_net::PeerError;
 
-/// Share partitions that are asked about at one time, by one request.
+/// Number of share partitions asked about concurrently by one request.
 pub const AT_ONCE: usize = 64;
-/// How often a coordinator is looked for.
+/// Maximum number of attempts.
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Stateless: what waits is held by whoever asks.
+/// Stateless; the callers hold what waits.
 pub struct Persister;
 
 enum Place {
@@ -70,8 +72,8 @@ impl Persister {
         persevere(coordinators, DeleteState(key)).await
     }
 
-    /// Asks about several share partitions, up to [`AT_ONCE`] at one time: how many there are a client may say. The
-    /// answers come in the order of the questions.
+    /// Asks about several share partitions, up to [`AT_ONCE`] concurrently, because a client
+    /// chooses their number. The answers are in the order of the questions.
     pub async fn each<Q, T, F>(
         coordinators: &Arc<ShareCoordinators>,
         questions: Vec<Q>,
@@ -94,7 +96,7 @@ impl Persister {
     }
 }
 
-/// Asks until somebody answers who coordinates the share partition.
+/// Retries until the coordinator of the share partition answers.
 async fn persevere<Q: StateQuestion>(
     coordinators: &Arc<ShareCoordinators>,
     question: Q,
@@ -136,7 +138,7 @@ fn may_ask_again(code: ErrorCode) -> bool {
     )
 }
 
-/// Who leads the partition of `__share_group_state`, which is created where it is not there yet.
+/// The leader of the partition of `__share_group_state`; the topic is created if it does not exist.
 fn place_of(
     coordinators: &Arc<ShareCoordinators>,
     key: &SharePartitionKey,

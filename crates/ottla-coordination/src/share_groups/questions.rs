@@ -1,5 +1,5 @@
-//! What a share coordinator is asked about one share partition, and how the question and its answer stand in requests and
-//! responses: this broker asks others so, and others ask it.
+//! The requests to a share coordinator about one share partition, and their encoding, for both the
+//! client and the server side.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::coordinators::ShareCoordinators;
 
 pub trait StateQuestion: Clone + Send + Sync + 'static {
     type Request: ApiRequest<Response: Send> + Send + Sync;
-    /// What the request says of one partition, and the response.
+    /// The fields of one partition in the request, and its result in the response.
     type Partition: Send;
     type Result;
     type Answer: Send + 'static;
 
     fn key(&self) -> &SharePartitionKey;
 
-    /// Asks the coordinator of the share partition, which is here.
+    /// Sends the request to the coordinator on this broker.
     fn ask_here(
         self,
         coordinators: &Arc<ShareCoordinators>,
@@ -33,7 +33,7 @@ pub trait StateQuestion: Clone + Send + Sync + 'static {
 
     fn of_partition(key: SharePartitionKey, partition: Self::Partition) -> Self;
 
-    /// Of a result that is no error.
+    /// Converts a result without an error.
     fn answer_of(result: Self::Result) -> Self::Answer;
 
     fn result_of(answer: Self::Answer) -> Self::Result;
@@ -42,10 +42,10 @@ pub trait StateQuestion: Clone + Send + Sync + 'static {
 
     fn index_of(partition: &Self::Partition) -> i32;
 
-    /// The request for this share partition alone.
+    /// The request for this share partition only.
     fn to_request(&self) -> Self::Request;
 
-    /// The answer to such a request.
+    /// The answer in the response to [`Self::to_request`].
     fn answer_in(response: ResponseOf<Self>) -> Result<Self::Answer, StateFailure>;
 
     /// The group and the topics of a request.
@@ -56,10 +56,10 @@ pub trait StateQuestion: Clone + Send + Sync + 'static {
 
 pub type ResponseOf<Q> = <<Q as StateQuestion>::Request as ApiRequest>::Response;
 
-/// What a client of share coordinators was answered of the partitions of a topic, by their numbers.
+/// The results of a topic's partitions, by partition index.
 pub type TopicAnswers<T> = (Uuid, Vec<(i32, Result<T, StateFailure>)>);
 
-/// The five APIs nest partitions in the same way, each in types of its own.
+/// The five APIs nest partitions in the same way, each with its own types.
 macro_rules! nested_by_topic {
     ($request:ident::$Data:ident in $Request:ident, $response:ident::$Topic:ident in $Response:ident) => {
         type Request = $Request;
@@ -272,7 +272,7 @@ impl StateQuestion for WriteState {
     }
 }
 
-/// Of a share partition.
+/// The summary of a share partition's state.
 #[derive(Clone)]
 pub struct ReadSummary(pub SharePartitionKey);
 

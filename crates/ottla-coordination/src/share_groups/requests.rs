@@ -1,4 +1,5 @@
-//! What a client asks of share coordinators: many share partitions at once, each of which has a coordinator of its own.
+//! Requests of clients to share coordinators: many share partitions at once, each with a
+//! coordinator of its own.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::coordinators::ShareCoordinators;
 use super::persister::Persister;
 use super::questions::{ResponseOf, StateQuestion, TopicAnswers};
 
-/// Whether the client is one of the cluster's brokers, or as good as one.
+/// Whether the client is authorized as a broker of the cluster.
 fn may_ask_coordinators(
     coordinators: &ShareCoordinators,
     context: &RequestContext,
@@ -46,8 +47,9 @@ pub async fn answer<Q: StateQuestion>(
     Q::to_response(answers.await)
 }
 
-/// Asks for several share partitions of a request at one time, since each has a coordinator of its own. The answers come
-/// in the order of the request; they are failures where the client is none of the cluster's brokers, and nothing is asked.
+/// Asks for several share partitions of a request concurrently, since each has its own coordinator.
+/// The answers are in the order of the request. If the client lacks `CLUSTER_ACTION`, all are
+/// failures and nothing is asked.
 pub async fn ask_for_each<P, T, F>(
     coordinators: &Arc<ShareCoordinators>,
     context: &RequestContext,
@@ -61,7 +63,7 @@ where
     F: Future<Output = Result<T, StateFailure>> + Send + 'static,
 {
     let refused = may_ask_coordinators(coordinators, context).err();
-    // Kafka has no answer for any partition then.
+    // Kafka returns no partitions in this case.
     if group_id.is_empty() && refused.is_none() {
         return Vec::new();
     }

@@ -1,5 +1,6 @@
-//! What applies to one share group: its own configuration over the broker's.
-//! Source: `GroupConfig`, `ShareGroupConfigProvider`.
+//! The settings of a share group: its own configuration over the broker's defaults.
+//!
+//! Kafka: `GroupConfig`, `ShareGroupConfigProvider`.
 
 use ottla_context::NodeContext;
 use ottla_coordinator::share_partition::SharePartitionSettings;
@@ -7,12 +8,12 @@ use ottla_metadata::ConfigResource;
 
 use ottla_partition::partition::Isolation;
 
-/// Where a group begins that has read nothing yet (`share.auto.offset.reset`).
+/// The start offset of a group that has not read a partition yet (`share.auto.offset.reset`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetReset {
     Earliest,
     Latest,
-    /// At the first record that is no older than so many milliseconds.
+    /// The first record at most this many milliseconds old.
     ByDuration(i64),
 }
 
@@ -24,7 +25,7 @@ pub struct GroupSettings {
 }
 
 impl GroupSettings {
-    /// How long a member may keep what it acquires, as it is told.
+    /// The acquisition lock timeout that members receive.
     pub fn record_lock_duration_ms(&self) -> i32 {
         i32::try_from(self.partition.record_lock_duration_ms).unwrap_or(i32::MAX)
     }
@@ -39,7 +40,7 @@ impl GroupSettings {
                 .value(&group, key)
                 .map(|value| value.to_string())
         };
-        // What was set was valid when it was: the bounds may have been set after it.
+        // Values were valid when they were set; the bounds may have changed since.
         let number = |key: &str, default: i32, min: i32, max: i32| match own(key)
             .and_then(|value| value.trim().parse::<i32>().ok())
         {
@@ -80,7 +81,7 @@ impl GroupSettings {
     }
 }
 
-/// `latest` where nothing is set.
+/// `latest` if nothing is set.
 fn offset_reset(value: Option<&str>) -> OffsetReset {
     match value.map(str::to_lowercase).as_deref() {
         Some("earliest") => OffsetReset::Earliest,

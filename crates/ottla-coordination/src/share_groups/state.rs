@@ -1,5 +1,6 @@
-//! Requests to the share coordinators of this broker, about one share partition each.
-//! Source: `ShareCoordinatorService`.
+//! Requests to the share coordinators of this broker, each about one share partition.
+//!
+//! Kafka: `ShareCoordinatorService`.
 
 use std::sync::Arc;
 
@@ -67,7 +68,8 @@ impl ShareCoordinators {
         asked.await
     }
 
-    /// Has the coordinator of a share partition decide, given how many partitions the topic has.
+    /// Processes a request at the coordinator of a share partition; `decide` receives the topic's
+    /// partition count.
     async fn ask<T>(
         self: &Arc<Self>,
         key: &SharePartitionKey,
@@ -94,7 +96,7 @@ impl ShareCoordinators {
     }
 }
 
-/// With Kafka's sentence for what could not be done.
+/// The failure with Kafka's message.
 fn not_here(code: ErrorCode, what: &str) -> StateFailure {
     StateFailure {
         code,

@@ -1,5 +1,5 @@
-//! A broker as far as coordinators need one: its partitions, on a simulated disk, with a follower elsewhere that fetches and
-//! a controller that changes leaders and in-sync replicas.
+//! The part of a broker that coordinators need: partitions on a simulated disk, a fetching
+//! follower, and a controller that changes leaders and in-sync replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::share_groups::{SHARE_STATE_TOPIC, ShareGroups};
 use crate::surroundings::Surroundings;
 use crate::transactions::{TRANSACTION_TOPIC, Transactions};
 
-/// Each has one partition.
+/// Each topic has one partition.
 const TOPICS: [(&str, Uuid); 4] = [
     (OFFSETS_TOPIC, Uuid([1; 16])),
     (TRANSACTION_TOPIC, Uuid([2; 16])),
@@ -40,13 +40,13 @@ const TOPICS: [(&str, Uuid); 4] = [
     (TOPIC, TOPIC_ID),
 ];
 
-/// The partition that clients work with.
+/// The partition that clients use.
 pub const OF_CLIENTS: TopicIdPartition = TopicIdPartition {
     topic_id: TOPIC_ID,
     partition: ottla_types::PartitionIndex(0),
 };
 
-/// How long the log and other brokers are waited for.
+/// Timeout for the log and for other brokers.
 const TIMEOUT_MS: i32 = 400;
 
 pub struct SimulatedBroker {
@@ -54,7 +54,7 @@ pub struct SimulatedBroker {
     pub groups: Arc<Groups>,
     pub transactions: Arc<Transactions>,
     pub share_groups: Arc<ShareGroups>,
-    /// Odd while too few replicas are in sync.
+    /// Odd while the ISR is below `min.insync.replicas`.
     isr_phase: AtomicU64,
     follower_is_up: AtomicBool,
     is_over: AtomicBool,
@@ -159,7 +159,7 @@ impl SimulatedBroker {
         self.change(records);
     }
 
-    /// Puts a change of the metadata in force, in the order of the broker's `publish`.
+    /// Applies a metadata change, in the order of the broker's `publish`.
     fn change(&self, records: Vec<MetadataRecord>) {
         let (groups, transactions) = (&self.groups, &self.transactions);
         let share_groups = &self.share_groups;
@@ -200,12 +200,12 @@ impl SimulatedBroker {
         self.change_partitions(&TOPICS, change);
     }
 
-    /// Elects this broker again: what is coordinated here is loaded again.
+    /// Re-elects this broker, so that coordinators are loaded again.
     pub fn elect_again(&self) {
         self.set_leader(&TOPICS, 1);
     }
 
-    /// Which phase it is, if too few replicas are in sync.
+    /// The current phase, if the ISR is below `min.insync.replicas`.
     pub fn phase_under_min_isr(&self) -> Option<u64> {
         let phase = self.isr_phase.load(Ordering::SeqCst);
         (phase % 2 == 1).then_some(phase)
@@ -215,7 +215,7 @@ impl SimulatedBroker {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Clients end with the request that is under way.
+    /// Makes clients end after their current request.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
@@ -230,7 +230,7 @@ impl SimulatedBroker {
         found.expect("the partition is here")
     }
 
-    /// What the log says up to the high watermark.
+    /// The state in the log below the high watermark.
     pub fn committed<C: Served>(&self, host: &Arc<C::Host>) -> C {
         let partition = self.partition(C::TOPIC);
         loop {
@@ -239,7 +239,7 @@ impl SimulatedBroker {
             let coordinator = C::new(host, partition.leader_epoch());
             let end = reader.high_watermark();
             match read_log::<C>(host, &reader, end, coordinator) {
-                // What was deleted while it was read may be missing.
+                // Records deleted during the read may be missing.
                 _ if reader.log_start_offset() != start => {}
                 Ok(loaded) => return loaded.coordinator,
                 Err(error) => panic!("{} cannot be read: {error}", C::TOPIC),
@@ -259,7 +259,7 @@ impl SimulatedBroker {
         self.committed(&self.share_groups.coordinators)
     }
 
-    /// The other replica fetches all that there is, now and then.
+    /// The other replica fetches everything at intervals.
     pub fn follow(&self, mut random: Random) {
         while !self.has_no_followers.load(Ordering::SeqCst) {
             if self.follower_is_up.load(Ordering::SeqCst) {
@@ -285,11 +285,11 @@ impl SimulatedBroker {
             };
             (partition, fetch)
         });
-        // What it refuses, as one that leads no longer does, is fetched again.
+        // A refused fetch is repeated.
         FollowerFetches::decide(&self.test_host.host, fetches.collect()).await;
     }
 
-    /// Changes leaders and in-sync replicas for a while, and leaves all as it was.
+    /// Changes leaders and in-sync replicas for a while, and restores them.
     pub fn govern(&self, mut random: Random) {
         for _ in 0..3 + random.below(5) {
             thread::sleep(Duration::from_millis(random.below(200)));
@@ -307,7 +307,7 @@ impl SimulatedBroker {
 
     fn lose_follower(&self, random: &mut Random) {
         self.follower_is_up.store(false, Ordering::SeqCst);
-        // Some requests wait for the follower before it leaves the in-sync replicas.
+        // Some requests wait for the follower before it leaves the ISR.
         thread::sleep(Duration::from_millis(random.below(20)));
         self.set_isr(vec![1]);
         self.isr_phase.fetch_add(1, Ordering::SeqCst);
@@ -330,7 +330,7 @@ impl SimulatedBroker {
         self.tally.lock().losses_of_leaders += 1;
     }
 
-    /// Nobody hands out records of a partition that is not led here.
+    /// No share partition is open while its partition is led elsewhere.
     fn check_share_partitions_are_closed(&self) {
         for group in 0..super::SHARE_GROUPS {
             let group = super::share_group(group);
@@ -343,7 +343,7 @@ impl SimulatedBroker {
     }
 }
 
-/// What is asked is answered, and not only when nobody waits any more.
+/// Every request is answered, without relying on a timeout of the client.
 pub async fn in_time<F: Future>(asked: F) -> F::Output {
     let answered = time::timeout(Duration::from_secs(60), asked).await;
     answered.expect("a request waits for ever")

@@ -1,5 +1,5 @@
-//! Clients of the three kinds of coordinators. Each has keys of its own and one request under way, so that it knows what it
-//! has to find: in the log when it is answered, and in memory ever after.
+//! Clients of the three kinds of coordinators. Each has its own keys and one request in flight, so
+//! it knows what the log must hold when it is answered, and what memory must hold from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,10 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, TopicPartition}
 
 use super::broker::{OF_CLIENTS, SimulatedBroker, in_time};
 
-/// So often the whole log is read, to compare it with an answer.
+/// One in this many answers is compared with the whole log.
 const LOOKS_AT_LOG_ONE_IN: u64 = 5;
 
-/// Says what is waited for, where one seed is run again.
+/// Prints the waits when a single seed is repeated.
 macro_rules! tell {
     ($($what:tt)*) => {
         if super::number("OTTLA_SEED").is_some() {
@@ -41,7 +41,7 @@ macro_rules! tell {
         }
     };
 }
-/// What may be wrong while leaders and replicas come and go.
+/// Errors that may occur while leaders and replicas change.
 fn check_passing(what: &str, code: ErrorCode) {
     tell!("{what}: {code}");
     let is_passing = matches!(
@@ -55,7 +55,7 @@ fn check_passing(what: &str, code: ErrorCode) {
 }
 
 async fn pause(random: &mut Random) {
-    // Mostly at once, so that requests meet.
+    // Usually short, so that requests overlap.
     if random.one_in(6) {
         sleep(Duration::from_micros(random.below(80_000))).await;
     } else {
@@ -65,7 +65,7 @@ async fn pause(random: &mut Random) {
 
 // Groups
 
-/// What a group has committed, as its coordinator says it.
+/// A request for the committed offsets of a group.
 fn fetch_request(group: &str) -> OffsetFetchRequestGroup {
     OffsetFetchRequestGroup {
         group_id: group.to_owned().into(),
@@ -116,7 +116,7 @@ async fn fetch(broker: &SimulatedBroker, group: &str) -> Result<i64, ErrorCode> 
     fetched(answered.await?)
 }
 
-/// What a coordinator that nobody else has answers at once.
+/// The immediate answer of a coordinator without other requests.
 fn answer_of<C: Coordinator, T: TryFrom<C::Response>>(outcome: Outcome<C>) -> T {
     let mut replies = outcome.replies.into_iter();
     let reply = replies.next().expect("it has nothing to wait for");
@@ -131,7 +131,7 @@ fn committed_offset(groups: &mut GroupCoordinator, group: &str) -> i64 {
     fetched(answer_of::<GroupCoordinator, _>(outcome)).expect("it is loaded")
 }
 
-/// Commits one offset after the other. They never go back.
+/// Commits increasing offsets; they must never decrease.
 pub async fn commit_offsets(broker: Arc<SimulatedBroker>, group: String, mut random: Random) {
     let (mut next, mut seen) = (0, -1);
     while !broker.is_over() {
@@ -160,7 +160,7 @@ pub async fn commit_offsets(broker: Arc<SimulatedBroker>, group: String, mut ran
 
 // Transactions
 
-/// What of a transaction does not change by itself once it is ended.
+/// The fields of a transaction that do not change once it has ended.
 pub fn essence(transaction: &Transaction) -> String {
     format!(
         "{} epoch {} {:?} {:?}",
@@ -171,13 +171,13 @@ pub fn essence(transaction: &Transaction) -> String {
     )
 }
 
-/// One producer.
+/// A transactional producer.
 pub struct Producer {
     broker: Arc<SimulatedBroker>,
     id: ByteString,
-    /// Nothing of it can be pending for another reason than a refused append.
+    /// Only a refused append could make it pending.
     is_quiet: bool,
-    /// A request was refused in this phase under `min.insync.replicas`, and nothing else had happened.
+    /// The `min.insync.replicas` phase in which a request was refused and nothing else happened.
     refused_in: Option<u64>,
     random: Random,
 }
@@ -235,7 +235,7 @@ impl Producer {
         answered
     }
 
-    /// The log has what was answered.
+    /// The log holds what the response implied.
     fn check_committed(&mut self, is_as_answered: impl Fn(&Transaction) -> bool) {
         if !self.random.one_in(LOOKS_AT_LOG_ONE_IN) {
             return;
@@ -249,10 +249,10 @@ impl Producer {
         );
     }
 
-    /// Runs transactions until it is over.
+    /// Runs transactions until the end.
     pub async fn run(mut self) {
         while !self.broker.is_over() {
-            // A pause before all else: a request that is refused is repeated.
+            // Pause first, because a refused request is repeated.
             pause(&mut self.random).await;
             let Some(mut producer) = self.init().await else {
                 continue;
@@ -262,7 +262,7 @@ impl Producer {
                 let is_commit = self.random.one_in(2);
                 match self.transact(producer, is_commit).await {
                     Some(next) => producer = next,
-                    // Another instance is begun, which ends what this one has left.
+                    // A new instance is started, which ends the transaction of this one.
                     None => break,
                 }
             }
@@ -310,7 +310,7 @@ impl Producer {
         };
         let ended = self.ask(|it, to, now| it.handle_end_txn(to, request, now));
         let next = ended.await.ok()?;
-        // The markers are on their way.
+        // The markers are being written.
         self.is_quiet = false;
         self.check_committed(|it| it.state != TransactionState::Ongoing);
         self.broker.tally.lock().transactions += 1;
@@ -323,11 +323,12 @@ fn describe(broker: &SimulatedBroker, id: &str) -> Result<Transaction, ErrorCode
     shard.read(|coordinator| coordinator.describe(id).cloned())?
 }
 
-/// What the coordinator knows of an id when nothing is under way.
+/// The coordinator's state of a transactional ID when no operation is in progress.
 pub async fn settled_transaction(broker: &Arc<SimulatedBroker>, id: String) -> String {
     loop {
         match describe(broker, &id) {
-            // An id whose first record was refused is known without an epoch until it is loaded again, as in Kafka.
+            // As in Kafka, an ID whose first record was refused is known without an epoch until it
+            // is loaded again.
             Ok(transaction) if transaction.producer_epoch == ProducerEpoch::NONE => {
                 return "unknown".to_owned();
             }
@@ -387,7 +388,7 @@ fn committed_start(coordinator: &mut ShareCoordinator, group: &str) -> i64 {
     }
 }
 
-/// Moves a start offset forward, often or seldom: the log is pruned meanwhile, and must keep what is seldom written.
+/// Advances a start offset, often or rarely: pruning must keep state that is rarely written.
 pub async fn write_share_state(
     broker: Arc<SimulatedBroker>,
     group: String,
@@ -445,7 +446,7 @@ pub async fn settled_share_state(broker: &Arc<SimulatedBroker>, group: String) -
     loop {
         match summary(broker, &group).await {
             Ok(start) => return start.to_string(),
-            // It was never written.
+            // Never written.
             Err(failure) if failure.code == ErrorCode::InvalidRequest => {
                 return "unknown".to_owned();
             }
@@ -455,7 +456,7 @@ pub async fn settled_share_state(broker: &Arc<SimulatedBroker>, group: String) -
     }
 }
 
-/// Takes share partitions up again and again, as fetches do.
+/// Opens and closes share partitions repeatedly, as fetches do.
 pub async fn open_share_partitions(
     broker: Arc<SimulatedBroker>,
     group: String,

@@ -1,4 +1,4 @@
-//! The settings of the coordinators, out of the broker's.
+//! The transaction coordinators' settings from the broker's configuration.
 
 use ottla_config::BrokerConfig;
 use ottla_coordinator::transaction::TransactionCoordinatorConfig;

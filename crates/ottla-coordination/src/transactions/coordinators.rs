@@ -1,4 +1,5 @@
-//! The transaction coordinators of this broker, as the shell has to know them: `runtime.rs` does the rest.
+//! The transaction coordinators, as far as they differ from other coordinators; the rest is in
+//! `runtime.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::groups::Groups;
 use crate::runtime::{Coordinators, Served, Shard};
 use crate::surroundings::Surroundings;
 
-/// The topic whose partitions hold the transactional ids; created when the first is looked for.
+/// The topic whose partitions hold the transactional IDs; created on the first lookup.
 pub const TRANSACTION_TOPIC: &str = "__transaction_state";
 
 #[derive(Debug)]
@@ -50,14 +51,14 @@ impl TransactionCoordinators {
         }
     }
 
-    /// The level of `transaction.version` may have changed.
+    /// Applies a change of the level of `transaction.version`.
     pub(super) fn follow_features(self: &Arc<Self>, delta: &MetadataDelta) {
         let level = version_of(&delta.after);
         if level == version_of(&delta.before) {
             return;
         }
         for shard in self.all_shards() {
-            // One that is loading looks when it is loaded.
+            // A shard that is loading reads the level when it is loaded.
             let _ = shard.tell(self, |coordinator, _| {
                 coordinator.set_transaction_version(level);
                 Default::default()
@@ -66,7 +67,7 @@ impl TransactionCoordinators {
     }
 }
 
-/// What comes of markers is told to the coordinator that has sent them.
+/// Passes the results of markers to the coordinator that sent them.
 struct ShardAnswers {
     shard: Arc<Shard<TransactionCoordinator>>,
     coordinators: Arc<TransactionCoordinators>,
@@ -83,14 +84,14 @@ impl MarkerAnswers for ShardAnswers {
             producer,
             ..
         } = markers;
-        // Another coordinator reads from its log what is left to do.
+        // A later coordinator reads the remaining work from its log.
         let _ = self.shard.tell(&self.coordinators, |coordinator, now| {
             coordinator.on_markers_answered(transactional_id, *producer, answers, now)
         });
     }
 }
 
-/// The `transaction.version` that the cluster works by.
+/// The cluster's level of `transaction.version`.
 pub fn version_of(image: &MetadataImage) -> i16 {
     image.features.level(TRANSACTION_VERSION.name)
 }
@@ -139,7 +140,7 @@ impl Served for TransactionCoordinator {
                         .producer_ids
                         .next_producer_id()
                         .await;
-                    // A shard that is closed has answered everybody.
+                    // A closed shard has answered all requests.
                     let _ = shard.tell(&coordinators, |coordinator, now| {
                         coordinator.on_producer_id(producer_id, now)
                     });

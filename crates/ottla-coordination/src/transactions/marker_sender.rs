@@ -1,9 +1,12 @@
-//! Has the markers of ended transactions written by the leaders of their partitions: here, or by other brokers.
+//! Sends the markers of ended transactions to the leaders of their partitions, here or on other
+//! brokers.
 //!
-//! What goes to another broker waits for the request before it and goes together with all that came meanwhile, of
-//! any transaction. Where a marker could not be written, the coordinator is told a moment later, and sends it again
-//! to whoever leads the partition then.
-//! Invariant: each partition of each command is answered exactly once, unless the coordinator is gone.
+//! Markers for another broker wait for the request in flight and are sent together with all that
+//! arrived meanwhile, of any transaction. A failed marker is reported to the coordinator after a
+//! pause, which then sends it to the current leader.
+//!
+//! Invariant: each partition of each command is answered exactly once, unless the coordinator is
+//! gone.
 //!
 //! Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 
@@ -26,27 +29,27 @@ use crate::groups::Groups;
 use crate::surroundings::Surroundings;
 use ottla_net::PeerError;
 
-/// How long a marker that could not be written waits before it goes again.
+/// Pause before a failed marker is reported.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The coordinator of a transaction, which is told what has come of its markers.
+/// The coordinator of a transaction, which receives the results of its markers.
 pub trait MarkerAnswers: Send + Sync {
-    /// Who has lost its partition sends no more markers.
+    /// Whether the coordinator still leads its partition.
     fn are_awaited(&self) -> bool;
 
     fn tell(&self, markers: &Markers, answers: &[(TopicPartition, ErrorCode)]);
 }
 
-/// Markers for partitions of one leader.
+/// Markers of one transaction for partitions of one leader.
 struct Batch {
     markers: Markers,
     answers: Arc<dyn MarkerAnswers>,
 }
 
 pub struct MarkerSender {
-    /// Markers end the offsets of their groups.
+    /// Markers complete the transactional offsets of groups.
     groups: Arc<Groups>,
-    /// What waits, by the broker that it goes to. There is an entry as long as somebody is at it.
+    /// Waiting batches by destination. An entry exists while a task is sending to the broker.
     waiting: Mutex<HashMap<BrokerId, Vec<Batch>>>,
 }
 
@@ -56,14 +59,14 @@ impl std::fmt::Debug for MarkerSender {
     }
 }
 
-/// Who has to write a marker.
+/// Where a marker has to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Destination {
     Here,
     Broker(BrokerId),
-    /// There is a leader, or will be, but nobody knows where.
+    /// The partition has no known leader at present.
     Unknown,
-    /// The partition is no more, and needs no marker.
+    /// The partition does not exist any more and needs no marker.
     Nowhere,
 }
 
@@ -166,7 +169,7 @@ impl Batch {
         self.answer(answers);
     }
 
-    /// A partition without an answer is asked for again.
+    /// A partition without a result is retried.
     fn add_missing(&self, answers: &mut Vec<(TopicPartition, ErrorCode)>) {
         let partitions = &self.markers.partitions;
         if answers.len() == partitions.len() {
@@ -184,7 +187,7 @@ impl Batch {
     fn answer_all(self, error: ErrorCode) {
         let partitions = self.markers.partitions.iter();
         let answers = partitions.map(|it| (it.clone(), error)).collect();
-        // Not on the stack of the coordinator that asks.
+        // In a task, so not on the stack of the calling coordinator.
         ottla_sync::task::spawn(async move { self.answer(answers) });
     }
 
@@ -208,7 +211,7 @@ impl Batch {
     }
 }
 
-/// Has another broker write the markers of several transactions.
+/// Sends the markers of several transactions to another broker.
 async fn exchange(surroundings: &Surroundings, id: BrokerId, mut batches: Vec<Batch>) {
     batches.retain(|batch| batch.answers.are_awaited());
     if batches.is_empty() {

@@ -1,9 +1,10 @@
-//! Asks the coordinators of transactions about partitions that are written to: whether they are part of the
-//! transaction, or to make them part of it (KIP-890).
+//! Asks transaction coordinators whether partitions are part of a transaction, or adds them to it
+//! (KIP-890).
 //!
-//! Of one transactional id one request is under way at a time; what is asked meanwhile goes together in the next,
-//! so that the partitions of one Produce do not stand in each other's way at the coordinator.
-//! Invariant: every question is answered exactly once, whatever becomes of the coordinator.
+//! One request per transactional ID is in flight at a time; later questions go together in the next
+//! one, so that the partitions of one Produce do not conflict at the coordinator.
+//!
+//! Invariant: every question is answered exactly once, even if the coordinator cannot be reached.
 //!
 //! Kafka: `AddPartitionsToTxnManager`.
 
@@ -26,7 +27,7 @@ use super::coordinators::{TRANSACTION_TOPIC, TransactionCoordinators};
 use super::write_markers::request_timeout;
 use ottla_net::{PeerError, PeerFailure};
 
-/// The version of the protocol in which clients leave adding partitions to the brokers.
+/// The transaction version in which brokers add partitions for clients.
 const ADDED_BY_BROKERS: i16 = 2;
 
 type Answer = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
@@ -39,7 +40,7 @@ struct Question {
 
 pub struct Verifier {
     coordinators: Arc<TransactionCoordinators>,
-    /// What is to be asked, by transactional id. There is an entry as long as somebody is at it.
+    /// Pending questions by transactional ID. An entry exists while a task is asking.
     questions: Mutex<HashMap<ByteString, Vec<Question>>>,
 }
 
@@ -79,7 +80,7 @@ impl Verifier {
         });
     }
 
-    /// The questions that can go in one request; `None` when there are none left.
+    /// The questions for the next request; `None` if there are none.
     fn next(&self, id: &ByteString) -> Option<Vec<Question>> {
         let mut questions = self.questions.lock();
         let waiting = questions.get_mut(id)?;
@@ -115,7 +116,7 @@ async fn answer_together(
     );
     let longest_backoff =
         Duration::from_millis(config.add_partitions_to_txn_retry_backoff_ms.max(1) as u64);
-    // The end of a transaction often takes less than a millisecond.
+    // Ending a transaction often takes less than a millisecond.
     let mut backoff = Duration::from_millis(1);
     loop {
         let Some(first) = questions.first() else {
@@ -130,7 +131,8 @@ async fn answer_together(
             let index = partitions.binary_search(partition);
             index.map_or(ErrorCode::UnknownServerError, |index| errors[index])
         };
-        // The end of the transaction before is being written: that takes less time than the client would let pass.
+        // The previous transaction is still being completed, which is faster than a retry by the
+        // client.
         let may_retry =
             transaction.adds_partitions() && ottla_sync::time::now() - began < retry_for;
         let (again, settled): (Vec<_>, Vec<_>) = questions.into_iter().partition(|question| {
@@ -152,7 +154,7 @@ fn result_of(error: ErrorCode, transaction: &ProducerTransaction) -> Result<(), 
     let added_by = transaction.added_by;
     match error {
         ErrorCode::None => Ok(()),
-        // What producers expect to hear of a newer instance when they write.
+        // The error that producers expect on a write after a newer instance was started.
         ErrorCode::ProducerFenced => Err(ErrorCode::InvalidProducerEpoch),
         ErrorCode::TransactionAbortable if added_by == AddedBy::Client => {
             Err(ErrorCode::InvalidTxnState)
@@ -174,7 +176,7 @@ fn result_of(error: ErrorCode, transaction: &ProducerTransaction) -> Result<(), 
     }
 }
 
-/// What the coordinator says of each partition.
+/// The coordinator's result for each partition.
 async fn ask_coordinator(
     coordinators: &Arc<TransactionCoordinators>,
     transaction: &ProducerTransaction,
@@ -205,7 +207,7 @@ async fn ask_coordinator(
     };
     let response = match asked.await {
         Ok(response) => response,
-        // A broker that is too old to be asked.
+        // The broker is too old for this request.
         Err(PeerError {
             failure: PeerFailure::Unsupported { .. },
             ..
@@ -217,7 +219,7 @@ async fn ask_coordinator(
     };
     match ErrorCode::from_code(response.error_code) {
         ErrorCode::None => {}
-        // Nothing that a client could do something about.
+        // The client can do nothing about this error.
         ErrorCode::ClusterAuthorizationFailed => return all(ErrorCode::InvalidTxnState),
         error => return all(error),
     }
@@ -271,7 +273,7 @@ async fn ask_here(
     all(added.await.unwrap_or_else(|error| error))
 }
 
-/// `partitions` are sorted.
+/// `partitions` must be sorted.
 fn request_of(
     transaction: &ProducerTransaction,
     partitions: &[TopicPartition],

@@ -1,4 +1,4 @@
-//! Writes the markers that end a transaction into partitions that this broker leads.
+//! Writes transaction markers into partitions that this broker leads.
 //!
 //! Kafka: `KafkaApis.handleWriteTxnMarkersRequest`.
 
@@ -16,14 +16,14 @@ use crate::groups::{Groups, OFFSETS_TOPIC};
 use crate::surroundings::Surroundings;
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
 
-/// A transaction whose end is decided.
+/// A transaction whose outcome is decided.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedTransaction {
     pub producer: TransactionalProducer,
     pub end: TransactionEnd,
 }
 
-/// Writes a marker into each partition, and says what came of it when it is replicated.
+/// Writes a marker into each partition and returns the results once they are replicated.
 pub async fn write_markers(
     groups: &Arc<Groups>,
     ended: EndedTransaction,
@@ -51,7 +51,7 @@ pub async fn write_markers(
         written.push((partition, outcome.error_code()));
     }
     while let Some(ended) = of_groups.join_next().await {
-        // A panic has been reported where it happened; without an answer the marker is sent again.
+        // A panic was reported where it happened; a missing result makes the coordinator retry.
         written.extend(ended.ok());
     }
     written
@@ -69,7 +69,7 @@ fn append(
         .get(&partition.topic, partition.partition.0);
     let found = found.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     if producer.id == ProducerId::NONE || producer.epoch == ProducerEpoch::NONE {
-        // Not a coordinator's: Kafka cannot make such a batch either.
+        // Not from a coordinator; Kafka cannot build such a batch either.
         return Err(ErrorCode::UnknownServerError);
     }
     let kind = if end.is_commit {
@@ -98,7 +98,8 @@ fn append(
     Ok(appended)
 }
 
-/// Offsets that were committed in the transaction are the group coordinator's, which writes the marker.
+/// The group coordinator writes the marker, because it holds the offsets committed in the
+/// transaction.
 async fn end_in_group(
     groups: &Arc<Groups>,
     ended: EndedTransaction,
@@ -124,7 +125,7 @@ async fn end_in_group(
         }
     };
     match written.unwrap_or_else(|error| error) {
-        // What coordinators of transactions take for "not yet".
+        // The errors that transaction coordinators retry.
         ErrorCode::CoordinatorNotAvailable
         | ErrorCode::CoordinatorLoadInProgress
         | ErrorCode::NotCoordinator => ErrorCode::NotLeaderOrFollower,
@@ -132,7 +133,7 @@ async fn end_in_group(
     }
 }
 
-/// How long whoever asks another broker, or waits for the log, is kept waiting.
+/// Timeout for requests to other brokers and for the log.
 pub fn request_timeout(surroundings: &Surroundings) -> Duration {
     let timeout_ms = surroundings.context.config().request_timeout_ms;
     Duration::from_millis(timeout_ms.max(1) as u64)
