@@ -1,23 +1,26 @@
-//! When an append is acknowledged, and with what.
+//! When an append is acknowledged, and the result.
 
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
 /// `acks` of a Produce request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequiredAcks {
-    /// 0: the client does not wait. The append is still released, once it is in the leader's log.
+    /// 0: the client does not wait. The acknowledgement is still released once the append is in the
+    /// leader's log.
     None,
-    /// 1: once it is in the leader's log (and flushed there where `flush.messages` demands it).
+    /// 1: released once it is in the leader's log, and flushed if `flush.messages` requires it.
     Leader,
-    /// As `Leader`, and refused as `All` where fewer replicas are in sync than `min.insync.replicas`: for a writer of this
-    /// broker that has to know where its records stand, and waits for the high watermark by itself.
+    /// As `Leader`, but refused like `All` if the ISR is below `min.insync.replicas`: for a writer
+    /// of this broker that needs the offset early and waits for the high watermark itself.
     LeaderWithMinIsr,
-    /// -1: once every in-sync replica has it, that is, once the high watermark has passed it.
+    /// -1: released once every in-sync replica has it, that is, once the high watermark has passed
+    /// it.
     All,
 }
 
 impl RequiredAcks {
-    /// The number on the wire, or `None` for one that Kafka refuses with `INVALID_REQUIRED_ACKS`.
+    /// The value on the wire, or `None` for a value that Kafka refuses with
+    /// `INVALID_REQUIRED_ACKS`.
     pub fn from_wire(acks: i16) -> Option<RequiredAcks> {
         match acks {
             0 => Some(RequiredAcks::None),
@@ -28,38 +31,38 @@ impl RequiredAcks {
     }
 }
 
-/// How an append ended.
+/// The result of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AckOutcome {
-    /// It is in the log from `base_offset` on, as safely as its `acks` asked for.
+    /// In the log from `base_offset` on, as durable as `acks` requires.
     Appended { base_offset: Offset },
-    /// An idempotent producer sent it before; this is where it went then. `log_append_time` is -1
-    /// unless the topic stamps its records at append.
+    /// A retry of an idempotent producer; these are the offset and time of the first append.
+    /// `log_append_time` is -1 unless the topic uses `LogAppendTime`.
     Duplicate {
         base_offset: Offset,
         log_append_time: Timestamp,
     },
-    /// It was not written: this replica does not lead the partition; or it was written, and leadership
-    /// was lost before it was safe.
+    /// Not written, because this replica does not lead the partition; or written, and leadership
+    /// was lost before it was acknowledged.
     NotLeader,
-    /// It was not written: the writer expects an older leader epoch than the one in force.
+    /// Not written: the writer expects an older leader epoch.
     FencedLeaderEpoch,
-    /// It was not written: the writer knows of a leader epoch that this replica has not heard of.
+    /// Not written: the writer knows a newer leader epoch than this replica.
     UnknownLeaderEpoch,
-    /// It was not written: fewer replicas are in sync than `min.insync.replicas`.
+    /// Not written: the ISR is below `min.insync.replicas`.
     NotEnoughReplicas,
-    /// It was written, and the in-sync replicas fell below `min.insync.replicas` meanwhile.
+    /// Written, but the ISR fell below `min.insync.replicas` meanwhile.
     NotEnoughReplicasAfterAppend,
-    /// It was written, and `timeout.ms` ran out before it was safe.
+    /// Written, but `timeout.ms` passed before it was acknowledged.
     RequestTimedOut,
-    /// It was not written: the producer state of the log refuses it, with this code.
+    /// Not written: the producer state refuses it with this code.
     RefusedForProducer(ErrorCode),
-    /// It was not written, or may have been: the log directory refused the write or failed.
+    /// Unknown whether it was written: the log directory refused the write or failed.
     StorageError,
 }
 
 impl AckOutcome {
-    /// The code that Kafka answers with.
+    /// The error code of Kafka's response.
     pub fn error_code(self) -> ErrorCode {
         match self {
             AckOutcome::Appended { .. } | AckOutcome::Duplicate { .. } => ErrorCode::None,

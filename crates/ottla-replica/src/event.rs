@@ -1,4 +1,4 @@
-//! What can happen to a replica, and what it asks for in return.
+//! The events and effects of a replica.
 
 use ottla_records::RecordBatch;
 use ottla_records::legacy::{AnyBatch, LegacyMessage};
@@ -9,29 +9,28 @@ use crate::{
     ReplicaBroker, ReplicaSettings, RequiredAcks,
 };
 
-/// One batch that somebody wants in the log: a producer through Produce, or a coordinator inside the
-/// broker. Both take the same path.
+/// A batch to append, from a producer's Produce request or from a coordinator of this broker.
 #[derive(Debug)]
 pub struct Append<Ack> {
-    /// Validated; its base offset and leader epoch are assigned here.
+    /// Validated; the replica assigns base offset and leader epoch.
     pub batch: RecordBatch,
     pub required_acks: RequiredAcks,
-    /// The leader epoch in which the writer believes; coordinators set it so that one of an older epoch
-    /// cannot write into a newer one. Producers leave it out.
+    /// The leader epoch that the writer expects. Coordinators set it, so that one of an older epoch
+    /// cannot write into a newer one. Producers do not.
     pub expected_leader_epoch: Option<LeaderEpoch>,
-    /// When to give up waiting, on the caller's clock.
+    /// The timeout, on the caller's clock.
     pub deadline_ms: u64,
-    /// What the log's producer state says of the batch, looked up after everything ahead was written.
+    /// The verdict of the log's producer state, determined after earlier batches were processed.
     pub verdict: ProducerVerdict,
     pub ack: Ack,
 }
 
-/// What the producer state of a log says of a batch (KIP-98).
+/// The producer state's verdict on a batch (KIP-98).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProducerVerdict {
-    /// Not from an idempotent producer, or the next in its sequence.
+    /// Not from an idempotent producer, or next in sequence.
     InSequence,
-    /// Appended before.
+    /// Already appended.
     Duplicate {
         base_offset: Offset,
         last_offset: Offset,
@@ -41,53 +40,53 @@ pub enum ProducerVerdict {
     Refused(ErrorCode),
 }
 
-/// What a leader answered to a fetch of this replica.
+/// The leader's response to a fetch of this replica.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Fetched {
-    /// Batches from the fetch offset on, checksums verified; none where there is nothing new.
+    /// Batches from the fetch offset on, with verified checksums; empty if there is nothing new.
     Records {
         batches: Vec<AnyBatch>,
         high_watermark: Offset,
-        /// Of the leader.
+        /// The leader's log start offset.
         log_start_offset: Offset,
-        /// Of the log here.
+        /// The log start offset of this replica.
         local_log_start_offset: Offset,
     },
-    /// The leader's log left this one's before the fetch offset (KIP-595).
+    /// The logs diverge before the fetch offset (KIP-595).
     Diverging {
-        /// The largest epoch at most the one fetched last that the leader knows, and where it ended there.
+        /// The leader's largest epoch up to the last fetched epoch, and its end offset there.
         leader: EpochEnd,
-        /// What the log here says about `leader.leader_epoch`: `LeaderEpochs::end_offset_for`.
+        /// `LeaderEpochs::end_offset_for(leader.leader_epoch)` of this replica's log.
         local: Option<EpochEnd>,
     },
 }
 
-/// Where the log of the leader starts and ends, as ListOffsets says.
+/// The leader's log start and end offsets, from ListOffsets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaderOffsets {
     pub log_start_offset: Offset,
     pub log_end_offset: Offset,
 }
 
-/// Something that happened.
+/// An event for a replica.
 ///
-/// A caller gives a replica its next role only when what `WriteLog` asked for has been answered. After
-/// `TruncateLog` and `TruncateLogFully` nothing else comes before their answer, `LogTruncated` or `TruncationRefused`, or `LogLost`.
+/// A caller changes the role of a replica only after its `WriteLog` effects were answered. After
+/// `TruncateLog` or `TruncateLogFully`, the next event that concerns the log must be
+/// `LogTruncated`, `TruncationRefused` or `LogLost`.
 #[derive(Debug)]
 pub enum Event<Ack> {
-    /// The metadata made this broker the leader, or changed the registration of a partition that it
-    /// leads.
+    /// This broker was elected leader, or the registration of a partition it leads changed.
     LeaderElected {
         leadership: Leadership,
         now_ms: u64,
     },
-    /// The settings of the topic changed.
+    /// The topic's settings changed.
     SettingsChanged(ReplicaSettings),
-    /// The registration of a broker changed that holds a replica: it came back, was fenced, is shutting
-    /// down, or is gone. All of them, as in `Leadership`. Means nothing to a replica that does not lead.
+    /// The registration of a broker with a replica changed. Holds all such brokers, as in
+    /// `Leadership`. Ignored by a replica that does not lead.
     BrokersChanged(Vec<ReplicaBroker>),
-    /// The metadata made another broker the leader, or none (`BrokerId::NONE`), or changed the registration
-    /// of a partition that another broker leads.
+    /// Another broker, or none (`BrokerId::NONE`), was elected leader, or the registration of a
+    /// partition that another broker leads changed.
     FollowerOf {
         leader: BrokerId,
         leader_epoch: LeaderEpoch,
@@ -95,33 +94,33 @@ pub enum Event<Ack> {
         settings: ReplicaSettings,
     },
     Append(Append<Ack>),
-    /// All that `WriteLog` asked for, up to the record before `log_end_offset`, is in the file.
+    /// All batches of `WriteLog` below `log_end_offset` are in the file.
     LogWritten {
         log_end_offset: Offset,
     },
-    /// The log ends at `log_end_offset`; what `WriteLog` asked for beyond it was refused.
+    /// The log ends at `log_end_offset`; the later batches of `WriteLog` were refused.
     WriteRefused {
         log_end_offset: Offset,
     },
-    /// Everything before this offset has reached the disk.
+    /// Records before this offset are on disk.
     Flushed {
         up_to: Offset,
     },
-    /// A follower asked for records. The caller has had it checked with `Replica::check_follower_fetch`
-    /// under the same run token, and answers what that says.
+    /// A follower fetched. The caller has called `Replica::check_follower_fetch` under the same run
+    /// token, and responds accordingly.
     FollowerFetched(FollowerFetch),
-    /// The controller answered `Effect::AlterPartition`, or could not be asked.
+    /// The controller's response to `Effect::AlterPartition`, or the failure to reach it.
     PartitionAltered {
         proposal: AlterPartition,
         result: Result<AlteredPartition, ErrorCode>,
     },
-    /// The leader answered a fetch that `Effect::Fetch` ordered, or could not be asked.
+    /// The leader's response to a fetch of `Effect::Fetch`, or the failure to reach it.
     FetchAnswered {
         order: FetchPosition,
         result: Result<Fetched, ErrorCode>,
         now_ms: u64,
     },
-    /// The leader answered `Effect::ListLeaderOffsets`, or could not be asked.
+    /// The leader's response to `Effect::ListLeaderOffsets`, or the failure to reach it.
     LeaderOffsetsListed {
         leader_epoch: LeaderEpoch,
         result: Result<LeaderOffsets, ErrorCode>,
@@ -131,80 +130,83 @@ pub enum Event<Ack> {
     LogTruncated {
         log_start_offset: Offset,
         log_end_offset: Offset,
-        /// The epoch of the log's last record that is left, from its leader epoch checkpoint.
+        /// The latest epoch in the leader epoch checkpoint after the truncation.
         latest_epoch: Option<LeaderEpoch>,
     },
-    /// `TruncateLog` or `TruncateLogFully` could not be done yet: the disk is full, or the process has no file handle left.
-    /// The log is as it was.
+    /// `TruncateLog` or `TruncateLogFully` cannot be done yet: the disk is full or no file handle
+    /// is left. The log is unchanged.
     TruncationRefused,
-    /// The clock says this now. A leader with other replicas in its ISR is told at least twice within
-    /// `replica.lag.time.max.ms`, and every replica when `Replica::next_deadline_ms` is reached.
+    /// The current time. Leaders with other replicas in the ISR need it at least twice per
+    /// `replica.lag.time.max.ms`, and every replica at `Replica::next_deadline_ms`.
     ClockTicked {
         now_ms: u64,
     },
-    /// The log directory went offline, or the replica is being removed. Final.
+    /// The log directory failed, or the replica is being removed. Final.
     LogLost,
 }
 
-/// Something to do, in the order in which it stands.
+/// An action of the caller, to be executed in the order returned.
 #[derive(Debug, PartialEq)]
 pub enum Effect<Ack> {
-    /// Note in the leader epoch checkpoint that this epoch starts at this offset.
+    /// Adds the epoch to the leader epoch checkpoint with this start offset.
     AssignLeaderEpoch {
         leader_epoch: LeaderEpoch,
         start_offset: Offset,
     },
-    /// Append this batch; answered by `LogWritten` or `WriteRefused`. Neighbours may be written at once.
+    /// Appends this batch; answered by `LogWritten` or `WriteRefused`. Adjacent batches may be
+    /// written together.
     WriteLog { batch: RecordBatch },
-    /// The same for a message of an old format, which stands in the leader's log. Its neighbours are such as well.
+    /// The same for a message of an old format from the leader's log. Adjacent writes have an old
+    /// format too.
     WriteLegacy { message: LegacyMessage },
-    /// Flush the log at least up to here; answered by `Flushed`, or `LogLost`. Where the log is cut meanwhile, `Flushed`
-    /// says how far what is in it now is on the disk.
+    /// Flushes the log at least up to this offset; answered by `Flushed` or `LogLost`. If the log
+    /// is truncated meanwhile, `Flushed` tells how far the remaining log is on disk.
     Flush { up_to: Offset },
-    /// Let consumers read up to here (exclusive).
+    /// Advances the high watermark (exclusive) for consumers.
     AdvanceHighWatermark { high_watermark: Offset },
-    /// The leader's high watermark as far as the log here reaches. It may lie before the one that was in
-    /// force: a new leader knows of less at first.
+    /// The leader's high watermark, limited to this log. It may be lower than the current one,
+    /// because a new leader knows less at first.
     FollowHighWatermark { high_watermark: Offset },
-    /// The leader's log starts here: forget what is before, if there is anything.
+    /// The leader's log start offset: removes earlier records, if there are any.
     IncrementLogStartOffset { log_start_offset: Offset },
-    /// The smallest log start offset of the followers whose brokers are alive has moved up to here: a
-    /// DeleteRecords may be done. What it waits for is `Replica::low_watermark`.
+    /// The smallest log start offset of the live followers has moved to here, so a DeleteRecords
+    /// may be complete. It waits for `Replica::low_watermark`.
     MoveLowWatermark { of_followers: Offset },
-    /// Answer whoever waits.
+    /// Completes an append.
     ReleaseAck { ack: Ack, outcome: AckOutcome },
-    /// Have the controller commit another ISR; answered by `PartitionAltered`, once. Proposals of one
-    /// partition are sent in order, a newer one after the older one was answered: nobody but the controller
-    /// may say of a proposal that it was not applied. One that comes again right after its answer waits a
-    /// little (Kafka: 50 ms).
+    /// Proposes an ISR to the controller; answered once by `PartitionAltered`. Proposals of one
+    /// partition are sent in order, each after the previous one was answered: only the controller
+    /// can tell that a proposal was not applied. One that is repeated right after its answer waits
+    /// a little (Kafka: 50 ms).
     AlterPartition(AlterPartition),
-    /// A standing order: fetch from here, again and again where the leader has nothing to say; answered by
-    /// `FetchAnswered`, after which nothing is fetched until the next order. It takes the place of the one
-    /// before.
+    /// Fetches from this position until there is a response; answered by `FetchAnswered`, after
+    /// which nothing is fetched until the next `Fetch`. Replaces the previous position.
     Fetch(FetchPosition),
-    /// Forget the order; the answer to a fetch that is under way comes to nothing.
+    /// Stops fetching; the response to a fetch in flight is ignored.
     StopFetching,
-    /// Ask the leader where its log ends, and then where it starts; answered by `LeaderOffsetsListed`.
+    /// Asks the leader for its log end offset and then for its log start offset; answered by
+    /// `LeaderOffsetsListed`.
     ListLeaderOffsets {
         leader: BrokerId,
         leader_epoch: LeaderEpoch,
     },
-    /// Remove all records from this offset on, and the leader epochs that begin there or behind, also where
-    /// there are no records to remove; answered by `LogTruncated`.
+    /// Removes all records from this offset on, and the leader epochs that start at or after it
+    /// even if there are no such records; answered by `LogTruncated`.
     TruncateLog { to: Offset },
-    /// Remove all records and go on at this offset; answered by `LogTruncated`.
+    /// Removes all records and continues at this offset; answered by `LogTruncated`.
     TruncateLogFully { start_at: Offset },
 }
 
-/// Where to fetch from, for the fetcher of this leader.
+/// A fetch position for the fetcher of this leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FetchPosition {
     pub leader: BrokerId,
     pub leader_epoch: LeaderEpoch,
     /// The log end offset.
     pub fetch_offset: Offset,
-    /// The epoch at the end of the log, by which the leader finds out whether the logs agree.
+    /// The latest epoch in the log, with which the leader detects divergence.
     pub last_fetched_epoch: Option<LeaderEpoch>,
-    /// It had all below the leader's high watermark when it fetched last: such a one is never throttled.
+    /// At its last fetch it had everything below the leader's high watermark: such a replica is
+    /// never throttled.
     pub is_in_sync: bool,
 }

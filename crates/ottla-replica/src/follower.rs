@@ -1,5 +1,5 @@
-//! A follower of a partition: fetches from its leader, writes what comes, and cuts its log where the leader's
-//! has left it.
+//! A follower of a partition: fetches from its leader, writes the records, and truncates its log
+//! where it diverges.
 //!
 //! ```text
 //!            ┌──────────── Fetch ordered ◄───────────────┐
@@ -15,14 +15,15 @@
 //!     └────────► Failed, until a newer leader epoch
 //! ```
 //!
-//! One fetch is under way at a time, always from the log end. By that the leader takes all before it for safe here, so
-//! where `flush.messages` asks for a flush, the fetch is ordered when it is done. An answer counts only in the leader epoch and for
-//! the log, named by its end and the epoch there, for which it was asked, so that late and repeated ones come
-//! to nothing. What fails is tried again after `replica.fetch.backoff.ms`, and sooner at first where the leader does not
-//! know yet that it leads.
+//! One fetch is in flight at a time, always from the log end offset. The leader takes everything
+//! before it as durable here, so if `flush.messages` requires a flush, the fetch follows it. A
+//! response is accepted only in the leader epoch and for the log (identified by its end offset and
+//! latest epoch) that it was requested for; late and repeated responses are ignored. Errors are
+//! retried after `replica.fetch.backoff.ms`, and sooner at first if the leader does not know of its
+//! election yet.
 //!
-//! Brokers of metadata.version 3.3 and newer, which are all that 4.x knows, answer a fetch with where the logs
-//! diverge. So OffsetsForLeaderEpoch is never asked before fetching, as older versions had to.
+//! Brokers of metadata.version 3.3 and newer, the only ones that 4.x supports, report divergence in
+//! the fetch response. OffsetsForLeaderEpoch, which older versions needed, is never sent.
 //!
 //! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread.processPartitionData`, `PartitionFetchState`.
 
@@ -37,8 +38,8 @@ use crate::{Effect, FetchPosition, Fetched, LeaderOffsets, ReplicaConfig, Replic
 #[cfg(test)]
 mod tests;
 
-/// How long a follower waits at first for a leader that does not know yet that it leads. Each wait is twice the one before,
-/// up to `replica.fetch.backoff.ms`.
+/// Initial backoff for a leader that does not know of its election yet. It doubles up to
+/// `replica.fetch.backoff.ms`.
 const FIRST_BACKOFF_MS: u64 = 5;
 const MAX_DOUBLINGS: u32 = 16;
 
@@ -50,11 +51,11 @@ pub(crate) struct Follower {
     leader_epoch: LeaderEpoch,
     partition_epoch: PartitionEpoch,
     state: FetchState,
-    /// When to try again, where something failed. Nothing is under way until then.
+    /// The time of the next attempt after an error. Nothing is in flight until then.
     retry_at_ms: Option<u64>,
-    /// How often in a row the leader did not know yet that it leads.
+    /// Consecutive responses of a leader that did not know of its election.
     leader_behind: u32,
-    /// How far the log is behind the leader's high watermark; `None` before the first answer.
+    /// The lag behind the leader's high watermark, in records; `None` before the first response.
     lag: Option<i64>,
     now_ms: u64,
 }
@@ -66,28 +67,28 @@ enum FetchState {
     Fetching,
     Appending {
         progress: LeaderProgress,
-        /// The end of each batch that is being written, and its epoch where its format has one.
+        /// The end offset of each batch being written, and its leader epoch if its format has one.
         ends: Vec<(Offset, Option<LeaderEpoch>)>,
     },
     Truncating {
-        /// To be written when that is done.
+        /// Records to write after the truncation.
         then: Option<(Vec<AnyBatch>, LeaderProgress)>,
-        /// What the log ended with before.
+        /// The log end offset and latest epoch before the truncation.
         before: (Offset, Option<LeaderEpoch>),
     },
-    /// The log could not be cut yet. What is to be done about the leader is found out once more.
+    /// The truncation was refused. Following starts again after the backoff.
     Restarting,
-    /// The next fetch waits for what is in the file to reach the disk.
+    /// The next fetch waits for a flush.
     Flushing,
     OutOfRange,
     Failed,
 }
 
-/// How far the leader had come when it answered.
+/// The leader's state at its last response.
 #[derive(Clone, Copy, Debug)]
 struct LeaderProgress {
     high_watermark: Offset,
-    /// Where the leader's log starts, if the log here starts before.
+    /// The leader's log start offset, if it is above this log's.
     log_start_offset: Option<Offset>,
 }
 
@@ -147,7 +148,7 @@ impl Follower {
         self.lag
     }
 
-    /// Whether the leader's fencing has ended the fetching in this leader epoch.
+    /// Whether fetching ended in this leader epoch because the leader fenced this replica.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.state, FetchState::Failed)
     }
@@ -217,27 +218,27 @@ impl Follower {
         }
         self.state = FetchState::Fetching;
         match result {
-            // The leader was elected uncleanly, and does not have what is here.
+            // The leader was elected uncleanly and lacks records of this log.
             Ok(leader) if leader.log_end_offset < log.log_end_offset => {
                 self.truncate(log, None);
                 effects.push(Effect::TruncateLog {
                     to: leader.log_end_offset.max(Offset::ZERO),
                 });
             }
-            // The leader has deleted what comes next here, and so all that is here.
+            // The leader has deleted everything up to the end of this log.
             Ok(leader) if leader.log_start_offset > log.log_end_offset => {
                 self.truncate(log, None);
                 effects.push(Effect::TruncateLogFully {
                     start_at: leader.log_start_offset,
                 });
             }
-            // It was out of range and is not any more.
+            // The position is in range again.
             Ok(_) => self.retry_later(),
             Err(error) => self.on_error(error),
         }
     }
 
-    /// The log has been cut; `log` says what is left.
+    /// The log was truncated; `log` has the new state.
     pub(crate) fn on_log_truncated<Ack>(
         &mut self,
         log: &mut LogState,
@@ -252,14 +253,14 @@ impl Follower {
             return self.append(batches, progress, effects);
         }
         if before == (log.log_end_offset, log.latest_epoch) {
-            // The leader would answer the same again.
+            // The leader would give the same response again.
             self.retry_later();
         } else {
             self.order_fetch(log, effects);
         }
     }
 
-    /// The log could not be cut, and is as it was.
+    /// The log could not be truncated and is unchanged.
     pub(crate) fn on_truncation_refused(&mut self) {
         if self.is_truncating() {
             self.retry_later();
@@ -277,21 +278,22 @@ impl Follower {
                 note_latest_epoch(&ends, log);
                 self.follow_leader(progress, log, effects);
             }
-            // What was being written when this replica led.
+            // A write from the time when this replica led.
             FetchState::Fetching if self.retry_at_ms.is_none() => self.order_fetch(log, effects),
             state => self.state = state,
         }
     }
 
-    /// More of the log is on the disk. What was written behind that, or in the place of what was cut off while it was being
-    /// flushed, is waited for once more.
+    /// More of the log is on disk. If records were written after the flush started, or replaced
+    /// truncated ones, another flush is needed.
     pub(crate) fn on_flushed<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
         if matches!(self.state, FetchState::Flushing) {
             self.order_fetch(log, effects);
         }
     }
 
-    /// The disk is full, or will not have it. It is fetched again later.
+    /// The write was refused, for example because the disk is full. The records are fetched again
+    /// later.
     pub(crate) fn on_write_refused<Ack>(
         &mut self,
         log: &mut LogState,
@@ -322,9 +324,9 @@ impl Follower {
         }
     }
 
-    /// Whether an answer is about the log as it is. An offset alone does not say that: a log may be cut, and
-    /// reach the same offset again with other records, and what the leader said about the first would cut
-    /// the second.
+    /// Whether a response concerns the current log. The offset alone is not enough: the log may
+    /// have been truncated and have reached the same offset with different records, which the
+    /// response would then truncate wrongly.
     fn is_current(&self, order: &FetchPosition, log: &LogState) -> bool {
         let is_of_epoch =
             order.leader_epoch == self.leader_epoch || planted::has(Bug::TakeStaleAnswers);
@@ -334,8 +336,8 @@ impl Follower {
         is_of_epoch && is_of_log && order.fetch_offset == log.log_end_offset
     }
 
-    /// Begins to follow. A log without leader epochs cannot be compared with the leader's: all that may not be
-    /// committed goes.
+    /// Starts to follow. A log without leader epochs cannot be compared with the leader's:
+    /// everything above the high watermark is truncated.
     fn start<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
         self.state = FetchState::Fetching;
         if log.latest_epoch.is_none() && log.log_end_offset > log.high_watermark {
@@ -356,8 +358,8 @@ impl Follower {
         log: &mut LogState,
         effects: &mut Vec<Effect<Ack>>,
     ) {
-        // The leader may have been elected again after the request was sent, and truncated before. What it
-        // wrote since is fetched, and checked, in its new epoch (KAFKA-18723).
+        // The leader may have been re-elected after the request was sent, having truncated before.
+        // Its later records are fetched, and checked, in its new epoch (KAFKA-18723).
         let of_later_epoch = batches
             .iter()
             .position(|batch| leader_epoch_of(batch) > Some(self.leader_epoch));
@@ -371,7 +373,7 @@ impl Follower {
             return self.retry_later();
         }
         let (first_offset, first_end) = (first_offset_of(first), first.last_offset().plus(1));
-        // Where the format changes in the log, what is of the other one is fetched next.
+        // Records after a change of the format are fetched next.
         let is_legacy = |batch: &AnyBatch| matches!(batch, AnyBatch::Legacy(_));
         let begins_legacy = is_legacy(first);
         let of_other_format = batches
@@ -381,8 +383,8 @@ impl Follower {
         if first_offset >= log.log_end_offset {
             return self.append(batches, progress, effects);
         }
-        // The leader's log starts in the middle of a batch (DeleteRecords). An empty log here can only go on
-        // with the whole batch, and has to start where that does.
+        // The leader's log starts inside a batch (DeleteRecords). An empty log can only continue
+        // with the whole batch, and has to start at its base offset.
         if log.log_end_offset == local_log_start_offset && first_end > log.log_end_offset {
             self.truncate(log, Some((batches, progress)));
             effects.push(Effect::TruncateLogFully {
@@ -412,10 +414,10 @@ impl Follower {
         }));
     }
 
-    /// Takes over the leader's high watermark and log start, and fetches on.
+    /// Takes over the leader's high watermark and log start offset, and continues to fetch.
     ///
-    /// The high watermark may fall with the first answer of a new leader, which knows of less than its
-    /// predecessor did, and not after that: an answer that comes late does not take back a newer one.
+    /// The high watermark may decrease with the first response of a new leader, which knows less
+    /// than its predecessor, but not later: a delayed response does not undo a newer one.
     fn follow_leader<Ack>(
         &mut self,
         progress: LeaderProgress,
@@ -467,7 +469,7 @@ impl Follower {
         }));
     }
 
-    /// Waits for the log to be cut. The effect that asks for it follows.
+    /// Waits for a truncation. The caller adds the effect.
     fn truncate(&mut self, log: &LogState, then: Option<(Vec<AnyBatch>, LeaderProgress)>) {
         self.state = FetchState::Truncating {
             then,
@@ -477,10 +479,11 @@ impl Follower {
 
     fn on_error(&mut self, error: ErrorCode) {
         match error {
-            // This broker's metadata lags behind the leader's, and will bring the newer epoch.
+            // This broker's metadata is older than the leader's and will bring the newer epoch.
             ErrorCode::FencedLeaderEpoch => self.state = FetchState::Failed,
-            // The leader's metadata lags behind this broker's, as a rule by milliseconds. Kafka waits for all of
-            // `replica.fetch.backoff.ms`, and so does the first write to a new topic.
+            // The leader's metadata is older than this broker's, usually by milliseconds. Kafka
+            // waits for a whole `replica.fetch.backoff.ms`, which also delays the first write to a
+            // new topic.
             ErrorCode::UnknownLeaderEpoch
             | ErrorCode::NotLeaderOrFollower
             | ErrorCode::UnknownTopicId
@@ -508,7 +511,7 @@ impl Follower {
     }
 }
 
-/// `None` in the formats that know of none.
+/// `None` for formats without leader epochs.
 fn leader_epoch_of(batch: &AnyBatch) -> Option<LeaderEpoch> {
     match batch {
         AnyBatch::Current(batch) => Some(batch.header.partition_leader_epoch),
@@ -516,7 +519,7 @@ fn leader_epoch_of(batch: &AnyBatch) -> Option<LeaderEpoch> {
     }
 }
 
-/// Of compressed messages of an old format, which do not say where they begin, the last one.
+/// For a compressed message of an old format, whose first offset is unknown, the last offset.
 fn first_offset_of(batch: &AnyBatch) -> Offset {
     match batch {
         AnyBatch::Current(batch) => batch.header.base_offset,
@@ -524,7 +527,7 @@ fn first_offset_of(batch: &AnyBatch) -> Offset {
     }
 }
 
-/// The epoch of the last batch that is in the log. A message without one has the log forget those before it.
+/// Sets the epoch of the last batch in the log. A message without an epoch clears it.
 fn note_latest_epoch(ends: &[(Offset, Option<LeaderEpoch>)], log: &mut LogState) {
     let mut written = ends.iter().rev();
     match written.find(|(end, _)| *end <= log.log_end_offset) {
@@ -536,8 +539,8 @@ fn note_latest_epoch(ends: &[(Offset, Option<LeaderEpoch>)], log: &mut LogState)
     }
 }
 
-/// Whether each batch lies behind the one before it. Offsets near the end of their range are nonsense, and
-/// their sums would overflow.
+/// Whether each batch starts after the previous one. Offsets near the maximum are invalid; adding
+/// to them would overflow.
 fn are_in_order(batches: &[AnyBatch]) -> bool {
     let mut end = Offset::ZERO;
     batches.iter().all(|batch| {

@@ -1,4 +1,4 @@
-//! A follower's fetch as its leader sees it, and what can be wrong with it.
+//! A follower's fetch from the leader's point of view, and its possible errors.
 //!
 //! Kafka: `Partition.fetchRecords`, `Partition.readRecords`, `Partition.followerReplicaOrThrow`.
 
@@ -6,26 +6,26 @@ use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use crate::EpochEnd;
 
-/// A partition of a Fetch request that another replica sent.
+/// One partition of a replica's Fetch request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FollowerFetch {
     pub replica_id: BrokerId,
-    /// Of the instance that fetches; `BrokerEpoch::UNKNOWN` in older versions of the request.
+    /// The broker epoch of the fetching process; `BrokerEpoch::UNKNOWN` in older request versions.
     pub broker_epoch: BrokerEpoch,
-    /// The leader epoch in which the follower believes; older versions name none.
+    /// The leader epoch that the follower knows; `None` in older versions.
     pub leader_epoch: Option<LeaderEpoch>,
-    /// It has everything before this offset.
+    /// The follower has all records before this offset.
     pub fetch_offset: Offset,
-    /// The epoch of the last record that it has, for KIP-595's check of divergence.
+    /// The epoch of the follower's last record, for KIP-595's divergence check.
     pub last_fetched_epoch: Option<LeaderEpoch>,
-    /// What the log here says about that epoch, looked up after everything ahead was written:
-    /// `LeaderEpochs::end_offset_for`.
+    /// `LeaderEpochs::end_offset_for(last_fetched_epoch)` of this log, determined after earlier
+    /// batches were processed.
     pub end_of_last_fetched_epoch: Option<EpochEnd>,
-    /// Of the follower's log.
+    /// The follower's log start offset.
     pub log_start_offset: Offset,
-    /// Of the log here.
+    /// The log start offset of this replica.
     pub leader_log_start_offset: Offset,
-    /// When the request came.
+    /// The time of the request.
     pub now_ms: u64,
 }
 
@@ -33,17 +33,17 @@ pub struct FollowerFetch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetchRefusal {
     Error(ErrorCode),
-    /// No error: the answer names where the follower's log left this one, and it truncates.
+    /// Not an error: the response contains the point of divergence, and the follower truncates.
     Diverging(EpochEnd),
 }
 
 impl FollowerFetch {
-    /// Whether the log here can go on where the follower's ends.
+    /// Checks that the follower's log can be continued from this log.
     pub(crate) fn check_offset(&self, log_end_offset: Offset) -> Result<(), FetchRefusal> {
         const OUT_OF_RANGE: FetchRefusal = FetchRefusal::Error(ErrorCode::OffsetOutOfRange);
         if let Some(last_fetched_epoch) = self.last_fetched_epoch {
             let end = self.end_of_last_fetched_epoch.ok_or(OUT_OF_RANGE)?;
-            // Records that are gone here cannot be told from others: this comes before divergence.
+            // Checked before divergence, because deleted records cannot be compared.
             if self.fetch_offset < self.leader_log_start_offset {
                 return Err(OUT_OF_RANGE);
             }

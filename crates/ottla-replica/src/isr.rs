@@ -1,15 +1,15 @@
-//! The in-sync replicas of a partition: what the controller has committed, and what was proposed to it.
+//! The in-sync replicas of a partition: the committed ISR and the pending proposal.
 //!
-//! One proposal is under way at a time. What a proposal that is under way means for the high watermark:
+//! One proposal is pending at a time. Its effect on the high watermark:
 //!
 //! ```text
 //! none       the committed ISR counts
-//! expansion  the new member counts already: the controller may have applied it, and may elect it
-//! shrinking  those that are to leave count still: the controller may not have applied it
+//! expansion  the new member counts already: the controller may have applied it and may elect it
+//! shrink     the removed members still count: the controller may not have applied it
 //! ```
 //!
-//! That set is Kafka's "maximal ISR" (KIP-497): the larger one, so that the high watermark is right whichever
-//! way the proposal went.
+//! This is Kafka's "maximal ISR" (KIP-497): the larger set, so that the high watermark is right in
+//! either case.
 //!
 //! Kafka: `CommittedPartitionState`, `PendingExpandIsr`, `PendingShrinkIsr`, `Partition.submitAlterPartition`.
 
@@ -20,12 +20,13 @@ use crate::planted::{self, Bug};
 #[cfg(test)]
 mod tests;
 
-/// A proposal to the controller: a partition of an AlterPartition request. The leader recovery state that
-/// goes with it is always `RECOVERED`, since a leader recovers nothing.
+/// A proposal to the controller: one partition of an AlterPartition request. The leader recovery
+/// state is always `RECOVERED`, because a leader recovers nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AlterPartition {
     pub leader_epoch: LeaderEpoch,
-    /// The registration that the proposal changes; the controller refuses it if there is a newer one.
+    /// The registration that the proposal changes; the controller refuses it if there is a newer
+    /// one.
     pub partition_epoch: PartitionEpoch,
     pub new_isr: Vec<IsrMember>,
 }
@@ -34,13 +35,14 @@ pub struct AlterPartition {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IsrMember {
     pub broker_id: BrokerId,
-    /// The broker epoch in which it fetched, so that the controller refuses one that was started anew since
-    /// and may have lost records (KIP-903). `BrokerEpoch::UNKNOWN` is not checked: a member that has not
-    /// fetched yet is in the committed ISR, and were it started anew, the partition epoch would be another.
+    /// The broker epoch of its last fetch, so that the controller refuses a member that has
+    /// restarted since and may have lost records (KIP-903). `BrokerEpoch::UNKNOWN` is not checked:
+    /// a member that has not fetched yet is in the committed ISR, and a restart would have changed
+    /// the partition epoch.
     pub broker_epoch: BrokerEpoch,
 }
 
-/// What the controller answered: the registration as it is now.
+/// The controller's response: the current registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AlteredPartition {
     pub leader_epoch: LeaderEpoch,
@@ -58,18 +60,18 @@ pub(crate) struct Isr {
 #[derive(Debug)]
 struct Pending {
     proposal: AlterPartition,
-    /// The replica to be added; none in a proposal to shrink.
+    /// The replica to add; `None` in a proposal to shrink.
     added: Option<BrokerId>,
 }
 
-/// What an answer to a proposal came to.
+/// The result of a response to a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Settled {
-    /// The ISR that counts may be another now.
+    /// The effective ISR may have changed.
     Changed,
-    /// Nothing changed: the answer is out of date, or the metadata has to tell what became of it.
+    /// Nothing changed: the response is outdated, or the metadata must tell the result.
     Unchanged,
-    /// The same has to be proposed again.
+    /// The proposal must be sent again.
     Retry,
 }
 
@@ -86,7 +88,7 @@ impl Isr {
         self.partition_epoch
     }
 
-    /// What the controller has committed, as far as is known.
+    /// The last known committed ISR.
     pub(crate) fn committed(&self) -> &[BrokerId] {
         &self.committed
     }
@@ -114,11 +116,12 @@ impl Isr {
         self.pending.as_ref()?.added
     }
 
-    /// The metadata has a registration of the leader epoch in force or a newer one.
+    /// Applies a registration of the current leader epoch or a newer one.
     ///
-    /// A registration of the same two epochs says nothing new: it is the metadata behind an answer of the
-    /// controller that has arrived already. What was proposed since stays pending, for the controller may
-    /// have applied it. (Kafka forgets it and is saved by waiting for replicas that have caught up lately.)
+    /// A registration with both epochs unchanged is not new: it is the metadata of a response that
+    /// has already arrived. A later proposal stays pending, because the controller may have applied
+    /// it. (Kafka drops it, and is safe because it waits for replicas that have caught up
+    /// recently.)
     pub(crate) fn on_registration(
         &mut self,
         isr: Vec<BrokerId>,
@@ -134,7 +137,7 @@ impl Isr {
         self.pending = None;
     }
 
-    /// Proposes to add a replica. None may be pending.
+    /// Proposes to add a replica. No proposal may be pending.
     pub(crate) fn propose_expansion(
         &mut self,
         added: BrokerId,
@@ -150,7 +153,7 @@ impl Isr {
         )
     }
 
-    /// Proposes to leave some out. None may be pending.
+    /// Proposes to remove replicas. No proposal may be pending.
     pub(crate) fn propose_shrinking(
         &mut self,
         removed: &[BrokerId],
@@ -189,8 +192,8 @@ impl Isr {
         proposal
     }
 
-    /// Takes the controller's answer to a proposal. Whether the proposal was made in the leader epoch in
-    /// force follows from its being the one that is pending.
+    /// Applies the controller's response. A response is valid in the current leader epoch if its
+    /// proposal is the pending one.
     pub(crate) fn on_answer(
         &mut self,
         proposal: &AlterPartition,
@@ -222,14 +225,15 @@ impl Isr {
 
     fn on_refused(&mut self, error: ErrorCode) -> Settled {
         match error {
-            // The controller says that the partition epoch is right and that nothing was applied; so the
-            // committed ISR is the one that is known, and another proposal may be made.
+            // The controller confirms the partition epoch and has applied nothing, so the committed
+            // ISR is correct and a new proposal may be made.
             ErrorCode::OperationNotAttempted | ErrorCode::IneligibleReplica => {
                 self.pending = None;
                 Settled::Changed
             }
-            // There is a newer registration, or none any more. It may be the proposal itself, applied when it
-            // was sent first and refused when it was sent again: so it stays pending until the metadata tells.
+            // The registration is newer or gone. It may be the result of the proposal itself,
+            // applied when first sent and refused when repeated; the proposal stays pending until
+            // the metadata tells.
             ErrorCode::UnknownTopicOrPartition
             | ErrorCode::UnknownTopicId
             | ErrorCode::FencedLeaderEpoch

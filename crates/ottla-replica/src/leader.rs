@@ -1,7 +1,7 @@
-//! The leader of a partition: assigns offsets, follows its followers, proposes who is in sync, computes the
+//! The leader of a partition: assigns offsets, tracks followers, proposes ISR changes, computes the
 //! high watermark, parks and releases acknowledgements.
 //!
-//! Three ends follow each other through the log, and each append passes them in this order:
+//! Three offsets follow each other through the log, and each append passes them in this order:
 //!
 //! ```text
 //! next_offset    assigned: handed to `WriteLog`
@@ -9,11 +9,11 @@
 //! high_watermark on every replica that may be in sync: acks=all is released
 //! ```
 //!
-//! Who "may be in sync" is the committed ISR, a replica whose joining is proposed, and one that has caught up
-//! lately and will be proposed: were it not waited for, it would have to catch up with a high watermark that
-//! runs ahead of it.
+//! The replicas that "may be in sync" are the committed ISR, a replica proposed to join, and a
+//! replica that has caught up recently and will be proposed: otherwise it would have to catch up
+//! with a high watermark that runs ahead of it.
 //!
-//! Kafka does the same in `Partition`: `appendRecordsToLeader`, `updateFollowerFetchState`, `maybeExpandIsr`,
+//! Kafka: `Partition.appendRecordsToLeader`, `updateFollowerFetchState`, `maybeExpandIsr`,
 //! `maybeShrinkIsr`, `maybeIncrementLeaderHW`, `checkEnoughReplicasReachOffset`.
 
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
@@ -40,24 +40,24 @@ pub(crate) struct Leader<Ack> {
     config: ReplicaConfig,
     settings: ReplicaSettings,
     leader_epoch: LeaderEpoch,
-    /// Where this leader epoch starts: a replica that has less may lack committed records.
+    /// Start offset of this leader epoch: a replica with less may lack committed records.
     leader_epoch_start_offset: Offset,
     isr: Isr,
-    /// All replicas but this one.
+    /// All replicas except this one.
     followers: Vec<RemoteReplica>,
-    /// The registration of this broker.
+    /// This broker's registered epoch.
     broker_epoch: BrokerEpoch,
-    /// The latest time that an event told.
+    /// The latest time of any event.
     now_ms: u64,
-    /// The offset that the next append gets. Equal to the log end offset unless a write is under way.
+    /// The offset of the next append. Equal to the log end offset unless a write is in progress.
     next_offset: Offset,
-    /// Exclusive end of what is in the file.
+    /// Exclusive end of the file.
     log_end_offset: Offset,
-    /// Exclusive end of what is in the file and not held back by a flush that is under way.
+    /// Exclusive end of the records that are in the file and need not wait for a flush.
     settled_end: Offset,
-    /// Exclusive end of what the last `Flush` asked for.
+    /// Exclusive end of the last requested flush.
     flush_requested_end: Offset,
-    /// Exclusive end of what is on the disk, as far as a flush is waited for.
+    /// Exclusive end of the records on disk, as far as flushes are awaited.
     flushed_end: Offset,
     high_watermark: Offset,
     parked: ParkedAcks<Ack>,
@@ -76,7 +76,7 @@ impl<Ack> Leader<Ack> {
             leader_epoch: leadership.leader_epoch,
             start_offset: log_end_offset,
         });
-        // What it was flushing as a follower does not count before that is done.
+        // An unfinished flush of the follower must complete first.
         let unflushed = log_end_offset.since(log.flushed_end);
         let is_flush_due = unflushed > 0 && unflushed >= leadership.settings.flush_messages;
         let flushed_end = match is_flush_due {
@@ -143,8 +143,8 @@ impl<Ack> Leader<Ack> {
         self.parked.next_deadline_ms()
     }
 
-    /// A new ISR, other replicas, or a new epoch of the same leader. The appends of the older epoch are this
-    /// leader's own, so they stay parked.
+    /// A changed ISR, changed replicas, or a new epoch of the same leader. Parked appends of the
+    /// old epoch stay parked, because they are this leader's own.
     pub(crate) fn on_registration_changed(
         &mut self,
         leadership: Leadership,
@@ -194,7 +194,7 @@ impl<Ack> Leader<Ack> {
         let low_watermark = self.low_watermark_of_followers();
         self.register_brokers(brokers);
         self.tell_low_watermark(low_watermark, effects);
-        // One that was waited for because it had caught up may be fenced now.
+        // A replica awaited because it had caught up may be fenced now.
         self.advance_high_watermark(effects);
         self.release_due(effects);
     }
@@ -249,8 +249,9 @@ impl<Ack> Leader<Ack> {
                 self.parked.push_writing(parked(self.next_offset, outcome));
                 effects.push(Effect::WriteLog { batch });
             }
-            // What the producer sent before may not be safe yet: as a success it would be told earlier
-            // than the first copy was, and a gap may be one only because an append ahead of it failed.
+            // Earlier appends of the producer may not be acknowledged yet: a duplicate must not be
+            // acknowledged before its first copy, and a gap may exist only because an earlier
+            // append failed.
             ProducerVerdict::Duplicate {
                 base_offset,
                 last_offset,
@@ -288,8 +289,8 @@ impl<Ack> Leader<Ack> {
         self.settle(effects);
     }
 
-    /// The file ends at `log_end_offset`. What was assigned beyond it is refused in order, and its
-    /// offsets are free again.
+    /// The log ends at `log_end_offset`. Later appends are refused in order, and their offsets are
+    /// assigned again.
     pub(crate) fn on_write_refused(
         &mut self,
         log_end_offset: Offset,
@@ -299,7 +300,7 @@ impl<Ack> Leader<Ack> {
         self.next_offset = log_end_offset;
         self.parked.on_write_refused(log_end_offset, effects);
         if self.leader_epoch_start_offset > log_end_offset {
-            // The epoch began behind what was being written.
+            // The epoch started after the refused records.
             self.start_leader_epoch_at(log_end_offset, effects);
         }
         self.release_due(effects);
@@ -310,12 +311,12 @@ impl<Ack> Leader<Ack> {
         self.settle(effects);
     }
 
-    /// Whether a follower's fetch is one that this leader serves.
+    /// Checks whether this leader serves a follower's fetch.
     pub(crate) fn check_follower_fetch(&self, fetch: &FollowerFetch) -> Result<(), FetchRefusal> {
         check_leader_epoch(self.leader_epoch, fetch.leader_epoch).map_err(FetchRefusal::Error)?;
         let Some(follower) = self.follower(fetch.replica_id) else {
-            // In this leader epoch the metadata of one of the two lags behind, and the follower shall come
-            // again; without an epoch nobody knows which.
+            // With a leader epoch, one of the two has older metadata, and the follower should
+            // retry; without one, it is unknown which.
             let error = match fetch.leader_epoch {
                 Some(_) => ErrorCode::UnknownLeaderEpoch,
                 None => ErrorCode::NotLeaderOrFollower,
@@ -331,7 +332,7 @@ impl<Ack> Leader<Ack> {
         }
     }
 
-    /// A fetch tells what the follower has. One that is refused tells nothing.
+    /// Records a follower's position. A refused fetch is ignored.
     pub(crate) fn on_follower_fetch(
         &mut self,
         fetch: &FollowerFetch,
@@ -377,18 +378,18 @@ impl<Ack> Leader<Ack> {
         self.see_time(now_ms);
         self.parked.expire(now_ms, effects);
         self.shrink_isr(effects);
-        // One that was waited for because it had caught up lately may not be any more.
+        // A replica awaited because it had caught up recently may not count any more.
         self.advance_high_watermark(effects);
         self.release_due(effects);
     }
 
-    /// Ends the leadership: everybody who waits is told `outcome`.
+    /// Ends the leadership: all waiting appends get `outcome`.
     pub(crate) fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
         self.parked.release_all(outcome, effects);
     }
 
-    /// `Partition.lowWatermarkIfLeader`, without the leader's own log: the smallest log start offset of the
-    /// followers whose brokers are alive. One that has not fetched yet counts with -1.
+    /// `Partition.lowWatermarkIfLeader` without the leader's own log: the smallest log start offset
+    /// of the live followers. A follower that has not fetched yet counts as -1.
     pub(crate) fn low_watermark_of_followers(&self) -> Option<Offset> {
         let alive = self.followers.iter().filter(|follower| follower.is_alive());
         alive.map(|follower| follower.log_start_offset).min()
@@ -411,7 +412,7 @@ impl<Ack> Leader<Ack> {
         });
     }
 
-    /// `Partition.effectiveMinIsr`: a topic with fewer replicas than `min.insync.replicas` needs all.
+    /// `Partition.effectiveMinIsr`: at most the number of replicas.
     fn effective_min_isr(&self) -> usize {
         let replicas = self.followers.len() + 1;
         self.settings.min_insync_replicas.min(replicas)
@@ -421,7 +422,7 @@ impl<Ack> Leader<Ack> {
         self.isr.committed().len() < self.effective_min_isr()
     }
 
-    /// Keeps one entry for each other replica.
+    /// Keeps one entry per follower.
     fn follow_replicas(&mut self, replicas: &[BrokerId]) {
         self.followers
             .retain(|follower| replicas.contains(&follower.broker_id));
@@ -452,9 +453,9 @@ impl<Ack> Leader<Ack> {
         }
     }
 
-    /// Proposes a follower for the ISR once it has all that may be committed: everything below the high
-    /// watermark, and everything that was there when this leader was elected, of which nobody knows how
-    /// much its predecessor had committed.
+    /// Proposes a follower for the ISR once it has every record that may be committed: everything
+    /// below the high watermark, and everything that existed at this leader's election, because it
+    /// is unknown how much its predecessor had committed.
     fn expand_isr(&mut self, broker_id: BrokerId, effects: &mut Vec<Effect<Ack>>) {
         if self.isr.is_proposal_pending() || self.isr.contains(broker_id) {
             return;
@@ -474,7 +475,7 @@ impl<Ack> Leader<Ack> {
         }
     }
 
-    /// Proposes to leave out those that have not had all records for too long.
+    /// Proposes to remove replicas that have not caught up for `replica.lag.time.max.ms`.
     fn shrink_isr(&mut self, effects: &mut Vec<Effect<Ack>>) {
         if self.isr.is_proposal_pending() {
             return;
@@ -499,7 +500,8 @@ impl<Ack> Leader<Ack> {
         }
     }
 
-    /// Moves `settled_end`: to the end of the file when no flush is under way, else to what is flushed.
+    /// Updates `settled_end`: the end of the file without a pending flush, otherwise the flushed
+    /// end.
     fn settle(&mut self, effects: &mut Vec<Effect<Ack>>) {
         self.settled_end = if self.flush_requested_end <= self.flushed_end {
             self.log_end_offset
@@ -550,7 +552,7 @@ impl<Ack> Leader<Ack> {
     }
 }
 
-/// The broker epochs that a proposed ISR names.
+/// The broker epochs of a proposed ISR.
 fn broker_epochs(
     followers: &[RemoteReplica],
     own_id: BrokerId,

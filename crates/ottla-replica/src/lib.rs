@@ -1,31 +1,31 @@
-//! The roles of one replica of a partition, as a pure state machine: an event goes in, effects come out.
+//! The roles of one replica of a partition, as a pure state machine: events in, effects out.
 //!
-//! Owns: what a replica knows beyond the log itself. A leader: its epoch, its followers, the in-sync replicas
-//! and what was proposed about them, the next offset to assign, the high watermark, and the acknowledgements
-//! that wait for them. A follower: where it fetches, and what it does when the leader's log has left its own.
-//! Never touches: the log, a clock, a socket, a thread. Time comes in as milliseconds of a clock that
-//! only moves forward, and acknowledgements are handles of the caller's own type, handed back when they
-//! are due. What has to be looked up in the log (a producer's sequence, the end of a leader epoch) comes with
-//! the event that needs it.
+//! Owns the state of a replica beyond the log itself. For a leader: its epoch, its followers, the
+//! in-sync replicas and proposals about them, the next offset, the high watermark, and parked
+//! acknowledgements. For a follower: its fetch position, and the handling of diverging logs. Never
+//! touches the log, a clock, a socket or a thread. Time is given as milliseconds of a monotonic
+//! clock; acknowledgements are handles of a caller's type, returned when they are due. Information
+//! from the log (a producer's sequence, the end of a leader epoch) comes with the event that needs
+//! it.
 //!
 //! Invariants:
-//! 1. Offsets are assigned in the order of the `Append` events and never twice: a write that failed
-//!    takes everything assigned behind it along.
-//! 2. Nothing is acknowledged but through `Effect::ReleaseAck`, and each `Append` is released exactly
-//!    once. A refusal that was decided by looking at appends not yet acknowledged waits for them.
-//! 3. The high watermark never moves back while the replica leads, and stands still while fewer
-//!    replicas are in sync than `min.insync.replicas` asks for.
-//! 4. What is below the high watermark is on every replica that the controller may elect from the ISR: on all
-//!    that it has committed, and on all that it may have committed without this leader's knowing.
-//! 5. A follower's log holds what the leader's does, up to where they were compared by leader epochs; behind
-//!    that it is cut before anything is added.
-//! 6. A replica that lost its log never leads again: no event leads out of that.
+//! 1. Offsets are assigned in the order of the `Append` events and never twice: a failed write also
+//!    fails everything assigned after it.
+//! 2. Acknowledgements are sent only through `Effect::ReleaseAck`, exactly once per `Append`. A
+//!    refusal that depends on unacknowledged appends waits for them.
+//! 3. The high watermark of a leader never decreases, and does not advance while the ISR is below
+//!    `min.insync.replicas`.
+//! 4. Records below the high watermark are on every replica that the controller may elect from the
+//!    ISR: on the committed ISR, and on replicas that it may have committed without this leader's
+//!    knowledge.
+//! 5. A follower's log equals the leader's up to where they were compared by leader epochs; it is
+//!    truncated there before anything is appended.
+//! 6. A replica that lost its log never leads again: no event leaves that state.
 //!
-//! The simulation among the tests holds several replicas, a controller and a network that loses, repeats and
-//! reorders against 3 to 5, and shows that it finds the bugs that `planted` names.
+//! The simulation in the tests checks 3 to 5 with several replicas, a controller and a network that
+//! loses, repeats and reorders, and finds the defects in `planted`.
 //!
-//! Kafka does the same in `kafka.cluster.Partition`, `DelayedProduce` and the purgatory around it, and in
-//! `AbstractFetcherThread`.
+//! Kafka: `kafka.cluster.Partition`, `DelayedProduce` and its purgatory, `AbstractFetcherThread`.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

@@ -1,16 +1,17 @@
-//! What a replica knows of its log, in either role.
+//! The state of the log that a replica tracks, in either role.
 
 use ottla_types::{LeaderEpoch, Offset};
 
-/// What the replica knows of its log.
+/// The state of the log that a replica tracks.
 #[derive(Debug)]
 pub(crate) struct LogState {
-    /// Exclusive end of what the file holds; moved by `LogWritten`.
+    /// Exclusive end of the file; advanced by `LogWritten`.
     pub(crate) log_end_offset: Offset,
     /// Exclusive end of what consumers may read.
     pub(crate) high_watermark: Offset,
-    /// Exclusive end of what is known to be on the disk; moved by `Flushed`, and back by a truncation.
+    /// Exclusive end of what is known to be on disk; advanced by `Flushed`, lowered by a
+    /// truncation.
     pub(crate) flushed_end: Offset,
-    /// The last entry of the leader epoch checkpoint.
+    /// The latest epoch in the leader epoch checkpoint.
     pub(crate) latest_epoch: Option<LeaderEpoch>,
 }

@@ -1,4 +1,4 @@
-//! The acknowledgements that wait at a leader, each until an end of the log has passed it.
+//! The parked acknowledgements of a leader, each waiting for an offset to be passed.
 //!
 //! Kafka: `DelayedProduce` and its purgatory.
 
@@ -10,35 +10,36 @@ use crate::{AckOutcome, Effect, RequiredAcks};
 
 #[derive(Debug)]
 pub(crate) struct ParkedAcks<Ack> {
-    /// Appends whose write was asked for and not answered, in the order of their offsets.
+    /// Appends being written, by offset.
     writing: VecDeque<Parked<Ack>>,
-    /// Acknowledgements that wait for `settled_end`.
+    /// Acknowledgements waiting for `settled_end`.
     awaiting_settled: Queue<Ack>,
-    /// Acknowledgements that wait for `high_watermark`.
+    /// Acknowledgements waiting for `high_watermark`.
     awaiting_high_watermark: Queue<Ack>,
 }
 
-/// Acknowledgements that wait for one end, in the order of their offsets. Releasing them, and finding the earliest deadline,
-/// does not depend on how many there are; only deadlines that are out of order with the offsets cost a look at all, when
-/// they pass.
+/// Acknowledgements waiting for the same kind of end, by offset. Releasing them and finding the
+/// earliest deadline take constant time; only deadlines in a different order than the offsets
+/// require a scan, when they pass.
 #[derive(Debug)]
 struct Queue<Ack> {
     acks: VecDeque<Parked<Ack>>,
-    /// How many have left at the front: by that and its place each has a number.
+    /// Number of acknowledgements popped from the front; together with the index it numbers each
+    /// acknowledgement.
     left: u64,
-    /// The deadlines before which no later acknowledgement expires, with the numbers of their acknowledgements, both
-    /// increasing: the first is the earliest of all.
+    /// Numbers and deadlines of acknowledgements before which no later one expires, both
+    /// increasing; the first is the earliest of all.
     earliest: VecDeque<(u64, u64)>,
 }
 
-/// An acknowledgement that waits.
+/// A waiting acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Parked<Ack> {
-    /// The end that has to be reached, exclusive.
+    /// The awaited end offset, exclusive.
     pub(crate) until: Offset,
     pub(crate) required_acks: RequiredAcks,
     pub(crate) deadline_ms: u64,
-    /// What it will be told.
+    /// The result when the end is reached.
     pub(crate) outcome: AckOutcome,
     pub(crate) ack: Ack,
 }
@@ -52,12 +53,12 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    /// An append that is being written, behind all others.
+    /// Adds an append that is being written, after all others.
     pub(crate) fn push_writing(&mut self, parked: Parked<Ack>) {
         self.writing.push_back(parked);
     }
 
-    /// Puts an acknowledgement behind all that wait for the same end or an earlier one.
+    /// Parks an acknowledgement after all with the same or an earlier end.
     pub(crate) fn park(&mut self, parked: Parked<Ack>) {
         let queue = match parked.required_acks {
             RequiredAcks::None | RequiredAcks::Leader | RequiredAcks::LeaderWithMinIsr => {
@@ -68,15 +69,15 @@ impl<Ack> ParkedAcks<Ack> {
         queue.insert(parked);
     }
 
-    /// The file reaches up to here.
+    /// Parks the appends that are in the file.
     pub(crate) fn on_written(&mut self, log_end_offset: Offset) {
         while let Some(written) = self.writing.pop_front_if(|w| w.until <= log_end_offset) {
             self.park(written);
         }
     }
 
-    /// What was to be written from here on is not in the file and will not be. What waited for it waits no
-    /// longer: a refusal still holds, but a duplicate's first copy was lost.
+    /// Fails the appends that were not written. Acknowledgements that waited for them are due: a
+    /// refusal still holds, but a duplicate's first copy was lost.
     pub(crate) fn on_write_refused(
         &mut self,
         log_end_offset: Offset,
@@ -103,8 +104,9 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    /// Releases those whose end has been reached. Those that waited for the high watermark are told where too
-    /// few replicas are in sync by now (`Partition.checkEnoughReplicasReachOffset`).
+    /// Releases the acknowledgements whose end was reached. Those that waited for the high
+    /// watermark fail if the ISR is below `min.insync.replicas` by now
+    /// (`Partition.checkEnoughReplicasReachOffset`).
     pub(crate) fn release_due(
         &mut self,
         settled_end: Offset,
@@ -132,7 +134,7 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    /// Releases those that have waited too long.
+    /// Releases the acknowledgements whose deadline has passed.
     pub(crate) fn expire(&mut self, now_ms: u64, effects: &mut Vec<Effect<Ack>>) {
         for queue in [
             &mut self.awaiting_settled,
@@ -153,7 +155,7 @@ impl<Ack> ParkedAcks<Ack> {
         settled.into_iter().chain(high_watermark).min()
     }
 
-    /// Tells everybody who waits.
+    /// Releases all acknowledgements.
     pub(crate) fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
         let parked = self.awaiting_high_watermark.acks.into_iter();
         let parked = parked.chain(self.awaiting_settled.acks).chain(self.writing);
@@ -175,7 +177,7 @@ impl<Ack> Queue<Ack> {
         }
     }
 
-    /// Behind all that wait for the same offset or an earlier one.
+    /// Inserts after all with the same or an earlier end.
     fn insert(&mut self, parked: Parked<Ack>) {
         let is_last = self.acks.back().is_none_or(|it| it.until <= parked.until);
         if is_last {
@@ -199,7 +201,7 @@ impl<Ack> Queue<Ack> {
         self.earliest.front().map(|&(_, deadline_ms)| deadline_ms)
     }
 
-    /// Takes out those whose deadline has passed, in the order of their offsets.
+    /// Removes the acknowledgements whose deadline has passed, in the order of their offsets.
     fn expire(&mut self, now_ms: u64, mut expired: impl FnMut(Parked<Ack>)) {
         while let Some(first) = self.acks.pop_front_if(|it| it.deadline_ms <= now_ms) {
             self.on_popped();
@@ -228,7 +230,8 @@ impl<Ack> Queue<Ack> {
         self.left += 1;
     }
 
-    /// A deadline of an acknowledgement behind all others: those before it that are not earlier are never the earliest.
+    /// Adds the deadline of the last acknowledgement: earlier ones that are not due before it are
+    /// never the earliest.
     fn note_deadline(&mut self, number: u64, deadline_ms: u64) {
         while self
             .earliest

@@ -1,36 +1,37 @@
-//! Bugs that simulations plant, to show that their checkers find them. Without the feature `planted-bugs`, and outside of
-//! this crate's tests, there are none: `has` is constantly false.
+//! Defects planted by simulations, to show that their checkers find them. Without the feature
+//! `planted-bugs`, and outside this crate's tests, there are none: `has` is constantly false.
 
-/// What can be broken on purpose.
+/// The defects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// The high watermark counts the committed ISR, without the member that is being added.
+    /// The high watermark uses the committed ISR without the member being added.
     CommittedIsrForHighWatermark,
-    /// A registration that says nothing new makes the leader forget what it proposed.
+    /// A registration with unchanged epochs drops the pending proposal.
     ForgetPendingOnSameEpoch,
-    /// A proposal to shrink counts before it is committed.
+    /// A proposal to shrink takes effect before it is committed.
     ShrinkBeforeItIsCommitted,
-    /// A proposal that may have been applied is forgotten when the controller refuses it as out of date.
+    /// A proposal that may have been applied is dropped when the controller refuses it as outdated.
     ForgetPendingOnInvalidVersion,
-    /// A replica joins the ISR at the high watermark, though it lacks records from before this leader's epoch.
+    /// A replica joins the ISR at the high watermark although it lacks records from before this
+    /// leader epoch.
     JoinBelowLeaderEpochStart,
-    /// A replica joins the ISR with the broker epoch of the registration, whichever instance fetched.
+    /// A replica joins the ISR with the registered broker epoch, whichever process fetched.
     IgnoreBrokerEpoch,
     /// acks=all is released when the leader has the records.
     AcknowledgeWhenWritten,
-    /// The high watermark moves though too few replicas are in sync.
+    /// The high watermark advances below `min.insync.replicas`.
     AdvanceUnderMinIsr,
-    /// A follower does not truncate when the leader's log diverges.
+    /// A follower does not truncate a diverging log.
     KeepDivergingRecords,
-    /// A follower takes an answer that belongs to another leader epoch.
+    /// A follower accepts a response of another leader epoch.
     TakeStaleAnswers,
-    /// A follower takes an answer that belongs to another log of the same end.
+    /// A follower accepts a response for a different log with the same end offset.
     TakeAnswersByOffset,
-    /// A follower's log end offset is taken from a fetch without checking that its log agrees.
+    /// A follower's fetch offset is accepted without the divergence check.
     TrustFetchOffset,
-    /// A follower fetches on while `flush.messages` waits for the disk.
+    /// A follower fetches before the flush that `flush.messages` requires.
     FetchBeforeFlush,
-    /// The high watermark follows the followers back.
+    /// The high watermark decreases with the followers.
     LowerHighWatermark,
 }
 

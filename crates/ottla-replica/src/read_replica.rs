@@ -1,4 +1,4 @@
-//! Which replica a consumer shall read from (KIP-392).
+//! The preferred read replica of a consumer (KIP-392).
 //!
 //! Kafka: `ReplicaManager.findPreferredReadReplica`, `RackAwareReplicaSelector`, `ReplicaView.comparator`.
 
@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 use ottla_types::{BrokerId, Offset};
 
-/// A follower that has the offset that is asked for.
+/// A follower that has the requested offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadCandidate {
     pub broker_id: BrokerId,
@@ -14,20 +14,20 @@ pub struct ReadCandidate {
     pub ms_since_caught_up: u64,
 }
 
-/// `replica.selector.class`, of which Kafka has these.
+/// `replica.selector.class`; these are Kafka's implementations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplicaSelector {
-    /// Consumers read from the leader: none is set, or `LeaderSelector`.
+    /// Consumers read from the leader: nothing is configured, or `LeaderSelector`.
     Leader,
     /// `org.apache.kafka.common.replica.RackAwareReplicaSelector`.
     RackAware,
 }
 
-/// The follower that a consumer shall be sent to; `None` where it shall read from the leader. A leader in the
-/// consumer's rack comes first, then the follower there that has most.
+/// The follower that a consumer should read from; `None` for the leader. A leader in the consumer's
+/// rack is preferred, then the follower in the rack with the highest log end offset.
 ///
-/// `rack_of` says in which rack a broker is that can be reached over the consumer's listener, and nothing of one
-/// that cannot or has no rack.
+/// `rack_of` returns the rack of a broker that is reachable over the consumer's listener, and
+/// `None` for one that is not or has no rack.
 pub fn select_read_replica<'a>(
     selector: ReplicaSelector,
     client_rack: &str,

@@ -1,17 +1,18 @@
-//! What the metadata says of a partition and of the brokers that hold its replicas, and the settings that
-//! decide about replication, as a replica is told of them.
+//! The metadata of a partition and of the brokers with its replicas, and the settings that affect
+//! replication.
 //!
-//! Kafka: `PartitionRegistration`, `BrokerRegistration`, and what `Partition` asks `MetadataCache` for.
+//! Kafka: `PartitionRegistration`, `BrokerRegistration`, and the parts of `MetadataCache` that
+//! `Partition` uses.
 
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
-/// What a replica is told of its broker once, when it is opened.
+/// Settings of the broker, fixed when the replica is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaConfig {
     pub broker_id: BrokerId,
-    /// `replica.lag.time.max.ms`: how long a follower may go without having caught up and stay in sync.
+    /// `replica.lag.time.max.ms`: how long a follower may lag and stay in sync.
     pub replica_lag_time_max_ms: u64,
-    /// `replica.fetch.backoff.ms`: how long a follower waits after its leader refused a fetch.
+    /// `replica.fetch.backoff.ms`: backoff of a follower after a failed fetch.
     pub replica_fetch_backoff_ms: u64,
 }
 
@@ -26,23 +27,23 @@ impl ReplicaConfig {
     }
 }
 
-/// The registration of a partition that this broker leads, as the metadata has it.
+/// The registration of a partition that this broker leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leadership {
     pub leader_epoch: LeaderEpoch,
-    /// Raised with each change of the registration. One that is older than what is known is skipped: the
-    /// answer to an AlterPartition may overtake the metadata.
+    /// Incremented with each change of the registration. An older registration than the known one
+    /// is ignored, because the response to an AlterPartition may overtake the metadata.
     pub partition_epoch: PartitionEpoch,
-    /// All replicas, this one included.
+    /// All replicas, including this one.
     pub replicas: Vec<BrokerId>,
-    /// The replicas that the controller has committed as in sync, this one included.
+    /// The committed ISR, including this replica.
     pub isr: Vec<BrokerId>,
-    /// The registrations of the brokers that hold replicas. One that is missing here is not registered.
+    /// The registrations of the brokers with replicas. A missing broker is not registered.
     pub brokers: Vec<ReplicaBroker>,
     pub settings: ReplicaSettings,
 }
 
-/// The registration of a broker that holds a replica.
+/// The registration of a broker with a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaBroker {
     pub broker_id: BrokerId,
@@ -51,24 +52,24 @@ pub struct ReplicaBroker {
     pub is_in_controlled_shutdown: bool,
 }
 
-/// The settings of the topic that decide about acknowledgements.
+/// The topic settings that affect acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaSettings {
-    /// `min.insync.replicas` of the topic. What counts is at most the number of replicas.
+    /// `min.insync.replicas` of the topic; effectively at most the number of replicas.
     pub min_insync_replicas: usize,
     /// `flush.messages` of the topic.
     pub flush_messages: i64,
 }
 
-/// A leader epoch and the offset at which it ended (exclusive), in the log of whoever says so. The end of
-/// the epoch that is still written to is the log end offset.
+/// A leader epoch and its end offset (exclusive) in some replica's log. The current epoch ends at
+/// the log end offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EpochEnd {
     pub leader_epoch: LeaderEpoch,
     pub end_offset: Offset,
 }
 
-/// Whether a request that names a leader epoch means the one in force (KIP-320). A request that names none is taken.
+/// Checks the leader epoch of a request against the current one (KIP-320); `None` is accepted.
 pub(crate) fn check_leader_epoch(
     in_force: LeaderEpoch,
     named: Option<LeaderEpoch>,

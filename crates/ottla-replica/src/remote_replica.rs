@@ -1,8 +1,8 @@
-//! What a leader knows of another replica: how far it has fetched, when it had caught up, and how its broker
-//! is registered.
+//! The leader's state of a follower: its fetch position, when it last caught up, and its broker's
+//! registration.
 //!
-//! Times are milliseconds of the caller's clock, which only moves forward and may begin at 0: "never" is
-//! `None`, and is longer ago than anything.
+//! Times are milliseconds of the caller's monotonic clock, which may start at 0: "never" is `None`,
+//! earlier than everything.
 //!
 //! Kafka: `org.apache.kafka.server.replica.Replica`, `ReplicaState`.
 
@@ -14,24 +14,24 @@ use crate::{FollowerFetch, ReplicaBroker};
 #[derive(Debug)]
 pub(crate) struct RemoteReplica {
     pub(crate) broker_id: BrokerId,
-    /// Of its log; -1 until its first fetch.
+    /// Its log start offset; -1 until its first fetch.
     pub(crate) log_start_offset: Offset,
-    /// Exclusive; -1 until its first fetch.
+    /// Its log end offset, exclusive; -1 until its first fetch.
     pub(crate) log_end_offset: Offset,
-    /// The broker epoch of its last fetch; `None` until the first, and `BrokerEpoch::UNKNOWN` where the fetch
-    /// named none.
+    /// The broker epoch of its last fetch; `None` before the first, `BrokerEpoch::UNKNOWN` if the
+    /// fetch had none.
     fetched_in: Option<BrokerEpoch>,
-    /// Where the leader's log ended at its last fetch.
+    /// The leader's log end offset at its last fetch.
     last_fetch_leader_log_end_offset: Offset,
     last_fetch_ms: Option<u64>,
-    /// When it last had all that the leader had.
+    /// When it last had everything that the leader had.
     last_caught_up_ms: Option<u64>,
     registration: Option<ReplicaBroker>,
 }
 
 impl RemoteReplica {
-    /// One that has not fetched from this leader. As a member of the ISR it is taken for caught up when the
-    /// leader was elected, so that it has time to come.
+    /// A replica that has not fetched from this leader. A member of the ISR counts as caught up at
+    /// the election, so that it has time to fetch.
     pub(crate) fn new(broker_id: BrokerId, is_in_sync: bool, now_ms: u64) -> RemoteReplica {
         RemoteReplica {
             broker_id,
@@ -45,7 +45,8 @@ impl RemoteReplica {
         }
     }
 
-    /// The same leader was elected again, with this log end offset. What the replica has fetched, it has.
+    /// Re-election of the same leader with this log end offset. The replica's fetch position is
+    /// kept.
     pub(crate) fn on_leader_reelected(
         &mut self,
         log_end_offset: Offset,
@@ -64,7 +65,7 @@ impl RemoteReplica {
             .copied();
     }
 
-    /// Whether a fetch comes from an instance of the broker that has been replaced by another.
+    /// Whether a fetch is from an earlier process of the broker.
     pub(crate) fn is_stale(&self, broker_epoch: BrokerEpoch) -> bool {
         let alive = self.registration.filter(|broker| !broker.is_fenced);
         broker_epoch != BrokerEpoch::UNKNOWN
@@ -72,9 +73,10 @@ impl RemoteReplica {
             && alive.is_some_and(|broker| broker.broker_epoch > broker_epoch)
     }
 
-    /// Notes a fetch. It has caught up now if it asks for what the leader does not have yet; and it had caught
-    /// up at its fetch before this one if it has got what the leader had then. Without the second rule a
-    /// follower that is always one small batch behind would never count as caught up.
+    /// Records a fetch. The replica is caught up now if it fetches at the leader's log end offset;
+    /// it was caught up at its previous fetch if it has everything the leader had then. Without the
+    /// second rule, a follower that is always one small batch behind would never count as caught
+    /// up.
     pub(crate) fn on_fetch(&mut self, fetch: &FollowerFetch, leader_log_end_offset: Offset) {
         if fetch.fetch_offset >= leader_log_end_offset {
             self.last_caught_up_ms = self.last_caught_up_ms.max(Some(fetch.now_ms));
@@ -107,8 +109,8 @@ impl RemoteReplica {
         Some(now_ms.saturating_sub(caught_up_ms))
     }
 
-    /// Whether it may be in the ISR at all: its broker is registered, neither fenced nor shutting down, and
-    /// the registration is that of the instance that fetched (KIP-841, KIP-903).
+    /// Whether it may be in the ISR: its broker is registered, neither fenced nor shutting down,
+    /// and the registration is that of the process that fetched (KIP-841, KIP-903).
     pub(crate) fn is_isr_eligible(&self) -> bool {
         let (Some(broker), Some(fetched_in)) = (self.registration, self.fetched_in) else {
             return false;
@@ -123,7 +125,7 @@ impl RemoteReplica {
         self.registration.is_some_and(|broker| !broker.is_fenced)
     }
 
-    /// What a proposed ISR says of it.
+    /// Its broker epoch in a proposed ISR.
     pub(crate) fn broker_epoch(&self) -> BrokerEpoch {
         if planted::has(Bug::IgnoreBrokerEpoch) {
             return self

@@ -1,4 +1,4 @@
-//! One replica: in which role it is, and the step that turns an event into effects.
+//! One replica: its role, and the step from an event to effects.
 
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
@@ -23,17 +23,17 @@ pub struct Replica<Ack> {
 enum Role<Ack> {
     Leader(Box<Leader<Ack>>),
     Follower(Box<Follower>),
-    /// No role was given yet.
+    /// No role has been assigned yet.
     Offline,
-    /// The log is gone. No event leads out of this: whatever the metadata says, nothing may be
-    /// acknowledged into a directory that failed. A restart begins with a new replica.
+    /// The log is gone. No event leaves this state: whatever the metadata says, nothing may be
+    /// acknowledged into a failed directory. A restart creates a new replica.
     Lost,
 }
 
 impl<Ack> Replica<Ack> {
-    /// A replica whose log ends at `log_end_offset` with records of `latest_epoch` and is on the disk before
-    /// `recovery_point`, before the metadata has given it a role. The high watermark is the one of the checkpoint, and
-    /// cannot lie beyond the end.
+    /// A replica without a role, whose log ends at `log_end_offset` with records of `latest_epoch`
+    /// and is on disk below `recovery_point`. The high watermark is that of the checkpoint, limited
+    /// to the log end offset.
     pub fn new(
         config: ReplicaConfig,
         log_end_offset: Offset,
@@ -57,7 +57,7 @@ impl<Ack> Replica<Ack> {
         self.log.log_end_offset
     }
 
-    /// The offset that the next append gets, behind those that are being written.
+    /// The offset of the next append, after those being written.
     pub fn next_offset(&self) -> Offset {
         match &self.role {
             Role::Leader(leader) => leader.next_offset(),
@@ -73,12 +73,12 @@ impl<Ack> Replica<Ack> {
         matches!(self.role, Role::Leader(_))
     }
 
-    /// Whether the log is gone.
+    /// Whether the log was lost.
     pub fn is_lost(&self) -> bool {
         matches!(self.role, Role::Lost)
     }
 
-    /// The broker that leads, as far as this replica knows.
+    /// The leader, as far as this replica knows.
     pub fn leader(&self) -> BrokerId {
         match &self.role {
             Role::Leader(_) => self.config.broker_id,
@@ -95,7 +95,8 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// Of the newest registration that is known: from the metadata, or from the controller's answer.
+    /// The partition epoch of the newest known registration, from the metadata or from the
+    /// controller's response.
     pub fn partition_epoch(&self) -> PartitionEpoch {
         match &self.role {
             Role::Leader(leader) => leader.partition_epoch(),
@@ -104,7 +105,7 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// When the clock has to be told: the first parked acknowledgement gives up, or a fetch is tried again.
+    /// When `ClockTicked` is needed: a parked acknowledgement times out, or a fetch is retried.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         match &self.role {
             Role::Leader(leader) => leader.next_deadline_ms(),
@@ -113,14 +114,13 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// Whether a request that names a leader epoch means the one in force (KIP-320). A request that
-    /// names none is taken.
+    /// Checks the leader epoch of a request against the current one (KIP-320); `None` is accepted.
     pub fn check_leader_epoch(&self, named: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
         check_leader_epoch(self.leader_epoch(), named)
     }
 
-    /// Whether another replica's fetch can be served, and what to answer if not. To be asked before
-    /// `Event::FollowerFetched`, which says nothing.
+    /// Checks whether a follower's fetch can be served; otherwise returns the error or the point of
+    /// divergence. To be called before `Event::FollowerFetched`, which has no result.
     pub fn check_follower_fetch(&self, fetch: &FollowerFetch) -> Result<(), FetchRefusal> {
         match &self.role {
             Role::Leader(leader) => leader.check_follower_fetch(fetch),
@@ -133,7 +133,7 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// The replicas that the controller has committed as in sync; none where this one does not lead.
+    /// The committed ISR; empty if this replica does not lead.
     pub fn isr(&self) -> &[BrokerId] {
         match &self.role {
             Role::Leader(leader) => leader.isr().committed(),
@@ -141,8 +141,9 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// Where this leader's epoch started. While the high watermark lies before it, this leader does not know
-    /// what its predecessor had committed, and ListOffsets answers `OFFSET_NOT_AVAILABLE` to consumers.
+    /// The start offset of this leader's epoch. While the high watermark is below it, the leader
+    /// does not know what its predecessor had committed, and ListOffsets returns
+    /// `OFFSET_NOT_AVAILABLE` to consumers.
     pub fn leader_epoch_start_offset(&self) -> Option<Offset> {
         match &self.role {
             Role::Leader(leader) => Some(leader.leader_epoch_start_offset()),
@@ -150,8 +151,8 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// The offset before which no live replica has records: what a DeleteRecords waits for, and is told
-    /// (`Partition.lowWatermarkIfLeader`). `None` where this replica does not lead.
+    /// The smallest log start offset of the live replicas, which DeleteRecords waits for and
+    /// returns (`Partition.lowWatermarkIfLeader`). `None` if this replica does not lead.
     pub fn low_watermark(&self, log_start_offset: Offset) -> Option<Offset> {
         match &self.role {
             Role::Leader(leader) => {
@@ -162,8 +163,8 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// The followers from which a consumer may read at this offset, for `select_read_replica`. Only such as
-    /// are in sync: a consumer of one that lags would be sent back and forth.
+    /// The followers that a consumer may read from at this offset, for `select_read_replica`. Only
+    /// in-sync replicas: a consumer of a lagging one would be redirected back and forth.
     pub fn read_candidates(
         &self,
         fetch_offset: Offset,
@@ -187,7 +188,8 @@ impl<Ack> Replica<Ack> {
         })
     }
 
-    /// How far a follower was behind the leader's high watermark when it last heard of it.
+    /// The follower's lag behind the leader's high watermark at the last fetch response, in
+    /// records.
     pub fn fetch_lag(&self) -> Option<i64> {
         match &self.role {
             Role::Follower(follower) => follower.lag(),
@@ -195,12 +197,12 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// Whether a follower was fenced and waits for the metadata to tell of the newer leader epoch.
+    /// Whether the follower was fenced and waits for metadata with the newer leader epoch.
     pub fn has_failed_fetching(&self) -> bool {
         matches!(&self.role, Role::Follower(follower) if follower.has_failed())
     }
 
-    /// Takes one event; what has to be done is added to `effects`.
+    /// Processes one event and appends the resulting effects to `effects`.
     pub fn step(&mut self, event: Event<Ack>, effects: &mut Vec<Effect<Ack>>) {
         let is_truncating = matches!(&self.role, Role::Follower(f) if f.is_truncating());
         assert!(
@@ -389,8 +391,8 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// Passes an event on if this replica leads. What reports on work that an earlier leadership
-    /// started means nothing to another role.
+    /// Passes an event to the leader. Other roles ignore results of work that an earlier leadership
+    /// started.
     fn on_leader(
         &mut self,
         effects: &mut Vec<Effect<Ack>>,
@@ -414,7 +416,8 @@ impl<Ack> Replica<Ack> {
 fn is_allowed_while_truncating<Ack>(event: &Event<Ack>) -> bool {
     match event {
         Event::LogTruncated { .. } | Event::TruncationRefused | Event::LogLost => true,
-        // They change nothing: the first is refused, and the others mean nothing to a follower.
+        // These change nothing: an append is refused, and a follower that truncates ignores the
+        // others.
         Event::Append(_)
         | Event::SettingsChanged(_)
         | Event::BrokersChanged(_)

@@ -1,14 +1,14 @@
-//! A few replicas of one partition, a controller, and a network between them that loses, repeats and reorders,
-//! in one seeded run: the same seed gives the same run.
+//! Replicas of one partition, a controller, and a network that loses, repeats and reorders, in one
+//! seeded run: the same seed gives the same run.
 //!
-//! Time is simulated. Nodes are killed and lose what was not flushed, or are stopped orderly; the controller
-//! fences nodes that are up, and its metadata reach each node late. In the second part of a run nothing fails
-//! any more, and everything has to come together.
+//! Time is simulated. Nodes are killed and lose unflushed records, or are stopped cleanly; the
+//! controller fences live nodes, and its metadata reaches each node late. In the second part of a
+//! run nothing fails any more, and the replicas must converge.
 //!
-//! What a node may lose: at a kill, everything behind the last flush; and it is registered anew without the
-//! marker of a clean stop, whereupon the controller takes it out of the ISR and of the eligible leaders
-//! (KIP-966). A node is killed only while another one that is in the ISR or the ELR keeps its disk, since
-//! nothing is promised beyond that.
+//! A killed node loses everything after its last flush and is registered without the clean shutdown
+//! marker, so the controller removes it from the ISR and the ELR (KIP-966). A node is killed only
+//! while another member of the ISR or the ELR keeps its disk, since nothing is guaranteed beyond
+//! that.
 
 mod checkers;
 mod cluster;

@@ -1,11 +1,12 @@
-//! Batches for the tests of this crate: headers without records, of which a replica looks at nothing else.
+//! Batches for the tests of this crate: headers without records, because a replica reads only
+//! headers.
 
 use bytes::Bytes;
 use ottla_records::legacy::LegacyMessage;
 use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-/// Of no producer. `crc` is free to tell batches apart.
+/// Without a producer. `crc` is free to distinguish batches.
 pub(crate) fn batch(base_offset: i64, records: i32, leader_epoch: i32, crc: u32) -> RecordBatch {
     let header = BatchHeader {
         base_offset: Offset(base_offset),

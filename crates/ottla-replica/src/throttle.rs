@@ -1,15 +1,15 @@
-//! Which replicas' traffic is held back, and when (KIP-73).
+//! Which replicas are throttled, and when (KIP-73).
 //!
-//! Two settings of a topic name replicas, `leader.replication.throttled.replicas` and
-//! `follower.replication.throttled.replicas`; two of a broker give rates. How fast the traffic of the named
-//! replicas is, somebody else measures.
+//! The topic settings `leader.replication.throttled.replicas` and
+//! `follower.replication.throttled.replicas` name replicas; two broker settings limit the rate. The
+//! caller measures the rate.
 //!
 //! Kafka: `ThrottledReplicaListValidator`, `TopicConfigHandler.parseThrottledPartitions`,
 //! `ReplicationQuotaManager`, `ReplicaManager.shouldLeaderThrottle`, `RemoteLeaderEndPoint.shouldFollowerThrottle`.
 
 use ottla_types::{BrokerId, PartitionIndex};
 
-/// The partitions of a topic whose replica on one broker is throttled.
+/// The partitions of a topic whose replica on a broker is throttled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ThrottledReplicas {
     /// `*`
@@ -18,8 +18,8 @@ pub enum ThrottledReplicas {
 }
 
 impl ThrottledReplicas {
-    /// Reads `*` or `partition:broker,partition:broker,…` and keeps what is of this broker. `None` where the
-    /// text is neither.
+    /// Parses `*` or `partition:broker,partition:broker,…` and keeps the entries of this broker.
+    /// `None` if the text is invalid.
     pub fn parse(text: &str, broker_id: BrokerId) -> Option<ThrottledReplicas> {
         let text = text.trim();
         if text == "*" {
@@ -47,17 +47,17 @@ impl ThrottledReplicas {
     }
 }
 
-/// Digits only: a sign is no number here.
+/// Digits only; a sign is invalid here.
 fn number(text: &str) -> Option<i32> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_digits)
 }
 
-/// Whether a replica shall get, or ask for, nothing now. One that is in sync never waits, or it would leave the
-/// ISR because of the throttle.
+/// Whether a replica must not get, or fetch, records now. An in-sync replica is never throttled,
+/// because the throttle would remove it from the ISR.
 ///
-/// `byte_rate` is what all throttled replicas of the broker have taken together, in bytes a second, over the
-/// window of `replication.quota.window.num` samples; `quota_byte_rate` is the broker's
+/// `byte_rate` is the rate of all throttled replicas of the broker together, in bytes per second,
+/// over the window of `replication.quota.window.num` samples; `quota_byte_rate` is the broker's
 /// `leader.replication.throttled.rate` or `follower.replication.throttled.rate`.
 pub fn is_replication_throttled(
     is_in_sync: bool,

@@ -1,7 +1,7 @@
-//! Where a follower cuts its log when its leader's log has left it (KIP-101, KIP-279, KIP-595).
+//! Where a follower truncates a log that diverges from its leader's (KIP-101, KIP-279, KIP-595).
 //!
-//! The leader names an epoch and where that ended in its log; the log here knows where the same epoch, or the
-//! largest before it, ended here. Records behind the smaller of the two are not the leader's.
+//! The leader names an epoch and its end offset in its log; this log knows the end of the same
+//! epoch, or of the largest before it. Records after the smaller of the two are not the leader's.
 //!
 //! Kafka: `AbstractFetcherThread.getOffsetTruncationState`.
 
@@ -9,11 +9,11 @@ use ottla_types::{LeaderEpoch, Offset};
 
 use crate::EpochEnd;
 
-/// Where to cut. `local` is what the log here says about the leader's epoch. `initial_offset` is where to cut if
-/// the leader knows nothing of the epoch that it was asked about.
+/// The offset to truncate to. `local` is this log's end of the leader's epoch. `initial_offset` is
+/// used if the leader does not know the requested epoch.
 ///
-/// The logs may still differ before that: where the epoch that the leader named is not known here, it has to be
-/// asked again, with the epoch that the log has at its end then. The next fetch does that.
+/// The logs may still differ before that offset: if the leader's epoch is unknown here, the leader
+/// must be asked again with the epoch that is then the latest. The next fetch does that.
 pub(crate) fn truncation_offset(
     leader: EpochEnd,
     local: Option<EpochEnd>,
@@ -26,12 +26,12 @@ pub(crate) fn truncation_offset(
         leader.end_offset
     } else {
         match local {
-            // The log here begins behind that epoch, and nothing in it is of it.
+            // This log starts after that epoch.
             None => leader.end_offset,
             Some(local) if local.leader_epoch == leader.leader_epoch => {
                 local.end_offset.min(leader.end_offset)
             }
-            // The epoch is not known here. What comes behind the one before it is not the leader's.
+            // The epoch is unknown here. Records after the epoch before it are not the leader's.
             Some(local) => local.end_offset,
         }
     };

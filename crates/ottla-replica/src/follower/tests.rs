@@ -11,7 +11,7 @@ const BACKOFF_MS: u64 = 1_000;
 /// A replica together with the effects of its last step.
 struct Story {
     replica: Replica<u32>,
-    /// The last that it gave.
+    /// The last fetch position.
     order: FetchPosition,
     now_ms: u64,
     flush_messages: i64,
@@ -80,7 +80,7 @@ impl Story {
         })
     }
 
-    /// The leader of epoch 4 answers a fetch from this offset.
+    /// The response of epoch 4's leader to a fetch from this offset.
     fn answer(
         &mut self,
         fetch_offset: i64,
@@ -134,7 +134,7 @@ impl Story {
         })
     }
 
-    /// Checks that nothing is fetched before the backoff is over, and then this.
+    /// Checks that the fetch is repeated after the backoff and not before.
     fn fetches_again_later(&mut self, fetch: Effect<u32>) {
         self.fetches_again_after(BACKOFF_MS, fetch);
     }
@@ -232,7 +232,7 @@ fn what_is_fetched_is_written_and_the_next_is_fetched() {
     );
     assert_eq!(story.written(13), [high_watermark(13), fetch_from(13, 4)]);
     assert_eq!(story.replica.fetch_lag(), Some(1));
-    // The high watermark comes with an answer that has no records.
+    // A response without records can advance the high watermark.
     assert_eq!(
         story.answer(13, records(&[], 13)),
         [fetch_in_sync_from(13, 4)]
@@ -290,7 +290,7 @@ fn an_answer_about_another_log_of_the_same_length_comes_to_nothing() {
         story.written(10),
         [high_watermark(10), fetch_in_sync_from(10, 4)]
     );
-    // The first answer comes a second time.
+    // The first response is repeated.
     let again = Event::FetchAnswered {
         order: asked,
         result: diverging((2, 8), Some((2, 8))),
@@ -314,7 +314,7 @@ fn the_high_watermark_falls_with_the_first_answer_of_a_leader_only() {
     assert_eq!(story.replica.high_watermark(), Offset(9));
 }
 
-/// With the lag that the last answer told.
+/// With the lag of the last response.
 fn fetch_from_lag(fetch_offset: i64, lag: i64) -> Effect<u32> {
     match lag {
         0 => fetch_in_sync_from(fetch_offset, 3),
@@ -336,7 +336,7 @@ fn a_log_is_cut_where_the_leaders_left_it() {
 
 #[test]
 fn an_epoch_without_records_is_cut_as_well() {
-    // This replica led in epoch 3 and wrote nothing.
+    // This replica led in epoch 3 without writing.
     let mut story = Story::following();
     assert_eq!(
         story.answer(10, diverging((2, 10), Some((2, 10)))),
@@ -363,7 +363,7 @@ fn a_truncation_that_is_refused_is_asked_for_again() {
     story.fetches_again_later(fetch_from(10, 3));
     assert_eq!(story.answer(10, cut()), truncation(7));
 
-    // What a log without epochs has is not compared: nothing is fetched before it is cut.
+    // A log without epochs cannot be compared: nothing is fetched before it is truncated.
     let mut story = Story::with_log(10, 8, None);
     assert_eq!(story.follow(2, 4, 1), truncation(8));
     assert_eq!(story.step(Event::TruncationRefused), []);
@@ -386,7 +386,7 @@ fn a_log_without_epochs_keeps_only_what_is_committed() {
         is_in_sync: false,
     };
     assert_eq!(story.truncated(8, None), [Effect::Fetch(position)]);
-    // An empty log has nothing to cut.
+    // An empty log needs no truncation.
     let mut story = Story::with_log(0, 0, None);
     let position = FetchPosition {
         fetch_offset: Offset(0),
@@ -464,7 +464,7 @@ fn a_new_epoch_of_the_same_leader_begins_anew_and_a_new_registration_does_not() 
     assert!(matches!(effects[..], [Effect::Fetch(position)]
         if position.leader_epoch == LeaderEpoch(5)));
     assert_eq!(story.replica.next_deadline_ms(), None);
-    // What is older than that is not taken up any more.
+    // Older registrations are ignored.
     assert_eq!(story.follow(3, 6, 2), []);
     assert_eq!(story.replica.leader_epoch(), LeaderEpoch(5));
 }
@@ -585,7 +585,7 @@ fn flush(up_to: i64) -> Effect<u32> {
     }
 }
 
-/// As `following`, of a topic that is flushed with every second record.
+/// As `following`, with `flush.messages=2`.
 fn flushing_follower() -> Story {
     let mut story = Story::following();
     story.flush_messages = 2;
@@ -604,11 +604,11 @@ fn the_next_fetch_waits_for_the_flush_that_the_topic_asks_for() {
     );
     story.answer(11, records(&[(11, 1, 4)], 11));
     assert_eq!(story.written(12), [high_watermark(11), flush(12)]);
-    // Whatever comes meanwhile.
+    // Other events do not change that.
     assert_eq!(story.step(Event::ClockTicked { now_ms: 5_000 }), []);
     assert_eq!(story.answer(12, records(&[(12, 1, 4)], 12)), []);
     assert_eq!(story.flushed(12), [fetch_in_sync_from(12, 4)]);
-    // What is flushed does not count again.
+    // Flushed records do not count again.
     story.answer(12, records(&[(12, 1, 4)], 12));
     assert_eq!(
         story.written(13),
@@ -661,7 +661,7 @@ fn a_leader_counts_what_it_was_flushing_when_that_is_done() {
     assert_eq!(story.replica.high_watermark(), Offset(14));
 }
 
-/// As the leader of an old cluster has them: without epochs, and then batches.
+/// Messages of an old format without epochs, followed by batches.
 #[test]
 fn messages_of_an_old_format_are_written_as_they_are() {
     let mut story = Story::with_log(10, 10, None);
@@ -694,7 +694,7 @@ fn messages_of_an_old_format_are_written_as_they_are() {
         story.written(16),
         [high_watermark(16), fetch(16, Some(4), true)]
     );
-    // Behind a batch, one of an old format has the log forget its epochs.
+    // A message of an old format after a batch clears the epochs.
     story.answer(16, any_records([message(16)].into_iter(), 17));
     assert_eq!(
         story.written(17),
@@ -748,11 +748,11 @@ fn a_follower_that_is_elected_leads_from_the_end_of_its_log() {
         ]
     );
     assert_eq!(story.replica.leader_epoch_start_offset(), Some(Offset(10)));
-    // Deposed, it fetches with the epoch in which it led, for the next leader to compare.
+    // Deposed, it fetches with its own epoch, for the next leader to compare.
     let effects = story.follow(2, 6, 3);
     assert!(matches!(effects[..], [Effect::Fetch(position)]
         if position.last_fetched_epoch == Some(LeaderEpoch(5))));
-    // That it was elected once is no news.
+    // Its earlier election is ignored.
     assert_eq!(story.step(elected(2)), []);
     assert!(!story.replica.is_leader());
 }

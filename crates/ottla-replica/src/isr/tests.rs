@@ -1,4 +1,4 @@
-//! What counts as in sync while a proposal is under way, and what an answer does to it.
+//! The effective ISR while a proposal is pending, and the effect of responses.
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn answers_that_are_out_of_date_change_nothing() {
         assert_eq!(isr.on_answer(&proposal, Ok(stale)), Settled::Unchanged);
         assert!(isr.is_proposal_pending());
     }
-    // The metadata came first.
+    // The metadata arrived before the response.
     isr.on_registration(ids(&[1]), PartitionEpoch(6), false);
     let answer = Ok(altered(4, 6, &[1, 2, 3]));
     assert_eq!(isr.on_answer(&proposal, answer), Settled::Unchanged);

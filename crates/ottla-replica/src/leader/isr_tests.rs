@@ -52,7 +52,7 @@ impl Story {
         effects
     }
 
-    /// The metadata say this.
+    /// Applies a registration.
     fn registered(
         &mut self,
         leader_epoch: i32,
@@ -74,7 +74,7 @@ impl Story {
         self.step(Event::LeaderElected { leadership, now_ms })
     }
 
-    /// Appends a record and has it written.
+    /// Appends a record and reports it as written.
     fn appended(&mut self, ack: u32, required_acks: RequiredAcks) -> Vec<Effect<u32>> {
         let effects = self.step(Event::Append(Append {
             batch: batch(0, 1, -1, 0),
@@ -91,7 +91,7 @@ impl Story {
         self.step(Event::LogWritten { log_end_offset })
     }
 
-    /// A fetch of the broker's registered instance.
+    /// A fetch of the broker's registered process.
     fn fetch(&self, follower: i32, fetch_offset: i64) -> FollowerFetch {
         FollowerFetch {
             replica_id: BrokerId(follower),
@@ -110,7 +110,7 @@ impl Story {
         let fetch = self.fetch(follower, fetch_offset);
         assert_eq!(self.replica.check_follower_fetch(&fetch), Ok(()));
         let mut effects = self.step(Event::FollowerFetched(fetch));
-        // They have a test of their own.
+        // These have their own test.
         effects.retain(|effect| !matches!(effect, Effect::MoveLowWatermark { .. }));
         effects
     }
@@ -183,7 +183,7 @@ fn a_follower_that_has_caught_up_joins() {
         story.fetched(3, 10),
         [Effect::AlterPartition(expansion.clone())]
     );
-    // One proposal at a time, and it counts already: 2 alone does not move the high watermark.
+    // One proposal at a time, and it counts already: 2 alone does not advance the high watermark.
     assert_eq!(story.fetched(3, 10), []);
     assert_eq!(story.fetched(2, 11), []);
     assert_eq!(story.replica.isr(), ids(&[1, 2]));
@@ -195,7 +195,7 @@ fn a_follower_that_has_caught_up_joins() {
 
 #[test]
 fn a_follower_joins_with_all_that_the_leader_began_with() {
-    // The high watermark that the leader knows of is 10; its predecessor may have committed up to 12.
+    // The leader knows a high watermark of 10; its predecessor may have committed up to 12.
     let mut story = Story::leader_with(&[1, 2], 2);
     story.appended(1, LeaderOnly);
     story.appended(2, LeaderOnly);
@@ -271,7 +271,7 @@ fn fetches_are_refused_as_kafka_does() {
     let mut diverging = with(|fetch| fetch.last_fetched_epoch = Some(LeaderEpoch(3)));
     diverging.end_of_last_fetched_epoch = Some(end);
     assert_eq!(check(&story, diverging), Err(FetchRefusal::Diverging(end)));
-    // None of them tells what the follower has.
+    // Refused fetches do not change the follower's position.
     story.appended(1, LeaderOnly);
     for fetch in [old, new, stranger, beyond, replaced, diverging] {
         let mut fetch = fetch;
@@ -294,13 +294,13 @@ fn a_follower_that_lags_for_too_long_leaves() {
     assert_eq!(story.ticked(LAG_MAX_MS - 10_000), []);
     let shrinking = proposal(5, &[(1, 101), (2, 102)]);
     assert_eq!(story.ticked(1), [Effect::AlterPartition(shrinking.clone())]);
-    // Until it is committed, 3 is waited for.
+    // Until the proposal is committed, 3 still counts.
     assert_eq!(story.ticked(1_000), []);
     assert_eq!(
         story.answered(&shrinking, Ok(&[1, 2])),
         [high_watermark(11), acknowledged(1, 10)]
     );
-    // Without appends nobody lags, however long ago it fetched.
+    // Without appends no replica lags, however long ago it fetched.
     assert_eq!(story.ticked(10 * LAG_MAX_MS), []);
 }
 
@@ -325,7 +325,7 @@ fn what_falls_below_min_isr_is_neither_taken_nor_committed() {
             outcome: AckOutcome::NotEnoughReplicas
         }]
     );
-    // The follower comes back: the proposal alone commits nothing yet, since it may be refused.
+    // The follower returns: the proposal alone commits nothing, since it may be refused.
     let expansion = proposal(6, &[(1, 101), (2, 102)]);
     assert_eq!(
         story.fetched(2, 11),
@@ -340,7 +340,7 @@ fn what_falls_below_min_isr_is_neither_taken_nor_committed() {
 #[test]
 fn one_that_has_caught_up_lately_is_waited_for() {
     let mut story = Story::leader_with(&[1], 1);
-    // 3 has caught up, but the controller refuses it for now.
+    // 3 has caught up, but the controller refuses it.
     let Some(Effect::AlterPartition(expansion)) = story.fetched(3, 10).pop() else {
         panic!("not proposed")
     };
@@ -348,7 +348,7 @@ fn one_that_has_caught_up_lately_is_waited_for() {
     assert_eq!(story.appended(1, All), []);
     assert_eq!(story.ticked(LAG_MAX_MS), []);
     assert_eq!(story.ticked(1), [high_watermark(11), acknowledged(1, 10)]);
-    // A fenced one is not.
+    // A fenced replica is not proposed.
     let mut story = Story::leader_with(&[1], 1);
     let Some(Effect::AlterPartition(expansion)) = story.fetched(3, 10).pop() else {
         panic!("not proposed")
@@ -372,7 +372,7 @@ fn a_proposal_that_met_no_controller_is_made_again() {
         story.answered(&expansion, Err(ErrorCode::NotController)),
         [Effect::AlterPartition(expansion.clone())]
     );
-    // Refused as out of date, it waits for the metadata, and 3 counts until then.
+    // Refused as outdated: the leader waits for the metadata, and 3 counts until then.
     assert_eq!(
         story.answered(&expansion, Err(ErrorCode::InvalidUpdateVersion)),
         []
@@ -380,7 +380,7 @@ fn a_proposal_that_met_no_controller_is_made_again() {
     story.appended(1, LeaderOnly);
     assert_eq!(story.fetched(2, 11), []);
     assert_eq!(story.fetched(3, 10), []);
-    // (3 has caught up lately: it is waited for whatever the metadata say.)
+    // (3 has caught up recently, so it is awaited whatever the metadata says.)
     assert_eq!(story.registered(4, 7, &[1, 2, 3]), []);
     assert_eq!(story.fetched(3, 11), [high_watermark(11)]);
 }

@@ -16,7 +16,7 @@ const SETTINGS: ReplicaSettings = ReplicaSettings {
 /// A replica together with the effects of its last step.
 struct Story {
     replica: Replica<u32>,
-    /// Of the registration that it was told last.
+    /// The partition epoch of the last registration.
     partition_epoch: i32,
 }
 
@@ -59,7 +59,7 @@ impl Story {
         effects
     }
 
-    /// Appends a batch of this many records, and checks that it is to be written from this offset on.
+    /// Appends a batch of this many records and checks its base offset.
     fn append(&mut self, ack: u32, required_acks: RequiredAcks, records: i32, base_offset: i64) {
         let effects = self.step(append(ack, required_acks, records));
         assert_eq!(effects, [write(records, base_offset)]);
@@ -228,7 +228,7 @@ fn a_writer_that_waits_for_the_high_watermark_itself_is_refused_under_min_isr() 
         story.step(append(1, RequiredAcks::LeaderWithMinIsr, 1)),
         [released(1, AckOutcome::NotEnoughReplicas)]
     );
-    // And told where its records stand before anybody else has them.
+    // The writer learns the offset before other replicas have the records.
     let mut story = Story::leader_with(&[1, 2], 2, i64::MAX);
     story.append(2, RequiredAcks::LeaderWithMinIsr, 1, 0);
     assert_eq!(story.written(1), [appended(2, 0)]);
@@ -242,7 +242,7 @@ fn too_few_in_sync_replicas_refuse_acks_all_only() {
         [released(1, AckOutcome::NotEnoughReplicas)]
     );
     story.append(2, LeaderOnly, 1, 0);
-    // The high watermark stands still under `min.insync.replicas`.
+    // The high watermark does not advance below `min.insync.replicas`.
     assert_eq!(story.written(1), [appended(2, 0)]);
     assert_eq!(story.replica.high_watermark(), Offset(0));
 }
@@ -284,7 +284,7 @@ fn an_append_stays_parked_while_too_few_replicas_are_in_sync() {
     story.written(1);
     assert_eq!(story.step(elected(4, &[1], 2, i64::MAX)), []);
     assert_eq!(story.fetched(2, 1), []);
-    // The follower is back in the ISR: the watermark moves, and the append is safe.
+    // The follower is back in the ISR: the high watermark advances and the append is acknowledged.
     assert_eq!(
         story.step(elected(4, &[1, 2], 2, i64::MAX)),
         [high_watermark(1), appended(1, 0)]
@@ -376,7 +376,7 @@ fn a_failed_write_refuses_what_was_assigned_behind_it() {
             released(3, AckOutcome::StorageError)
         ]
     );
-    // The offsets are given again.
+    // The offsets are assigned again.
     story.append(4, LeaderOnly, 1, 2);
     assert_eq!(story.written(3), [high_watermark(3), appended(4, 2)]);
 }
@@ -435,7 +435,7 @@ fn a_gap_is_told_only_when_what_is_ahead_is_safe() {
         story.fetched(2, 2),
         [high_watermark(2), appended(1, 0), released(2, refused)]
     );
-    // With nothing ahead it is told at once.
+    // Without earlier appends it is answered at once.
     assert_eq!(
         story.step(append_with(3, All, 2, gap)),
         [released(3, refused)]
@@ -514,7 +514,7 @@ fn the_clock_releases_what_waited_too_long() {
         [released(2, AckOutcome::RequestTimedOut)]
     );
     assert_eq!(story.replica.next_deadline_ms(), Some(300));
-    // The one that is left is still released by the high watermark.
+    // The remaining append is released by the high watermark.
     assert_eq!(story.fetched(2, 2), [high_watermark(2), appended(1, 0)]);
 }
 

@@ -1,4 +1,4 @@
-//! What must hold in every run. Each finding is a sentence.
+//! The invariants of every run. Each finding is a sentence.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,16 @@ use super::node::Node;
 
 pub(super) struct Checkers {
     elections: Elections,
-    /// What was below a leader's high watermark, by offset. A leader whose log starts later leaves gaps.
+    /// Records below a leader's high watermark, by offset. A leader whose log starts later leaves
+    /// gaps.
     committed: Vec<Option<Record>>,
-    /// The values of records that were acknowledged with acks=all, by value: their offsets.
+    /// Offsets of the records acknowledged with acks=all, by value.
     acknowledged: HashMap<u32, i64>,
-    /// The high watermark that a leader had last, in its epoch.
+    /// The last high watermark of the leader of each epoch.
     led: HashMap<LeaderEpoch, Offset>,
-    /// The high watermark that a follower had last, in a leader epoch and a process.
+    /// The last high watermark of a follower per leader epoch and process.
     followed: HashMap<(BrokerId, u64, LeaderEpoch), Offset>,
-    /// What was deleted on request is not missed.
+    /// Records deleted on request are not missed.
     deleted_below: i64,
     pub(super) finding: Option<String>,
 }
@@ -36,7 +37,7 @@ impl Checkers {
         }
     }
 
-    /// Whether what was committed is promised to stay.
+    /// Whether committed records must survive.
     fn is_kept(&self) -> bool {
         self.elections == Elections::Clean
     }
@@ -61,7 +62,7 @@ impl Checkers {
         self.finding.get_or_insert(finding);
     }
 
-    /// High watermark monotone per epoch, and one value per committed offset.
+    /// The high watermark is monotonic per epoch, and each committed offset has one value.
     pub(super) fn on_high_watermark_led(
         &mut self,
         id: BrokerId,
@@ -115,7 +116,7 @@ impl Checkers {
         }
     }
 
-    /// Log matching below the high watermark: what a replica shows to consumers was committed.
+    /// Log matching below the high watermark: a replica shows only committed records to consumers.
     pub(super) fn check_visible(&mut self, node: &Node) {
         let high_watermark = node.log.high_watermark.0.min(node.log.end().0);
         for offset in node.log.start().0..high_watermark {
@@ -131,7 +132,7 @@ impl Checkers {
         }
     }
 
-    /// A leader is elected with all that was committed.
+    /// An elected leader has every committed record.
     pub(super) fn on_elected(&mut self, id: BrokerId, epoch: LeaderEpoch, log: &ModelLog) {
         let from = log.start().0.max(self.deleted_below);
         let committed = from..self.committed.len() as i64;
@@ -150,7 +151,7 @@ impl Checkers {
         }
     }
 
-    /// acks=all: on as many replicas as `min.insync.replicas` asks for, and not lost later.
+    /// acks=all: the record is on at least `min.insync.replicas` replicas and is not lost later.
     pub(super) fn on_acknowledged(
         &mut self,
         value: u32,
@@ -174,7 +175,7 @@ impl Checkers {
         }
     }
 
-    /// At the end: nothing acknowledged is missing in what the leader has.
+    /// At the end, the leader has every acknowledged record.
     pub(super) fn check_nothing_lost(&mut self, log: &ModelLog) {
         let mut lost = None;
         for (&value, &offset) in &self.acknowledged {

@@ -1,4 +1,4 @@
-//! One run: nodes, the controller and the network between them, and what happens to them.
+//! One run: nodes, the controller, the network, and the faults.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,21 +10,21 @@ use super::node::{FetchAnswer, Message, Node, Outcome};
 use super::random::Random;
 use crate::{AckOutcome, AlterPartition, FetchRefusal, ReplicaSettings, RequiredAcks};
 
-/// Steps of a run in which things fail, and those behind in which they heal. A step takes 1 to 20 ms.
+/// Steps with faults, and the steps after them without. A step takes 1 to 20 ms.
 const FAULTY_STEPS: u32 = 1_500;
 const HEALING_STEPS: u32 = 1_500;
 
-/// What a kill costs.
+/// What a kill loses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flushes {
-    /// `flush.messages` is not set: what the disk does not have yet is lost. With clean elections one node at a time fails,
-    /// and only where another has the records.
+    /// `flush.messages` is not set: unflushed records are lost. With clean elections one node fails
+    /// at a time, and only if another one has the records.
     Never,
-    /// `flush.messages=1`: whatever counts is on the disk, and all may fail at once.
+    /// `flush.messages=1`: everything acknowledged is on disk, and all nodes may fail at once.
     EachRecord,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(PartialEq, Debug)]
 pub(super) struct Report {
     pub(super) finding: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Report {
     pub(super) acknowledged: usize,
     pub(super) leader_epochs: i32,
     pub(super) isr_changes: i32,
-    /// Of all that happened, in order: the same seed gives the same.
+    /// A hash of the events in order: equal for the same seed.
     pub(super) fingerprint: u64,
 }
 
@@ -44,24 +44,24 @@ struct Cluster {
     controller: ModelController,
     checkers: Checkers,
     min_insync_replicas: usize,
-    /// By when they arrive, and in which order they were sent.
+    /// Messages by arrival time and send number.
     in_flight: BTreeMap<(u64, u64), Envelope>,
     sent: u64,
-    /// Links that are cut, by both ends, and until when; the controller's number is that of the nodes.
+    /// Cut links by both ends, and until when; the controller's index is the number of nodes.
     cut: HashMap<(usize, usize), u64>,
-    /// Nodes that get no images from this one on, and until when.
+    /// Nodes that receive no images from this one on, and until when.
     stalled: HashMap<usize, (usize, u64)>,
-    /// Nodes whose session runs out, and when.
+    /// Nodes whose session expires, and when.
     doomed: Vec<(u64, usize)>,
     next_value: u32,
     acks_all: HashSet<u32>,
-    /// Nodes that were killed and may have lost records, and are not registered anew yet: one at a time, unless
-    /// elections are unclean.
+    /// Killed nodes that may have lost records and are not registered again yet: one at a time,
+    /// unless elections are unclean.
     dirty: HashSet<usize>,
     elections: Elections,
     flushes: Flushes,
     fingerprint: u64,
-    /// Print what happens.
+    /// Print the events.
     is_told: bool,
     images_told: usize,
 }
@@ -70,12 +70,12 @@ struct Cluster {
 struct Envelope {
     from: usize,
     to: usize,
-    /// An answer goes to the process that asked, as over a connection.
+    /// A response goes only to the requesting process, as over a connection.
     to_process: Option<i64>,
     message: Message,
 }
 
-/// Runs a seed to its end, or to the first finding.
+/// Runs a seed to its end or to the first finding.
 pub(super) fn run(seed: u64, elections: Elections, flushes: Flushes, is_told: bool) -> Report {
     let mut random = Random::new(seed);
     let replicas = 2 + random.below(3) as usize;
@@ -183,7 +183,8 @@ impl Cluster {
         }
     }
 
-    /// What a node sent last may be held up until it has been started anew, and cannot reach the others.
+    /// Messages of the killed node may be delayed until it has restarted and is cut off from the
+    /// others.
     fn kill(&mut self, node: usize) {
         self.tell(node, "is killed");
         self.dirty.insert(node);
@@ -199,7 +200,7 @@ impl Cluster {
             let Some(envelope) = self.in_flight.remove(&key) else {
                 continue;
             };
-            // What it proposed might take out of the ISR those that alone keep their disks.
+            // Its proposal might remove the only members that keep their disks from the ISR.
             if !matches!(envelope.message, Message::AlterPartition { .. }) {
                 let held_up_ms = if is_cut_off {
                     1_000 + self.random.below(3_000)
@@ -227,8 +228,9 @@ impl Cluster {
         until_ms.is_some_and(|until_ms| *until_ms > self.time_ms && !self.is_healing)
     }
 
-    /// The worst moment: the controller has taken a leader's proposal, and the leader does not hear of it, neither
-    /// by the answer nor by the metadata; then its followers do not reach it, and then its session runs out.
+    /// The worst case: the controller has applied a leader's proposal, and the leader learns of it
+    /// neither from the response nor from the metadata; then its followers cannot reach it, and its
+    /// session expires.
     fn strand(&mut self, leader: usize, proposal: &AlterPartition, images_before: usize) {
         let lasts_ms = 3_000 + self.random.below(2_000);
         self.stalled
@@ -245,7 +247,7 @@ impl Cluster {
         self.doomed.push((self.time_ms + lasts_ms - 100, leader));
     }
 
-    /// One failure at a time that may cost records, where none may be lost.
+    /// If no record may be lost, at most one failure at a time that may lose records.
     fn may_fail(&self) -> bool {
         self.dirty.is_empty() || self.may_all_fail()
     }
@@ -273,7 +275,7 @@ impl Cluster {
                 self.controller.fence(id);
             }
             if !is_up && self.random.per_mille(10 * haste) {
-                // The controller is not told of a kill that has cost nothing.
+                // The controller does not learn of a kill that lost nothing.
                 let is_clean = !self.dirty.contains(&node) || self.flushes == Flushes::EachRecord;
                 self.start(node, is_clean);
             }
@@ -286,7 +288,7 @@ impl Cluster {
     fn start(&mut self, node: usize, is_clean: bool) {
         self.tell(node, "is started");
         let id = self.nodes[node].id;
-        // At the beginning all are registered.
+        // All nodes are registered at the beginning.
         let broker_epoch = match self.time_ms {
             0 => self.controller.broker(id).broker_epoch,
             _ => self.controller.register(id, is_clean),
@@ -300,7 +302,7 @@ impl Cluster {
         self.follow(node, out);
     }
 
-    /// What a node does by itself in a step.
+    /// A node's own actions in a step.
     fn act(&mut self, node: usize, is_producing: bool) {
         let Some(process) = &self.nodes[node].process else {
             return;
@@ -368,7 +370,7 @@ impl Cluster {
         self.follow(node, out);
     }
 
-    /// Hands on what a node did: to the network and to the checkers.
+    /// Passes the outcomes of a node to the network and the checkers.
     fn follow(&mut self, node: usize, out: Vec<Outcome>) {
         for outcome in out {
             let id = self.nodes[node].id;
@@ -395,7 +397,7 @@ impl Cluster {
                 }
                 Outcome::Elected => {
                     let log = &self.nodes[node].log;
-                    // One that was elected and deposed before it heard of it leads nobody.
+                    // A leader that was deposed before it learned of its election leads no one.
                     if self.controller.now().leader_epoch == epoch {
                         self.checkers.on_elected(id, epoch, log);
                     }
@@ -449,7 +451,7 @@ impl Cluster {
         process.map_or(-1, |process| process.broker_epoch.0)
     }
 
-    /// A connection that breaks is noticed by who asked, now and then at once.
+    /// The requester notices a broken connection, sometimes at once.
     fn fail(&mut self, from: usize, to: usize, message: Message) {
         let failed = match message {
             Message::Fetch { position, .. } if self.random.per_mille(300) => {
@@ -512,7 +514,8 @@ impl Cluster {
                     let result = self
                         .controller
                         .alter_partition(sender, broker_epoch, &proposal);
-                    // Above all where the leader knows by an answer what the metadata have still to tell it.
+                    // More often if the leader knows from a response what the metadata has not told
+                    // it yet.
                     let process = self.nodes[from].process.as_ref();
                     let is_behind = process.is_some_and(|p| p.images_seen < images_before);
                     let chance = if is_behind { 600 } else { 150 };
@@ -547,7 +550,7 @@ impl Cluster {
             .rotate_left(5);
     }
 
-    /// After the healing everything has come together.
+    /// After the healing phase, the replicas have converged.
     fn finish(mut self) -> Report {
         if self.checkers.finding.is_none() {
             self.check_converged();

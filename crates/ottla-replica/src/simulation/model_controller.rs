@@ -1,29 +1,29 @@
-//! A controller of one partition, as `ReplicationControlManager` decides: it elects from the ISR and the
-//! eligible leader replicas, and takes or refuses proposals. Its metadata is a list of images, which each node
-//! takes up in order, at its own pace.
+//! A controller of one partition with the decisions of `ReplicationControlManager`: it elects from
+//! the ISR and the eligible leader replicas, and accepts or refuses proposals. Its metadata is a
+//! list of images, which each node applies in order at its own pace.
 
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch};
 
 use crate::{AlterPartition, AlteredPartition, ReplicaBroker};
 
-/// Who may be elected (`unclean.leader.election.enable`).
+/// Which replicas may be elected (`unclean.leader.election.enable`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Elections {
-    /// Only who has all that is committed. Nothing is lost.
+    /// Only replicas with every committed record. Nothing is lost.
     Clean,
-    /// Where there is no such one, any replica that is up, and any number of disks may fail. Records are lost,
-    /// and the replicas end up with the same ones all the same.
+    /// If there is none, any live replica, and any number of disks may fail. Records are lost, and
+    /// the replicas must still converge.
     Unclean,
 }
 
-/// What the metadata say at one moment.
+/// The metadata at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     pub(super) leader: BrokerId,
     pub(super) leader_epoch: LeaderEpoch,
     pub(super) partition_epoch: PartitionEpoch,
     pub(super) isr: Vec<BrokerId>,
-    /// Not in sync, and known to have all that is committed (KIP-966).
+    /// Not in sync, but known to have every committed record (KIP-966).
     pub(super) elr: Vec<BrokerId>,
     pub(super) brokers: Vec<ReplicaBroker>,
 }
@@ -33,7 +33,7 @@ pub(super) struct ModelController {
     min_insync_replicas: usize,
     elections: Elections,
     next_broker_epoch: i64,
-    /// Whether another than the first of the ISR may be elected; drawn by the caller.
+    /// Random number that selects the member of the ISR to elect; drawn by the caller.
     pub(super) preference: u64,
 }
 
@@ -74,7 +74,7 @@ impl ModelController {
         self.now().brokers[id.0 as usize]
     }
 
-    /// The node's session ran out, or it is shutting down: it leaves the ISR.
+    /// The node's session expired or it is shutting down: it leaves the ISR.
     pub(super) fn fence(&mut self, id: BrokerId) {
         let mut image = self.now().clone();
         image.brokers[id.0 as usize].is_fenced = true;
@@ -87,8 +87,8 @@ impl ModelController {
         self.change(image, |isr, _| isr.retain(|member| *member != id));
     }
 
-    /// A node was started: it is registered with a new epoch, fenced. What was not stopped orderly may have
-    /// lost records.
+    /// A node was started: it is registered with a new epoch, fenced. After an unclean stop it may
+    /// have lost records.
     pub(super) fn register(&mut self, id: BrokerId, is_clean: bool) -> BrokerEpoch {
         self.next_broker_epoch += 1;
         let mut image = self.now().clone();
@@ -111,7 +111,7 @@ impl ModelController {
         self.change(image, |_, _| {});
     }
 
-    /// Has another replica of the ISR lead: a preferred election, or the end of a reassignment.
+    /// Elects another member of the ISR: a preferred election, or the end of a reassignment.
     pub(super) fn elect(&mut self, id: BrokerId) {
         let mut image = self.now().clone();
         if image.isr.contains(&id) && image.leader != id && self.may_lead(&image, id) {
@@ -168,7 +168,7 @@ impl ModelController {
         })
     }
 
-    /// Changes ISR and ELR, elects where the leader is gone, and publishes what comes of it
+    /// Changes ISR and ELR, elects a leader if there is none, and publishes the image
     /// (`PartitionChangeBuilder`).
     fn change(
         &mut self,
@@ -177,7 +177,7 @@ impl ModelController {
     ) {
         let before = self.now().clone();
         let (mut isr, mut elr) = (before.isr.clone(), before.elr.clone());
-        // Those that have all that is committed, unless the change says that they have lost it.
+        // Replicas with every committed record, unless the change says that they lost it.
         for member in &isr {
             if !elr.contains(member) {
                 elr.push(*member);
@@ -193,7 +193,7 @@ impl ModelController {
             let candidates = isr.iter().chain(&elr).copied();
             let mut candidates: Vec<BrokerId> =
                 candidates.filter(|id| self.may_lead(&image, *id)).collect();
-            // The ELR is asked only where the ISR has nobody.
+            // The ELR is used only if the ISR has no candidate.
             if candidates.iter().any(|id| isr.contains(id)) {
                 candidates.retain(|id| isr.contains(id));
             }

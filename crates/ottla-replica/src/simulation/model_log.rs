@@ -1,4 +1,4 @@
-//! A log in memory: one record a batch, told from others by a number, and the leader epoch checkpoint.
+//! A log in memory, with one numbered record per batch, and the leader epoch checkpoint.
 
 use ottla_records::RecordBatch;
 use ottla_types::{LeaderEpoch, Offset};
@@ -14,12 +14,12 @@ pub(super) struct Record {
 #[derive(Default)]
 pub(super) struct ModelLog {
     start: i64,
-    /// The record at `start` and those behind it.
+    /// The records from `start` on.
     records: Vec<Record>,
-    /// Epochs and where they start, both growing.
+    /// Epochs with their start offsets, both increasing.
     epochs: Vec<(LeaderEpoch, i64)>,
     flushed_end: i64,
-    /// As in the checkpoint file.
+    /// The value in the checkpoint file.
     pub(super) checkpointed_high_watermark: Offset,
     pub(super) high_watermark: Offset,
 }
@@ -130,7 +130,7 @@ impl ModelLog {
         self.checkpointed_high_watermark = self.high_watermark;
     }
 
-    /// Keeps what a power loss leaves, and returns what it takes.
+    /// Keeps what survives a power loss, and returns what is lost.
     pub(super) fn lose_unflushed(&mut self) -> Vec<u32> {
         let lost = (self.flushed_end - self.start) as usize;
         let lost = self.records[lost..].iter().map(|record| record.value);

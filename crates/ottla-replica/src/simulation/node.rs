@@ -1,5 +1,5 @@
-//! A broker with its replica and its log, and the shell between them: it carries effects out and turns what comes
-//! over the network into events.
+//! A broker with its replica and its log, and the shell between them, which executes effects and
+//! turns messages into events.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -18,13 +18,13 @@ use crate::{
 
 pub(super) const REPLICA_LAG_TIME_MAX_MS: u64 = 2_000;
 const FETCH_BACKOFF_MS: u64 = 100;
-/// Records that one fetch brings at most.
+/// Maximum number of records per fetch.
 const FETCH_MAX_RECORDS: usize = 3;
 
-/// An acknowledgement is told apart by the number of its record.
+/// An acknowledgement is identified by the number of its record.
 pub(super) type Ack = u32;
 
-/// What goes over the network.
+/// A message on the network.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Fetch {
@@ -64,10 +64,10 @@ pub(super) enum FetchAnswer {
     Refused(FetchRefusal),
 }
 
-/// What a step did that others have to know of.
+/// Outcomes of a step that concern others.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// To a node, or to the controller where there is none.
+    /// To a node, or to the controller if `None`.
     Send(Option<BrokerId>, Message),
     HighWatermarkLed(Offset),
     HighWatermarkFollowed(Offset),
@@ -75,22 +75,22 @@ pub(super) enum Outcome {
     Released(Ack, AckOutcome),
 }
 
-/// What is lost with the process.
+/// The state lost with the process.
 pub(super) struct Process {
     pub(super) replica: Replica<Ack>,
-    /// On the clock of the cluster; its own begins at 0.
+    /// On the clock of the cluster; the process's own clock starts at 0.
     started_ms: u64,
     pub(super) broker_epoch: BrokerEpoch,
-    /// How many of the controller's images it has taken up.
+    /// Number of the controller's images applied.
     pub(super) images_seen: usize,
-    /// Of the image that it took up last.
+    /// The partition epoch of the last applied image.
     partition_epoch_seen: Option<PartitionEpoch>,
-    /// The order that the fetcher has.
+    /// The fetcher's current position.
     pub(super) order: Option<FetchPosition>,
-    /// Proposals that the controller has not answered, the first of which is sent again and again.
+    /// Unanswered proposals; the first is sent repeatedly.
     pub(super) proposals: VecDeque<AlterPartition>,
     brokers: Vec<crate::ReplicaBroker>,
-    /// A flush is under way.
+    /// A flush is running.
     is_flushing: bool,
 }
 
@@ -98,11 +98,11 @@ pub(super) struct Node {
     pub(super) id: BrokerId,
     pub(super) log: ModelLog,
     pub(super) process: Option<Process>,
-    /// The records that it held and lost when it was killed.
+    /// Records that it held and lost when it was killed.
     pub(super) lost: HashSet<u32>,
     settings: ReplicaSettings,
     replicas: usize,
-    /// Print each event and what it leads to.
+    /// Print each event and its effects.
     is_told: bool,
 }
 
@@ -150,13 +150,13 @@ impl Node {
         });
     }
 
-    /// Ends the process, and loses what was not flushed.
+    /// Ends the process and loses unflushed records.
     pub(super) fn kill(&mut self) {
         self.process = None;
         self.lost.extend(self.log.lose_unflushed());
     }
 
-    /// Ends the process in order.
+    /// Stops the process cleanly.
     pub(super) fn stop(&mut self) {
         self.process = None;
         self.log.flush();
@@ -168,7 +168,7 @@ impl Node {
         time_ms - process.map_or(0, |process| process.started_ms)
     }
 
-    /// Takes up what the metadata say.
+    /// Applies an image of the metadata.
     pub(super) fn take_up(&mut self, image: &Image, time_ms: u64, out: &mut Vec<Outcome>) {
         let now_ms = self.now_ms(time_ms);
         let (id, replicas) = (self.id, self.replicas);
@@ -176,8 +176,8 @@ impl Node {
         let Some(process) = &mut self.process else {
             return;
         };
-        // The shell looks at what has changed: the registration of the partition, or that of a broker. What the
-        // controller has answered before comes once more.
+        // The shell checks what has changed: the registration of the partition or of a broker. What
+        // a response of the controller has told before comes again.
         let has_changed = process.partition_epoch_seen != Some(image.partition_epoch);
         process.partition_epoch_seen = Some(image.partition_epoch);
         let brokers_changed = process.brokers != image.brokers;
@@ -219,7 +219,7 @@ impl Node {
         self.process.as_ref().is_some_and(|it| it.is_flushing)
     }
 
-    /// The flush that is under way is done.
+    /// Completes the running flush.
     pub(super) fn end_flush(&mut self, out: &mut Vec<Outcome>) {
         let Some(process) = &mut self.process else {
             return;
@@ -251,7 +251,7 @@ impl Node {
         );
     }
 
-    /// What the fetcher sends on its order.
+    /// The fetcher's request for its position.
     pub(super) fn fetch(&self, out: &mut Vec<Outcome>) {
         let Some(process) = &self.process else {
             return;
@@ -266,7 +266,7 @@ impl Node {
         }
     }
 
-    /// Sends the first unanswered proposal, perhaps again.
+    /// Sends the first unanswered proposal, possibly again.
     pub(super) fn propose(&self, out: &mut Vec<Outcome>) {
         let Some(process) = &self.process else {
             return;
@@ -415,7 +415,7 @@ impl Node {
         }
     }
 
-    /// Steps the replica and carries out what it asks for.
+    /// Steps the replica and executes the effects.
     fn step(&mut self, event: Event<Ack>, out: &mut Vec<Outcome>) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -470,7 +470,7 @@ impl Node {
                     }
                     Effect::TruncateLog { to } => {
                         self.log.truncate_to(to);
-                        // Also where nothing was cut, epochs that begin behind the end go.
+                        // Even if no record is removed, epochs that start after the end are.
                         events.push_front(truncated(&self.log));
                     }
                     Effect::TruncateLogFully { start_at } => {
@@ -495,7 +495,7 @@ fn truncated(log: &ModelLog) -> Event<Ack> {
     }
 }
 
-/// A batch with one record, told from others by what stands for its checksum.
+/// A batch with one record, identified by its checksum field.
 fn record(value: u32) -> RecordBatch {
     batch(0, 1, -1, value)
 }

@@ -1,6 +1,6 @@
-//! The only source of chance in a run.
+//! The only source of randomness in a run.
 
-/// xorshift64*, begun from a seed through SplitMix64 so that neighbouring seeds have nothing in common.
+/// xorshift64*, seeded through SplitMix64 so that neighbouring seeds are unrelated.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -18,12 +18,12 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// From 0 to `end`, without it.
+    /// A number in `0..end`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// True in so many of a thousand cases.
+    /// True with a probability of `chance` in a thousand.
     pub(super) fn per_mille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }

@@ -1,15 +1,15 @@
-//! Seeds that are run each time, and the bugs that they find.
+//! The seeds of each test run, and the planted defects they find.
 //!
-//! `OTTLA_REPLICA_SEEDS=5000 cargo test -p ottla-replica simulation` runs more of them; a seed that fails is
-//! named, and `OTTLA_REPLICA_SEED=n` runs it again and prints what happens in it.
+//! `OTTLA_REPLICA_SEEDS=5000 cargo test -p ottla-replica simulation` runs more seeds; a failing
+//! seed is printed, and `OTTLA_REPLICA_SEED=n` repeats it and prints the events.
 
 use super::cluster::{Flushes, Report, run};
 use super::model_controller::Elections;
 use crate::planted::{Bug, plant};
 
-/// How many seeds every test run goes through.
+/// Number of seeds per test run.
 const SEEDS: u64 = 120;
-/// Within how many seeds a planted bug is found.
+/// Number of seeds within which each planted defect is found.
 const SEEDS_FOR_BUGS: u64 = 2_000;
 
 fn number(variable: &str) -> Option<u64> {
@@ -37,7 +37,7 @@ fn nothing_is_lost_and_everything_comes_together() {
         "{count} seeds: {} records committed, {} acknowledged, {} leader epochs, {} changes of ISR",
         sum.0, sum.1, sum.2, sum.3
     );
-    // A simulation in which nothing happens finds nothing either.
+    // A simulation in which nothing happens proves nothing.
     assert!(sum.0 as u64 > 50 * count && sum.2 as u64 > 3 * count);
 }
 
@@ -81,7 +81,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(reports[0].fingerprint, reports[2].fingerprint);
 }
 
-/// The first seed that finds a planted bug, and what it says. An assertion that fails finds it as well.
+/// The first seed that finds a planted defect, and its finding. A failed assertion counts too.
 fn first_finding(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let flushes = match bug {

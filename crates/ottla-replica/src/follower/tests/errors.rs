@@ -1,4 +1,4 @@
-//! What a leader answers instead of records.
+//! Errors of the leader.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn a_leader_whose_metadata_is_behind_is_asked_again_soon() {
             );
             story.fetches_again_after(backoff_ms, fetch_from(10, 3));
         }
-        // Once it has answered, the next time is the first again.
+        // After a response, the backoff starts again at its minimum.
         let effects = story.answer(10, records(&[], 10));
         assert_eq!(effects.last(), Some(&fetch_in_sync_from(10, 3)));
         story.answer(10, Err(error));
