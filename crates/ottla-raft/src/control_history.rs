@@ -1,10 +1,10 @@
-//! The control records of the log that the quorum itself acts by: who votes, and the level of `kraft.version`.
+//! The control records that the quorum itself applies: the voters and the level of `kraft.version`.
 //!
-//! They take effect when they are appended, not when they are committed, and cease when they are truncated;
-//! hence a history by offset. Kept as far back as the oldest snapshot, so that a snapshot can say who voted
-//! at its end.
+//! They take effect when appended, not when committed, and are undone by a truncation; therefore
+//! this is a history by offset. It reaches back to the oldest snapshot, so that a snapshot can
+//! contain the voters at its end offset.
 //!
-//! In Kafka: `KRaftControlRecordStateMachine`, `VoterSetHistory`, `TreeMapLogHistory`.
+//! Kafka: `KRaftControlRecordStateMachine`, `VoterSetHistory`, `TreeMapLogHistory`.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub enum ControlRecord {
     Voters(VotersRecord),
 }
 
-/// Why a control record cannot be acted by.
+/// Why a control record cannot be applied.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ControlRecordError {
     #[error("kraft.version {0} is not known")]
@@ -32,14 +32,14 @@ pub enum ControlRecordError {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlRecordHistory {
-    /// `controller.quorum.voters`; empty where voters are data. Counts until the log names voters.
+    /// `controller.quorum.voters`; empty for dynamic voters. Used until the log has a voter set.
     static_voters: VoterSet,
     voters: BTreeMap<Offset, VoterSet>,
     kraft_versions: BTreeMap<Offset, KRaftVersion>,
 }
 
 impl ControlRecordHistory {
-    /// The offset of what stands in the bootstrap snapshot: before the first record of the log.
+    /// The offset of the bootstrap snapshot's records: before the first record of the log.
     pub const BOOTSTRAP_OFFSET: Offset = Offset(-1);
 
     pub fn new(static_voters: VoterSet) -> ControlRecordHistory {
@@ -50,7 +50,7 @@ impl ControlRecordHistory {
         }
     }
 
-    /// Adds the record at `offset`. Records of a snapshot stand at the offset of the last record in it.
+    /// Adds the record at `offset`. Records of a snapshot have the offset of its last record.
     pub fn add(
         &mut self,
         offset: Offset,
@@ -83,14 +83,14 @@ impl ControlRecordHistory {
         self.static_voters = static_voters;
     }
 
-    /// Who votes now; empty where neither configuration nor log say.
+    /// The current voters; empty if neither configuration nor log has any.
     pub fn last_voters(&self) -> &VoterSet {
         self.voters
             .last_key_value()
             .map_or(&self.static_voters, |(_, voters)| voters)
     }
 
-    /// Where that stands; `None` for the configured voters.
+    /// The offset of the current voter set; `None` for the configured voters.
     pub fn last_voters_offset(&self) -> Option<Offset> {
         self.voters.last_key_value().map(|(&offset, _)| offset)
     }
@@ -102,7 +102,7 @@ impl ControlRecordHistory {
             .unwrap_or_default()
     }
 
-    /// Who voted at `offset`, by the log: `None` where only the configuration says.
+    /// The voter set of the log at `offset`; `None` if only the configuration has one.
     pub fn voters_at(&self, offset: Offset) -> Option<&VoterSet> {
         let (_, voters) = self.voters.range(..=offset).next_back()?;
         Some(voters)
@@ -116,13 +116,13 @@ impl ControlRecordHistory {
             .unwrap_or_default()
     }
 
-    /// The log was cut back to `end_offset`.
+    /// Removes records at or after `end_offset`, because the log was truncated.
     pub fn truncate_new_entries(&mut self, end_offset: Offset) {
         self.voters.split_off(&end_offset);
         self.kraft_versions.split_off(&end_offset);
     }
 
-    /// Nothing before `start_offset` is asked for any more, but for what still holds there.
+    /// Removes records before `start_offset` that are no longer in effect there.
     pub fn truncate_old_entries(&mut self, start_offset: Offset) {
         fn truncate<T>(entries: &mut BTreeMap<Offset, T>, start_offset: Offset) {
             let last = entries.range(..=start_offset).next_back();
@@ -134,7 +134,7 @@ impl ControlRecordHistory {
         truncate(&mut self.kraft_versions, start_offset);
     }
 
-    /// Nothing but the configuration counts: what a snapshot says follows.
+    /// Resets to the configuration, before the records of a snapshot are added.
     pub fn clear(&mut self) {
         self.voters.clear();
         self.kraft_versions.clear();

@@ -1,7 +1,7 @@
-//! What a voter must not forget: the epoch, whom it voted for, who leads. Stands in the file
-//! `quorum-state`, one line of JSON, version 0 with `kraft.version` 0 and version 1 with 1.
+//! The persistent state of a voter: epoch, vote and leader. Stored in `quorum-state` as one line of
+//! JSON, in version 0 with `kraft.version` 0 and in version 1 with 1.
 //!
-//! In Kafka: `ElectionState`, `FileQuorumStateStore`, `QuorumStateData`.
+//! Kafka: `ElectionState`, `FileQuorumStateStore`, `QuorumStateData`.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub struct ElectionState {
     pub epoch: LeaderEpoch,
     pub leader: Option<BrokerId>,
     pub voted: Option<ReplicaKey>,
-    /// Written with version 0 only, where the voters are configured.
+    /// Only in version 0, where the voters are configured.
     pub voters: BTreeSet<BrokerId>,
 }
 
@@ -30,7 +30,7 @@ pub enum ElectionStateError {
 }
 
 impl ElectionState {
-    /// Where a node starts that has no `quorum-state`.
+    /// The state of a node without `quorum-state`.
     pub fn initial() -> ElectionState {
         ElectionState {
             epoch: LeaderEpoch(0),
@@ -40,7 +40,7 @@ impl ElectionState {
         }
     }
 
-    /// Reads the first line of the file.
+    /// Parses the first line of the file.
     pub fn from_json(text: &str) -> Result<ElectionState, ElectionStateError> {
         let line = text.lines().next().unwrap_or_default();
         let value: Value = serde_json::from_str(line)
@@ -76,7 +76,7 @@ impl ElectionState {
             }
         }
         let epoch = int("leaderEpoch")?;
-        // The next election adds one.
+        // The next election increments the epoch.
         if !(0..i32::MAX).contains(&epoch) {
             return Err(ElectionStateError::Field("leaderEpoch"));
         }
@@ -88,7 +88,7 @@ impl ElectionState {
         })
     }
 
-    /// The content of the file, in the version that fits `kraft_version`.
+    /// The content of the file, in the version for `kraft_version`.
     pub fn to_json(&self, kraft_version: KRaftVersion) -> String {
         let leader_id = self.leader.unwrap_or(BrokerId(-1)).value();
         let voted_id = self.voted.map_or(-1, |key| key.id.value());

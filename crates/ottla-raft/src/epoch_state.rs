@@ -1,9 +1,9 @@
-//! The roles of a node within an epoch, but for the leader's, which has a file of its own.
+//! The roles of a node within an epoch, except the leader's, which has a file of its own.
 //!
-//! A role is a value with what belongs to it and nothing else: who is followed, which votes came in, when it
-//! has lasted too long. `Quorum` moves from one to the next.
+//! A role is a value with only its own data: the leader, the votes, the timeouts. `Quorum` switches
+//! between them.
 //!
-//! In Kafka: `EpochState`, `UnattachedState`, `ProspectiveState`, `CandidateState`, `FollowerState`,
+//! Kafka: `EpochState`, `UnattachedState`, `ProspectiveState`, `CandidateState`, `FollowerState`,
 //! `ResignedState`, `EpochElection`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,26 +23,26 @@ pub(crate) enum EpochState {
     Resigned(ResignedState),
 }
 
-/// What a node is at the moment.
+/// The current role of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Looks for the leader, and if it is a voter waits for its election timeout. May have voted.
+    /// Looks for the leader; as a voter also waits for its election timeout. May have voted.
     Unattached,
-    /// Asks whether it would be voted for (KIP-996).
+    /// Asks whether it would be elected (KIP-996).
     Prospective,
     /// Asks for votes.
     Candidate,
-    /// Leads the epoch; `is_active` with a committed record of its own.
+    /// Leads the epoch; active once a record of its own is committed.
     Leader { is_active: bool },
-    /// Fetches from the leader. As a voter or as an observer.
+    /// Fetches from the leader, as a voter or as an observer.
     Follower,
-    /// Led the epoch and does not any more.
+    /// Led the epoch and has resigned.
     Resigned,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct UnattachedState {
-    /// Known without a way to reach it.
+    /// The leader, known without its endpoints.
     pub leader: Option<BrokerId>,
     pub voted: Option<ReplicaKey>,
     pub election_deadline_ms: u64,
@@ -71,11 +71,12 @@ pub(crate) struct FollowerState {
     pub voted: Option<ReplicaKey>,
     /// When the leader counts as lost.
     pub fetch_deadline_ms: u64,
-    /// When the voter set is looked at for whether it names this node rightly.
+    /// When to check that the voter set describes this node correctly.
     pub update_voter_set_deadline_ms: u64,
-    /// Until then this node may say that it would vote for another.
+    /// Whether it has fetched from the leader; until then it may grant pre-votes.
     pub has_fetched_from_leader: bool,
-    /// With `kraft.version` 0, whether the leader was told of this voter's directory and endpoints.
+    /// With `kraft.version` 0, whether this voter has sent its directory and endpoints to the
+    /// leader.
     pub has_updated_leader: bool,
     pub fetching_snapshot: Option<SnapshotDownload>,
 }
@@ -83,13 +84,13 @@ pub(crate) struct FollowerState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SnapshotDownload {
     pub snapshot: SnapshotId,
-    /// What is there already, in bytes.
+    /// Number of bytes received so far.
     pub position: i64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ResignedState {
-    /// Those that have not confirmed that they know.
+    /// Voters that have not acknowledged the leader's end yet.
     pub unacked_voters: BTreeSet<BrokerId>,
     pub preferred_successors: Vec<ReplicaKey>,
     pub election_deadline_ms: u64,
@@ -114,7 +115,7 @@ impl EpochElection {
         election
     }
 
-    /// A voter that has said one thing is not asked again; what others say does not count.
+    /// Records a vote. Later answers of the same voter, and answers of non-voters, do not count.
     pub fn record_vote(&mut self, voter: BrokerId, is_granted: bool) {
         if let Some((_, vote @ None)) = self.votes.get_mut(&voter) {
             *vote = Some(is_granted);
@@ -136,7 +137,7 @@ impl EpochElection {
         self.count(Some(true)) >= self.majority()
     }
 
-    /// Whether no majority can be won any more.
+    /// Whether a majority is no longer possible.
     pub fn is_vote_rejected(&self) -> bool {
         self.count(Some(true)) + self.count(None) < self.majority()
     }
@@ -172,7 +173,7 @@ impl EpochState {
         }
     }
 
-    /// Who leads the epoch, as far as is known.
+    /// The leader of the epoch, if known.
     pub fn leader(&self, local: BrokerId) -> Option<BrokerId> {
         match self {
             EpochState::Unattached(state) => state.leader,
@@ -183,7 +184,7 @@ impl EpochState {
         }
     }
 
-    /// Whom this node has voted for in the epoch. A leader voted for itself, which need not be said.
+    /// This node's vote in the epoch. A leader's vote for itself is not recorded separately.
     pub fn voted(&self, local: ReplicaKey) -> Option<ReplicaKey> {
         match self {
             EpochState::Unattached(state) => state.voted,
@@ -194,7 +195,7 @@ impl EpochState {
         }
     }
 
-    /// Whether a node that asks may have this node's vote, now or with `is_pre_vote` if it asked for it.
+    /// Whether this node can vote for the requester; with `is_pre_vote`, whether it would.
     pub fn can_grant_vote(
         &self,
         candidate: ReplicaKey,
@@ -206,7 +207,7 @@ impl EpochState {
             | EpochState::Prospective(ProspectiveState { leader, voted, .. }) => {
                 match (is_pre_vote, voted) {
                     (true, _) => is_log_up_to_date,
-                    // It may not have heard the answer, and asks again.
+                    // It may have missed the response and asks again.
                     (false, Some(voted)) => {
                         voted.id == candidate.id
                             && (voted.directory_id.is_none()

@@ -1,4 +1,4 @@
-//! What can happen to a node of the quorum, what it asks for in return, and what it is started with.
+//! The events and effects of a node of the quorum, and its options.
 
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
@@ -7,21 +7,21 @@ use crate::{
     RequestId, Response, SnapshotId, Voter, VoterSet,
 };
 
-/// When an event happens, and the only randomness that its handling may use.
+/// The time of an event and the only randomness that its handling may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// Milliseconds of a clock that never goes back.
+    /// Milliseconds of a monotonic clock.
     pub now_ms: u64,
     pub random: u64,
 }
 
-/// Something that happened. The log ends where the last effect or `LogAppended` left it whenever an event
-/// other than `LogAppended` and `LogFlushed` is handed in.
+/// An event. When an event other than `LogAppended` and `LogFlushed` is passed in, the log must end
+/// where the last effect or `LogAppended` left it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The first event.
     Started,
-    /// The time that `Quorum::wake_at_ms` named has come, or any other.
+    /// The time of `Quorum::wake_at_ms` has come; harmless at any other time.
     Ticked,
     RequestReceived {
         request_id: RequestId,
@@ -32,105 +32,109 @@ pub enum Event {
         correlation_id: u64,
         response: Response,
     },
-    /// There is no response: no connection, no version in common (`UNSUPPORTED_VERSION`), no answer that
-    /// could be decoded, or the same as an error of the whole response.
+    /// There is no response: no connection, no common version (`UNSUPPORTED_VERSION`), or a
+    /// response that cannot be decoded; or the response as a whole is an error.
     RequestFailed {
         from: BrokerId,
         correlation_id: u64,
         error: ErrorCode,
     },
-    /// The leader's log was appended to by its own node, under the current epoch; other replicas may have it
-    /// from now on. It cannot be taken back any more but by losing the lead.
+    /// The leader's node appended to its log in the current epoch. Other replicas may have the
+    /// records from now on, so they can only be removed by losing leadership.
     LogAppended { end_offset: Offset },
     /// The log is on disk up to `end_offset`, exclusive. Implies `LogAppended`.
     LogFlushed { end_offset: Offset },
-    /// `Effect::InstallSnapshot` was carried out; what the snapshot's control records say.
+    /// `Effect::InstallSnapshot` is complete; holds the snapshot's control records.
     SnapshotInstalled {
         snapshot: SnapshotId,
         kraft_version: KRaftVersion,
         voters: Option<VoterSet>,
     },
-    /// Snapshots were written or deleted here, and the log begins at `log_start_offset`.
+    /// Snapshots were written or deleted here; the log now starts at `log_start_offset`.
     SnapshotsChanged {
         snapshots: Vec<SnapshotId>,
         log_start_offset: Offset,
     },
-    /// The controller of this node cannot go on leading in `epoch`.
+    /// The controller of this node cannot lead in `epoch` any longer.
     ResignRequested { epoch: LeaderEpoch },
-    /// `kraft.version` is to be raised in `epoch`: appends what does it, unless
-    /// `Quorum::check_kraft_version_upgrade` says that it cannot be, or is.
+    /// Raises `kraft.version` in `epoch` by appending the records for it, unless
+    /// `Quorum::check_kraft_version_upgrade` refuses it or finds nothing to do.
     KRaftVersionUpgradeRequested {
         epoch: LeaderEpoch,
         version: KRaftVersion,
     },
-    /// The node stops, and gives the lead away first; answered by `Effect::CompleteShutdown`.
+    /// The node is stopping and hands leadership over first; answered by
+    /// `Effect::CompleteShutdown`.
     ShutdownRequested { timeout_ms: u64 },
 }
 
-/// What the shell has to do. In their order, each finished before the next is begun: what an effect relies on
-/// stands before it. One that fails, fails the node: nothing that stands behind it may be done.
+/// An action of the shell. Effects are executed in order, each completed before the next. If one
+/// fails, the node fails and the later ones must not be executed.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
-    /// Write `quorum-state` durably.
+    /// Writes `quorum-state` durably.
     PersistElectionState(ElectionState),
-    /// This node leads. Note in the leader-epoch checkpoint that `epoch` begins at `start_offset`, append the
-    /// records there as one control batch, flush, and report `LogFlushed`.
+    /// This node leads. Adds `epoch` with `start_offset` to the leader epoch checkpoint, appends
+    /// the records there as one control batch, flushes, and reports `LogFlushed`.
     StartEpoch {
         epoch: LeaderEpoch,
         start_offset: Offset,
         records: Vec<ControlRecord>,
     },
-    /// Append the records at `base_offset` as one control batch of the leader's, flush, report `LogFlushed`.
+    /// Appends the records at `base_offset` as one control batch of the leader, flushes, and
+    /// reports `LogFlushed`.
     AppendControlRecords {
         epoch: LeaderEpoch,
         base_offset: Offset,
         records: Vec<ControlRecord>,
     },
-    /// Append what came with the Fetch response just handed in, up to `end_offset` (exclusive; whole
-    /// batches), noting where epochs begin. With `flush` force it to disk: the next Fetch vouches for it.
+    /// Appends the records of the Fetch response just passed in, up to `end_offset` (exclusive;
+    /// whole batches), and records the epochs. With `flush`, fsyncs the log, because the next Fetch
+    /// vouches for it.
     AppendFetched { end_offset: Offset, flush: bool },
-    /// Cut the log back to `end_offset`, durably.
+    /// Truncates the log to `end_offset`, durably.
     TruncateLog { end_offset: Offset },
-    /// Begin a partial snapshot; one that was begun earlier is given up.
+    /// Starts a partial snapshot; an earlier partial snapshot is discarded.
     CreateSnapshot(SnapshotId),
-    /// Append what came with the FetchSnapshot response just handed in to the partial snapshot.
+    /// Appends the bytes of the FetchSnapshot response just passed in to the partial snapshot.
     AppendSnapshot {
         snapshot: SnapshotId,
         position: i64,
         length_bytes: i64,
     },
-    /// The partial snapshot is whole: make it durable under its name, where it does not stand already.
-    /// Empty the log and have it begin at the snapshot's end, forget older snapshots, and report
-    /// `SnapshotInstalled` as the next event.
+    /// The partial snapshot is complete: renames it durably, unless the snapshot already exists;
+    /// empties the log so that it starts at the snapshot's end, removes older snapshots, and
+    /// reports `SnapshotInstalled` as the next event.
     InstallSnapshot(SnapshotId),
-    /// Everything below is committed: it may be applied and answered.
+    /// Everything below is committed and may be applied and answered.
     AdvanceHighWatermark(Offset),
     /// This node leads and everything of earlier epochs is committed: requests may be served.
     ActivateLeader(LeaderEpoch),
-    /// This node leads no longer. What is not committed may still become so, or be cut off.
+    /// This node no longer leads. Uncommitted records may still be committed or truncated.
     DeactivateLeader(LeaderEpoch),
-    /// Another node leads in `epoch`, or nobody is known to.
+    /// Another node leads in `epoch`, or the leader is unknown.
     ChangeLeader {
         leader: Option<BrokerId>,
         epoch: LeaderEpoch,
     },
-    /// Send the request; report `ResponseReceived` or `RequestFailed` with `to.id` and the correlation id.
+    /// Sends a request; its result is reported by `ResponseReceived` or `RequestFailed` with
+    /// `to.id` and the correlation ID.
     Send {
         to: Node,
         correlation_id: u64,
         request: Request,
     },
-    /// Answer a request.
+    /// Responds to a request.
     Respond {
         request_id: RequestId,
         response: Response,
     },
-    /// Say what was refused: a message that no correct peer sends. Nothing follows from it.
+    /// Logs a message that no correct peer sends and that was refused. It has no other effect.
     Report {
         from: BrokerId,
         refusal: &'static str,
     },
-    /// `ShutdownRequested` is done with, by handing over or by its timeout.
+    /// `ShutdownRequested` is complete, after a handover or a timeout.
     CompleteShutdown { timed_out: bool },
 }
 
@@ -164,22 +168,23 @@ impl Default for QuorumConfig {
     }
 }
 
-/// What a node starts with.
+/// Options of a node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QuorumOptions {
     pub config: QuorumConfig,
-    /// This node: key, endpoints of its controller listeners, supported versions. A broker has no such
-    /// endpoints.
+    /// This node: replica key, endpoints of its controller listeners, supported versions. A broker
+    /// has no such endpoints.
     pub local: Voter,
-    /// Whether this node is a controller, and so flushes what it fetches and may be made a voter.
+    /// Whether this node is a controller: it flushes what it fetches and may become a voter.
     pub can_become_voter: bool,
-    /// The name of the listener by which the nodes of the quorum reach each other.
+    /// The listener name that the nodes of the quorum use among themselves.
     pub listener_name: bytestring::ByteString,
-    /// `controller.quorum.bootstrap.servers`, or the configured voters; `Quorum::bootstrap_id` numbers them.
+    /// `controller.quorum.bootstrap.servers`, or the configured voters; `Quorum::bootstrap_id`
+    /// numbers them.
     pub bootstrap_servers: Vec<Node>,
-    /// Configured voters, and what snapshot and log say.
+    /// The configured voters, and the control records of snapshot and log.
     pub control_records: ControlRecordHistory,
-    /// What `quorum-state` says, if the file exists.
+    /// The content of `quorum-state`, if the file exists.
     pub election: Option<ElectionState>,
     pub log: LogState,
 }

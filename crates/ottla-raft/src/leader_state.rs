@@ -1,14 +1,15 @@
-//! What the leader of an epoch knows of the other replicas, and what follows from it: up to where the log is
-//! committed, whether a majority still follows, and which change of the voters is under way.
+//! The leader's state of the other replicas, and what follows from it: the high watermark, whether
+//! a majority still fetches, and the pending change of voters.
 //!
 //! Invariants:
-//! 1. An offset is committed when a majority of the voters has everything before it on disk, and a record
-//!    of this epoch is among that: the latter fences off what earlier leaders may have left behind.
-//! 2. The high watermark never moves back, not even when the voters change.
-//! 3. One change of the voters at a time, and none on top of one that is not committed.
+//! 1. An offset is committed when a majority of the voters has everything before it on disk,
+//!    including a record of this epoch, which fences the records of earlier leaders.
+//! 2. The high watermark never decreases, not even when the voters change.
+//! 3. At most one change of the voters is pending, and none starts before the previous one is
+//!    committed.
 //!
-//! In Kafka: `LeaderState`, `LeaderState.ReplicaState`, `AddVoterHandlerState`, `RemoveVoterHandlerState`,
-//! `KRaftVersionUpgrade`.
+//! Kafka: `LeaderState`, `LeaderState.ReplicaState`, `AddVoterHandlerState`,
+//! `RemoveVoterHandlerState`, `KRaftVersionUpgrade`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +19,15 @@ use ottla_types::{BrokerId, Offset};
 use crate::planted::{self, Bug};
 use crate::{FetchRequest, KRaftVersion, ReplicaKey, RequestId, Voter, VoterEndpoint, VoterSet};
 
-/// How long an observer is remembered that does not fetch.
+/// Time after which an observer that does not fetch is forgotten, in milliseconds.
 const OBSERVER_SESSION_TIMEOUT_MS: u64 = 300_000;
-/// A replica is caught up, for becoming a voter, if it was at the end once and has fetched within this.
+/// To become a voter, a replica must have been at the log end once and have fetched within this
+/// time, in milliseconds.
 const CAUGHT_UP_WITHIN_MS: u64 = 3_600_000;
-/// Observers that are remembered at most: their keys come from the network.
+/// Maximum number of observers: their keys come from the network.
 const MAX_OBSERVERS: usize = 10_000;
 
-/// A Fetch that waits for something to give.
+/// A Fetch that waits for new records.
 #[derive(Clone, Debug)]
 pub(crate) struct DelayedFetch {
     pub request_id: RequestId,
@@ -42,7 +44,7 @@ pub(crate) struct LeaderState {
     observers: BTreeMap<ReplicaKey, ReplicaState>,
     /// Exclusive; `None` until a record of this epoch is committed.
     pub high_watermark: Option<Offset>,
-    /// The voters that fetched since the check of the quorum began anew.
+    /// The voters that have fetched since the last restart of the quorum check.
     fetched_voters: BTreeSet<BrokerId>,
     check_quorum_timeout_ms: u64,
     check_quorum_deadline_ms: u64,
@@ -53,49 +55,49 @@ pub(crate) struct LeaderState {
     pub kraft_version_upgrade: KRaftVersionUpgrade,
 }
 
-/// What the leader knows of one replica.
+/// The leader's state of one replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicaState {
     pub key: ReplicaKey,
     pub endpoints: Vec<VoterEndpoint>,
-    /// Up to where the replica has the log on disk, exclusive.
+    /// The log end offset that the replica has on disk, exclusive.
     pub end_offset: Option<Offset>,
-    /// On the caller's clock, as the following.
+    /// On the caller's clock, like the next field.
     pub last_fetch_ms: Option<u64>,
     pub last_caught_up_ms: Option<u64>,
-    /// Where the leader's log ended at that fetch.
+    /// The leader's log end offset at that fetch.
     last_fetch_leader_end_offset: Option<Offset>,
 }
 
-/// A change of the voters that was asked for and is not committed.
+/// A requested change of the voters that is not committed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PendingVoterChange {
     pub kind: VoterChange,
-    /// Who is to be told; `None` when that is done.
+    /// The waiting request; `None` once it is answered.
     pub request_id: Option<RequestId>,
     pub deadline_ms: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum VoterChange {
-    /// The new voter is asked what it supports.
+    /// The new voter was asked for its supported versions.
     AddAsked {
         voter: ReplicaKey,
         endpoints: Vec<VoterEndpoint>,
         ack_when_committed: bool,
     },
-    /// The record with the new voter stands at this offset.
+    /// The record with the new voter is at this offset.
     AddAppended { offset: Offset },
-    /// The record without the old voter stands at this offset.
+    /// The record without the removed voter is at this offset.
     RemoveAppended { offset: Offset },
 }
 
-/// On the way from `kraft.version` 0 to 1 (KIP-853).
+/// The upgrade of `kraft.version` from 0 to 1 (KIP-853).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KRaftVersionUpgrade {
     /// Nothing to do.
     None,
-    /// The configured voters, with what each told of itself so far.
+    /// The configured voters, with the data each has reported so far.
     Voters(VoterSet),
     /// Appended in this epoch.
     Requested(KRaftVersion),
@@ -113,7 +115,7 @@ impl ReplicaState {
         }
     }
 
-    /// A voter whose directory is not known is known by its id.
+    /// A voter with an unknown directory matches by ID.
     fn matches(&self, key: ReplicaKey) -> bool {
         self.key.id == key.id
             && (self.key.directory_id.is_none() || self.key.directory_id == key.directory_id)
@@ -126,7 +128,7 @@ impl ReplicaState {
             .last_fetch_leader_end_offset
             .is_some_and(|end| end > Offset::ZERO && offset >= end)
         {
-            // It has now what the leader had when it fetched before.
+            // It now has what the leader had at its previous fetch.
             self.last_caught_up_ms = self.last_caught_up_ms.max(self.last_fetch_ms);
         }
         self.last_fetch_leader_end_offset = Some(leader_end_offset);
@@ -152,7 +154,7 @@ impl LeaderState {
                 .updated_ignoring_directory_id(local.clone())
                 .map_or(KRaftVersionUpgrade::None, KRaftVersionUpgrade::Voters)
         };
-        // Room for a fetch that was held up on its way.
+        // Includes time for a delayed fetch.
         let check_quorum_timeout_ms = fetch_timeout_ms + fetch_timeout_ms / 2;
         LeaderState {
             local,
@@ -214,7 +216,7 @@ impl LeaderState {
                 self.observers.remove(&key);
             }
             if self.observers.len() >= MAX_OBSERVERS {
-                // Not even so: the one that has not fetched for longest is forgotten.
+                // All are recent: the one that has not fetched for longest is forgotten.
                 let oldest = self
                     .observers
                     .values()
@@ -229,14 +231,16 @@ impl LeaderState {
             .or_insert_with(|| ReplicaState::new(key, Vec::new()))
     }
 
-    /// The leader's own log is on disk up to `flushed_offset`. Returns whether more is committed.
+    /// The leader's own log is on disk up to `flushed_offset`. Returns whether the high watermark
+    /// advanced.
     pub fn on_local_flush(&mut self, flushed_offset: Offset, now_ms: u64) -> bool {
         let key = self.local.key;
         self.replica(key, now_ms).end_offset = Some(flushed_offset);
         self.update_high_watermark()
     }
 
-    /// A replica fetches from `offset` on, so it has everything before. Returns whether more is committed.
+    /// A replica fetches from `offset`, so it has everything before. Returns whether the high
+    /// watermark advanced.
     pub fn on_fetch(
         &mut self,
         key: ReplicaKey,
@@ -259,12 +263,13 @@ impl LeaderState {
     fn update_high_watermark(&mut self) -> bool {
         let mut ends: Vec<Option<Offset>> =
             self.voters.values().map(|state| state.end_offset).collect();
-        // What is not known is least.
+        // An unknown end sorts as the smallest.
         ends.sort_by_key(|end| Reverse(*end));
         let Some(Some(replicated)) = ends.get(ends.len() / 2).copied() else {
             return false;
         };
-        // More than that may not be replicated any more, after a voter was added: the high watermark stays.
+        // After a voter was added, a majority may have less than the high watermark, which does not
+        // decrease.
         let is_news = self
             .high_watermark
             .is_none_or(|current| replicated > current);
@@ -276,14 +281,14 @@ impl LeaderState {
         is_news && has_record_of_epoch
     }
 
-    /// A voter fetched, a snapshot too: when a majority has, the check begins anew.
+    /// A voter fetched, possibly a snapshot. The quorum check restarts when a majority has.
     pub fn update_check_quorum(&mut self, key: ReplicaKey, now_ms: u64) {
         if self.is_voter(key) {
             self.fetched_voters.insert(key.id);
         }
         let mut majority = self.voters.len() / 2 + 1;
         if self.voters.contains_key(&self.local.key.id) {
-            // The leader counts as one that fetched.
+            // The leader counts as having fetched.
             majority -= 1;
         }
         if self.fetched_voters.len() >= majority {
@@ -292,7 +297,7 @@ impl LeaderState {
         }
     }
 
-    /// When the leader has to resign unless a majority fetches before.
+    /// When the leader must resign unless a majority fetches before.
     pub fn check_quorum_deadline_ms(&self) -> u64 {
         match self.voters.len() {
             1 => u64::MAX,
@@ -304,7 +309,7 @@ impl LeaderState {
         self.begin_quorum_epoch_deadline_ms = now_ms + self.begin_quorum_epoch_timeout_ms;
     }
 
-    /// Voters that have not fetched for a while, and may not know who leads.
+    /// Voters that have not fetched for a while and may not know the leader.
     pub fn need_begin_quorum_epoch(&self, now_ms: u64) -> Vec<ReplicaKey> {
         self.voters
             .values()
@@ -318,7 +323,7 @@ impl LeaderState {
             .collect()
     }
 
-    /// The other voters, those with most of the log first.
+    /// The other voters, those with the longest log first.
     pub fn successors(&self) -> Vec<ReplicaKey> {
         let mut others: Vec<&ReplicaState> = self
             .voters
@@ -329,7 +334,7 @@ impl LeaderState {
         others.iter().map(|state| state.key).collect()
     }
 
-    /// Whether the observer has been at the end of the log and still fetches.
+    /// Whether the observer has been at the log end and still fetches.
     pub fn is_caught_up(&self, key: ReplicaKey, now_ms: u64) -> bool {
         self.observers.get(&key).is_some_and(|state| {
             state.last_caught_up_ms.is_some()
@@ -339,7 +344,7 @@ impl LeaderState {
         })
     }
 
-    /// Others vote from now on: what is known of a replica moves along with it.
+    /// Replaces the voters; the state of each replica is kept.
     pub fn set_voters(&mut self, voters: &VoterSet) {
         let mut before = std::mem::take(&mut self.voters);
         for voter in voters.voters() {

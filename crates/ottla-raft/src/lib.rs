@@ -1,16 +1,17 @@
-//! Pure: KRaft, the consensus on the metadata log.
+//! KRaft, the consensus on the metadata log, as a pure state machine.
 //!
-//! `Quorum` is a state machine: an `Event` in, `Effect`s out. It owns who leads in which epoch, who votes, up
-//! to where the log is committed, and what stands in `quorum-state`. It never reads a clock, a file or a
-//! socket: the shell carries out the effects, in order, and reports back. Time and a random number come with
-//! each event. A quorum of one is no special case: its only voter wins every election at once.
+//! `Quorum` takes an `Event` and returns `Effect`s. It owns the leader of each epoch, the voters,
+//! the high watermark, and the content of `quorum-state`. It never reads a clock, a file or a
+//! socket: the shell executes the effects in order and reports back. Time and a random number come
+//! with each event. A quorum of one is no special case: its only voter wins every election at once.
 //!
-//! To read it in one direction: `event` and `message` say what goes in and out, `epoch_state` and
-//! `leader_state` what a role remembers, and below `quorum` each file is one concern: `transitions` between
-//! roles, `polling` by time, `elections`, the `leader`'s and the `follower`'s side of replication, and
-//! `voter_changes`. `wire` turns the messages into Kafka's requests and responses, and back.
+//! Reading order: `event` and `message` are the inputs and outputs, `epoch_state` and
+//! `leader_state` the state of the roles. Below `quorum`, each file has one concern: `transitions`
+//! between roles, `polling` by time, `elections`, the `leader`'s and the `follower`'s side of
+//! replication, and `voter_changes`. `wire` converts the messages to Kafka's requests and responses
+//! and back.
 //!
-//! In Kafka: `org.apache.kafka.raft`.
+//! Kafka: `org.apache.kafka.raft`.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

@@ -1,10 +1,10 @@
-//! What the quorum knows of the metadata log on this node: where it begins and ends, up to where it is on
-//! disk, where each leader epoch begins, and which snapshots there are.
+//! The quorum's view of this node's metadata log: its start and end, how far it is on disk, the
+//! start of each leader epoch, and the snapshots.
 //!
-//! A mirror, not the log: it changes in the same step as the effect that changes the log, so that decisions
-//! never wait for a file. It never holds records.
+//! It mirrors the log: it changes in the same step as the effect that changes the log, so that
+//! decisions never wait for a file. It has no records.
 //!
-//! In Kafka: `RaftLog`, `KafkaRaftLog`, `LeaderEpochFileCache`.
+//! Kafka: `RaftLog`, `KafkaRaftLog`, `LeaderEpochFileCache`.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use ottla_types::{LeaderEpoch, Offset};
 
 use crate::SnapshotId;
 
-/// The end of the log: the next offset, and the epoch of the record before it. Ordered as votes compare
-/// logs: by epoch, then by offset.
+/// The end of a log: the next offset, and the epoch of the last record. Ordered like logs in votes:
+/// by epoch, then by offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogEnd {
     pub offset: Offset,
@@ -21,27 +21,27 @@ pub struct LogEnd {
 }
 
 impl LogEnd {
-    /// Whether a log that ends here has everything that one ending at `other` can have committed.
+    /// Whether a log with this end has everything that a log ending at `other` can have committed.
     pub(crate) fn is_up_to_date_with(self, other: LogEnd) -> bool {
         (self.epoch, self.offset) >= (other.epoch, other.offset)
     }
 }
 
-/// Where the records of a leader epoch begin.
+/// The start offset of a leader epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EpochStart {
     pub epoch: LeaderEpoch,
     pub start_offset: Offset,
 }
 
-/// What a leader says of the offset and epoch at which another replica wants to go on.
+/// The leader's verdict on a replica's fetch offset and last epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetValidity {
     /// The replica's log is a prefix of this one.
     Valid,
     /// The logs differ: they have at most this much in common.
     Diverging(LogEnd),
-    /// What the replica needs is only in this snapshot.
+    /// The records that the replica needs are only in this snapshot.
     Snapshot(SnapshotId),
 }
 
@@ -64,8 +64,9 @@ impl Default for LogState {
 }
 
 impl LogState {
-    /// What was found when the log was opened. All of it counts as being on disk: whoever opens the log of a
-    /// voter has to force it there, since a crash of the process alone leaves what was never flushed.
+    /// The state found when the log was opened. All of it counts as being on disk: the opener of a
+    /// voter's log must fsync it, because a crash of the process leaves records that were never
+    /// flushed.
     pub fn new(
         start_offset: Offset,
         end_offset: Offset,
@@ -100,7 +101,7 @@ impl LogState {
         }
     }
 
-    /// The epoch of the last record; of the snapshot that an empty log begins behind; else 0.
+    /// The epoch of the last record; of the snapshot for an empty log; otherwise 0.
     pub fn last_epoch(&self) -> LeaderEpoch {
         match (self.epochs.last(), self.latest_snapshot()) {
             (Some(last), _) => last.epoch,
@@ -121,13 +122,14 @@ impl LogState {
         self.snapshots.contains(&id)
     }
 
-    /// Whether the newest snapshot holds everything that the log holds, and more.
+    /// Whether snapshot `id` contains the whole log and more.
     pub(crate) fn is_behind(&self, id: SnapshotId) -> bool {
         let last_epoch = self.epochs.last().map_or(LeaderEpoch(0), |last| last.epoch);
         id.epoch > last_epoch || (id.epoch == last_epoch && id.end_offset > self.end_offset)
     }
 
-    /// The last epoch up to `epoch` of which there are records, and where they end. `RaftLog.endOffsetForEpoch`.
+    /// The last epoch up to `epoch` with records, and its end offset. Kafka:
+    /// `RaftLog.endOffsetForEpoch`.
     pub(crate) fn end_of_epoch(&self, epoch: LeaderEpoch) -> LogEnd {
         if self.epochs.last().is_none_or(|last| last.epoch < epoch) {
             return self.end();
@@ -144,7 +146,8 @@ impl LogState {
             },
         };
         match self.earliest_snapshot() {
-            // Nothing of the epoch is left in the log: the snapshot at its beginning says which epoch came before.
+            // The log has no record of the epoch: the snapshot at its start tells the previous
+            // epoch.
             Some(snapshot) if found.offset == snapshot.end_offset && found.epoch == epoch => {
                 LogEnd {
                     offset: snapshot.end_offset,
@@ -155,8 +158,8 @@ impl LogState {
         }
     }
 
-    /// Whether a replica that ends at `offset`, with a last record of `epoch`, can go on from there.
-    /// `RaftLog.validateOffsetAndEpoch`.
+    /// Whether a replica with log end `offset` and last epoch `epoch` can continue from there.
+    /// Kafka: `RaftLog.validateOffsetAndEpoch`.
     pub(crate) fn validate(&self, offset: Offset, epoch: LeaderEpoch) -> OffsetValidity {
         if self.start_offset == Offset::ZERO && offset == Offset::ZERO {
             return OffsetValidity::Valid;
@@ -176,7 +179,7 @@ impl LogState {
         }
     }
 
-    /// Where this log has to be cut when the leader's has `diverging` in common with it at most.
+    /// The offset to truncate to, given that the logs have at most `diverging` in common. Kafka:
     /// `RaftLog.truncateToEndOffset`.
     pub(crate) fn truncation_offset(&self, diverging: LogEnd) -> Offset {
         if diverging.epoch == LeaderEpoch(0) {
@@ -190,7 +193,7 @@ impl LogState {
         }
     }
 
-    /// Records of `epoch` follow from the end on. A lower epoch than the last changes nothing.
+    /// Starts `epoch` at the log end. An epoch lower than the last is ignored.
     pub(crate) fn assign_epoch(&mut self, epoch: LeaderEpoch) {
         if self.epochs.last().is_none_or(|last| last.epoch < epoch) {
             self.epochs.push(EpochStart {
@@ -200,7 +203,7 @@ impl LogState {
         }
     }
 
-    /// The log was appended to; does nothing when `end_offset` lies in the log.
+    /// Records an append up to `end_offset`; no effect if that is within the log.
     pub(crate) fn append_up_to(&mut self, end_offset: Offset) {
         self.end_offset = self.end_offset.max(end_offset);
     }
@@ -220,7 +223,7 @@ impl LogState {
             .retain(|entry| entry.start_offset < self.end_offset);
     }
 
-    /// The log is empty and goes on behind the snapshot.
+    /// Empties the log, which continues after the snapshot.
     pub(crate) fn restart_at(&mut self, id: SnapshotId) {
         self.start_offset = id.end_offset;
         self.end_offset = id.end_offset;
@@ -229,7 +232,7 @@ impl LogState {
         self.snapshots = BTreeSet::from([id]);
     }
 
-    /// Snapshots were written or deleted, and the log now begins at `start_offset`.
+    /// Snapshots were written or deleted, and the log now starts at `start_offset`.
     pub(crate) fn set_snapshots(
         &mut self,
         snapshots: impl IntoIterator<Item = SnapshotId>,
@@ -237,7 +240,7 @@ impl LogState {
     ) {
         self.snapshots = snapshots.into_iter().collect();
         self.start_offset = start_offset.clamp(self.start_offset, self.end_offset);
-        // The entry that the first record belongs to stays, and begins where the log does.
+        // The epoch of the first record is kept, starting at the log start.
         let floor = self
             .epochs
             .partition_point(|entry| entry.start_offset <= self.start_offset);

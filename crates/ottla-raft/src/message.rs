@@ -1,13 +1,14 @@
-//! What the nodes of a quorum say to each other: Kafka's requests and responses without their versions,
-//! cluster id, topic and partition, all of which whoever reads the socket checks.
+//! The messages of the quorum: Kafka's requests and responses without version, cluster ID, topic
+//! and partition, which the caller checks.
 //!
-//! In Kafka: `RaftUtil`, `RaftRequest`, `RaftResponse`.
+//! Kafka: `RaftUtil`, `RaftRequest`, `RaftResponse`.
 
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use crate::{LogEnd, ReplicaKey, SnapshotId, VoterEndpoint};
 
-/// Names a request that came in, for its answer. Given by the caller, unique while the request waits.
+/// Identifies a received request until it is answered. Chosen by the caller, unique among waiting
+/// requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RequestId(pub u64);
 
@@ -21,7 +22,7 @@ pub enum Request {
     UpdateVoter(UpdateVoterRequest),
     AddVoter(AddVoterRequest),
     RemoveVoter(RemoveVoterRequest),
-    /// Only ever sent: which levels of `kraft.version` does a new voter support?
+    /// Only sent: asks a new voter for its supported levels of `kraft.version`.
     ApiVersions,
 }
 
@@ -38,21 +39,21 @@ pub enum Response {
     ApiVersions(ApiVersionsResponse),
 }
 
-/// Who leads, as far as the sender knows.
+/// The leader, as far as the sender knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CurrentLeader {
     pub leader: Option<BrokerId>,
     pub epoch: LeaderEpoch,
-    /// All that are known. A response names the one of the listener that it is sent from.
+    /// All known endpoints. A response contains the one of the listener that was asked.
     pub endpoints: Vec<VoterEndpoint>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VoteRequest {
-    /// The epoch that the candidate wants to lead; with `pre_vote` the one that it is in.
+    /// The epoch that the candidate wants to lead; for a pre-vote, its current epoch.
     pub epoch: LeaderEpoch,
     pub candidate: ReplicaKey,
-    /// Whom the request is meant for, where the sender can say.
+    /// The intended receiver, if the sender knows it.
     pub voter: Option<ReplicaKey>,
     pub log_end: LogEnd,
     /// Only asks whether a vote would be granted (KIP-996).
@@ -79,11 +80,11 @@ pub struct EndQuorumEpochRequest {
     pub leader: BrokerId,
     pub epoch: LeaderEpoch,
     pub endpoints: Vec<VoterEndpoint>,
-    /// Voters, those that have most of the log first.
+    /// Voters, those with the longest log first.
     pub preferred_successors: Vec<ReplicaKey>,
 }
 
-/// The answer to all that need no more than an error and the leader.
+/// A response that has only an error and the leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuorumEpochResponse {
     pub error: ErrorCode,
@@ -92,12 +93,12 @@ pub struct QuorumEpochResponse {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FetchRequest {
-    /// An id below 0 is no replica: a tool that reads.
+    /// An ID below 0 is not a replica but a reading tool.
     pub replica: ReplicaKey,
     pub current_leader_epoch: LeaderEpoch,
     /// The end of the replica's log. A voter has everything before it on disk.
     pub log_end: LogEnd,
-    /// What the replica knows as committed; -1 for nothing.
+    /// The replica's high watermark; -1 if unknown.
     pub high_watermark: Offset,
     pub max_bytes: i32,
     pub max_wait_ms: u64,
@@ -114,13 +115,13 @@ pub struct FetchResponse {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum FetchData {
-    /// In an answer to give: whole batches from this offset on, at least one, up to the end of the log and
-    /// `max_bytes` where more than one. Whoever sends it reads them.
+    /// In a response to send: whole batches from this offset on, at least one, up to the log end
+    /// and `max_bytes`. The sender reads them.
     ReadFrom {
         offset: Offset,
         max_bytes: i32,
     },
-    /// In an answer received: what its records are. Whoever received it keeps the bytes for
+    /// In a received response: its batches. The receiver keeps the bytes for
     /// `Effect::AppendFetched`.
     Batches(Vec<LogBatch>),
     /// Nothing new.
@@ -129,14 +130,14 @@ pub enum FetchData {
     Snapshot(SnapshotId),
 }
 
-/// A batch of the log, without its bytes. Only what passed its checksum and could be decoded is one.
+/// A batch without its bytes. Its checksum was verified and it was decoded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LogBatch {
     pub base_offset: Offset,
     /// Inclusive.
     pub last_offset: Offset,
     pub epoch: LeaderEpoch,
-    /// The control records that mean something here, with their offsets.
+    /// The control records that the quorum applies, with their offsets.
     pub control_records: Vec<(Offset, crate::ControlRecord)>,
 }
 
@@ -154,14 +155,14 @@ pub struct FetchSnapshotRequest {
 pub struct FetchSnapshotResponse {
     pub error: ErrorCode,
     pub current_leader: CurrentLeader,
-    /// `None` where the leader does not name one: it has it no more.
+    /// `None` if the leader no longer has it.
     pub snapshot: Option<SnapshotId>,
-    /// Of the whole snapshot. An answer to give leaves that to whoever reads the file, who also refuses a
-    /// position beyond it with `POSITION_OUT_OF_RANGE`.
+    /// The size of the whole snapshot. In a response to send it is filled in by the reader of the
+    /// file, who also refuses a position after the end with `POSITION_OUT_OF_RANGE`.
     pub size_bytes: i64,
     pub position: i64,
-    /// How many bytes come with it from `position` on; an answer to give leaves that to whoever reads the
-    /// file: at most this many.
+    /// The number of bytes from `position` on. In a response to send it is the maximum for the
+    /// reader of the file.
     pub length_bytes: i64,
 }
 
@@ -175,7 +176,7 @@ pub struct UpdateVoterRequest {
 pub struct AddVoterRequest {
     pub voter: ReplicaKey,
     pub endpoints: Vec<VoterEndpoint>,
-    /// Answer when the change is committed, and not already when it is in the leader's log.
+    /// Respond when the change is committed, instead of when it is in the leader's log.
     pub ack_when_committed: bool,
 }
 
@@ -193,6 +194,6 @@ pub struct VoterChangeResponse {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApiVersionsResponse {
     pub error: ErrorCode,
-    /// The levels of `kraft.version` that are supported, both included.
+    /// The supported levels of `kraft.version`, both inclusive.
     pub kraft_versions: Option<(i16, i16)>,
 }

@@ -1,28 +1,29 @@
-//! Bugs that simulations plant, to show that their checkers find them. Without the feature `planted-bugs`, and outside of
-//! this crate's tests, there are none: `has` is constantly false.
+//! Defects planted by simulations, to show that their checkers find them. Without the feature
+//! `planted-bugs`, and outside this crate's tests, there are none: `has` is constantly false.
 
-/// What can be broken on purpose.
+/// The defects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// A vote is given before it is in `quorum-state`: after a crash it is given again, to another.
+    /// A vote is granted before it is in `quorum-state`: after a crash it is granted again, to
+    /// another candidate.
     VoteIsNotPersisted,
-    /// So is the vote for oneself.
+    /// The same for the vote for itself.
     CandidateIsNotPersisted,
-    /// Votes are given to nodes that lack records.
+    /// Votes are granted to candidates that lack records.
     VoteForAnyLog,
-    /// The leader counts what it has not flushed as its share of the majority.
+    /// The leader counts its unflushed records towards the majority.
     CountUnflushed,
-    /// Voters fetch on without having flushed what they got.
+    /// Voters fetch without flushing the previous records.
     FollowerDoesNotFlush,
-    /// Records of earlier epochs count as committed before one of the leader's own is.
+    /// Records of earlier epochs are committed before a record of the leader's own epoch.
     CommitEarlierEpochs,
-    /// A leader that was restarted stands for election in its epoch once more.
+    /// A restarted leader stands for election in its old epoch.
     LeadOnAfterRestart,
-    /// A follower whose log has diverged is not told to cut it.
+    /// A follower with a diverging log is not told to truncate it.
     NoTruncation,
-    /// A voter set that was cut off with the log goes on being in force.
+    /// A voter set stays in force after it was truncated.
     VotersSurviveTruncation,
-    /// Voters are changed before the last change is committed.
+    /// Voters are changed before the previous change is committed.
     ChangesOverlap,
 }
 

@@ -1,19 +1,21 @@
 //! The state machine of one node of the quorum.
 //!
-//! Owns the election state, the role, the voter set and the high watermark, and a mirror of the log. `step`
-//! is the only way in: it handles the event, and then does what time and role ask for, as Kafka's loop does
-//! before it waits for the next message.
+//! Owns the election state, the role, the voter set, the high watermark, and a mirror of the log.
+//! `step` is the only entry: it handles the event, and then does what time and role require, as
+//! Kafka's loop does before it waits for the next message.
 //!
 //! Invariants:
-//! 1. No vote, candidacy or leadership is acted on before it is in `quorum-state`: the effect that writes it
-//!    stands before the one that tells anybody.
-//! 2. The high watermark of a leader never passes what a majority has flushed, and does not move before a
-//!    record of the leader's own epoch is, so that it covers what earlier leaders committed.
-//! 3. A voter's Fetch vouches for everything before its offset: what was fetched is flushed before it is sent.
-//! 4. What a peer says can be refused, and is reported then; it never makes the node give up what is
-//!    committed, and never ends it. (Kafka ends the process.)
+//! 1. No vote, candidacy or leadership is acted on before it is in `quorum-state`: the effect that
+//!    writes it precedes the effect that sends anything.
+//! 2. The leader's high watermark never exceeds what a majority has flushed, and does not advance
+//!    before that includes a record of the leader's own epoch, so that it covers what earlier
+//!    leaders committed.
+//! 3. A voter's Fetch vouches for everything before its offset: fetched records are flushed before
+//!    it is sent.
+//! 4. A peer's message can be refused, and is then reported; it never undoes a commit and never
+//!    ends the node. (Kafka ends the process.)
 //!
-//! In Kafka: `KafkaRaftClient`, `QuorumState`.
+//! Kafka: `KafkaRaftClient`, `QuorumState`.
 
 mod transitions;
 
@@ -36,7 +38,7 @@ use crate::{
     RequestId, Response, Role, Voter, VoterEndpoint, VoterSet,
 };
 
-/// The last epoch that anybody may lead: one more must fit, and `quorum-state` refuses the very last.
+/// The last epoch that a node may lead: one more must fit, and `quorum-state` refuses the maximum.
 const LAST_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX - 1);
 
 /// One node of the quorum.
@@ -48,21 +50,21 @@ pub struct Quorum {
     listener_name: ByteString,
     epoch: LeaderEpoch,
     state: EpochState,
-    /// What this node knows as committed, exclusive. Outlives roles.
+    /// The high watermark known here, exclusive. Kept across roles.
     high_watermark: Option<Offset>,
     log: LogState,
     control: ControlRecordHistory,
     requests: RequestManager,
-    /// Fetches that wait for something to give.
+    /// Fetches that wait for new records.
     delayed_fetches: Vec<DelayedFetch>,
-    /// What the last `PersistElectionState` wrote.
+    /// The content of the last `PersistElectionState`.
     persisted: Option<ElectionState>,
-    /// What the shell was last told of the leader.
+    /// The leader that the shell was last notified of.
     announced: (Option<BrokerId>, LeaderEpoch),
     shutdown_deadline_ms: Option<u64>,
     is_shut_down: bool,
     wake_at_ms: u64,
-    /// Of the event that is being handled.
+    /// The time of the event being handled.
     now_ms: u64,
     random: u64,
     effects: Vec<Effect>,
@@ -110,7 +112,7 @@ impl Quorum {
             log,
             control,
             delayed_fetches: Vec::new(),
-            // Until `Started` it stands for what the file says.
+            // Until `Started`, the content of the file.
             persisted: election,
             announced: (None, LeaderEpoch(-1)),
             shutdown_deadline_ms: None,
@@ -122,14 +124,14 @@ impl Quorum {
         })
     }
 
-    /// The id by which the bootstrap server with this index is known until it has answered.
+    /// The ID of the bootstrap server with this index until it has responded.
     pub fn bootstrap_id(index: usize) -> BrokerId {
         BrokerId(-2 - i32::try_from(index).expect("few servers"))
     }
 
-    /// Handles one event. The caller carries out the effects, in order, before the next.
+    /// Handles one event. The caller executes the effects in order before the next event.
     pub fn step(&mut self, moment: Moment, event: Event) -> Vec<Effect> {
-        // A clock that goes back would have timers run backwards: it stands still instead.
+        // A clock that goes back is held still, so that timers do not run backwards.
         self.now_ms = self.now_ms.max(moment.now_ms);
         self.random = moment.random;
         match event {
@@ -176,7 +178,7 @@ impl Quorum {
             Event::KRaftVersionUpgradeRequested { epoch, version } => {
                 self.upgrade_kraft_version(epoch, version);
             }
-            // Asked again, it may be in a greater hurry, and never in a lesser.
+            // A repeated request may shorten the timeout, but not extend it.
             Event::ShutdownRequested { timeout_ms } => {
                 let deadline_ms = self.now_ms.saturating_add(timeout_ms);
                 let before_ms = self.shutdown_deadline_ms.unwrap_or(deadline_ms);
@@ -209,7 +211,7 @@ impl Quorum {
             Request::RemoveVoter(request) => {
                 return self.handle_remove_voter_request(request_id, request);
             }
-            // Answered by the shell, for all listeners alike.
+            // The shell answers this for all listeners.
             Request::ApiVersions => return,
         };
         self.respond(request_id, response);
@@ -249,7 +251,7 @@ impl Quorum {
             return;
         }
         if error == ErrorCode::UnsupportedVersion && self.role() == Role::Prospective {
-            // A voter that does not know pre-votes: the election is held without.
+            // The voter does not support pre-votes: the election is held without them.
             self.transition_to_candidate();
         } else if let Some(response) = self.api_versions_failure(from, error) {
             self.handle_api_versions_response(from, response);
@@ -272,7 +274,7 @@ impl Quorum {
     }
 
     fn next_random(&mut self) -> u64 {
-        // splitmix64: one number of the caller's gives as many as an event needs.
+        // splitmix64: derives as many numbers as an event needs from one number of the caller.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -315,7 +317,7 @@ impl Quorum {
         matches!(self.state, EpochState::Leader(_))
     }
 
-    // What the shell may ask.
+    // Queries of the shell.
 
     pub fn role(&self) -> Role {
         self.state.role()
@@ -325,12 +327,12 @@ impl Quorum {
         self.epoch
     }
 
-    /// Who leads the epoch, as far as is known.
+    /// The leader of the epoch, if known.
     pub fn leader(&self) -> Option<BrokerId> {
         self.state.leader(self.local.key.id)
     }
 
-    /// Where the leader is reached.
+    /// The leader's address.
     pub fn leader_node(&self) -> Option<Node> {
         Node::at(self.leader()?, self.leader_endpoints(), &self.listener_name)
     }
@@ -339,7 +341,7 @@ impl Quorum {
         self.local.key
     }
 
-    /// By which the nodes of the quorum reach each other.
+    /// The listener that the nodes of the quorum use among themselves.
     pub fn listener_name(&self) -> &ByteString {
         &self.listener_name
     }
@@ -348,7 +350,7 @@ impl Quorum {
         self.control.last_voters().is_voter(self.local.key)
     }
 
-    /// Who votes; a change counts from where it stands in the log, committed or not.
+    /// The current voters. A change is in effect once it is in the log, committed or not.
     pub fn voters(&self) -> &VoterSet {
         self.control.last_voters()
     }
@@ -357,12 +359,13 @@ impl Quorum {
         self.control.last_kraft_version()
     }
 
-    /// Who votes and at which level, as of each offset: for the snapshots that are written.
+    /// The voters and `kraft.version` by offset, for writing snapshots.
     pub fn control_records(&self) -> &ControlRecordHistory {
         &self.control
     }
 
-    /// Up to where the log is committed, exclusive. A leader knows it once a record of its own is.
+    /// The high watermark, exclusive. A leader knows it once a record of its own epoch is
+    /// committed.
     pub fn high_watermark(&self) -> Option<Offset> {
         match &self.state {
             EpochState::Leader(leader) => leader.high_watermark,
@@ -378,8 +381,8 @@ impl Quorum {
         &self.log
     }
 
-    /// For DescribeQuorum: voters and observers as the leader sees them, with times of the caller's clock.
-    /// `None` on other nodes.
+    /// For DescribeQuorum: voters and observers with times of the caller's clock. `None` if this
+    /// node does not lead.
     pub fn replicas(&self, now_ms: u64) -> Option<(Vec<&ReplicaState>, Vec<&ReplicaState>)> {
         match &self.state {
             EpochState::Leader(leader) => Some((
@@ -390,7 +393,7 @@ impl Quorum {
         }
     }
 
-    /// When `Ticked` is due at the latest. `u64::MAX` for never.
+    /// The latest time for the next `Ticked`; `u64::MAX` for never.
     pub fn wake_at_ms(&self) -> u64 {
         self.wake_at_ms
     }

@@ -1,9 +1,10 @@
-//! Which node may be sent a request: one at a time, none while it backs off after a failure.
+//! Which node may be sent a request: one at a time per node, none during the backoff after a
+//! failure.
 //!
-//! A response counts only while its request is the one that is awaited; a change of role forgets all of
-//! them. So a response that comes late or twice is never acted upon.
+//! A response counts only while its request is awaited; a change of role forgets all requests. So
+//! late or repeated responses are ignored.
 //!
-//! In Kafka: `RequestManager`.
+//! Kafka: `RequestManager`.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +15,14 @@ use crate::Node;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestManager {
     connections: BTreeMap<BrokerId, Connection>,
-    /// With ids from -2 downwards: who answers there is not known before it answers.
+    /// With IDs from -2 downwards: the node behind the address is unknown until it responds.
     bootstrap_servers: Vec<Node>,
     retry_backoff_ms: u64,
     request_timeout_ms: u64,
     next_correlation_id: u64,
 }
 
-/// A node that is not among the connections is ready.
+/// A node without an entry is ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Connection {
     AwaitingResponse { correlation_id: u64, sent_ms: u64 },
@@ -43,7 +44,7 @@ impl RequestManager {
         }
     }
 
-    /// Takes note of a request that is sent now, and numbers it.
+    /// Records a request that is sent now, and numbers it.
     pub fn on_request_sent(&mut self, node: BrokerId, now_ms: u64) -> u64 {
         let correlation_id = self.next_correlation_id;
         self.next_correlation_id += 1;
@@ -64,7 +65,7 @@ impl RequestManager {
         )
     }
 
-    /// The response was handled; without success the node is left alone for the back-off.
+    /// A response was handled; after a failure the node backs off.
     pub fn on_response_result(
         &mut self,
         node: BrokerId,
@@ -72,7 +73,7 @@ impl RequestManager {
         success: bool,
         now_ms: u64,
     ) {
-        // Handling it may have forgotten the request with all others.
+        // Handling it may have forgotten all requests.
         if !self.is_response_expected(node, correlation_id) {
             return;
         }
@@ -132,8 +133,8 @@ impl RequestManager {
         }
     }
 
-    /// Whether a request is awaited from anybody. There is at most one Fetch at a time, so that the same
-    /// offsets are never appended twice.
+    /// Whether any request is awaited. At most one Fetch is in flight, so that the same offsets are
+    /// never appended twice.
     pub fn has_any_inflight_request(&mut self, now_ms: u64) -> bool {
         self.forget_finished(now_ms);
         self.connections
@@ -141,14 +142,14 @@ impl RequestManager {
             .any(|connection| matches!(connection, Connection::AwaitingResponse { .. }))
     }
 
-    /// A bootstrap server that a Fetch can be sent to, from `start` (random) on.
+    /// A ready bootstrap server for a Fetch, searching from `start` (random) on.
     pub fn find_ready_bootstrap_server(&mut self, start: u64, now_ms: u64) -> Option<Node> {
         if self.bootstrap_servers.is_empty() || self.has_any_inflight_request(now_ms) {
             return None;
         }
         let count = self.bootstrap_servers.len();
         let start = (start % count as u64) as usize;
-        // What has timed out or backed off long enough is forgotten already: who is left is not ready.
+        // Expired requests and backoffs are removed already: the remaining nodes are not ready.
         (0..count)
             .map(|index| &self.bootstrap_servers[(start + index) % count])
             .find(|node| !self.connections.contains_key(&node.id))

@@ -1,10 +1,10 @@
-//! A quorum in one thread with simulated time, network and disks: everything that happens follows from a seed.
+//! A quorum in one thread with simulated time, network and disks: everything follows from a seed.
 //!
-//! First faults: messages are delayed, lost, doubled and overtake each other, nodes are cut off from each other,
-//! crash between any two effects and lose what they had not flushed, and voters come and go. Then healing, in
-//! which everything must agree again. `checkers` looks on.
+//! First faults: messages are delayed, lost, duplicated and reordered, nodes are partitioned, crash
+//! between any two effects and lose unflushed records, and voters change. Then healing, after which
+//! everything must agree. `checkers` checks the invariants.
 //!
-//! A seed that fails is named, with the last things that happened; `docs/testing.md` says how it is repeated.
+//! A failing seed is printed with its last events; `docs/testing.md` tells how to repeat it.
 
 mod checkers;
 mod disk;

@@ -1,15 +1,15 @@
-//! Snapshots of the metadata log: their names, when the next one is due, and which may go.
+//! Snapshots of the metadata log: their names, when the next is due, and which may be deleted.
 //!
-//! A snapshot `<offset>-<epoch>` holds the state up to `offset`, exclusive; `epoch` is the epoch of the
-//! last record in it. The log may start no later than the oldest snapshot that is kept.
+//! A snapshot `<offset>-<epoch>` holds the state up to `offset`, exclusive; `epoch` is that of its
+//! last record. The log may start no later than the oldest retained snapshot.
 //!
-//! In Kafka: `Snapshots`, `SnapshotGenerator`, `KafkaRaftLog.maybeClean`.
+//! Kafka: `Snapshots`, `SnapshotGenerator`, `KafkaRaftLog.maybeClean`.
 
 use std::fmt;
 
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-/// Names a snapshot.
+/// Identifies a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SnapshotId {
     /// Exclusive: the first offset that is not in the snapshot.
@@ -18,7 +18,7 @@ pub struct SnapshotId {
 }
 
 impl SnapshotId {
-    /// Written when the directory was formatted; holds what the cluster starts with.
+    /// Written when the directory is formatted; holds the initial records of the cluster.
     pub const BOOTSTRAP: SnapshotId = SnapshotId {
         end_offset: Offset(0),
         epoch: LeaderEpoch(0),
@@ -31,7 +31,7 @@ impl SnapshotId {
         format!("{self}{}", Self::SUFFIX)
     }
 
-    /// `None` for a file of another kind, and for a partial or deleted snapshot.
+    /// `None` for other files, and for partial or deleted snapshots.
     pub fn from_file_name(name: &str) -> Option<SnapshotId> {
         let (offset, epoch) = name.strip_suffix(Self::SUFFIX)?.split_once('-')?;
         let is_number = |text: &str, width| {
@@ -63,11 +63,11 @@ impl fmt::Display for SnapshotId {
 pub struct SnapshotPolicy {
     /// `metadata.log.max.record.bytes.between.snapshots`
     pub max_bytes_between: u64,
-    /// `metadata.log.max.snapshot.interval.ms`; 0 for none by time.
+    /// `metadata.log.max.snapshot.interval.ms`; 0 for no limit by time.
     pub max_interval_ms: i64,
 }
 
-/// What was committed since the last snapshot.
+/// Progress of commits since the last snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotProgress {
     bytes: u64,
@@ -82,12 +82,12 @@ impl SnapshotProgress {
         }
     }
 
-    /// Counts what was found behind the last snapshot when the log was loaded.
+    /// Counts the records after the last snapshot that were found when the log was loaded.
     pub fn add_loaded(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Whether a snapshot is due after `bytes` more of the log were committed.
+    /// Adds `bytes` of committed records. Returns whether a snapshot is due.
     pub fn on_committed(&mut self, bytes: u64, now: Timestamp, policy: &SnapshotPolicy) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         self.is_due(now, policy)
@@ -105,7 +105,7 @@ impl SnapshotProgress {
     }
 }
 
-/// Which snapshots are kept; -1 for no limit.
+/// Retention of snapshots; -1 for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotRetention {
     /// `metadata.max.retention.bytes`, over log and snapshots together.
@@ -122,8 +122,8 @@ pub struct StoredSnapshot {
 }
 
 impl SnapshotRetention {
-    /// The oldest snapshot to keep, when older ones may go: the log then starts at its end offset. The
-    /// newest snapshot is always kept. `snapshots` are sorted, oldest first.
+    /// The oldest snapshot to keep, if older ones may be deleted: the log then starts at its end
+    /// offset. The newest snapshot is always kept. `snapshots` must be sorted, oldest first.
     pub fn oldest_to_keep(
         &self,
         snapshots: &[StoredSnapshot],

@@ -1,9 +1,10 @@
-//! Who votes: the voters of the quorum with their directories and endpoints.
+//! The voters of the quorum with their directories and endpoints.
 //!
-//! With `kraft.version` 0 the set is configuration (`controller.quorum.voters`) and names no directories;
-//! with 1 it is data: a `VotersRecord` in the snapshot or the log (KIP-853).
+//! With `kraft.version` 0 the set is configured (`controller.quorum.voters`) and has no
+//! directories; with 1 it is in the metadata log: a `VotersRecord` in the snapshot or the log
+//! (KIP-853).
 //!
-//! In Kafka: `VoterSet`, `ReplicaKey`, `KRaftVersion`.
+//! Kafka: `VoterSet`, `ReplicaKey`, `KRaftVersion`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,11 +19,11 @@ pub enum KRaftVersion {
     /// Voters are configured.
     #[default]
     V0,
-    /// Voters stand in the log (KIP-853).
+    /// Voters are in the log (KIP-853).
     V1,
 }
 
-/// As Kafka names it in its messages.
+/// Kafka's name for it in messages.
 impl fmt::Display for KRaftVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KRAFT_VERSION_{}", self.feature_level())
@@ -45,17 +46,18 @@ impl KRaftVersion {
         }
     }
 
-    /// Whether the voter set stands in the log.
+    /// Whether the voter set is in the log.
     pub fn is_reconfig_supported(self) -> bool {
         self >= KRaftVersion::V1
     }
 }
 
-/// A replica of the metadata log. The directory tells a voter from the same node with a lost disk.
+/// A replica of the metadata log. The directory distinguishes a voter from the same node with a
+/// lost disk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ReplicaKey {
     pub id: BrokerId,
-    /// `None` where it is not known: static voters, or peers that speak `kraft.version` 0.
+    /// `None` if unknown: static voters, or peers that use `kraft.version` 0.
     pub directory_id: Option<DirectoryId>,
 }
 
@@ -67,7 +69,7 @@ impl ReplicaKey {
         }
     }
 
-    /// Kafka writes version 0 of the message, which has no room for the directory.
+    /// Kafka writes version 0 of the message, which has no directory.
     pub(crate) fn to_leader_change_voter(id: BrokerId) -> leader_change_message::Voter {
         leader_change_message::Voter {
             voter_id: id.value(),
@@ -76,7 +78,7 @@ impl ReplicaKey {
     }
 }
 
-/// Where a voter can be reached under one listener name.
+/// The address of a voter for one listener name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VoterEndpoint {
     pub name: ByteString,
@@ -88,7 +90,7 @@ pub struct VoterEndpoint {
 pub struct Voter {
     pub key: ReplicaKey,
     pub endpoints: Vec<VoterEndpoint>,
-    /// The levels of `kraft.version` that the voter can work with, both included.
+    /// The levels of `kraft.version` that the voter supports, both inclusive.
     pub supported_kraft_versions: (i16, i16),
 }
 
@@ -99,7 +101,8 @@ impl Voter {
     }
 }
 
-/// Where a node can be reached. Ids below -1 are bootstrap servers: who they are is found out by asking.
+/// A node's address. IDs below -1 are bootstrap servers, whose node ID is unknown until they
+/// respond.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Node {
     pub id: BrokerId,
@@ -108,7 +111,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node's address under `listener_name`; `None` where it has none.
+    /// The node's address under `listener_name`, if it has one.
     pub fn at(id: BrokerId, endpoints: &[VoterEndpoint], listener_name: &str) -> Option<Node> {
         let endpoint = endpoints
             .iter()
@@ -121,7 +124,7 @@ impl Node {
     }
 }
 
-/// Why a record names no usable voter set.
+/// Why a record is not a usable voter set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VoterSetError {
     #[error("the voter set names no voter")]
@@ -132,7 +135,7 @@ pub enum VoterSetError {
     Negative(BrokerId),
 }
 
-/// The voters, by id. Empty only where nobody has said yet who votes.
+/// The voters, by ID. Empty only if no voters are known yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VoterSet {
     voters: BTreeMap<BrokerId, Voter>,
@@ -156,7 +159,7 @@ impl VoterSet {
         Ok(VoterSet { voters: by_id })
     }
 
-    /// Before the first snapshot or log of a quorum is known, and voters are not configured.
+    /// For dynamic voters, before the first snapshot or log of the quorum is known.
     pub fn empty() -> VoterSet {
         VoterSet::default()
     }
@@ -213,7 +216,7 @@ impl VoterSet {
         }
     }
 
-    /// In the order of their ids.
+    /// Sorted by ID.
     pub fn voters(&self) -> impl Iterator<Item = &Voter> {
         self.voters.values()
     }
@@ -230,7 +233,7 @@ impl VoterSet {
         self.voters.get(&id)
     }
 
-    /// Whether `key` votes. A voter whose directory is not known is known by its id alone.
+    /// Whether `key` is a voter. A voter with an unknown directory matches by ID.
     pub fn is_voter(&self, key: ReplicaKey) -> bool {
         self.voter(key.id).is_some_and(|voter| {
             voter.key.directory_id.is_none() || voter.key.directory_id == key.directory_id
@@ -245,17 +248,17 @@ impl VoterSet {
         self.voters.keys().copied().collect()
     }
 
-    /// Where a voter is reached; empty for others.
+    /// The endpoints of a voter; empty for others.
     pub fn endpoints(&self, id: BrokerId) -> &[VoterEndpoint] {
         self.voter(id).map_or(&[], |voter| &voter.endpoints)
     }
 
-    /// Whether `voter` is in the set, with other endpoints or versions.
+    /// Whether `voter` is in the set with different endpoints or versions.
     pub fn needs_update(&self, voter: &Voter) -> bool {
         self.is_voter(voter.key) && self.voter(voter.key.id) != Some(voter)
     }
 
-    /// This set and `voter`; `None` when its id is in the set.
+    /// This set with `voter` added; `None` if its ID is in the set.
     pub fn with(&self, voter: Voter) -> Option<VoterSet> {
         if self.voters.contains_key(&voter.key.id) {
             return None;
@@ -265,7 +268,8 @@ impl VoterSet {
         Some(VoterSet { voters })
     }
 
-    /// This set without `key`; `None` when it is not in the set by id and directory, or is the only voter.
+    /// This set without `key`; `None` if its ID and directory are not in the set, or if it is the
+    /// only voter.
     pub fn without(&self, key: ReplicaKey) -> Option<VoterSet> {
         if self.len() < 2 || self.voter(key.id)?.key != key {
             return None;
@@ -275,14 +279,14 @@ impl VoterSet {
         Some(VoterSet { voters })
     }
 
-    /// This set with `voter` in place of the entry of the same replica; `None` when there is none.
+    /// This set with the entry of the same replica replaced; `None` if there is none.
     pub fn updated(&self, voter: Voter) -> Option<VoterSet> {
         self.is_voter(voter.key)
             .then(|| self.replaced(voter))
             .flatten()
     }
 
-    /// The same by id alone: for voters whose directories were not known so far.
+    /// The same by ID only, for voters with unknown directories.
     pub fn updated_ignoring_directory_id(&self, voter: Voter) -> Option<VoterSet> {
         self.replaced(voter)
     }
@@ -294,13 +298,13 @@ impl VoterSet {
         Some(VoterSet { voters })
     }
 
-    /// Whether all voters can work with a level of `kraft.version`.
+    /// Whether all voters support a level of `kraft.version`.
     pub fn supports_version(&self, version: KRaftVersion) -> bool {
         self.voters().all(|voter| voter.supports_version(version))
     }
 }
 
-/// Why `kraft.version` is not raised, in the words of Kafka's response.
+/// Why `kraft.version` is not raised, with Kafka's messages.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UpgradeError {
     #[error("Upgrade kraft version failed because this node does not lead epoch {0}")]
@@ -310,7 +314,8 @@ pub enum UpgradeError {
         from: KRaftVersion,
         to: KRaftVersion,
     },
-    /// Also while a voter with static voters has not told the leader of itself: nothing but level 0 is known of it.
+    /// Also while some static voter has not reported itself to the leader: only level 0 is known of
+    /// it.
     #[error("Invalid upgrade of kraft.version to {0} because not all of the voters support it")]
     Unsupported(KRaftVersion),
     #[error("Directory id must be known for all of the voters: {0} has not told the leader")]

@@ -1,15 +1,16 @@
-//! The messages of the quorum as Kafka's requests and responses, at both ends: the node that asks builds a request and
-//! reads the response, the node that is asked reads the request and builds the response.
+//! The messages of the quorum as Kafka's requests and responses, on both sides: the client builds
+//! requests and reads responses, the server reads requests and builds responses.
 //!
-//! The state machine knows neither the cluster ID nor the topic and partition. They are added and checked here, and a
-//! message about anything else is refused. Record batches and the bytes of a snapshot travel beside the messages of the
-//! state machine: the caller decodes what it receives and supplies what it sends.
+//! The state machine does not know the cluster ID, topic and partition. They are added and checked
+//! here, and a message about anything else is refused. Record batches and snapshot bytes are passed
+//! beside the messages: the caller decodes received ones and supplies those to send.
 //!
-//! Each file holds one API, or the three that change the voters; `envelope` holds what they share. Which version of an API
-//! is spoken is decided above: a caller only says whether the version can carry the leader's endpoint.
+//! Each file holds one API, or the three that change voters; `envelope` has what they share. The
+//! version of an API is chosen by the caller, which passes only whether it can carry the leader's
+//! endpoint.
 //!
-//! In Kafka: `RaftUtil`, `KafkaRaftClient.build*Request`, and the first lines of `KafkaRaftClient.handle*Request` and
-//! `KafkaRaftClient.handle*Response`.
+//! Kafka: `RaftUtil`, `KafkaRaftClient.build*Request`, and the first lines of
+//! `KafkaRaftClient.handle*Request` and `KafkaRaftClient.handle*Response`.
 
 mod envelope;
 
@@ -35,7 +36,7 @@ use ottla_protocol::messages::{
 
 use crate::message::{LogBatch, Request, Response};
 
-/// A request in the form in which it is sent.
+/// A request to send.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WireRequest {
     Vote(VoteRequest),
@@ -49,7 +50,7 @@ pub enum WireRequest {
     ApiVersions(ApiVersionsRequest),
 }
 
-/// A response in the form in which it arrives.
+/// A received response.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WireResponse {
     Vote(VoteResponse),
@@ -93,11 +94,12 @@ impl WireRequest {
 }
 
 impl WireResponse {
-    /// What the response says to the state machine, and the bytes of the snapshot that came with it, if any did.
+    /// Converts the response for the state machine, and returns the snapshot bytes that came with
+    /// it, if any.
     ///
-    /// `listener_name` is the listener at which the nodes of the quorum reach each other: a response gives the leader's
-    /// address at the listener that was asked. `read_batches` decodes the batches of a Fetch; one that is cut off at the
-    /// end is left out, and fetched again.
+    /// `listener_name` is the listener that the nodes of the quorum use among themselves: a
+    /// response contains the leader's address at the listener that was asked. `read_batches`
+    /// decodes the batches of a Fetch; a cut-off last batch is ignored and fetched again.
     pub fn read(
         self,
         listener_name: &ByteString,

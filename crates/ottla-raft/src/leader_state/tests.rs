@@ -14,7 +14,7 @@ fn voters(ids: &[i32]) -> VoterSet {
     VoterSet::new(ids.iter().map(|&id| voter(id))).expect("voters")
 }
 
-/// The leader 1 of an epoch that begins at offset 10.
+/// Leader 1 of an epoch that starts at offset 10.
 fn leader(ids: &[i32]) -> LeaderState {
     let (voters, granting) = (voters(ids), BTreeSet::new());
     let version = KRaftVersion::V1;
@@ -47,7 +47,7 @@ fn a_voter_more_does_not_move_the_high_watermark_back() {
     assert_eq!(leader.high_watermark, Some(Offset(20)));
     assert!(!fetch(&mut leader, 2, 12, 0));
     assert!(fetch(&mut leader, 2, 21, 0));
-    // Leaves again, and the leader too: only the others count then.
+    // It is removed, and the leader too: only the others count then.
     leader.set_voters(&voters(&[2]));
     assert!(fetch(&mut leader, 2, 24, 0));
     assert_eq!(leader.high_watermark, Some(Offset(24)));
@@ -96,7 +96,7 @@ fn an_observer_is_caught_up_that_was_at_the_end_and_still_fetches() {
     let mut leader = leader(&[1]);
     fetch(&mut leader, 7, 12, 1000);
     assert!(!leader.is_caught_up(voter(7).key, 1000));
-    // Not at the end, which moves on; but where the end was at its last fetch.
+    // Not at the moving log end, but at the log end of its previous fetch.
     leader.on_fetch(voter(7).key, Offset(20), Offset(30), 2000);
     assert!(leader.is_caught_up(voter(7).key, 2000));
     assert!(!leader.is_caught_up(voter(7).key, 2000 + CAUGHT_UP_WITHIN_MS));

@@ -1,6 +1,6 @@
-//! Votes, and what a leader tells the voters at the beginning and the end of its epoch.
+//! Votes, and the leader's messages at the start and the end of its epoch.
 //!
-//! In Kafka: `KafkaRaftClient.handleVote*`, `handleBeginQuorumEpoch*`, `handleEndQuorumEpoch*`,
+//! Kafka: `KafkaRaftClient.handleVote*`, `handleBeginQuorumEpoch*`, `handleEndQuorumEpoch*`,
 //! `maybeHandleCommonResponse`, `maybeTransition`.
 
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
@@ -18,7 +18,8 @@ impl Quorum {
 
     pub(super) fn handle_vote_request(&mut self, request: VoteRequest) -> VoteResponse {
         let (epoch, candidate, log_end) = (request.epoch, request.candidate, request.log_end);
-        // A candidate has raised its epoch above any that it has records of; who asks beforehand has not.
+        // A candidate has incremented its epoch above any epoch in its log; a prospective candidate
+        // has not.
         let is_illegal_epoch = if request.pre_vote {
             log_end.epoch > epoch
         } else {
@@ -48,8 +49,8 @@ impl Quorum {
         self.vote_response(ErrorCode::None, is_granted)
     }
 
-    /// The vote is written before the answer leaves, and the election timeout begins anew: the candidate is as
-    /// good as this node.
+    /// The vote is persisted before the response is sent, and the election timeout restarts,
+    /// because the candidate is as good as this node.
     fn record_own_vote(&mut self, candidate: ReplicaKey) {
         let deadline_ms = self.now_ms + self.random_election_timeout_ms();
         let is_voter = self.is_voter();
@@ -114,8 +115,8 @@ impl Quorum {
         self.epoch_response(ErrorCode::None)
     }
 
-    /// The first of the successors begins at once, each further one later, those not named last: so that the
-    /// one with most of the log is likely to win.
+    /// The first successor starts at once, each further one later, and voters not listed last, so
+    /// that the one with the longest log is likely to win.
     fn end_epoch_election_backoff_ms(&self, successors: &[ReplicaKey]) -> u64 {
         let max_ms = self.config.election_backoff_max_ms;
         let local = self.local.key;
@@ -126,7 +127,7 @@ impl Quorum {
         match position {
             Some(0) => 0,
             Some(position) => {
-                // Shifts beyond the width of the number come to nothing, and to the maximum.
+                // Shifts beyond the width saturate.
                 let shift = |by: usize| u32::try_from(by).unwrap_or(u32::MAX);
                 let base_ms = max_ms.checked_shr(shift(successors.len() - 1)).unwrap_or(0);
                 let doublings = shift(position - 1).min(32);
@@ -143,7 +144,7 @@ impl Quorum {
         }
     }
 
-    /// What a request that only leaders send to voters says of its sender.
+    /// Follows the sender of a request that only leaders send to voters.
     fn follow_announced(
         &mut self,
         (leader, epoch): (BrokerId, LeaderEpoch),
@@ -173,7 +174,7 @@ impl Quorum {
         }
     }
 
-    /// Whether the sender took this node, with this disk, for the one that it is.
+    /// Whether the request is meant for this node with this directory.
     fn is_meant_for_this_node(&self, key: Option<ReplicaKey>) -> bool {
         let local = self.local.key;
         key.is_none_or(|key| {
@@ -182,7 +183,7 @@ impl Quorum {
         })
     }
 
-    // Responses. Each says whether the node that sent it can be sent the next request at once.
+    // Responses. Each handler returns whether the next request may be sent to the node at once.
 
     pub(super) fn handle_vote_response(&mut self, from: BrokerId, response: VoteResponse) -> bool {
         if let Some(handled) =
@@ -205,7 +206,7 @@ impl Quorum {
             }
             EpochState::Candidate(state) => {
                 state.election.record_vote(from, is_granted);
-                // A lost election is waited out: the next begins with the question whether it could be won.
+                // After a lost election the node waits; the next starts with a pre-vote.
                 self.transition_forward();
             }
             _ => {}
@@ -241,8 +242,8 @@ impl Quorum {
         true
     }
 
-    /// What holds for every response that names epoch and leader. `None` where the one who asked goes on with
-    /// it; else whether it was handled, or the node is left alone for a while.
+    /// Handles epoch and leader, which every response contains. `None` if the caller continues;
+    /// otherwise whether the response was handled or the node backs off.
     pub(super) fn handle_common_response(
         &mut self,
         from: BrokerId,
@@ -263,13 +264,13 @@ impl Quorum {
         {
             return Some(self.transition_to_leader_of(from, leader));
         }
-        // At a start the leader may be known by name alone.
+        // At start, only the ID of the leader may be known.
         let is_looking = self.leader().is_none() || matches!(self.state, EpochState::Unattached(_));
         if let Some(id) = leader.leader
             && is_looking
         {
             self.transition_to_follower(from, leader.epoch, id, leader.endpoints);
-            // One who looked for the leader may have its first records in hand.
+            // A Fetch that looked for the leader may have received its first records.
             return match error {
                 ErrorCode::None if self.role() == Role::Follower => None,
                 _ => Some(true),
@@ -286,8 +287,7 @@ impl Quorum {
         }
     }
 
-    /// Follows what somebody says of the epoch and its leader, as far as that is news. Returns whether it can
-    /// be true.
+    /// Follows a newer epoch and leader. Returns whether they can be valid.
     fn transition_to_leader_of(&mut self, from: BrokerId, named: CurrentLeader) -> bool {
         let is_consistent = match (named.leader, self.leader()) {
             (Some(leader), _) if leader == self.local.key.id => {
@@ -306,7 +306,7 @@ impl Quorum {
             None => {}
             Some(leader) if named.epoch > self.epoch => {
                 if named.endpoints.is_empty() {
-                    // The epoch is news all the same; the leader will say where it is.
+                    // The epoch is new nevertheless; the leader will send its endpoints.
                     self.transition_to_unattached(named.epoch, None);
                 } else {
                     self.transition_to_follower(from, named.epoch, leader, named.endpoints);
@@ -324,7 +324,8 @@ impl Quorum {
         true
     }
 
-    /// A node that knows nothing of reconfiguration names the leader alone: the voter set says where it is.
+    /// Adds the endpoints of the voter set for a leader that was named without any, as by nodes
+    /// without reconfiguration.
     fn with_known_endpoints(&self, mut leader: CurrentLeader) -> CurrentLeader {
         if let Some(id) = leader.leader
             && leader.endpoints.is_empty()

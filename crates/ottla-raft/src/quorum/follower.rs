@@ -1,7 +1,7 @@
-//! The follower's side of replication: append what the leader sends, cut what it does not have, take its
-//! snapshot when it has nothing else to give, and believe it about what is committed.
+//! The follower's side of replication: appends the leader's records, truncates what the leader does
+//! not have, downloads its snapshot if needed, and takes over its high watermark.
 //!
-//! In Kafka: `KafkaRaftClient.handleFetchResponse`, `handleFetchSnapshotResponse`, `appendAsFollower`.
+//! Kafka: `KafkaRaftClient.handleFetchResponse`, `handleFetchSnapshotResponse`, `appendAsFollower`.
 
 use ottla_types::{BrokerId, ErrorCode, Offset};
 
@@ -22,12 +22,12 @@ impl Quorum {
         let known = (self.epoch, self.leader());
         let common = self.handle_common_response(from, response.error, response.current_leader);
         if let Some(is_handled) = common {
-            // Who knows nothing that is new is not asked again at once. Kafka's nodes do, as often as the network allows, until
-            // there is a leader.
+            // A node without news is not asked again at once. Kafka's nodes repeat the request as
+            // fast as the network allows until there is a leader.
             return is_handled && known != (self.epoch, self.leader());
         }
         if !matches!(self.state, EpochState::Follower(_)) {
-            // The lead was taken or the leader lost while the request was on its way.
+            // Leadership changed while the request was in flight.
             return true;
         }
         if response.error != ErrorCode::None {
@@ -45,7 +45,7 @@ impl Quorum {
                 self.update_follower_high_watermark(response.high_watermark);
                 true
             }
-            // Never in what was received.
+            // Never in a received response.
             FetchData::ReadFrom { .. } => false,
         };
         if is_handled {
@@ -54,7 +54,7 @@ impl Quorum {
         is_handled
     }
 
-    /// The leader is there: the wait for it begins anew.
+    /// The leader responded: the fetch timeout restarts.
     pub(super) fn on_successful_fetch(&mut self) {
         let deadline_ms = self.now_ms + self.config.fetch_timeout_ms;
         if let Some(state) = self.follower_state() {
@@ -99,10 +99,10 @@ impl Quorum {
                 break;
             }
             if batch.epoch > self.epoch {
-                // From a leader that is not known yet: they come again under its epoch.
+                // Batches of a leader that is not known yet; they come again in its epoch.
                 break;
             }
-            // All of a batch takes effect, or none of it.
+            // The records of a batch take effect together or not at all.
             let mut control = self.control.clone();
             let is_understood = batch.control_records.iter().all(|(offset, record)| {
                 (batch.base_offset..=batch.last_offset).contains(offset)
@@ -119,7 +119,7 @@ impl Quorum {
             self.log.append_up_to(end_offset);
         }
         if !batches.is_empty() && end_offset > batches[0].base_offset {
-            // An observer that is about to be made a voter counts before it knows.
+            // An observer that is being made a voter counts before it knows.
             let flush = (self.is_voter() || self.can_become_voter)
                 && !planted::has(Bug::FollowerDoesNotFlush);
             self.effects
@@ -132,7 +132,7 @@ impl Quorum {
     }
 
     fn update_follower_high_watermark(&mut self, high_watermark: Option<Offset>) {
-        // What the leader has committed may not be here yet.
+        // Records below the leader's high watermark may not be here yet.
         if let Some(high_watermark) = high_watermark {
             self.advance_high_watermark(high_watermark.min(self.log.end_offset()));
         }
@@ -146,7 +146,7 @@ impl Quorum {
             || snapshot == SnapshotId::BOOTSTRAP
             || !self.log.is_behind(snapshot)
         {
-            // The log is as far already: what the leader says of it makes no sense.
+            // The log is already beyond the snapshot: the response makes no sense.
             self.report(from, "names a snapshot that is of no use");
             return false;
         }
@@ -218,7 +218,7 @@ impl Quorum {
         true
     }
 
-    /// The log begins anew behind the snapshot. Who votes by it, the shell says when it has read it.
+    /// Restarts the log after the snapshot. The shell reports its voters after reading it.
     fn install_snapshot(&mut self, snapshot: SnapshotId) {
         self.effects.push(Effect::InstallSnapshot(snapshot));
         self.log.restart_at(snapshot);
@@ -236,7 +236,7 @@ impl Quorum {
         if let Some(voters) = voters {
             self.control.set_voters(offset, voters);
         }
-        // Only what is committed is in a snapshot.
+        // A snapshot holds only committed records.
         self.advance_high_watermark(snapshot.end_offset);
     }
 }

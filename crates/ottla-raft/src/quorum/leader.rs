@@ -1,10 +1,10 @@
-//! The leader's side of replication: what it gives to those who fetch, and what their fetches commit.
+//! The leader's side of replication: answers fetches, and commits by them.
 //!
-//! A Fetch that there is nothing for yet waits: for the log to grow, for more to be committed, for the lead to
-//! be lost, for its time to run out. Each is answered exactly once.
+//! A Fetch without anything to return waits for the log to grow, for the high watermark to advance,
+//! for leadership to be lost, or for its timeout. Each is answered exactly once.
 //!
-//! In Kafka: `KafkaRaftClient.handleFetchRequest`, `handleFetchSnapshotRequest`, `updateLeaderEndOffsetAndTimestamp`,
-//! `onUpdateLeaderHighWatermark`.
+//! Kafka: `KafkaRaftClient.handleFetchRequest`, `handleFetchSnapshotRequest`,
+//! `updateLeaderEndOffsetAndTimestamp`, `onUpdateLeaderHighWatermark`.
 
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
@@ -36,7 +36,7 @@ impl Quorum {
         if is_final {
             return self.respond(request_id, Response::Fetch(response));
         }
-        // The node that asks anew has given up on what it asked before.
+        // A replica that sends a new Fetch has given up its previous one.
         let is_replica = request.replica.id.value() >= 0;
         let position = self
             .delayed_fetches
@@ -54,7 +54,7 @@ impl Quorum {
         });
     }
 
-    /// Answers a Fetch with what there is now, and takes note of up to where the replica has the log.
+    /// Answers a Fetch with what is available and records the replica's position.
     fn try_complete_fetch(&mut self, request: &FetchRequest) -> FetchResponse {
         if let Err(error) = self.validate_leader_only_request(request.current_leader_epoch) {
             return self.fetch_error(error);
@@ -64,7 +64,7 @@ impl Quorum {
         }
         let (offset, epoch) = (request.log_end.offset, request.log_end.epoch);
         let data = match self.log.latest_snapshot() {
-            // One who has nothing gets it faster that way.
+            // A snapshot is faster for a replica with an empty log.
             Some(snapshot) if offset == Offset::ZERO && snapshot != SnapshotId::BOOTSTRAP => {
                 FetchData::Snapshot(snapshot)
             }
@@ -121,7 +121,7 @@ impl Quorum {
         } else if epoch > self.epoch {
             Err(ErrorCode::UnknownLeaderEpoch)
         } else if !self.is_leader() {
-            // An observer finds out by asking who won the election.
+            // An observer finds the new leader by asking.
             Err(ErrorCode::NotLeaderOrFollower)
         } else if self.is_shutting_down() {
             Err(ErrorCode::BrokerNotAvailable)
@@ -130,7 +130,7 @@ impl Quorum {
         }
     }
 
-    /// Answers those that wait and are to be answered now.
+    /// Answers the waiting fetches that are due.
     fn complete_delayed_fetches(&mut self, is_due: impl Fn(&FetchRequest) -> bool) {
         let (due, waiting) = std::mem::take(&mut self.delayed_fetches)
             .into_iter()
@@ -150,13 +150,14 @@ impl Quorum {
                 .partition(|delayed| delayed.deadline_ms <= now_ms);
         self.delayed_fetches = waiting;
         for delayed in due {
-            // Nothing has changed since it began to wait, and it says nothing new of its replica.
+            // Nothing has changed since it started to wait, and it tells nothing new about its
+            // replica.
             let response = self.empty_fetch_response();
             self.respond(delayed.request_id, Response::Fetch(response));
         }
     }
 
-    /// The lead is lost: whoever waits has to ask elsewhere.
+    /// Leadership was lost: waiting fetches must go elsewhere.
     pub(super) fn refuse_delayed_fetches(&mut self) {
         for delayed in std::mem::take(&mut self.delayed_fetches) {
             let response = self.fetch_error(ErrorCode::NotLeaderOrFollower);
@@ -181,7 +182,7 @@ impl Quorum {
         if let Err(refusal) = self.validate_leader_only_request(request.current_leader_epoch) {
             return error(refusal);
         }
-        // What the bootstrap snapshot says, the first leader writes into the log.
+        // The first leader writes the content of the bootstrap snapshot into the log.
         if request.snapshot == SnapshotId::BOOTSTRAP || !self.log.has_snapshot(request.snapshot) {
             return error(ErrorCode::SnapshotNotFound);
         }
@@ -201,11 +202,11 @@ impl Quorum {
         response
     }
 
-    // The leader's own log
+    // The leader's own log.
 
     pub(super) fn on_log_appended(&mut self, end_offset: Offset) {
         if !self.is_leader() {
-            // Told of when the lead was lost already: nothing is appended here but what is fetched.
+            // Reported after leadership was lost: now only fetched records are appended.
             return;
         }
         self.log.append_up_to(end_offset);
@@ -229,7 +230,7 @@ impl Quorum {
         }
     }
 
-    /// Takes effect of control records that the leader appends at the end of the log.
+    /// Applies control records that the leader appends at the log end.
     pub(super) fn on_control_records_appended(&mut self, records: &[ControlRecord]) {
         let mut offset = self.log.end_offset();
         for record in records {
@@ -245,7 +246,7 @@ impl Quorum {
         self.on_log_appended(offset);
     }
 
-    /// Appends control records of the leader's own.
+    /// Appends the leader's control records.
     pub(super) fn append_control_records(&mut self, records: Vec<ControlRecord>) -> Offset {
         let base_offset = self.log.end_offset();
         self.effects.push(Effect::AppendControlRecords {
@@ -270,7 +271,7 @@ impl Quorum {
             self.effects.push(Effect::ActivateLeader(self.epoch));
         }
         self.on_voter_change_committed(high_watermark);
-        // Whoever waits is told what is committed.
+        // Waiting fetches learn the new high watermark.
         self.complete_delayed_fetches(|request| request.high_watermark < high_watermark);
     }
 

@@ -1,8 +1,8 @@
-//! What a role does by itself as time goes on: sends what is due, and gives up when it has waited too long.
+//! Time-driven actions of the roles: due requests and timeouts.
 //!
-//! Every function returns for how long there is nothing to do.
+//! Every function returns the time until something is due, in milliseconds.
 //!
-//! In Kafka: `KafkaRaftClient.poll*`.
+//! Kafka: `KafkaRaftClient.poll*`.
 
 use ottla_types::BrokerId;
 
@@ -14,13 +14,14 @@ use crate::{
     RemoveVoterRequest, ReplicaKey, Request, UpdateVoterRequest, VoteRequest,
 };
 
-/// How long the leader may keep a Fetch waiting.
+/// Maximum time that the leader may let a Fetch wait, in milliseconds.
 const MAX_FETCH_WAIT_MS: u64 = 500;
-/// Roles that one event can lead through: a node alone goes from unattached to leader in three.
+/// Maximum number of role changes per event: a single voter goes from unattached to leader in
+/// three.
 const MAX_TRANSITIONS: usize = 8;
 const FOREVER: u64 = u64::MAX;
 
-/// What became of a request that was due.
+/// The result of a due request.
 struct Sent {
     is_sent: bool,
     wait_ms: u64,
@@ -41,7 +42,7 @@ impl Quorum {
             if before == (self.role(), self.epoch) {
                 break;
             }
-            // The new role has things of its own to do.
+            // The new role may have actions due.
             wait_ms = 0;
         }
         let next_fetch_ms = self
@@ -76,7 +77,7 @@ impl Quorum {
             return;
         }
         let local = self.local.key;
-        // Nobody waits for what this node still has to say.
+        // No peer waits for a message of this node.
         let is_done = !self.is_voter()
             || self.voters().is_only_voter(local)
             || self.leader().is_some_and(|leader| leader != local.id);
@@ -125,7 +126,7 @@ impl Quorum {
     fn send_begin_quorum_epoch_requests(&mut self) -> u64 {
         let now_ms = self.now_ms;
         if self.voters().is_only_voter(self.local.key) {
-            // A node that is alone need not wake for others.
+            // A single voter need not wake for others.
             return FOREVER;
         }
         let Some(leader) = self.leader_state() else {
@@ -163,7 +164,7 @@ impl Quorum {
             ),
             _ => return 0,
         };
-        // A node that stops goes on with an election under way, so that somebody leads.
+        // A stopping node finishes a running election, so that there is a leader.
         if !self.is_shutting_down() && deadline_ms <= self.now_ms {
             match self.state {
                 EpochState::Candidate(_) if self.is_voter() => self.transition_to_prospective(),
@@ -189,7 +190,7 @@ impl Quorum {
         wait_ms
     }
 
-    /// The pre-vote came to nothing: back to the leader that is known, or to looking for one.
+    /// The pre-vote failed: returns to the known leader, or looks for one.
     pub(super) fn on_pre_vote_lost(&mut self) {
         let EpochState::Prospective(state) = &self.state else {
             return;
@@ -218,8 +219,8 @@ impl Quorum {
         let fetch_deadline_ms = state.fetch_deadline_ms;
         let has_updated_leader = state.has_updated_leader;
         let wait_ms = if state.update_voter_set_deadline_ms <= self.now_ms {
-            // With static voters nobody else tells the leader of directories and endpoints, and every leader has
-            // to be told anew: an upgrade of kraft.version needs them.
+            // With static voters, only this tells the leader of directories and endpoints, which an
+            // upgrade of kraft.version needs. Every new leader must be told again.
             let is_update_due = if self.kraft_version().is_reconfig_supported() {
                 self.voters().needs_update(&self.local)
             } else {
@@ -256,19 +257,20 @@ impl Quorum {
             return self.send_fetch_to_best_node();
         }
         let request = match self.voters().voter(self.local.key.id) {
-            // This node with the directory that it had before: that one has to leave first.
+            // This node with its previous directory must be removed first.
             Some(old) => Request::RemoveVoter(RemoveVoterRequest { voter: old.key }),
             None => Request::AddVoter(AddVoterRequest {
                 voter: self.local.key,
                 endpoints: self.local.endpoints.clone(),
-                // The leader commits it with this node's own fetches: waiting would hold them up.
+                // The leader commits the change with this node's fetches, which would be blocked by
+                // waiting.
                 ack_when_committed: false,
             }),
         };
         self.send_voter_change(request)
     }
 
-    /// Sends a request about this voter to the leader, once a period.
+    /// Sends a request about this voter to the leader, once per period.
     fn send_voter_change(&mut self, request: Request) -> u64 {
         let Some(leader) = self.leader_node() else {
             return FOREVER;
@@ -332,7 +334,7 @@ impl Quorum {
             return sent_ms;
         }
         if deadline_ms <= self.now_ms {
-            // In this epoch it would count as the leader still.
+            // In this epoch it would still count as the leader.
             if self.epoch < super::LAST_EPOCH {
                 let next = ottla_types::LeaderEpoch(self.epoch.value() + 1);
                 self.transition_to_unattached(next, None);
@@ -344,7 +346,7 @@ impl Quorum {
 
     // Requests
 
-    /// Sends a request if the node can be sent one now.
+    /// Sends a request if the node is ready.
     fn send(&mut self, to: &Node, request: impl FnOnce(&Quorum) -> Request) -> Sent {
         let now_ms = self.now_ms;
         let backoff_ms = self.requests.remaining_backoff_ms(to.id, now_ms);
@@ -370,7 +372,8 @@ impl Quorum {
         }
     }
 
-    /// Sends it and says how long to wait for the answer; `None` when it could not be sent.
+    /// Sends a request and returns how long to wait for the response; `None` if it could not be
+    /// sent.
     pub(super) fn send_now(&mut self, to: &Node, request: Request) -> Option<u64> {
         let sent = self.send(to, |_| request);
         sent.is_sent.then_some(sent.wait_ms)
@@ -417,8 +420,8 @@ impl Quorum {
         }
     }
 
-    /// Fetches from the leader; from a bootstrap server while that one does not answer, to find out whether
-    /// another leads.
+    /// Fetches from the leader, or from a bootstrap server while the leader does not respond, to
+    /// find out whether there is another leader.
     fn send_fetch_to_best_node(&mut self) -> u64 {
         let EpochState::Follower(state) = &self.state else {
             return 0;
@@ -437,7 +440,7 @@ impl Quorum {
             self.requests
                 .backoff_before_available_bootstrap_server_ms(now_ms)
         };
-        // An observer has no election to hold: it looks again when the next request is due.
+        // An observer holds no elections: it continues when the next request is due.
         if self.is_voter() {
             wait_ms.min(self.remaining_ms(fetch_deadline_ms))
         } else {

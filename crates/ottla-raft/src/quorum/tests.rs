@@ -1,4 +1,4 @@
-//! A quorum of one, and what every role makes of every event.
+//! A quorum of one, and the reaction of every role to every event.
 
 mod quorum_of_one;
 mod replication;
@@ -36,7 +36,7 @@ fn voters(ids: &[i32]) -> VoterSet {
     VoterSet::new(ids.iter().map(|&id| voter(id))).expect("voters")
 }
 
-/// A log of ten records of epoch 3, the first of which names the voters.
+/// A log of ten records of epoch 3, the first of which is the voter set.
 fn options(id: i32, voter_ids: &[i32]) -> QuorumOptions {
     let mut control_records = ControlRecordHistory::new(VoterSet::empty());
     control_records.set_kraft_version(Offset(0), KRaftVersion::V1);
@@ -76,7 +76,7 @@ fn led_by(leader: Option<i32>, epoch: i32) -> CurrentLeader {
     }
 }
 
-/// A node, with what it asked others for.
+/// A node, with its last requests to others.
 struct Story {
     quorum: Quorum,
     now_ms: u64,
@@ -136,7 +136,7 @@ impl Story {
         })
     }
 
-    /// Answers the last request that was sent to `from`.
+    /// Responds to the last request sent to `from`.
     fn response(&mut self, from: i32, response: Response) -> &[Effect] {
         let from = BrokerId(from);
         let (_, correlation_id, _) = self
@@ -170,7 +170,7 @@ impl Story {
         story
     }
 
-    /// Leads epoch 4, with nothing of it committed.
+    /// Leads epoch 4 without a committed record.
     fn into_leader(self) -> Story {
         let mut story = self.into_candidate();
         story.response(2, granted(4, true));
@@ -202,7 +202,7 @@ impl Story {
         story
     }
 
-    /// The one answer among the effects.
+    /// The only response among the effects.
     fn answer(&self) -> &Response {
         let mut answers = self.effects.iter().filter_map(|effect| match effect {
             Effect::Respond { response, .. } => Some(response),

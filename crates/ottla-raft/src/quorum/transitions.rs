@@ -1,9 +1,9 @@
-//! From one role to the next.
+//! Transitions between roles.
 //!
-//! A transition that changes epoch, leader or vote is written to `quorum-state` before anything that tells
-//! of it. Within an epoch a vote is never forgotten.
+//! A changed epoch, leader or vote is written to `quorum-state` before any message reveals it.
+//! Within an epoch a vote is never forgotten.
 //!
-//! In Kafka: `QuorumState.initialize`, `QuorumState.transitionTo*`, `KafkaRaftClient.onBecome*`.
+//! Kafka: `QuorumState.initialize`, `QuorumState.transitionTo*`, `KafkaRaftClient.onBecome*`.
 
 use ottla_protocol::raft_records::{KRaftVersionRecord, LeaderChangeMessage};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Quorum {
-    /// Takes up the role in which the node stopped, or one that is safe after it.
+    /// Starts in the role in which the node stopped, or in one that is safe after it.
     pub(super) fn start(&mut self) {
         let found = self.persisted.take();
         let election = found.unwrap_or_else(ElectionState::initial);
@@ -34,11 +34,11 @@ impl Quorum {
             })
         };
         self.state = if election.epoch < self.log.last_epoch() {
-            // The file was lost or is older than the log: what it says of leader and vote is void.
+            // The file was lost or is older than the log: its leader and vote are void.
             unattached(None, None)
         } else if election.leader == Some(local.id) {
-            // It voted for itself in this epoch, and may have lost what it appended: it neither leads nor votes
-            // in it again.
+            // It voted for itself in this epoch and may have lost records it appended: it neither
+            // leads nor votes in it again.
             self.resigned(Vec::new(), election_deadline_ms)
         } else if election.voted.is_some_and(|voted| {
             voted.id == local.id
@@ -53,7 +53,7 @@ impl Quorum {
             let endpoints = self.voters().endpoints(leader).to_vec();
             match Node::at(leader, &endpoints, &self.listener_name) {
                 Some(_) => self.following(leader, endpoints, election.voted),
-                // It is no voter that is known here: it has to be looked for.
+                // The leader is not a known voter: it must be looked for.
                 None => unattached(Some(leader), election.voted),
             }
         } else {
@@ -93,7 +93,7 @@ impl Quorum {
             leader_endpoints,
             voted,
             fetch_deadline_ms: deadline_ms,
-            // A few fetches come first.
+            // After a few fetches.
             update_voter_set_deadline_ms: deadline_ms,
             has_fetched_from_leader: false,
             has_updated_leader: false,
@@ -115,8 +115,8 @@ impl Quorum {
         })
     }
 
-    /// Writes `quorum-state` where it says something else. Two are one while only this node knows of the
-    /// first.
+    /// Writes `quorum-state` if it has changed. Two changes are written as one if no other node
+    /// knows of the first.
     pub(super) fn persist(&mut self) {
         let election = ElectionState {
             epoch: self.epoch,
@@ -136,7 +136,7 @@ impl Quorum {
         }
     }
 
-    /// Tells the shell who leads. That this node leads is told when it may serve.
+    /// Notifies the shell of the leader. Its own leadership is announced when it may serve.
     fn announce_leader(&mut self) {
         let (leader, epoch) = (self.leader(), self.epoch);
         if self.announced != (leader, epoch) {
@@ -145,7 +145,7 @@ impl Quorum {
         }
     }
 
-    /// Puts the new state in place of the old. What only a leader has is closed.
+    /// Replaces the state and closes what only a leader has.
     fn enter(&mut self, epoch: LeaderEpoch, state: EpochState) {
         let before_epoch = std::mem::replace(&mut self.epoch, epoch);
         let before = std::mem::replace(&mut self.state, state);
@@ -158,7 +158,7 @@ impl Quorum {
         }
     }
 
-    /// A newer epoch is known, or an election in this one has come to nothing.
+    /// A newer epoch is known, or an election in this epoch has failed.
     pub(super) fn transition_to_unattached(
         &mut self,
         epoch: LeaderEpoch,
@@ -168,7 +168,8 @@ impl Quorum {
             u64::MAX
         } else {
             match &self.state {
-                // Whoever keeps this node from its own election with ever newer epochs does not put it off.
+                // The election timeout continues, so that a stream of newer epochs cannot postpone
+                // this node's election forever.
                 EpochState::Candidate(state) => state.election_deadline_ms,
                 EpochState::Unattached(state) if state.election_deadline_ms != u64::MAX => {
                     state.election_deadline_ms
@@ -197,7 +198,7 @@ impl Quorum {
         self.refuse_delayed_fetches();
     }
 
-    /// A leader is known, and how to reach it. Does nothing, and reports, where that cannot be.
+    /// Follows a leader with known endpoints. Refuses and reports an impossible leader.
     pub(super) fn transition_to_follower(
         &mut self,
         from: BrokerId,
@@ -227,7 +228,7 @@ impl Quorum {
         self.refuse_delayed_fetches();
     }
 
-    /// Asks first whether an election would be won. Nothing changes that has to be remembered.
+    /// Starts a pre-vote. No persistent state changes.
     pub(super) fn transition_to_prospective(&mut self) {
         let state = EpochState::Prospective(ProspectiveState {
             leader: self.leader(),
@@ -243,7 +244,7 @@ impl Quorum {
         }
     }
 
-    /// From prospective to candidate, or from candidate to leader, once enough voters agree.
+    /// From prospective to candidate, or from candidate to leader, once a majority agrees.
     pub(super) fn transition_forward(&mut self) {
         match &self.state {
             EpochState::Prospective(state) if state.election.is_vote_granted() => {
@@ -308,8 +309,8 @@ impl Quorum {
         self.requests.reset_all();
     }
 
-    /// The leader's first batch says who leads and, when the log does not say it yet or this node's
-    /// endpoints changed, who votes.
+    /// The leader's first batch: the leader, and the voters if the log lacks them or this node's
+    /// endpoints changed.
     fn start_of_epoch_records(
         &self,
         granting_voters: &std::collections::BTreeSet<BrokerId>,
@@ -347,7 +348,7 @@ impl Quorum {
         records
     }
 
-    /// The leader gives up: nobody follows, it is asked to, or it votes no more.
+    /// The leader resigns: no majority fetches, it was asked to, or it is no longer a voter.
     pub(super) fn transition_to_resigned(&mut self, preferred_successors: Vec<ReplicaKey>) {
         let election_deadline_ms = self.now_ms + self.random_election_timeout_ms();
         let state = self.resigned(preferred_successors, election_deadline_ms);

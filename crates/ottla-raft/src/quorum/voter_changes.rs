@@ -1,10 +1,10 @@
-//! Who votes changes: by AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter, and when `kraft.version` is raised from 0 to 1
-//! (KIP-853).
+//! Changes of the voters: by AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter, and by raising
+//! `kraft.version` from 0 to 1 (KIP-853).
 //!
-//! Majorities of one voter set and the next overlap because one voter at most differs, and because no change
-//! is begun before the one before it, of this leader or an earlier one, is committed.
+//! Majorities of consecutive voter sets overlap, because at most one voter differs, and because no
+//! change starts before the previous one, of this leader or an earlier one, is committed.
 //!
-//! In Kafka: `AddVoterHandler`, `RemoveVoterHandler`, `UpdateVoterHandler`,
+//! Kafka: `AddVoterHandler`, `RemoveVoterHandler`, `UpdateVoterHandler`,
 //! `LeaderState.maybeAppendUpgradedKRaftVersion`.
 
 use ottla_protocol::raft_records::KRaftVersionRecord;
@@ -80,8 +80,8 @@ impl Quorum {
         Ok(())
     }
 
-    /// The new voter has said what it supports: it is added if it can work with what is in use, and is so far
-    /// in the log that a majority with it does not stand still.
+    /// The new voter has reported its versions: it is added if they fit, and if its log is close
+    /// enough to the end that a majority with it makes progress.
     pub(super) fn handle_api_versions_response(
         &mut self,
         from: BrokerId,
@@ -161,7 +161,7 @@ impl Quorum {
         true
     }
 
-    /// What to make of it that a request to `from` failed, if it was the question to a new voter.
+    /// Handles the failure of a request to `from` if it was the one to a new voter.
     pub(super) fn api_versions_failure(
         &mut self,
         from: BrokerId,
@@ -259,7 +259,7 @@ impl Quorum {
             if leader.pending_change.is_some() || leader.high_watermark.is_none() {
                 return Err(ErrorCode::RequestTimedOut);
             }
-            // What is known of static voters cannot stand in the log yet.
+            // The data of static voters cannot be in the log yet.
             let KRaftVersionUpgrade::Voters(voters) = &leader.kraft_version_upgrade else {
                 return Err(ErrorCode::RequestTimedOut);
             };
@@ -291,7 +291,7 @@ impl Quorum {
         }
         let is_handled = matches!(
             response.error,
-            // A leader that knows nothing of it need not be asked again.
+            // A leader that does not support it need not be asked again.
             ErrorCode::None | ErrorCode::UnsupportedVersion
         );
         if is_handled {
@@ -309,7 +309,7 @@ impl Quorum {
         response: VoterChangeResponse,
         done_already: ErrorCode,
     ) -> bool {
-        // It is done, or the leader cannot do it now: next time after the period.
+        // Done, or not possible now: repeated after the period.
         let is_handled =
             [ErrorCode::None, ErrorCode::RequestTimedOut, done_already].contains(&response.error);
         if is_handled {
@@ -318,9 +318,9 @@ impl Quorum {
         is_handled
     }
 
-    // What changes have in common
+    // Shared by the changes.
 
-    /// The voters, if they may be changed now; `doing` is the word for the change in a refusal.
+    /// The voters, if they may be changed now; `doing` names the change in a refusal.
     fn changeable_voters(&mut self, doing: &str) -> Result<VoterSet, (ErrorCode, Option<String>)> {
         let refuse = |error, message: &str| Err((error, Some(message.to_owned())));
         self.expire_pending_voter_change();
@@ -400,8 +400,8 @@ impl Quorum {
         }
     }
 
-    /// Gives up what has taken too long. What stands in the log may still be committed. Returns when the next
-    /// has.
+    /// Ends a change that takes too long. If it is in the log, it may still be committed. Returns
+    /// the time until the next timeout.
     pub(super) fn expire_pending_voter_change(&mut self) -> u64 {
         let now_ms = self.now_ms;
         let deadline_ms = self
@@ -425,7 +425,7 @@ impl Quorum {
         let Some(leader) = self.leader_state() else {
             return;
         };
-        // It has led its own departure to the end, whether or not somebody still waits to hear of it.
+        // The leader has completed its own removal, whether or not a request waits for it.
         leader.is_resign_requested |= has_left;
         let is_committed = match leader.pending_change.as_ref().map(|change| &change.kind) {
             None | Some(VoterChange::AddAsked { .. }) => false,
@@ -440,9 +440,12 @@ impl Quorum {
 
     // kraft.version
 
-    /// Whether raising `kraft.version` in this epoch would change anything; the error is why it cannot be raised.
+    /// Whether raising `kraft.version` in this epoch would change anything.
     ///
-    /// In Kafka: `LeaderState.maybeAppendUpgradedKRaftVersion` with `validateOnly`.
+    /// # Errors
+    /// Why it cannot be raised.
+    ///
+    /// Kafka: `LeaderState.maybeAppendUpgradedKRaftVersion` with `validateOnly`.
     pub fn check_kraft_version_upgrade(
         &self,
         epoch: LeaderEpoch,
@@ -451,8 +454,9 @@ impl Quorum {
         Ok(self.voters_of_upgrade(epoch, version)?.is_some())
     }
 
-    /// Writes the new level, and the voters as they told of themselves: from there on the log says who votes.
-    /// Nothing where `check_kraft_version_upgrade` refuses it, or has nothing to do.
+    /// Appends the new level and the voters as they have reported themselves; from there on the
+    /// voter set is in the log. No effect if `check_kraft_version_upgrade` refuses it or finds
+    /// nothing to do.
     pub(super) fn upgrade_kraft_version(&mut self, epoch: LeaderEpoch, version: KRaftVersion) {
         let Ok(Some(voters)) = self.voters_of_upgrade(epoch, version) else {
             return;
@@ -471,7 +475,7 @@ impl Quorum {
         self.append_control_records(records);
     }
 
-    /// Who votes once `kraft.version` is raised; `None` where it has that level.
+    /// The voters once `kraft.version` is raised; `None` if it already has that level.
     fn voters_of_upgrade(
         &self,
         epoch: LeaderEpoch,

@@ -1,13 +1,13 @@
-//! What must hold in every run.
+//! The invariants of every run.
 //!
-//! 1. One leader an epoch, and one vote a node and epoch.
-//! 2. Log matching: where two logs have a record of the same epoch at the same offset, they are the same up to
-//!    there.
-//! 3. What is committed is never undone: one value a committed offset, and no node cuts it off.
-//! 4. Leader completeness: who begins to lead has everything that is committed.
-//! 5. The high watermark of an epoch's leader never moves back; what it commits is on a majority's disks, and
-//!    ends with a record of its own epoch.
-//! 6. Once nothing goes wrong any more, all agree (`world::heal`).
+//! 1. One leader per epoch, and one vote per node and epoch.
+//! 2. Log matching: if two logs have a record of the same epoch at the same offset, they are equal
+//!    up to there.
+//! 3. Commits are never undone: one value per committed offset, and no node truncates it.
+//! 4. Leader completeness: a new leader has every committed record.
+//! 5. The high watermark of an epoch's leader never decreases; what it commits is on the disks of a
+//!    majority and ends with a record of its own epoch.
+//! 6. After healing, all nodes agree (`world::heal`).
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl Checkers {
         }
     }
 
-    /// A node takes everything before `end` for committed.
+    /// A node considers everything before `end` committed.
     pub fn on_committed(&mut self, node: &SimNode, from: i64, end: i64) -> Checked {
         for offset in from..end {
             let entry = node.disk.known(offset);
@@ -88,7 +88,7 @@ impl Checkers {
         Ok(())
     }
 
-    /// A leader says that everything before `end` is committed.
+    /// A leader considers everything before `end` committed.
     pub fn on_leader_committed(
         &mut self,
         nodes: &BTreeMap<i32, SimNode>,

@@ -1,4 +1,4 @@
-//! The disk of a simulated node: what is written, and what of it would survive a crash.
+//! The disk of a simulated node: the written state, and the part that survives a crash.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) enum Value {
     Control(ControlRecord),
 }
 
-/// What a snapshot holds: everything up to its end.
+/// The content of a snapshot: everything up to its end.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct SnapshotContent {
     /// From offset 0 on.
@@ -33,7 +33,7 @@ pub(super) struct SnapshotContent {
 }
 
 impl SnapshotContent {
-    /// So that a download takes several requests.
+    /// Large enough that a download takes several requests.
     pub fn size_bytes(&self) -> i64 {
         self.entries.len() as i64 * 100 + 50
     }
@@ -43,9 +43,9 @@ impl SnapshotContent {
 pub(super) struct Disk {
     pub start_offset: i64,
     pub entries: Vec<Entry>,
-    /// Up to where the log survives a crash, exclusive.
+    /// The part of the log that survives a crash, exclusive.
     pub flushed: i64,
-    /// Raised when the log is cut: a flush that was begun before says nothing of what came after.
+    /// Incremented by a truncation: a flush started before says nothing about later records.
     pub generation: u64,
     pub snapshots: BTreeMap<SnapshotId, SnapshotContent>,
     pub partial: Option<(SnapshotId, i64)>,
@@ -76,7 +76,7 @@ impl Disk {
         self.generation += 1;
     }
 
-    /// The entry at `offset`, be it in the log or in a snapshot.
+    /// The entry at `offset`, in the log or in a snapshot.
     pub fn known(&self, offset: i64) -> Option<&Entry> {
         self.entry(offset).or_else(|| {
             let (_, newest) = self.snapshots.last_key_value()?;
@@ -93,7 +93,7 @@ impl Disk {
                 .is_some_and(|(id, _)| offset < id.end_offset.value())
     }
 
-    /// Loses what was not flushed, or some of it: whole batches survive.
+    /// Loses all or some of the unflushed records; whole batches survive.
     pub fn crash(&mut self, random: u64) {
         let lost = (self.end() - self.flushed).max(0);
         let kept = self.flushed + (random % (lost as u64 + 1)) as i64;
@@ -102,7 +102,7 @@ impl Disk {
             end -= 1;
         }
         self.truncate(end.max(self.start_offset));
-        // Whoever opens the log forces to disk what was found.
+        // The opener of the log fsyncs what it found.
         self.flush();
         self.partial = None;
     }
@@ -116,7 +116,7 @@ impl Disk {
         self.generation += 1;
     }
 
-    /// Takes a snapshot of everything up to `end`, and forgets the log before it.
+    /// Takes a snapshot of everything up to `end`, and removes the log before it.
     pub fn snapshot(&mut self, end: i64, control: &ControlRecordHistory) -> Option<SnapshotId> {
         let last = self.entry(end - 1)?;
         let id = SnapshotId {
@@ -134,7 +134,7 @@ impl Disk {
         Some(id)
     }
 
-    /// Deletes all snapshots but the newest, and the log before it.
+    /// Deletes all snapshots except the newest, and the log before it.
     pub fn clean(&mut self) {
         let Some((&newest, _)) = self.snapshots.last_key_value() else {
             return;
@@ -165,7 +165,7 @@ impl Disk {
         )
     }
 
-    /// What the control records of snapshot and log say.
+    /// The control records of snapshot and log.
     pub fn control_records(&self, static_voters: VoterSet) -> ControlRecordHistory {
         let mut history = ControlRecordHistory::new(static_voters);
         if let Some((id, content)) = self.snapshots.last_key_value() {
@@ -203,7 +203,7 @@ impl Disk {
     }
 }
 
-/// What a peer can tell of the records that it received at `offset`.
+/// A peer's view of the records that it received at `offset`.
 pub(super) fn batches_of(offset: i64, entries: &[Entry]) -> Vec<LogBatch> {
     let mut batches: Vec<LogBatch> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Messages between the nodes, and what the network does to them.
+//! Messages between the nodes, and network faults.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::{Request, Response};
 pub(super) struct Message {
     pub from: i32,
     pub to: i32,
-    /// Under which id the node that asked knows the one that it asked.
+    /// The ID by which the requester knows the receiver.
     pub known_as: BrokerId,
     pub correlation_id: u64,
-    /// The life of the node that asked: after a restart it does not know of the request any more.
+    /// The life of the requester: after a restart it does not know the request.
     pub life: u64,
     pub payload: Payload,
 }
@@ -30,12 +30,12 @@ pub(super) enum Payload {
     Failure(ErrorCode),
 }
 
-/// What is wrong with the network.
+/// The faults of the network.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Network {
     /// From, to: nothing arrives.
     pub cut: BTreeSet<(i32, i32)>,
-    /// Of a thousand messages.
+    /// Per thousand messages.
     pub lost: u64,
     pub doubled: u64,
     pub late: u64,
@@ -51,7 +51,7 @@ impl Network {
         }
     }
 
-    /// After how many milliseconds each copy of the message arrives.
+    /// The delay of each copy of a message, in milliseconds.
     pub fn delays(&self, from: i32, to: i32, mut random: impl FnMut(u64) -> u64) -> Vec<u64> {
         if self.cut.contains(&(from, to)) || random(1000) < self.lost {
             return Vec::new();

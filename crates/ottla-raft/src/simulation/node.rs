@@ -26,32 +26,32 @@ pub(super) struct SimNode {
     pub disk: Disk,
     /// `None` while the node is down.
     pub quorum: Option<Quorum>,
-    /// Raised with every start: what belongs to an earlier life is void.
+    /// Incremented with every start: messages of earlier lives are void.
     pub life: u64,
-    /// Up to where the node has applied what is committed.
+    /// The offset up to which the node has applied commits.
     pub applied: i64,
     pub is_shut_down: bool,
     /// When the next tick is due.
     pub tick_at_ms: Option<u64>,
     waiting: BTreeMap<RequestId, Waiting>,
     next_request: u64,
-    /// The records or bytes that came with the response which is being handled.
+    /// The records or bytes of the response being handled.
     incoming: (i64, Vec<Entry>),
     incoming_snapshot: Option<super::disk::SnapshotContent>,
 }
 
-/// Where an answer goes.
+/// The destination of a response.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub from: i32,
-    /// Under which id the sender knows this node.
+    /// The ID by which the sender knows this node.
     pub known_as: BrokerId,
     pub correlation_id: u64,
     pub sender_life: u64,
     pub voted_for: Option<(ReplicaKey, LeaderEpoch)>,
 }
 
-/// What the world has to see of an effect.
+/// The part of an effect that the world checks.
 #[derive(Clone, Debug)]
 pub(super) enum Seen {
     Send(Message),
@@ -76,7 +76,7 @@ pub(super) enum Seen {
     Reported(&'static str),
 }
 
-/// The admin: who asks for voters to be changed.
+/// The admin client, which requests changes of the voters.
 pub(super) const ADMIN: i32 = -100;
 
 impl SimNode {
@@ -119,7 +119,7 @@ impl SimNode {
         }
     }
 
-    /// Opens the disk. The first event is still to be handed in.
+    /// Opens the disk. The caller passes in the first event.
     pub fn boot(&mut self) {
         self.life += 1;
         self.waiting.clear();
@@ -170,7 +170,7 @@ impl SimNode {
         self.disk.crash(random);
     }
 
-    /// Takes in a message; returns the event that it is.
+    /// Receives a message; returns the resulting event.
     pub fn receive(&mut self, message: &Message) -> Option<Event> {
         match &message.payload {
             Payload::Request(request) => {
@@ -232,7 +232,7 @@ impl SimNode {
         quorum.step(moment, event)
     }
 
-    /// Carries out one effect. Returns what of it others have to see.
+    /// Executes one effect. Returns what the world must check.
     pub fn carry_out(&mut self, effect: Effect) -> Vec<Seen> {
         let seen = match effect {
             Effect::PersistElectionState(election) => {
@@ -340,7 +340,7 @@ impl SimNode {
         seen.into_iter().collect()
     }
 
-    /// Appends a batch to the own log, unflushed.
+    /// Appends a batch to its own log, unflushed.
     pub fn append(&mut self, epoch: LeaderEpoch, values: impl IntoIterator<Item = Value>) {
         let entries = values.into_iter().enumerate().map(|(index, value)| Entry {
             epoch,

@@ -1,7 +1,7 @@
 use super::world::{FAULTS_MS, Outcome, Setup, run};
 use crate::planted::{Bug, plant};
 
-/// Seeds that every run of the tests tries; `OTTLA_RAFT_SEEDS=from..to` tries others.
+/// Seeds of every test run; `OTTLA_RAFT_SEEDS=from..to` runs others.
 const SEEDS: std::ops::Range<u64> = 0..24;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -32,7 +32,7 @@ fn a_quorum_keeps_its_promises_under_faults_and_agrees_after_them() {
     println!(
         "{total:?}, kraft.version raised {raised} times, {raised_in_trouble} of them in trouble"
     );
-    // Otherwise it would show nothing.
+    // Otherwise the run would prove nothing.
     assert!(total.crashes > 0 && total.epochs > 0 && total.voter_changes > 0);
     assert!(raised > 0);
     assert!(total.truncations > 0 && total.snapshots_installed > 0);
@@ -43,7 +43,7 @@ fn the_same_seed_is_the_same_run() {
     assert_eq!(run(Setup::of(7)), run(Setup::of(7)));
 }
 
-/// Within how many seeds the checkers find a planted bug.
+/// The number of seeds within which the checkers find a planted defect.
 fn finds(bug: Bug, within: u64) {
     plant(Some(bug));
     let found = (0..within).find_map(|seed| {
@@ -56,7 +56,7 @@ fn finds(bug: Bug, within: u64) {
     });
     plant(None);
     let failure = found.unwrap_or_else(|| panic!("{bug:?} is not found within {within} seeds"));
-    // `OTTLA_RAFT_HISTORY` shows what led there.
+    // `OTTLA_RAFT_HISTORY` prints the preceding events.
     let shown = match std::env::var_os("OTTLA_RAFT_HISTORY") {
         Some(_) => usize::MAX,
         None => 1,

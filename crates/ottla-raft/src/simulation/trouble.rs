@@ -1,4 +1,4 @@
-//! What clients and admins do, and bad luck.
+//! Actions of clients and admins, and faults.
 
 use ottla_types::{BrokerId, Offset};
 
@@ -71,7 +71,7 @@ impl World {
                 self.schedule(after_ms, Happening::Restart { node });
             }
             2 => {
-                // Power fails everywhere.
+                // A power failure of all nodes.
                 for node in ids {
                     self.schedule(0, Happening::Crash { node });
                     let after_ms = 50 + self.below(500);
@@ -114,7 +114,7 @@ impl World {
         Ok(())
     }
 
-    /// A broker starts again with an empty disk.
+    /// A broker restarts with an empty disk.
     fn lose_disk(&mut self, ids: &[i32]) {
         let others: Vec<i32> = ids.iter().copied().filter(|&id| id >= 21).collect();
         let Some(id) = self.pick(&others) else {
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Cuts some nodes, preferably a leader, off from all others.
+    /// Partitions some nodes, preferably a leader, from the others.
     fn isolate(&mut self, ids: &[i32]) {
         let leaders = self.leaders();
         let mut group: Vec<i32> = ids.iter().copied().filter(|_| self.below(3) == 0).collect();
@@ -177,7 +177,8 @@ impl World {
         };
         let quorum = self.nodes[&leader].quorum.as_ref().expect("leads");
         if !quorum.kraft_version().is_reconfig_supported() {
-            // Refused until every voter has told this leader of itself, which may take until all is well.
+            // Refused until every voter has reported itself to this leader, which may take until
+            // the faults end.
             let (epoch, version) = (quorum.epoch(), KRaftVersion::V1);
             let event = Event::KRaftVersionUpgradeRequested { epoch, version };
             return self.step(leader, event);
@@ -246,7 +247,7 @@ impl World {
             return Ok(());
         }
         if is_moved && id < 21 {
-            // Its listener has another port from now on, which the voter set has to be told.
+            // Its listener has a new port, which the voter set must learn.
             node.port += 1;
         }
         node.boot();

@@ -17,24 +17,24 @@ use crate::{
 
 pub(super) const FAULTS_MS: u64 = 30_000;
 const HEALING_MS: u64 = 30_000;
-/// Lines of history that a failure ends with.
+/// Number of events printed with a failure.
 const HISTORY: usize = 60;
 
-/// What kind of quorum is simulated.
+/// The kind of quorum.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub seed: u64,
     pub voters: i32,
-    /// Controllers that do not vote, and can be made to.
+    /// Controllers that are not voters and can become voters.
     pub spares: i32,
     /// Brokers.
     pub observers: i32,
-    /// Voters stand in the log, and change; else they are configured.
+    /// Voters are in the log and change; otherwise they are configured.
     pub dynamic: bool,
-    /// `kraft.version` is raised where voters are configured, and they change from then on.
+    /// `kraft.version` is raised from configured voters, which change from then on.
     pub upgrades: bool,
     pub auto_join: bool,
-    /// Elections are short, and so more often held twice at a time.
+    /// Short election timeouts, so that elections collide more often.
     pub is_hasty: bool,
 }
 
@@ -44,7 +44,7 @@ impl Setup {
         let upgrades = !dynamic && !seed.is_multiple_of(9);
         Setup {
             seed,
-            // All have to have told one leader of themselves: with few there is a moment for it.
+            // All voters must report to one leader, which is likelier with few.
             voters: if seed.is_multiple_of(2) || upgrades {
                 3
             } else {
@@ -60,7 +60,7 @@ impl Setup {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Outcome {
     pub events: u64,
@@ -68,11 +68,12 @@ pub(super) struct Outcome {
     pub epochs: i32,
     pub crashes: u64,
     pub voter_changes: u64,
-    /// When `kraft.version` was raised, and that committed; 0 where it stood in the snapshot, or never was.
+    /// When the upgrade of `kraft.version` was committed; 0 if it never was, or was in the
+    /// snapshot.
     pub raised_at_ms: u64,
     pub truncations: u64,
     pub snapshots_installed: u64,
-    /// Of everything that happened, in order.
+    /// A hash of the events in order.
     pub digest: u64,
 }
 
@@ -284,7 +285,7 @@ impl World {
     fn happen(&mut self, happening: Happening) -> Result<(), String> {
         match happening {
             Happening::Deliver(message) => self.deliver(message),
-            // Only the last that was asked for counts.
+            // Only the last requested tick counts.
             Happening::Tick { node, life } => {
                 let is_due = self.nodes[&node].tick_at_ms == Some(self.now_ms);
                 if is_due && self.is_alive(node, life) {
@@ -330,7 +331,7 @@ impl World {
         }
     }
 
-    /// Hands an event in and carries out what follows, unless the node crashes in between.
+    /// Passes an event in and executes the effects, unless the node crashes in between.
     pub(super) fn step(&mut self, id: i32, event: Event) -> Result<(), String> {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -399,8 +400,8 @@ impl World {
         Ok(())
     }
 
-    /// Where somebody has voted, for another or for itself, a short crash hurts most: the election still goes on
-    /// when the node is back.
+    /// A short crash after a vote, for itself or another, is the most dangerous: the election still
+    /// runs when the node returns.
     fn stumble(&mut self, id: i32) {
         if !self.is_healing && self.below(4) == 0 {
             let after_ms = self.below(4);
@@ -532,7 +533,7 @@ impl World {
         };
         if node.quorum.is_none() {
             if is_request && message.from != ADMIN {
-                // Nobody listens there.
+                // No process listens there.
                 self.send(Message {
                     from: to,
                     to: message.from,
@@ -600,7 +601,7 @@ impl World {
         };
         let leader = &self.nodes[&leader];
         let quorum = leader.quorum.as_ref().expect("leads");
-        // What was written within the last moments may be on its way.
+        // Records of the last moments may be in flight.
         let settled = self.checkers.committed.len() as i64 - 60;
         if self.checkers.leader_of(quorum.epoch()) != quorum.leader() {
             return Err("the leader leads an epoch of another".to_owned());

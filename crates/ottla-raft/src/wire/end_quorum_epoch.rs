@@ -26,7 +26,7 @@ pub(super) fn request(
                 partition_index: METADATA_PARTITION,
                 leader_id: end.leader.value(),
                 leader_epoch: end.epoch.value(),
-                // For the version that has no directory IDs.
+                // For the version without directory IDs.
                 preferred_successors: successors.clone().map(|key| key.id.value()).collect(),
                 preferred_candidates: successors
                     .map(|key| ReplicaInfo {

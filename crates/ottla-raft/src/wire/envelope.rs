@@ -1,5 +1,5 @@
-//! What the messages of all APIs share: for which cluster and partition they are, how they name the leader and the
-//! endpoints of a voter, and why one cannot be used.
+//! What the messages of all APIs share: cluster and partition, the encoding of the leader and of
+//! voter endpoints, and the reasons for refusing a message.
 
 use bytestring::ByteString;
 use ottla_protocol::Records;
@@ -10,32 +10,33 @@ use crate::message::{CurrentLeader, Request, Response};
 pub const METADATA_TOPIC: &str = "__cluster_metadata";
 pub const METADATA_PARTITION: i32 = 0;
 
-/// One API of the quorum, as the node that is asked serves it. Implemented by its request.
+/// One API of the quorum on the server side. Implemented by its request.
 pub trait QuorumApi: Sized {
     type Answer;
 
-    /// What the state machine is asked, or the answer to a request that is for another cluster or partition.
+    /// The request for the state machine, or the error response if it is for another cluster or
+    /// partition.
     fn read(self, cluster_id: &ByteString) -> Result<Request, Self::Answer>;
 
-    /// The answer that is an error as a whole.
+    /// A response that is an error as a whole.
     fn refuse(error: ErrorCode) -> Self::Answer;
 
-    /// The answer that says what the state machine responded; `None` for a response of another API.
+    /// Converts the state machine's response; `None` for a response of another API.
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<Self::Answer>;
 }
 
-/// What an answer needs beside the response of the state machine.
+/// The parts of a response that the state machine does not provide.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AnswerParts<'a> {
-    /// The listener that was asked: the leader's endpoint is given at this one.
+    /// The listener that was asked: the leader's endpoint at this listener is returned.
     pub listener_name: &'a str,
-    /// Whether the version that is spoken can carry the leader's endpoint.
+    /// Whether the version can carry the leader's endpoint.
     pub has_endpoints: bool,
-    /// Whole batches of which the last may be cut off, or a part of a snapshot.
+    /// Batches, the last possibly cut off, or a part of a snapshot.
     pub records: Records,
 }
 
-/// Why a response cannot be used.
+/// Why a response is unusable.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unusable {
     /// The response as a whole is an error.
@@ -45,7 +46,7 @@ pub enum Unusable {
     OtherPartition,
     #[error("its records cannot be read: {0}")]
     Corrupt(String),
-    /// Whole batches that this release cannot decode: what they say must not be skipped.
+    /// Batches that this release cannot decode; their records must not be skipped.
     #[error(
         "{0}; it was written by a newer release, or metadata.version is above what is known here"
     )]
@@ -53,7 +54,7 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    /// With which error the request failed, for the state machine.
+    /// The error code to report to the state machine.
     pub fn error_code(&self) -> ErrorCode {
         match self {
             Unusable::Refused(error) => *error,
@@ -63,7 +64,7 @@ impl Unusable {
     }
 }
 
-/// Whether a request is meant for this cluster; one that names none is.
+/// Whether a request is for this cluster; one without a cluster ID is.
 pub(super) fn check_cluster_id(
     requested: Option<&ByteString>,
     cluster_id: &ByteString,
@@ -74,7 +75,7 @@ pub(super) fn check_cluster_id(
     }
 }
 
-/// The error of a whole response.
+/// The error of the response as a whole.
 pub(super) fn check_response(error_code: i16) -> Result<(), Unusable> {
     match ErrorCode::from_code(error_code) {
         ErrorCode::None => Ok(()),
@@ -82,7 +83,7 @@ pub(super) fn check_response(error_code: i16) -> Result<(), Unusable> {
     }
 }
 
-/// A directory ID in a message: zero where it is not known.
+/// A directory ID in a message: zero if unknown.
 pub(super) fn directory(id: Option<DirectoryId>) -> Uuid {
     id.unwrap_or_default()
 }
@@ -92,7 +93,7 @@ pub(super) fn only<T>(mut list: Vec<T>) -> Option<T> {
     list.pop().filter(|_| list.is_empty())
 }
 
-/// The leader as an answer names it.
+/// The leader in a response.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct NamedLeader {
     /// -1 for none.
@@ -117,7 +118,7 @@ impl NamedLeader {
     }
 }
 
-/// The only partition of the only topic of a list, if they are those of the metadata log.
+/// The only partition of the only topic in a list, if it is the metadata log's.
 macro_rules! only_partition {
     ($topics:expr, $name:ident, $partitions:ident, $index:ident) => {
         $crate::wire::envelope::only($topics)
@@ -127,7 +128,8 @@ macro_rules! only_partition {
     };
 }
 
-/// The leader that a response names in `leader_id` and `leader_epoch`. It gives the leader's address at the listener that was asked.
+/// The leader in `leader_id` and `leader_epoch` of a response, with its address at the listener
+/// that was asked.
 macro_rules! current_leader {
     ($named:expr, $nodes:expr, $listener:expr) => {{
         let id = $named.leader_id;
@@ -152,8 +154,8 @@ macro_rules! current_leader {
     }};
 }
 
-/// The endpoint of a [`NamedLeader`] in one of the generated types: none where it is not known, or the version has no place
-/// for it.
+/// The endpoint of a [`NamedLeader`] in one of the generated types: none if it is unknown or the
+/// version cannot carry it.
 macro_rules! node_endpoints {
     ($leader:ident, $endpoint:ident, $has_endpoints:expr) => {
         $leader
@@ -170,8 +172,8 @@ macro_rules! node_endpoints {
     };
 }
 
-/// The response that says of the metadata log's partition what `$response` does. For the APIs whose responses differ in
-/// nothing but their types and `$field`s.
+/// A response with `$response`'s data for the metadata partition, for the APIs whose responses
+/// differ only in types and `$field`s.
 macro_rules! partition_response {
     ($type:ident, $module:ident, $response:ident, $parts:ident $(, $field:ident: $value:expr)*) => {{
         use ottla_protocol::messages::$module::{NodeEndpoint, PartitionData, TopicData};

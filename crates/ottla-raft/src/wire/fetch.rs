@@ -1,4 +1,4 @@
-//! Fetch of the metadata log (KIP-595): by the other voters, and by brokers, which observe it.
+//! Fetch of the metadata log (KIP-595), by other voters and by observing brokers.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -56,7 +56,7 @@ impl QuorumApi for FetchRequest {
 
     fn read(self, cluster_id: &ByteString) -> Result<Request, FetchResponse> {
         check_cluster_id(self.cluster_id.as_ref(), cluster_id).map_err(Self::refuse)?;
-        // Newer versions have it in a place of its own.
+        // Newer versions have it in a field of its own.
         let replica_id = self.replica_id.max(self.replica_state.replica_id);
         let partition = only(self.topics)
             .filter(|topic| topic.topic_id == Uuid::METADATA_TOPIC)
@@ -65,7 +65,7 @@ impl QuorumApi for FetchRequest {
             .ok_or_else(|| Self::refuse(ErrorCode::InvalidRequest))?;
         let (offset, max_wait_ms) = match u64::try_from(self.max_wait_ms) {
             Ok(max_wait_ms) => (partition.fetch_offset, max_wait_ms),
-            // Refused as a negative offset is, with the leader named.
+            // Refused like a negative offset, with the leader included.
             Err(_) => (-1, 0),
         };
         Ok(Request::Fetch(message::FetchRequest {
@@ -103,7 +103,7 @@ impl QuorumApi for FetchRequest {
                 leader_epoch: leader.epoch,
                 ..Default::default()
             },
-            // Kafka never leaves them out.
+            // Kafka never omits them.
             records: Some(parts.records),
             ..Default::default()
         };
@@ -146,7 +146,7 @@ pub(super) fn read_response(
     check_response(fetch.error_code)?;
     let nodes = fetch.node_endpoints;
     let partition = only(fetch.responses)
-        // Versions without the topic ID give the name.
+        // Versions without topic IDs have the name.
         .filter(|topic| topic.topic_id == Uuid::METADATA_TOPIC || &*topic.topic == METADATA_TOPIC)
         .and_then(|topic| only(topic.partitions))
         .filter(|partition| partition.partition_index == METADATA_PARTITION)
@@ -180,7 +180,7 @@ pub(super) fn read_response(
     })
 }
 
-/// The records of a response that was received: only one that is sent names a region of a file.
+/// The records of a received response; file regions occur only in responses to send.
 pub(super) fn bytes_of(records: Option<Records>) -> Bytes {
     match records {
         Some(Records::Bytes(bytes)) => bytes,

@@ -1,5 +1,5 @@
-//! ApiVersions, as the leader asks a controller that is to become a voter which levels of `kraft.version` it supports.
-//! Any node answers it outside of the quorum.
+//! ApiVersions, as the leader asks a future voter for its supported levels of `kraft.version`. The
+//! response is built outside the quorum.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};

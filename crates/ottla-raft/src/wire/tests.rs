@@ -1,4 +1,4 @@
-//! The messages of the quorum in both directions: what one end builds, the other reads.
+//! The messages of the quorum in both directions: what one side builds, the other reads.
 
 use ottla_protocol::{Encoder, Message, Records};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Uuid};
@@ -38,7 +38,7 @@ fn over_the_wire<M: Message>(message: &M, version: i16) -> M {
     M::decode_all(&encoder.finish().into_bytes(), version).expect("was said")
 }
 
-/// What the node that is asked reads; the error of the answer where it refuses.
+/// The server's view of a request; the error of the response if it refuses it.
 fn received(request: Request, cluster_id: &ByteString) -> Result<Request, i16> {
     match WireRequest::new(request, &CLUSTER_ID) {
         WireRequest::Vote(it) => over_the_wire(&it, 2)
@@ -77,7 +77,7 @@ fn parts(listener_name: &str, has_endpoints: bool) -> AnswerParts<'_> {
     }
 }
 
-/// What the node that asked reads of a response that holds no batches.
+/// The client's view of a response without batches.
 fn read(response: WireResponse) -> Result<Response, Unusable> {
     let (response, snapshot_bytes) = response.read(&LISTENER, |bytes| {
         assert!(bytes.is_empty());
@@ -231,7 +231,7 @@ fn an_answer_arrives_as_it_was_meant() {
     assert_eq!(read(WireResponse::RemoveVoter(wire)), Ok(expected));
 }
 
-/// Kafka's tools print the text.
+/// Kafka's tools print the message.
 #[test]
 fn a_refused_change_of_the_voters_says_why_in_words() {
     let without_words = AddRaftVoterRequest::refuse(ErrorCode::NotController);
@@ -342,7 +342,7 @@ fn a_leader_at_another_listener_is_named_without_an_address() {
     let wire = VoteRequest::answer(vote.clone(), parts("OTHER", true)).expect("a vote");
     assert!(wire.node_endpoints.is_empty());
     assert_eq!(wire.topics[0].partitions[0].leader_id, 7);
-    // And the oldest version has no room for one.
+    // The oldest version has no field for it.
     let wire = VoteRequest::answer(vote, parts(&LISTENER, false)).expect("a vote");
     assert!(wire.node_endpoints.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Vote (KIP-595, KIP-996): a candidate asks a voter for its vote, or whether it would be given.
+//! Vote (KIP-595, KIP-996): a candidate asks a voter for its vote, or whether it would grant it.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::vote_request;

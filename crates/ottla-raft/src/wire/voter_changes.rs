@@ -1,4 +1,4 @@
-//! AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter (KIP-853): changes of the set of voters.
+//! AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter (KIP-853): changes of the voters.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::add_raft_voter_request::Listener as AddedListener;
@@ -22,8 +22,8 @@ use crate::message::{
 };
 use crate::voter_set::{ReplicaKey, Voter, VoterEndpoint};
 
-/// How long the leader may take to commit a change of the voters that this node asks for: it needs this node's own fetches
-/// for it.
+/// The time that the leader may take to commit a change requested by this node, in milliseconds.
+/// The commit needs this node's own fetches.
 const VOTER_CHANGE_TIMEOUT_MS: i32 = 30_000;
 
 pub(super) fn add_request(
@@ -226,7 +226,7 @@ pub(super) fn read_update_response(
     }
 }
 
-/// What an answer says of an error in words: its own, or Kafka's text for the code.
+/// The message of an error response: its own, or Kafka's text for the code.
 fn error_message(change: VoterChangeResponse) -> Option<ByteString> {
     match change.message {
         Some(message) => Some(ByteString::from(message)),
@@ -235,7 +235,7 @@ fn error_message(change: VoterChangeResponse) -> Option<ByteString> {
     }
 }
 
-/// As [`check_cluster_id`], in the words of Kafka's answers to changes of the voters.
+/// As [`check_cluster_id`], with the message of Kafka's responses to voter changes.
 fn check_cluster_id_in_words(
     requested: Option<&ByteString>,
     cluster_id: &ByteString,

@@ -6,7 +6,7 @@ use ottla_protocol::raft_records::{
 
 use super::*;
 
-/// The only voter, with its set in the bootstrap snapshot or configured.
+/// The only voter, from the bootstrap snapshot or configured.
 fn alone(kraft_version: KRaftVersion) -> QuorumOptions {
     let mut control_records = ControlRecordHistory::new(VoterSet::empty());
     match kraft_version {
@@ -93,7 +93,7 @@ fn a_fresh_quorum_of_one_elects_itself_and_writes_its_voters() {
         [Effect::AdvanceHighWatermark(Offset(7))]
     );
     assert_eq!(story.quorum.log_end(), log_end(7, 1));
-    // Nobody has to follow it.
+    // There are no followers to wait for.
     assert_eq!(story.after(1_000_000), []);
     assert_eq!(story.quorum.wake_at_ms(), u64::MAX, "nobody has to be told");
     assert!(story.quorum.is_active_leader());

@@ -29,7 +29,7 @@ fn a_fetch_waits_for_the_log_to_grow_and_is_answered_once() {
         max_bytes: 1000,
     };
     assert_eq!(fetch_answer(&story).data, records);
-    // What is not flushed is not the leader's share of a majority.
+    // Unflushed records do not count towards the majority.
     let next = log_end(end.offset.value() + 2, 4);
     story.request(fetch(3, next, 4));
     assert_eq!(known(&story), end.offset);
@@ -110,7 +110,7 @@ fn what_does_not_continue_the_log_is_not_appended() {
         assert!(matches!(effects[0], Effect::Report { .. }), "{effects:?}");
         assert_eq!(story.quorum.log_end(), log_end(10, 3));
     }
-    // Of an epoch that is not known yet: later.
+    // An epoch that is not known yet: later.
     let mut story = Story::of_three().into_follower();
     let batches = FetchData::Batches(vec![batch(10, 10, 4), batch(11, 11, 5)]);
     story.response(2, fetched(2, 4, batches, None));
@@ -203,7 +203,7 @@ fn a_snapshot_is_taken_in_parts() {
     assert_eq!(story.quorum.log_end(), log_end(50, 4));
     assert_eq!(story.quorum.voters(), &voters(&[1, 2]));
 
-    // A part that does not continue what is there, or reaches beyond the whole, is refused.
+    // A part that does not continue the download or exceeds the size is refused.
     for bad in [part(10, 20), part(0, 101), part(0, 0), part(0, i64::MAX)] {
         let mut story = Story::of_three().into_follower();
         story.response(2, fetched(2, 4, FetchData::Snapshot(id), None));
@@ -269,7 +269,7 @@ fn a_leader_that_nobody_follows_resigns() {
 #[test]
 fn a_node_looks_for_the_leader_at_a_bootstrap_server() {
     let mut story = Story::begin(options(7, &[2, 3]));
-    // While the answer is awaited there is nothing to do, now or when voters would hold an election.
+    // While the response is awaited, nothing is due now or at the election timeout.
     assert_eq!(story.quorum.wake_at_ms(), story.now_ms + 2_000);
     story.after(1_999);
     assert_eq!(story.quorum.wake_at_ms(), story.now_ms + 1);
@@ -286,7 +286,7 @@ fn a_node_looks_for_the_leader_at_a_bootstrap_server() {
     story.response(to.value(), response);
     assert_eq!(story.quorum.leader(), Some(BrokerId(3)));
     assert_eq!(story.sent[1].0, BrokerId(3));
-    // It does not answer: the bootstrap server is asked whether another leads.
+    // It does not respond: the bootstrap server is asked for another leader.
     story.after(2_000);
     assert_eq!(story.sent[2].0, Quorum::bootstrap_id(0));
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What each role makes of each event: the table in `transitions.txt`. With `OTTLA_WRITE_TRANSCRIPTS` set the
-//! table is written anew; then the difference has to be read.
+//! The reaction of each role to each event: the table in `transitions.txt`.
+//! `OTTLA_WRITE_TRANSCRIPTS` rewrites the table; the difference must then be reviewed.
 
 use std::fmt::Write;
 

@@ -33,7 +33,7 @@ fn change_message(story: &Story) -> Option<String> {
     }
 }
 
-/// The log of node 2, 3 or 5 is that of the leader.
+/// Node 2, 3 or 5 has the leader's log.
 fn catch_up(story: &mut Story, id: i32) {
     let end = story.quorum.log_end();
     let epoch = story.quorum.epoch().value();
@@ -198,7 +198,7 @@ fn an_observer_joins_by_itself_where_it_may() {
         if request.voter == key(7) && !request.ack_when_committed)
     );
 
-    // With a disk that is not the one that votes: that one leaves first.
+    // With a different directory than the voter's: that voter is removed first.
     let old = Voter {
         key: ReplicaKey::new(BrokerId(7), Uuid::from_u128(9)),
         ..voter(7)
@@ -298,7 +298,7 @@ fn kraft_version_is_raised_when_every_voter_has_said_where_it_is() {
     );
     assert_eq!(upgrade(&mut story, 4), []);
 
-    // From here on voters are data, and change once what raised the level is committed.
+    // From here on voters are dynamic, and can change once the upgrade is committed.
     catch_up(&mut story, 5);
     story.request(add(5, true));
     assert_eq!(change_error(&story), ErrorCode::RequestTimedOut);
