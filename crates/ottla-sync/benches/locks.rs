@@ -1,7 +1,8 @@
-//! What the seam costs: each operation with this crate's type and with the one that it stands for.
+//! The cost of this crate's wrappers: each operation with this crate's type and with the wrapped
+//! type.
 //!
-//! `cargo bench -p ottla-sync` measures the product's build, where both are the same type;
-//! `cargo bench -p ottla-sync --features simulation` what the question costs whether the caller is simulated.
+//! `cargo bench -p ottla-sync` measures the product's build, where both are the same type; `cargo
+//! bench -p ottla-sync --features simulation` measures the check whether the caller is simulated.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! How many switch points and switches a second the simulation does.
+//! Switch points and switches per second of the simulation.
 //!
 //! `cargo run --release -p ottla-sync --features simulation --example speed`
 

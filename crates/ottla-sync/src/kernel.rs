@@ -1,4 +1,4 @@
-//! Calls of the kernel that the standard library does not offer.
+//! System calls that the standard library does not offer.
 
 pub mod machine;
 pub mod sockets;
@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{Access, Advice, FallocateFlags, StatVfsMountFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// The processor's counter, where it is known to run at 1 to 5 GHz whatever the processor does.
+/// The processor's time stamp counter, which runs at a constant 1 to 5 GHz on this architecture.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn processor_ticks() -> Option<u64> {
@@ -19,20 +19,21 @@ pub fn processor_ticks() -> Option<u64> {
     Some(unsafe { core::arch::x86_64::_rdtsc() })
 }
 
-/// The processor's counter: other architectures have some that are not known here.
+/// No such counter is known for other architectures.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub fn processor_ticks() -> Option<u64> {
     None
 }
 
-/// One vectored write; returns how many bytes were written, which may be fewer than there are.
+/// One vectored write. Returns the number of bytes written, which may be fewer than given.
 pub fn write_vectored_at(file: &File, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
     Ok(rustix::io::pwritev(file, slices, position)?)
 }
 
-/// Reads what is in the page cache. [`io::ErrorKind::WouldBlock`] if the file system cannot tell; fewer bytes than
-/// `buffer` holds if the rest is on the disk or past the end.
+/// Reads from the page cache without waiting. Fails with [`io::ErrorKind::WouldBlock`] if the file
+/// system does not support it; returns fewer bytes than `buffer` holds if the rest is on disk or
+/// past the end.
 pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let buffers = &mut [IoSliceMut::new(buffer)];
     match rustix::io::preadv2(file, buffers, position, ReadWriteFlags::NOWAIT) {
@@ -44,8 +45,8 @@ pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
     }
 }
 
-/// Whether a byte of a file can be read without waiting for the disk. A file system that cannot tell is taken at its
-/// word: the read finds out.
+/// Whether a byte of a file can be read without waiting for the disk. Returns true if the file
+/// system does not support the check; the read then finds out.
 pub fn is_cached_at(file: &(impl AsFd + ?Sized), position: u64) -> bool {
     let mut byte = [0];
     let buffers = &mut [IoSliceMut::new(&mut byte)];
@@ -53,15 +54,15 @@ pub fn is_cached_at(file: &(impl AsFd + ?Sized), position: u64) -> bool {
     !matches!(read, Err(Errno::AGAIN))
 }
 
-/// Opens a file that is there, for reading and writing, if all of its path is in the kernel's memory:
-/// [`io::ErrorKind::WouldBlock`] where the disk would be asked, or the kernel cannot tell.
+/// Opens an existing file for reading and writing if its path lookup needs no I/O. Fails with
+/// [`io::ErrorKind::WouldBlock`] otherwise, or if the kernel does not support the check.
 #[cfg(target_os = "linux")]
 pub fn open_cached(path: &Path) -> io::Result<File> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
         Ok(file) => Ok(File::from(file)),
-        // Kernels before 5.12 and filters of system calls do not know it.
+        // Not known to kernels before 5.12 and to system call filters.
         Err(Errno::AGAIN | Errno::INTR | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
             Err(io::ErrorKind::WouldBlock.into())
         }
@@ -69,18 +70,18 @@ pub fn open_cached(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a file that is there, for reading and writing, if the disk need not be asked.
+/// Opens an existing file for reading and writing without I/O; not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn open_cached(_path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// How many files and sockets the process may have open; `None` for no limit.
+/// The process's limit of open files and sockets; `None` for no limit.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// A directory whose entries can be forced to disk without another file handle.
+/// An open directory, so that fsyncing it needs no new file handle.
 #[derive(Debug)]
 pub struct Dir(File);
 
@@ -89,13 +90,14 @@ impl Dir {
         Ok(Dir(File::open(path)?))
     }
 
-    /// Forces the entries to disk: files created, renamed and removed in it.
+    /// Fsyncs the directory: files created, renamed and removed in it survive a power loss.
     pub fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
 }
 
-/// Reserves blocks without changing the size. A file system that cannot is no error.
+/// Reserves blocks without changing the file's size. No error if the file system does not support
+/// it.
 pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
         Err(Errno::OPNOTSUPP) | Ok(()) => Ok(()),
@@ -103,11 +105,11 @@ pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Part of writing a range of a file to disk without waiting for all of it.
+/// A step of writing a range of a file back to disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writeback {
     Begin,
-    /// The end of what has begun.
+    /// Waits for the writeback that was started.
     Await,
 }
 
@@ -142,7 +144,7 @@ pub fn sync_file_range(
     Ok(())
 }
 
-/// Lets the page cache forget a range.
+/// Drops a range from the page cache.
 pub fn forget_cached(
     file: &File,
     position: u64,
@@ -151,7 +153,7 @@ pub fn forget_cached(
     Ok(rustix::fs::fadvise(file, position, len, Advice::DontNeed)?)
 }
 
-/// How often this thread has given its processor away to wait for something; `None` where the kernel does not say.
+/// Number of voluntary context switches of this thread; `None` if the kernel does not report it.
 #[cfg(target_os = "linux")]
 pub fn thread_waits() -> Option<i64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
@@ -166,16 +168,16 @@ pub fn thread_waits() -> Option<i64> {
     None
 }
 
-/// What a file system has room for.
+/// The space of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
     pub total_bytes: u64,
-    /// What this process may still use.
+    /// Bytes that this process may still use.
     pub available_bytes: u64,
     pub is_read_only: bool,
 }
 
-/// Of the file system that `path` lies on.
+/// The space of the file system that contains `path`.
 pub fn space(path: impl AsRef<Path>) -> io::Result<Space> {
     let found = rustix::fs::statvfs(path.as_ref())?;
     Ok(Space {
@@ -199,15 +201,16 @@ pub fn check_file_access(path: impl AsRef<Path>) -> io::Result<()> {
     )?)
 }
 
-/// Who has locked a file.
+/// The holder of a file lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockHolder {
-    /// Of a process that locks as Java does; a lock as [`try_lock`] takes it names nobody.
+    /// The process ID of a POSIX record lock, as Java takes it; a lock of [`try_lock`] has none.
     pub process_id: Option<i32>,
 }
 
-/// Takes a lock for writing on the whole file, or returns `false` if another handle or process has one. It is given
-/// back with the file. It is an open file description lock, which excludes POSIX record locks too.
+/// Takes a write lock on the whole file, or returns `false` if another handle or process holds one.
+/// It is released when the file is closed. It is an open file description lock, which also
+/// conflicts with POSIX record locks.
 pub fn try_lock(file: &File) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
     let lock = whole_file();
@@ -221,7 +224,7 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Who has locked a file that this handle has not locked.
+/// The holder of the lock on a file that this handle has not locked.
 pub fn lock_holder(file: &File) -> io::Result<Option<LockHolder>> {
     use std::os::fd::AsRawFd;
     let mut lock = whole_file();
@@ -236,7 +239,7 @@ pub fn lock_holder(file: &File) -> io::Result<Option<LockHolder>> {
     }
 }
 
-/// From the first byte to whatever will be the last.
+/// From the first byte to the end, wherever it is.
 fn whole_file() -> libc::flock {
     // SAFETY: all bytes zero is a valid `flock`, of which only integers are read.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };

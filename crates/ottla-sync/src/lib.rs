@@ -1,10 +1,11 @@
-//! Locks, channels, threads, tasks, clocks, random numbers and files, as the product uses them and as a simulation
-//! decides them.
+//! Locks, channels, threads, tasks, clocks, random numbers and files, either the real ones or those
+//! of a simulation.
 //!
-//! Without the feature `simulation` every name here is that of `parking_lot`, `tokio`, `arc-swap` or the standard
-//! library, re-exported, so it costs what that costs. With it, the names are types that ask first whether their caller
-//! is a simulated thread ([`simulation::run`]): then the seed decides who goes on, and time, random numbers and files
-//! are the simulation's. Otherwise they do what the product's do. So one build of a workspace has both, and its other
+//! Without the feature `simulation`, every name re-exports the type of `parking_lot`, `tokio`,
+//! `arc-swap` or the standard library, at no cost. With it, the types first check whether the
+//! caller is a simulated thread ([`simulation::run`]). For a simulated caller, the seed schedules
+//! the threads, and time, random numbers and files are simulated; for others, the real types are
+//! used. One build of a workspace therefore serves simulations and all other tests.
 //! tests notice nothing.
 
 mod kernel;
@@ -21,22 +22,22 @@ pub mod simulation;
 #[cfg(feature = "simulation")]
 pub use simulated::*;
 
-/// Whether this build can simulate. A released binary must not.
+/// Whether this build can simulate. Released binaries must not.
 pub const IS_SIMULATION_BUILD: bool = cfg!(feature = "simulation");
 
 #[doc(hidden)]
 pub use tokio;
 
-/// As `tokio::select!`. In a build that can simulate, the branches are polled in their order, because tokio would draw
-/// it from the system's random numbers.
+/// As `tokio::select!`. A build that can simulate polls the branches in order, because tokio would
+/// choose the order with the system's random numbers.
 #[cfg(not(feature = "simulation"))]
 #[macro_export]
 macro_rules! select {
     ($($branches:tt)*) => { $crate::tokio::select! { $($branches)* } };
 }
 
-/// As `tokio::select!`. In a build that can simulate, the branches are polled in their order, because tokio would draw
-/// it from the system's random numbers.
+/// As `tokio::select!`. A build that can simulate polls the branches in order, because tokio would
+/// choose the order with the system's random numbers.
 #[cfg(feature = "simulation")]
 #[macro_export]
 macro_rules! select {

@@ -1,10 +1,10 @@
-//! Bugs that simulations plant in the crates that use this one, to show that they find them. Without the feature
-//! `planted-bugs` there are none: [`has`] is constantly false.
+//! Defects planted by simulations in crates that use this one, to show that they are found. Without
+//! the feature `planted-bugs` there are none: [`has`] is constantly false.
 
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
 compile_error!("bugs are planted only in builds for tests");
 
-/// Whether the code is to be wrong in the way that goes by this name.
+/// Whether the named defect is planted.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
 pub const fn has(_bug: &'static str) -> bool {
@@ -22,12 +22,12 @@ mod in_simulations {
         static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
-    /// Whether the code is to be wrong in the way that goes by this name.
+    /// Whether the named defect is planted.
     pub fn has(bug: &'static str) -> bool {
         PLANTED.get() == Some(bug)
     }
 
-    /// Plants a bug on this thread, in place of the one before.
+    /// Plants a defect on this thread, replacing the previous one.
     pub fn plant(bug: Option<&'static str>) {
         PLANTED.set(bug);
     }

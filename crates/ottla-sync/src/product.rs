@@ -1,4 +1,4 @@
-//! What the product runs on: other crates' types under this crate's names.
+//! The real types under this crate's names.
 
 pub use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 pub use parking_lot::{
@@ -7,19 +7,19 @@ pub use parking_lot::{
 pub use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, SetOnce};
 pub use tokio::sync::{mpsc, oneshot, watch};
 
-/// A lock that is held across an `await`.
+/// A lock that may be held across an `await`.
 pub mod async_lock {
     pub use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 }
 
-/// Channels between threads that may wait.
+/// Channels between threads that may block.
 pub mod thread_channel {
     pub use std::sync::mpsc::{
         Receiver, RecvError, RecvTimeoutError, SendError, Sender, TryRecvError, channel,
     };
 }
 
-/// Atomics by which one thread hands something over to another. A counter that nobody decides by is `std`'s.
+/// Atomics for synchronisation between threads. Plain counters use `std`'s.
 pub mod atomic {
     pub use std::sync::atomic::{
         AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
@@ -27,7 +27,7 @@ pub mod atomic {
     };
 }
 
-/// Tables whose order is by chance, and under a simulation by its seed.
+/// Hash tables with a random order; in a simulation the seed determines it.
 pub mod collections {
     pub use hashbrown::{DefaultHashBuilder as RandomState, HashMap, HashSet};
 }
@@ -45,7 +45,7 @@ pub mod task {
     pub use tokio::spawn;
     pub use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet, spawn_blocking, yield_now};
 
-    /// How many threads poll the tasks of the caller's runtime, and how long all of them together have been busy.
+    /// The number of worker threads of the caller's runtime and their total busy time.
     pub fn worker_busy_time() -> Option<(usize, std::time::Duration)> {
         let metrics = Handle::current().metrics();
         let workers = 0..metrics.num_workers();
@@ -64,19 +64,19 @@ pub mod time {
 
     pub use crate::kernel::processor_ticks;
 
-    /// Instead of `Instant::now`.
+    /// Replaces `Instant::now`.
     #[inline(always)]
     pub fn now() -> Instant {
         Instant::now()
     }
 
-    /// Instead of `Instant::elapsed`.
+    /// Replaces `Instant::elapsed`.
     #[inline(always)]
     pub fn elapsed(since: Instant) -> Duration {
         since.elapsed()
     }
 
-    /// Instead of `SystemTime::now`.
+    /// Replaces `SystemTime::now`.
     #[inline(always)]
     pub fn wall_clock() -> SystemTime {
         SystemTime::now()
@@ -97,22 +97,22 @@ pub mod process {
     pub use crate::kernel::open_files_limit;
 }
 
-/// What this process may use of its machine.
+/// The resources of this process.
 pub mod machine {
     pub use crate::kernel::machine::{Machine, anonymous_bytes};
 
-    /// Reads the limits of the machine and of the control groups.
+    /// Reads the limits of the machine and the control groups.
     pub fn read() -> Machine {
         Machine::read()
     }
 }
 
-/// Random numbers, each for a named consumer: in a simulation, each has a stream of its own.
+/// Random numbers for a named consumer; in a simulation each consumer has its own stream.
 pub mod random {
     use rand::distr::uniform::{SampleRange, SampleUniform};
     use rand::distr::{Distribution, StandardUniform};
 
-    /// Instead of `rand::random`.
+    /// Replaces `rand::random`.
     #[inline]
     pub fn random<T>(_consumer: &'static str) -> T
     where
@@ -121,7 +121,7 @@ pub mod random {
         rand::random()
     }
 
-    /// Instead of `rand::random_range`.
+    /// Replaces `rand::random_range`.
     #[inline]
     pub fn random_range<T: SampleUniform>(
         _consumer: &'static str,
@@ -131,7 +131,7 @@ pub mod random {
     }
 }
 
-/// Sockets, as tokio has them, and some calls that it does not have.
+/// tokio's sockets and additional calls.
 pub mod net {
     pub use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
     pub use tokio::net::{TcpListener, TcpStream, lookup_host};
@@ -142,7 +142,7 @@ pub mod net {
     };
 }
 
-/// Files, as the standard library has them, and some calls that it does not have.
+/// The standard library's files and additional calls.
 pub mod fs {
     pub use std::fs::{
         DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, canonicalize, create_dir,

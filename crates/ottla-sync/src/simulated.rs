@@ -1,4 +1,4 @@
-//! The same names as in the product, for callers that may be simulated threads.
+//! The same names for callers that may be simulated threads.
 
 mod arc_swap;
 pub mod async_lock;

@@ -1,25 +1,27 @@
-//! Runs code that was written against this crate under a seed.
+//! Runs code written against this crate under a seed.
 //!
-//! [`run`] makes a world in which each thread is a coroutine. One thread of the system runs them all, and the seed
-//! decides at each switch point (a lock taken or given, a message, an atomic hand-over, a call of disk or network) which of
-//! those that can run goes on. So a seed is one interleaving, to the byte: [`Report::hash`] tells runs apart, and
-//! [`Config::records`] has all switch points written down.
+//! [`run`] creates a world in which each thread is a coroutine. One thread of the system runs them
+//! all, and at each switch point (taking or releasing a lock, a message, an atomic operation, a
+//! disk or network call) the seed chooses which runnable thread continues. So a seed is one exact
+//! interleaving: [`Report::hash`] identifies runs, and [`Config::records`] records all switch
+//! points.
 //!
 //! # Killing a host
 //!
-//! [`Host::kill`] ends the threads of a host where they are suspended. Their stacks are unwound by a panic that
-//! begins there, so that memory is freed. `Drop` runs, and may do what it likes in memory; the simulated disk refuses
-//! what it does, no switch happens, and the tasks of the host are dropped last. A `catch_unwind` of the product may
-//! catch this panic; the thread's next switch point goes on with it. A `Drop` that waits for another thread of its
-//! host has that thread unwound first, and goes on. The rule for product code is the one that Rust has anyway: a
-//! `Drop` must not panic. One that takes a lock which its own stack holds would hang in the product; here the process
+//! [`Host::kill`] ends the threads of a host where they are suspended. Their stacks are unwound by
+//! a panic that starts there, so that memory is freed. `Drop` implementations run and may change
+//! memory; the simulated disk and network refuse their calls, no switch happens, and the host's
+//! tasks are dropped last. If the product catches this panic with `catch_unwind`, it continues at
+//! the thread's next switch point. If a `Drop` waits for another thread of its host, that thread is
+//! unwound first. The rule for product code is that of Rust in general: a `Drop` must not panic. A
+//! `Drop` that takes a lock held by its own stack would deadlock in the product; here the process
 //! is aborted.
 //!
 //! # What is not simulated
 //!
-//! Orders of memory weaker than sequential consistency (loom does that), threads that are interrupted between two
-//! switch points, and the standard library's own locks, which must not be held across a switch point: a `std::sync`
-//! lock that one coroutine holds would stop all of them.
+//! Memory orderings weaker than sequential consistency (use loom), preemption between two switch
+//! points, and the standard library's own locks, which must not be held across a switch point: a
+//! `std::sync` lock held by one coroutine would block all of them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,14 +52,14 @@ use policy::Chooser;
 use state::host::HostState;
 use world::World;
 
-/// How a run is made. Everything that differs between two runs of the same code is in here.
+/// The parameters of a run. Everything that differs between two runs of the same code is here.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     pub seed: u64,
     pub policy: Policy,
-    /// More switch points than these are a failure.
+    /// The run fails after this many switch points.
     pub step_limit: u64,
-    /// Whether [`Report::trace`] is written.
+    /// Whether [`Report::trace`] is recorded.
     pub records: bool,
 }
 
@@ -88,23 +90,23 @@ impl Config {
     }
 }
 
-/// What a run was.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report<T> {
     pub seed: u64,
     pub result: Result<T, Failure>,
-    /// Over everything that the scheduler saw and chose.
+    /// A hash of everything the scheduler saw and chose.
     pub hash: u64,
     pub steps: u64,
-    /// How often a thread was taken up that had been suspended, or was new.
+    /// How often a suspended or new thread was resumed.
     pub switches: u64,
     pub simulated: Duration,
-    /// One line a switch point, if that was asked for.
+    /// One line per switch point, if recorded.
     pub trace: String,
 }
 
 impl<T> Report<T> {
-    /// The result, or a panic that says which seed failed and how.
+    /// The result, or a panic with the failing seed and the failure.
     #[track_caller]
     pub fn unwrap(self) -> T {
         match self.result {
@@ -114,8 +116,8 @@ impl<T> Report<T> {
     }
 }
 
-/// Runs `body` as the first thread of a simulated world. The run ends with it, or with the first failure; all other
-/// threads are killed then.
+/// Runs `body` as the first thread of a simulated world. The run ends with it or with the first
+/// failure; all other threads are then killed.
 pub fn run<T: 'static>(config: Config, body: impl FnOnce() -> T + 'static) -> Report<T> {
     failure::catch_panic_messages();
     let chooser = Chooser::new(config.policy, config.seed);
@@ -131,7 +133,7 @@ pub fn run<T: 'static>(config: Config, body: impl FnOnce() -> T + 'static) -> Re
     world.run();
     let (steps, hash) = world.steps_and_hash();
     let simulated = Duration::from_nanos(world.now());
-    // The world itself last: it holds what the hosts share.
+    // The world is dropped last, because hosts share it.
     let hosts = world.with(|state| state.hosts.len() as u32);
     (0..hosts).rev().for_each(|host| world.kill(host));
     let (failure, switches, trace) = world.with(|state| {
@@ -154,7 +156,7 @@ pub fn run<T: 'static>(config: Config, body: impl FnOnce() -> T + 'static) -> Re
     }
 }
 
-/// Runs seeds until one fails. Returns how many were run, and the report of the one that failed.
+/// Runs seeds until one fails. Returns the number of runs and the report of the failed one.
 pub fn search<T: 'static, B: FnOnce() -> T + 'static>(
     seeds: impl IntoIterator<Item = u64>,
     config: impl Fn(u64) -> Config,

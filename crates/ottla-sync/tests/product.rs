@@ -1,8 +1,8 @@
-//! Without the feature `simulation`, the names stand for the types that they are named after: that they cost the same
-//! is not measured but compiled.
+//! Without the feature `simulation`, the names are the types they are named after. That they cost
+//! the same is proved by compiling, not by measuring.
 #![cfg(not(feature = "simulation"))]
 
-/// Compiles only if both are one type.
+/// Compiles only if both types are the same.
 trait Is<T> {}
 impl<T> Is<T> for T {}
 

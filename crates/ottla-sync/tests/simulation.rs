@@ -1,4 +1,4 @@
-//! What the simulation must find, and that a seed is one run.
+//! Defects that the simulation must find, and the determinism of a seed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ottla_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ottla_sync::simulation::{Config, Failure, Host, HostClock, Policy, Report, run, search};
 use ottla_sync::{Condvar, Mutex, Notify, mpsc, oneshot, select, task, thread, time, watch};
 
-/// Two threads read a counter under its lock, give the lock, and store what they read plus one.
+/// Two threads read a counter under its lock, release the lock, and store the value plus one.
 fn lost_update() {
     let counter = Arc::new(Mutex::new(0));
     let threads = [(); 2].map(|()| {
@@ -90,7 +90,8 @@ fn two_locks_taken_in_both_orders_are_a_deadlock_with_names() {
     );
 }
 
-/// The waiter looks at the flag, and waits in a second critical section: a notification in between is missed.
+/// The waiter checks the flag, and waits in a second critical section: a notification in between is
+/// lost.
 #[test]
 fn a_missed_wake_up_is_found() {
     let body = || {
@@ -121,8 +122,8 @@ fn a_missed_wake_up_is_found() {
     );
 }
 
-/// Needs two ordering constraints in the middle of long threads, which a uniformly random walk meets rarely: thread A
-/// has to be held between two of its 200 steps while B does all of its own.
+/// Needs two ordering constraints in the middle of long threads, which a uniform random walk rarely
+/// meets: thread A must be held between two of its 200 steps while B does all of its own.
 fn depth_two() {
     let (turns, phase) = (200, Arc::new(AtomicUsize::new(0)));
     let other = phase.clone();
@@ -152,8 +153,9 @@ fn depth_two() {
 
 #[test]
 fn a_bug_of_depth_two_is_found_by_priorities() {
-    // Three threads and some 450 switch points: a run finds it with a probability of at least 1 / (3 · 450), so that
-    // 10,000 seeds all miss it once in 1,600 trials; the seeds are fixed, and these do not.
+    // Three threads and about 450 switch points: a run finds it with a probability of at least 1 /
+    // (3 · 450), so all of 10,000 seeds miss it once in 1,600 trials. The seeds are fixed, and
+    // these do not.
     let pct = |seed| {
         Config::new(seed).with_policy(Policy::Pct {
             depth: 2,
@@ -167,13 +169,13 @@ fn a_bug_of_depth_two_is_found_by_priorities() {
         .unwrap_err();
     assert!(matches!(failure, Failure::Panic { .. }), "{failure}");
     println!("found in seed {seeds}");
-    // A walk that changes threads at every other switch point does not see it.
+    // A walk that switches threads at every other switch point does not find it.
     let walk = |seed| Config::new(seed).with_policy(Policy::Random { mean: 2 });
     let (_, found) = search(0..1_000, walk, || depth_two);
     assert!(found.is_none());
 }
 
-/// Threads, tasks, channels, timers and locks of two hosts, so that a run has a bit of everything.
+/// Threads, tasks, channels, timers and locks of two hosts, for a varied run.
 fn everything() -> u64 {
     let host = |name: &str| Host::new(name).with_workers(2);
     let (sender, mut receiver) = mpsc::channel::<u64>(4);
@@ -294,7 +296,7 @@ fn clocks_of_hosts_drift_apart() {
     .unwrap();
 }
 
-/// A lock on a file excludes other handles, and goes with its handle, or with its process.
+/// A file lock excludes other handles and is released with its handle or its process.
 #[test]
 fn a_locked_file_is_free_when_its_process_is_gone() {
     use ottla_sync::fs;
@@ -315,7 +317,7 @@ fn a_locked_file_is_free_when_its_process_is_gone() {
             drop(held);
             assert!(fs::lock_holder(&other).unwrap().is_none());
             assert!(fs::try_lock(&other).unwrap());
-            // Nobody drops it.
+            // Never dropped.
             std::mem::forget(other);
         });
         locking.join().unwrap();
@@ -331,7 +333,7 @@ fn a_locked_file_is_free_when_its_process_is_gone() {
     run(Config::new(1), body).unwrap();
 }
 
-/// A host is killed at each of its first switch points in turn. What it held in memory is freed each time.
+/// A host is killed at each of its first switch points in turn. Its memory is freed each time.
 #[test]
 fn a_host_can_be_killed_at_any_switch_point() {
     let mut ends = std::collections::BTreeSet::new();
@@ -374,7 +376,7 @@ fn a_host_can_be_killed_at_any_switch_point() {
                 "all stacks and tasks are freed"
             );
             let progress = *state.0.lock();
-            // The name again: a process that was started anew.
+            // The same name again: a restarted process.
             let again =
                 Host::new("victim").spawn("main", || ottla_sync::random::random::<u64>("a"));
             again.join().unwrap();
@@ -435,7 +437,7 @@ fn threads_of_a_scope_end_within_it_also_when_they_are_killed() {
                 assert_eq!(sum.into_inner(), 100);
             });
             host.kill_in(ottla_sync::simulation::stream("kill").below(200));
-            // Killed, or through.
+            // Killed, or finished.
             let _ = main.join();
         })
         .unwrap();
@@ -469,7 +471,7 @@ fn a_consumer_has_its_own_random_numbers() {
     assert_eq!(draw(0), draw(5));
 }
 
-/// The types are those of the product for callers that no simulation runs.
+/// Outside a simulation the types are the product's.
 #[test]
 fn outside_of_a_simulation_everything_is_real() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -509,7 +511,7 @@ mod network {
         host.spawn("main", move || task::Handle::current().block_on(future))
     }
 
-    /// A host that sends back what it is sent, on one connection after the other.
+    /// A host that echoes what it receives, one connection after the other.
     fn echo(name: &str) -> Host {
         let host = Host::new(name);
         let serve = async {
@@ -608,7 +610,7 @@ mod network {
                 });
                 let (heard, answered, mut stream) = ended.join().unwrap();
                 assert_eq!((heard, answered), (!is_power_lost, !is_power_lost));
-                // The next host of the machine knows nothing of the connection.
+                // The next host of the machine does not know the connection.
                 let _server = echo("server");
                 let refused = on(&client, async move {
                     let mut new = connect().await.unwrap();
@@ -667,7 +669,7 @@ mod network {
         run(Config::new(1), body).unwrap();
     }
 
-    /// A file that grows shorter while it is sent has its end where it is when it is sent.
+    /// A file that shrinks while it is sent ends where it ends at the time of sending.
     #[test]
     fn a_file_is_read_when_it_is_sent() {
         use ottla_sync::fs::{Disk, File};
@@ -739,7 +741,7 @@ mod network {
     }
 }
 
-/// A thread that enters a runtime spawns tasks on it, in a simulation as outside of one.
+/// A thread that enters a runtime spawns tasks on it, in a simulation and outside.
 #[test]
 fn a_thread_enters_the_runtime_that_it_was_given() {
     fn spawn_from_a_thread(runtime: task::Handle) -> (bool, u32) {
@@ -760,6 +762,6 @@ fn a_thread_enters_the_runtime_that_it_was_given() {
         let main = host.spawn("main", || spawn_from_a_thread(task::Handle::current()));
         main.join().unwrap()
     };
-    // Simulated threads are of a host, and hosts have a runtime.
+    // Simulated threads belong to hosts, and hosts have a runtime.
     assert_eq!(run(Config::new(1), host).unwrap(), (true, 7));
 }

@@ -1,27 +1,27 @@
-//! What this process may use of its machine: the memory of the machine or of the control group that the process is in,
-//! whichever is less, and the processors that its affinity and the quota of its group leave it.
+//! The resources of this process: the memory of the machine or of its control group, whichever is
+//! less, and the processors allowed by its affinity and the group's quota.
 //!
-//! Both versions of control groups are read, each up to the root of its hierarchy: a limit of a group above holds as
-//! well. Files that are missing or cannot be understood set no limit.
+//! Both versions of control groups are read, each up to the root of its hierarchy, because limits
+//! of parent groups apply too. Missing or unreadable files set no limit.
 
 use std::path::{Path, PathBuf};
 
-/// What memory and processors there are for this process.
+/// Memory and processors of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// What it may use at most.
+    /// The memory limit, in bytes.
     pub memory_bytes: u64,
-    /// Whether that is less than the machine has: the limit of a control group, or a setting.
+    /// Whether the limit is below the machine's memory, because of a control group or a setting.
     pub is_memory_limited: bool,
-    /// How many threads can run at once.
+    /// Number of threads that can run at once.
     pub processors: usize,
 }
 
-/// Where nothing can be read: a small machine.
+/// Used if nothing can be read: a small machine.
 const UNKNOWN_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
 
 impl Machine {
-    /// The same with no more memory than this.
+    /// The same with at most `memory_bytes`.
     pub fn with_at_most(self, memory_bytes: u64) -> Machine {
         Machine {
             memory_bytes: self.memory_bytes.min(memory_bytes),
@@ -30,7 +30,7 @@ impl Machine {
         }
     }
 
-    /// Reads `/proc` and the files of the control groups.
+    /// Reads `/proc` and the control group files.
     pub fn read() -> Machine {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         let text = |path: &str| read(Path::new(path)).unwrap_or_default();
@@ -40,7 +40,8 @@ impl Machine {
             &text("/proc/self/mountinfo"),
             read,
         );
-        // The standard library heeds affinity, and the processor quotas of both versions of control groups.
+        // The standard library takes affinity and the quotas of both control group versions into
+        // account.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Machine::of(of_machine, of_group, processors)
     }
@@ -56,14 +57,14 @@ impl Machine {
     }
 }
 
-/// What the process has in memory that no file backs: its heap and its stacks.
+/// Resident anonymous memory of the process (heap and stacks), in bytes.
 pub fn anonymous_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages = anonymous_pages(&statm)?;
     pages.checked_mul(rustix::param::page_size() as u64)
 }
 
-/// Of `/proc/self/statm`: what is resident without what is shared.
+/// From `/proc/self/statm`: resident minus shared pages.
 fn anonymous_pages(statm: &str) -> Option<u64> {
     let mut fields = statm.split_whitespace().skip(1);
     let mut next = || fields.next()?.parse::<u64>().ok();
@@ -80,7 +81,7 @@ fn total_memory(meminfo: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// The smallest memory limit of the groups that the process is in.
+/// The smallest memory limit of the process's groups.
 fn group_limit(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let hierarchies = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -97,7 +98,7 @@ fn group_limit(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String
             let files = version.limit_files().iter();
             files.map(move |file| directory.join(file))
         });
-        // "max" is no number, and no limit.
+        // "max" does not parse and means no limit.
         files.filter_map(|file| read(&file)?.trim().parse().ok())
     });
     limits.min()
@@ -113,12 +114,12 @@ impl Version {
     fn limit_files(self) -> &'static [&'static str] {
         match self {
             Version::One => &["memory.limit_in_bytes"],
-            // Above `memory.high` the kernel slows the process down until it gives memory back.
+            // Above `memory.high` the kernel throttles the process.
             Version::Two => &["memory.max", "memory.high"],
         }
     }
 
-    /// Whether a mount has the memory controller of this version, by its type and its options.
+    /// Whether a mount is the memory controller of this version, by its type and options.
     fn is_of(self, file_system: &str, options: &str) -> bool {
         match self {
             Version::One => file_system == "cgroup" && options.split(',').any(|it| it == "memory"),
@@ -127,7 +128,7 @@ impl Version {
     }
 }
 
-/// The directories of a group and of those above it, as far as they can be seen from here.
+/// The visible directories of a group and its parents.
 fn group_directories(mounts: &str, version: Version, group: &str) -> Vec<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -142,7 +143,7 @@ fn group_directories(mounts: &str, version: Version, group: &str) -> Vec<PathBuf
     let Some((root, mount_point)) = mount else {
         return Vec::new();
     };
-    // In a container the mount may begin at the container's own group.
+    // In a container, the mount's root may be the container's own group.
     let group = Path::new(group);
     let below = group.strip_prefix(root).unwrap_or(Path::new(""));
     let below = below.strip_prefix("/").unwrap_or(below);

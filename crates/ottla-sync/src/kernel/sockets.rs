@@ -1,4 +1,4 @@
-//! Calls on sockets that tokio does not offer.
+//! Socket calls that tokio does not offer.
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,15 +8,15 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// How a listener is bound.
+/// Options of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenOptions {
-    /// `None` leaves the buffer to the kernel.
+    /// `None` leaves the size to the kernel.
     pub receive_buffer_bytes: Option<usize>,
     pub backlog: i32,
 }
 
-/// Binds a listener. One on an address of IPv6 takes connections of IPv4 too.
+/// Binds a listener. An IPv6 listener accepts IPv4 connections too.
 pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
@@ -25,7 +25,7 @@ pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpList
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    // The receive buffer has to be set before listening, or the window scale cannot follow it.
+    // The receive buffer must be set before `listen`, because it determines the window scale.
     if let Some(bytes) = options.receive_buffer_bytes {
         socket.set_recv_buffer_size(bytes)?;
     }
@@ -34,8 +34,8 @@ pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpList
     TcpListener::from_std(socket.into())
 }
 
-/// Connects with buffers of a given size. They have to be set before: with the first packet a side says how far its
-/// window may ever open.
+/// Connects with the given buffer sizes. They are set before, because the first packet determines
+/// the maximum window.
 pub async fn connect_with_buffers(
     address: SocketAddr,
     send_buffer_bytes: Option<u32>,
@@ -62,18 +62,18 @@ pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> 
     SockRef::from(stream).set_send_buffer_size(bytes)
 }
 
-/// Whether the machine has addresses of IPv6.
+/// Whether the machine has IPv6 addresses.
 pub fn has_ipv6() -> bool {
     std::net::UdpSocket::bind("[::]:0").is_ok()
 }
 
-/// The addresses of a name. Waits for the answer.
+/// Resolves a name. Blocks.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// One vectored write that does not wait. With `is_more` the kernel waits for what comes next before it sends a packet
-/// that is not full.
+/// One non-blocking vectored write. With `is_more` (`MSG_MORE`), the kernel delays a partial packet
+/// for more data.
 pub fn send_vectored(
     stream: &TcpStream,
     slices: &[IoSlice<'_>],
@@ -85,7 +85,8 @@ pub fn send_vectored(
     Ok(rustix::net::sendmsg(stream, slices, control, flags)?)
 }
 
-/// Sends from a file without copying, and without waiting for the peer. 0 is the end of the file.
+/// Sends from a file without copying and without blocking (`sendfile`). 0 means the end of the
+/// file.
 pub fn send_file(
     stream: &TcpStream,
     file: &(impl AsFd + ?Sized),

@@ -1,4 +1,4 @@
-//! Pointers that are exchanged as a whole: a switch point before each look and each store.
+//! Atomically swapped pointers, with a switch point before each load and store.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ macro_rules! swap {
                 self.0.swap(value)
             }
 
-            /// `update` is called again if another thread has stored meanwhile.
+            /// `update` is called again if another thread has stored a value meanwhile.
             #[track_caller]
             pub fn rcu<R: Into<$value>>(&self, update: impl FnMut(&$value) -> R) -> $value {
                 world::switch_point(Op::Swap);

@@ -1,4 +1,5 @@
-//! `tokio::sync::Mutex`, a lock that is held across an `await`, with a switch point before it is taken.
+//! `tokio::sync::Mutex`, a lock that may be held across an `await`, with a switch point before it
+//! is taken.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ pub use tokio::sync::{MutexGuard, OwnedMutexGuard, TryLockError};
 use crate::simulation::trace::Op;
 use crate::simulation::world;
 
-/// Owned guards belong to tokio's lock, and so this holds an `Arc` of it.
+/// Holds an `Arc`, because tokio's owned guards need one.
 #[derive(Default, Debug)]
 pub struct Mutex<T>(Arc<tokio::sync::Mutex<T>>);
 

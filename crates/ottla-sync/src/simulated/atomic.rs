@@ -1,4 +1,5 @@
-//! Atomics with a switch point before each operation, sequentially consistent whatever order is asked for.
+//! Atomics with a switch point before each operation; sequentially consistent for every requested
+//! ordering.
 
 pub use std::sync::atomic::{Ordering, fence};
 

@@ -1,4 +1,4 @@
-//! Tables whose order the seed decides, where their caller is a simulated thread.
+//! Hash tables whose order the seed determines if the caller is a simulated thread.
 
 use std::hash::BuildHasher;
 
@@ -9,7 +9,7 @@ use crate::simulation::world;
 pub type HashMap<K, V, S = RandomState> = hashbrown::HashMap<K, V, S>;
 pub type HashSet<T, S = RandomState> = hashbrown::HashSet<T, S>;
 
-/// A hash of its own for each table.
+/// Each table has a different hash function.
 #[derive(Clone, Debug)]
 pub struct RandomState(FixedState);
 

@@ -1,4 +1,4 @@
-//! Condition variables. Which of those who wait is notified is the seed's choice.
+//! Condition variables. The seed chooses the notified waiter.
 
 use std::panic::Location;
 use std::time::{Duration, Instant};

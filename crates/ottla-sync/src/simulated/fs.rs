@@ -1,4 +1,4 @@
-//! Files: of the disk of the simulated host that the caller runs on, or of the kernel.
+//! Files on the disk of the caller's simulated host, or of the kernel.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
@@ -19,7 +19,7 @@ use crate::simulation::world;
 use disk::{Creation, Handle};
 pub use metadata::{FileType, Metadata};
 
-/// The disk that the caller's calls go to, if it is a simulated one.
+/// The simulated disk of the caller, if it has one.
 fn simulated() -> Option<Disk> {
     match world::is_simulated() {
         true => world::world().disk(),
@@ -27,7 +27,7 @@ fn simulated() -> Option<Disk> {
     }
 }
 
-/// A directory whose entries can be forced to disk without another file handle.
+/// An open directory, so that fsyncing it needs no new file handle.
 #[derive(Debug)]
 pub struct Dir(DirKind);
 
@@ -46,7 +46,7 @@ impl Dir {
         }))
     }
 
-    /// Forces the entries to disk: files created, renamed and removed in it.
+    /// Fsyncs the directory: files created, renamed and removed in it survive a power loss.
     #[track_caller]
     pub fn sync(&self) -> io::Result<()> {
         match &self.0 {
@@ -124,7 +124,7 @@ impl File {
         }
     }
 
-    /// The kernel's file, or none for one on a simulated disk.
+    /// The kernel's file; `None` for a file on a simulated disk.
     fn of_kernel(&self) -> Option<&std::fs::File> {
         match &self.0 {
             Kind::Kernel(file) => Some(file),
@@ -203,7 +203,7 @@ impl AsRawFd for File {
     }
 }
 
-/// How a file is opened.
+/// Options for opening a file.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     creation: Creation,
@@ -287,7 +287,7 @@ impl Iterator for ReadDir {
     }
 }
 
-/// The entries of a directory, sorted by their names.
+/// The entries of a directory, sorted by name.
 #[track_caller]
 pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let entries = match simulated() {
@@ -337,7 +337,7 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(text)
 }
 
-/// On a simulated disk there are no links.
+/// A simulated disk has no links.
 #[track_caller]
 pub fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     match simulated() {
@@ -426,8 +426,8 @@ pub fn check_file_access(path: impl AsRef<Path>) -> io::Result<()> {
     }
 }
 
-/// Takes a lock on the whole file, or returns `false` if another handle has one. It is given back with the file, or
-/// when its host is killed.
+/// Takes a lock on the whole file, or returns `false` if another handle holds one. It is released
+/// when the file is closed or its host is killed.
 #[track_caller]
 pub fn try_lock(file: &File) -> io::Result<bool> {
     match &file.0 {
@@ -436,7 +436,7 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Who has locked a file that this handle has not locked.
+/// The holder of the lock on a file that this handle has not locked.
 #[track_caller]
 pub fn lock_holder(file: &File) -> io::Result<Option<LockHolder>> {
     match &file.0 {
@@ -461,7 +461,7 @@ pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
     }
 }
 
-/// Opens a file that is there, for reading and writing, if the disk need not be asked.
+/// Opens an existing file for reading and writing if no disk I/O is needed.
 #[track_caller]
 pub fn open_cached(path: &Path) -> io::Result<File> {
     let Some(disk) = simulated() else {
@@ -482,13 +482,13 @@ pub fn is_cached_at(file: &(impl AsFd + FileExt + ?Sized), position: u64) -> boo
     }
 }
 
-/// On a simulated disk nothing is reserved: that it is full is found by the writes.
+/// A simulated disk reserves nothing: writes find out that it is full.
 pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     file.of_kernel()
         .map_or(Ok(()), |file| kernel::reserve(file, bytes))
 }
 
-/// A simulated disk writes back when it likes to, which only a loss of power shows.
+/// A simulated disk writes back at any time, which only a power loss reveals.
 #[track_caller]
 pub fn sync_file_range(
     file: &File,

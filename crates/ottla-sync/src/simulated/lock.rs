@@ -1,4 +1,4 @@
-//! Mutexes: a switch point before each is taken and after each is given.
+//! Mutexes, with a switch point before each is taken and after each is released.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -10,9 +10,9 @@ use crate::simulation::state::wait::new_object;
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Holder, Wait};
 
-/// Those who wait for an object, and who has it.
+/// The waiters and the holder of an object.
 pub(super) struct Queue {
-    /// The number of the object once somebody has waited for it, else 0.
+    /// The number of the object once a thread has waited for it, otherwise 0.
     object: AtomicU64,
     holder: AtomicU32,
     since: AtomicPtr<Location<'static>>,
@@ -48,14 +48,14 @@ impl Queue {
         }
     }
 
-    /// Notes that the thread that runs has taken it.
+    /// Records that the running thread has taken it.
     pub(super) fn hold(&self, at: &'static Location<'static>) {
         self.holder.store(world::current(), Ordering::Relaxed);
         self.since
             .store(ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Takes a lock in a simulation: tries again whenever it was given.
+    /// Takes a lock in a simulation, retrying whenever it was released.
     pub(super) fn take<G>(
         &self,
         at: &'static Location<'static>,
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// After a lock was given.
+    /// After a lock was released.
     pub(super) fn given(&self, at: &'static Location<'static>) {
         if world::is_simulated() {
             self.wake();
@@ -82,7 +82,7 @@ impl Queue {
         }
     }
 
-    /// Has those who wait try again.
+    /// Wakes the waiters to retry.
     pub(super) fn wake(&self) {
         let object = self.object.load(Ordering::Relaxed);
         if object != 0 {
@@ -99,7 +99,7 @@ pub struct Mutex<T: ?Sized> {
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
     taken_at: &'static Location<'static>,
-    /// `None` while its holder waits for a condition variable, and when it is dropped.
+    /// `None` while the holder waits for a condition variable, and when it is dropped.
     inner: Option<parking_lot::MutexGuard<'a, T>>,
 }
 
@@ -168,7 +168,8 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         self.inner.as_mut().expect("the guard holds its lock")
     }
 
-    /// Gives the lock to wait for a condition variable, without a switch: giving it and waiting are one step.
+    /// Releases the lock to wait for a condition variable, without a switch: releasing and waiting
+    /// are one step.
     pub(super) fn release(&mut self) {
         self.inner = None;
         self.mutex.queue.wake();

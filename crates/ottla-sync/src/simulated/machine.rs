@@ -1,16 +1,16 @@
-//! What a process may use of its machine: of this one, or of the one that a simulated host is.
+//! The resources of a process, on the real machine or on a simulated host.
 
 pub use crate::kernel::machine::Machine;
 use crate::simulation::world;
 
-/// The same for every simulated host, so that a run does not depend on the machine that it is on.
+/// Equal for every simulated host, so that a run does not depend on the machine.
 const SIMULATED: Machine = Machine {
     memory_bytes: 2 * 1024 * 1024 * 1024,
     is_memory_limited: false,
     processors: 2,
 };
 
-/// What the process has in memory that no file backs. A simulated host says nothing of it.
+/// Resident anonymous memory of the process; unknown on a simulated host.
 pub fn anonymous_bytes() -> Option<u64> {
     match world::is_simulated() {
         true => None,
@@ -18,7 +18,7 @@ pub fn anonymous_bytes() -> Option<u64> {
     }
 }
 
-/// Reads the limits of the machine and of the control groups.
+/// Reads the limits of the machine and the control groups.
 pub fn read() -> Machine {
     match world::is_simulated() {
         true => SIMULATED,

@@ -1,4 +1,4 @@
-//! `tokio::sync::mpsc` with switch points where something is sent or taken.
+//! `tokio::sync::mpsc` with switch points at sends and receives.
 
 use std::fmt;
 use std::ops::Deref;
@@ -57,7 +57,7 @@ impl<T> fmt::Debug for Sender<T> {
     }
 }
 
-/// What needs no switch point: `closed`, `is_closed`, `capacity`, `reserve`, `downgrade`.
+/// Methods without a switch point: `closed`, `is_closed`, `capacity`, `reserve`, `downgrade`.
 impl<T> Deref for Sender<T> {
     type Target = mpsc::Sender<T>;
 

@@ -1,4 +1,4 @@
-//! Sockets: of the simulated network that the caller's host is in, or the system's.
+//! Sockets of the simulated network of the caller's host, or of the system.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -21,16 +21,16 @@ use crate::simulation::trace::Op;
 use crate::simulation::world::{self, World};
 use crate::time;
 
-/// After so long another attempt is made to reach a host that does not answer.
+/// Interval of connection attempts to a host that does not answer.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
-/// How many connections wait to be accepted unless a listener says otherwise.
+/// Default number of connections that wait to be accepted.
 const BACKLOG: usize = 1024;
-/// The most that one call sends of a file.
+/// Maximum number of bytes per `sendfile` call.
 const SEND_FILE_BYTES: usize = 1 << 16;
 
-/// What names a socket: as tokio's trait of this name, for what the product uses of it.
+/// As tokio's trait of this name, as far as the product uses it.
 pub trait ToSocketAddrs: tokio::net::ToSocketAddrs {
-    /// The name and the port.
+    /// The host name and the port.
     fn named(&self) -> io::Result<(String, u16)>;
 }
 
@@ -75,7 +75,7 @@ fn resolve_simulated(host: &str, port: u16) -> io::Result<SocketAddr> {
     Ok(SocketAddr::new(address.ok_or_else(unknown)?, port))
 }
 
-/// The addresses of a name.
+/// Resolves a name.
 pub async fn lookup_host(name: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = SocketAddr>> {
     let addresses: Vec<SocketAddr> = match world::is_simulated() {
         true => {
@@ -87,7 +87,7 @@ pub async fn lookup_host(name: impl ToSocketAddrs) -> io::Result<impl Iterator<I
     Ok(addresses.into_iter())
 }
 
-/// The addresses of a name. Waits for the answer.
+/// Resolves a name. Blocks.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     match world::is_simulated() {
         true => Ok(vec![resolve_simulated(host, port)?]),
@@ -95,7 +95,7 @@ pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Whether the machine has addresses of IPv6. Simulated ones have none.
+/// Whether the machine has IPv6 addresses. Simulated machines have none.
 pub fn has_ipv6() -> bool {
     !world::is_simulated() && sockets::has_ipv6()
 }
@@ -187,7 +187,7 @@ impl fmt::Debug for TcpListener {
     }
 }
 
-/// One side of a simulated connection. Dropped, it is closed.
+/// One side of a simulated connection; dropping it closes the side.
 struct Side {
     connection: Arc<Connection>,
     side: usize,
@@ -198,7 +198,7 @@ impl Side {
         Arc::new(Side { connection, side })
     }
 
-    /// The kernel does nothing for a process that is gone.
+    /// The kernel does nothing for a dead process.
     fn check(&self) -> io::Result<()> {
         match !world::is_simulated() || world::is_dying() {
             true => Err(io::ErrorKind::NotConnected.into()),
@@ -206,7 +206,7 @@ impl Side {
         }
     }
 
-    /// Waits until the connection is ready for something.
+    /// Waits until the connection is ready for an operation.
     async fn until(
         &self,
         poll: impl Fn(&Connection, &World, usize, &Context<'_>) -> Poll<()>,
@@ -294,7 +294,7 @@ async fn connect_simulated(address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Connects with buffers of a given size; simulated connections all have the same.
+/// Connects with the given buffer sizes, which simulated connections ignore.
 pub async fn connect_with_buffers(
     address: SocketAddr,
     send_buffer_bytes: Option<u32>,
@@ -331,7 +331,7 @@ impl TcpStream {
         }
     }
 
-    /// The simulated network sends at once.
+    /// The simulated network never delays sends.
     pub fn set_nodelay(&self, is_set: bool) -> io::Result<()> {
         match &self.0 {
             StreamKind::Tokio(stream) => stream.set_nodelay(is_set),
@@ -380,7 +380,7 @@ impl TcpStream {
         }
     }
 
-    /// The system's stream, or none for one in the simulated network.
+    /// The system's stream; `None` in the simulated network.
     fn of_tokio(&self) -> Option<&tokio::net::TcpStream> {
         match &self.0 {
             StreamKind::Tokio(stream) => Some(stream),
@@ -395,7 +395,7 @@ impl fmt::Debug for TcpStream {
     }
 }
 
-/// For the options of a socket that no simulated thread has.
+/// For socket options, which simulated threads do not set.
 impl AsFd for TcpStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
@@ -493,7 +493,7 @@ impl AsyncRead for OwnedReadHalf {
     }
 }
 
-/// Dropped, it says that no more will come.
+/// Dropping it shuts down the write side.
 pub struct OwnedWriteHalf(WriteKind);
 
 enum WriteKind {
@@ -520,7 +520,7 @@ pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> 
     }
 }
 
-/// One vectored write that does not wait.
+/// One non-blocking vectored write.
 pub fn send_vectored(
     stream: &TcpStream,
     slices: &[IoSlice<'_>],
@@ -532,8 +532,8 @@ pub fn send_vectored(
     }
 }
 
-/// Sends from a file without waiting for the peer. 0 is the end of the file. In the simulation the file is read when
-/// its bytes are sent, as the kernel does it.
+/// Sends from a file without blocking. 0 means the end of the file. Like the kernel, the simulation
+/// reads the file when its bytes are sent.
 pub fn send_file(
     stream: &TcpStream,
     file: &(impl AsFd + FileExt + ?Sized),

@@ -30,7 +30,7 @@ impl Notify {
     }
 }
 
-/// `notified` needs no switch point: who waits is suspended.
+/// `notified` needs no switch point, because the waiter is suspended.
 impl Deref for Notify {
     type Target = tokio::sync::Notify;
 

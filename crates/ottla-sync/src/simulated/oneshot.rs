@@ -1,4 +1,4 @@
-//! `tokio::sync::oneshot` with a switch point where the value is sent.
+//! `tokio::sync::oneshot` with a switch point when the value is sent.
 
 use std::future::Future;
 use std::panic::Location;

@@ -1,8 +1,8 @@
-//! The end of the process: of the simulated host's, which a panic ends anyway, or of the system's.
+//! The end of the process: of the simulated host's, which a panic ends anyway, or of the real one.
 
 use crate::simulation::world;
 
-/// How many files and sockets the process may have open; a simulated host, as many as a system usually lets it.
+/// The process's limit of open files and sockets; a typical limit on a simulated host.
 pub fn open_files_limit() -> Option<u64> {
     match world::is_simulated() {
         true => Some(1_024),
@@ -10,8 +10,8 @@ pub fn open_files_limit() -> Option<u64> {
     }
 }
 
-/// Instead of `std::process::abort`, where something unwinds. A simulated thread goes on unwinding: its host was killed,
-/// or the panic fails the run.
+/// Replaces `std::process::abort` during unwinding. A simulated thread continues to unwind: its
+/// host was killed, or the panic fails the run.
 pub fn abort() {
     if !world::is_simulated() {
         std::process::abort();

@@ -1,4 +1,4 @@
-//! Random numbers, each for a named consumer: on a simulated host, each has a stream of its own.
+//! Random numbers for a named consumer; on a simulated host each consumer has its own stream.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use rand::distr::{Distribution, StandardUniform};
 
 use crate::simulation::world;
 
-/// Instead of `rand::random`.
+/// Replaces `rand::random`.
 pub fn random<T>(consumer: &'static str) -> T
 where
     StandardUniform: Distribution<T>,
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// Instead of `rand::random_range`.
+/// Replaces `rand::random_range`.
 pub fn random_range<T: SampleUniform>(consumer: &'static str, range: impl SampleRange<T>) -> T {
     match world::is_simulated() {
         true => Stream(consumer).random_range(range),
@@ -27,7 +27,7 @@ pub fn random_range<T: SampleUniform>(consumer: &'static str, range: impl Sample
     }
 }
 
-/// The stream of a consumer on the host of the thread that runs.
+/// The stream of a consumer on the running thread's host.
 struct Stream(&'static str);
 
 impl rand::TryRng for Stream {

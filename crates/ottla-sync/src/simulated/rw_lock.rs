@@ -1,4 +1,4 @@
-//! Locks with one writer or many readers.
+//! Reader-writer locks.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

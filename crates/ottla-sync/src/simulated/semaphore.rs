@@ -1,4 +1,4 @@
-//! `tokio::sync::Semaphore` with switch points where a permit is taken.
+//! `tokio::sync::Semaphore` with switch points when a permit is acquired.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ pub use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use crate::simulation::trace::Op;
 use crate::simulation::world;
 
-/// Owned permits belong to tokio's semaphore, and so this holds an `Arc` of it.
+/// Holds an `Arc`, because tokio's owned permits need one.
 #[derive(Debug)]
 pub struct Semaphore(Arc<tokio::sync::Semaphore>);
 
@@ -65,7 +65,7 @@ impl Semaphore {
     }
 }
 
-/// What needs no switch point: `add_permits`, `available_permits`, `close`.
+/// Methods without a switch point: `add_permits`, `available_permits`, `close`.
 impl Deref for Semaphore {
     type Target = tokio::sync::Semaphore;
 

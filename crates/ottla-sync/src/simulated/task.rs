@@ -1,4 +1,4 @@
-//! Tasks: polled by the workers of the caller's host, or by tokio's.
+//! Tasks, polled by the workers of the caller's host or by tokio's.
 
 use std::any::Any;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::simulation::executor::{self, TaskId};
 use crate::simulation::join::JoinState;
 use crate::simulation::world;
 
-/// The task was aborted, or has panicked.
+/// The task was aborted or has panicked.
 #[derive(Debug)]
 pub struct JoinError(Option<tokio::task::JoinError>);
 
@@ -144,7 +144,7 @@ where
     JoinHandle(Kind::Simulated(Some(id), state))
 }
 
-/// A thread of its own, in the simulation; a blocking pool has no bound that anybody waits for there.
+/// In the simulation a thread of its own, because nothing depends on the size of the blocking pool.
 pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -172,12 +172,12 @@ pub async fn yield_now() {
     .await
 }
 
-/// What tasks are given to from threads that are not of the runtime.
+/// A handle for spawning tasks from threads outside the runtime.
 #[derive(Clone, Debug)]
 pub struct Handle(Option<tokio::runtime::Handle>);
 
 impl Handle {
-    /// Of a simulated thread, its host.
+    /// For a simulated thread, its host.
     pub fn current() -> Handle {
         match world::is_simulated() {
             true => Handle(None),
@@ -185,7 +185,7 @@ impl Handle {
         }
     }
 
-    /// A thread that belongs to no runtime has none; a simulated thread always has its host's.
+    /// Fails on a thread without a runtime; a simulated thread always has its host's.
     pub fn try_current() -> Result<Handle, TryCurrentError> {
         match world::is_simulated() {
             true => Ok(Handle(None)),
@@ -193,8 +193,8 @@ impl Handle {
         }
     }
 
-    /// Until the guard is dropped, what this thread spawns belongs to the runtime. A simulated thread belongs to its host
-    /// anyway.
+    /// Until the guard is dropped, this thread spawns on the runtime. A simulated thread always
+    /// spawns on its host.
     pub fn enter(&self) -> EnterGuard<'_> {
         EnterGuard {
             _guard: self.0.as_ref().map(tokio::runtime::Handle::enter),
@@ -232,8 +232,8 @@ impl Handle {
     }
 }
 
-/// How many threads poll the tasks of the caller's runtime, and how long all of them together have been busy. A
-/// simulated host does not know.
+/// The number of worker threads of the caller's runtime and their total busy time; unknown on a
+/// simulated host.
 pub fn worker_busy_time() -> Option<(usize, std::time::Duration)> {
     if world::is_simulated() {
         return None;
@@ -252,7 +252,7 @@ pub struct EnterGuard<'a> {
     _guard: Option<tokio::runtime::EnterGuard<'a>>,
 }
 
-/// Tasks whose results are taken as they end. Dropped, it aborts those that have not.
+/// A set of tasks whose results are taken as they end. Dropping it aborts the others.
 pub struct JoinSet<T>(SetKind<T>);
 
 enum SetKind<T> {

@@ -1,4 +1,4 @@
-//! Threads: coroutines of the caller's host, or the system's.
+//! Threads: coroutines of the caller's host, or the system's threads.
 
 use std::any::Any;
 use std::io;
@@ -25,7 +25,7 @@ impl<T> JoinHandle<T> {
         JoinHandle(Kind::Simulated(state))
     }
 
-    /// Waits for the end of the thread; an error if it has panicked or was killed.
+    /// Waits for the end of the thread. An error if it panicked or was killed.
     #[track_caller]
     pub fn join(self) -> Result<T, Box<dyn Any + Send>> {
         match self.0 {
@@ -61,7 +61,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
     }
 }
 
-/// Starts a thread on the host of the caller. A host that dies starts none.
+/// Starts a thread on the caller's host. A dying host starts none.
 pub(super) fn start<T: 'static>(name: &str, body: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
     let state = JoinState::new();
     let completion = state.completion();
@@ -91,7 +91,7 @@ impl Builder {
         self
     }
 
-    /// Simulated threads all have the same.
+    /// Ignored for simulated threads.
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.stack_size = Some(bytes);
         self
@@ -141,8 +141,8 @@ pub fn yield_now() {
     }
 }
 
-/// Grows whenever this thread gives its processor away to wait for something; `None` where nobody counts. Simulated time
-/// passes for a thread only while it waits.
+/// Increases whenever this thread waits; `None` if that is not counted. Simulated time passes for a
+/// thread only while it waits.
 pub fn waits() -> Option<i64> {
     match world::is_simulated() {
         true => Some(world::world().now() as i64),
@@ -150,7 +150,7 @@ pub fn waits() -> Option<i64> {
     }
 }
 
-/// Threads that may borrow from the stack of the one that starts them: all have ended when `scope` returns.
+/// Threads that may borrow from the starting thread's stack: all have ended when `scope` returns.
 pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
     if !world::is_simulated() {
         return std::thread::scope(|scope| body(&Scope(ScopeKind::System(scope))));
@@ -170,8 +170,8 @@ enum ScopeKind<'scope, 'env: 'scope> {
     ),
 }
 
-/// The simulated threads of a scope. Dropped, it waits for them, also if the scope is left by a panic or unwound
-/// because its host was killed.
+/// The simulated threads of a scope. Dropping it waits for them, also when the scope unwinds
+/// because of a panic or a killed host.
 #[derive(Default)]
 struct Threads(parking_lot::Mutex<Vec<Arc<JoinState<()>>>>);
 

@@ -1,4 +1,4 @@
-//! `std::sync::mpsc`, made of this crate's locks, so that it waits as they do.
+//! `std::sync::mpsc` built from this crate's locks, so that it waits as they do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -99,12 +99,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Until there are no senders left.
+    /// Until all senders are dropped.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.recv().ok())
     }
 
-    /// What is there now.
+    /// The values available now.
     pub fn try_iter(&self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.try_recv().ok())
     }
@@ -117,7 +117,7 @@ impl<T> Drop for Receiver<T> {
             state.has_receiver = false;
             std::mem::take(&mut state.queue)
         };
-        // What it holds may belong to senders, and tell them that nobody will answer.
+        // Outside the lock: dropping the values may notify senders that no one will answer.
         drop(queue);
     }
 }

@@ -1,4 +1,4 @@
-//! Clocks and timers: a simulated host's own, or the system's and tokio's.
+//! Clocks and timers of a simulated host, or of the system and tokio.
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +11,7 @@ pub use tokio::time::MissedTickBehavior;
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Timer};
 
-/// Instead of `Instant::now`.
+/// Replaces `Instant::now`.
 #[track_caller]
 pub fn now() -> Instant {
     match world::is_simulated() {
@@ -23,13 +23,13 @@ pub fn now() -> Instant {
     }
 }
 
-/// Instead of `Instant::elapsed`.
+/// Replaces `Instant::elapsed`.
 #[track_caller]
 pub fn elapsed(since: Instant) -> Duration {
     now().saturating_duration_since(since)
 }
 
-/// Instead of `SystemTime::now`.
+/// Replaces `SystemTime::now`.
 #[track_caller]
 pub fn wall_clock() -> SystemTime {
     match world::is_simulated() {
@@ -41,7 +41,7 @@ pub fn wall_clock() -> SystemTime {
     }
 }
 
-/// A simulated host has no such counter.
+/// A simulated host has no time stamp counter.
 pub fn processor_ticks() -> Option<u64> {
     match world::is_simulated() {
         true => None,
@@ -81,7 +81,7 @@ enum Kind {
 struct Alarm {
     /// In simulated nanoseconds.
     deadline: u64,
-    /// Where its timer is, and whom that wakes.
+    /// The key of its timer, and the waker of the timer.
     timer: Option<((u64, u64), Waker)>,
 }
 
@@ -138,7 +138,7 @@ pub fn interval(period: Duration) -> Interval {
     })
 }
 
-/// Ticks that a simulated host has missed are skipped.
+/// On a simulated host, missed ticks are skipped.
 #[derive(Debug)]
 pub struct Interval(Ticks);
 
@@ -172,7 +172,7 @@ impl Interval {
     }
 }
 
-/// The time was up.
+/// The timeout elapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Elapsed(());
 

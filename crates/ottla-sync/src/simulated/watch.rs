@@ -1,7 +1,7 @@
-//! `tokio::sync::watch` with switch points where the value is changed or looked at.
+//! `tokio::sync::watch` with switch points when the value is changed or read.
 //!
-//! tokio wakes those who wait in an order of its own random numbers. Simulated ones wait for a `Notify` instead, which
-//! wakes them in the order in which they came.
+//! tokio wakes waiters in an order chosen by its own random numbers. Simulated receivers wait for a
+//! `Notify` instead, which wakes them in order of arrival.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 #[derive(Default, Debug)]
 pub struct Sender<T>(watch::Sender<T>, Changed);
 
-/// Tells simulated receivers to look again, also when a sender is gone: it is dropped after it.
+/// Notifies simulated receivers, also when a sender is gone: it is dropped after the sender.
 #[derive(Clone, Default, Debug)]
 struct Changed(Arc<Notify>);
 
@@ -59,7 +59,7 @@ impl<T> Sender<T> {
         before
     }
 
-    /// `modify` runs under the channel's own lock, and so without a switch.
+    /// `modify` runs under the channel's own lock, without a switch.
     #[track_caller]
     pub fn send_modify(&self, modify: impl FnOnce(&mut T)) {
         world::switch_point(Op::Send);
@@ -80,7 +80,7 @@ impl<T> Sender<T> {
     }
 }
 
-/// What needs no switch point: `borrow`, `closed`, `is_closed`, `receiver_count`.
+/// Methods without a switch point: `borrow`, `closed`, `is_closed`, `receiver_count`.
 impl<T> Deref for Sender<T> {
     type Target = watch::Sender<T>;
 
@@ -99,7 +99,8 @@ impl<T> Clone for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// What is returned holds the channel's own lock: whoever holds it over a switch point stops the simulation.
+    /// The result holds the channel's own lock: holding it across a switch point stops the
+    /// simulation.
     #[track_caller]
     pub fn borrow(&self) -> Ref<'_, T> {
         world::switch_point(Op::Receive);
@@ -127,7 +128,7 @@ impl<T> Receiver<T> {
     pub async fn changed(&mut self) -> Result<(), RecvError> {
         world::switch_point(Op::Receive);
         while world::is_simulated() && matches!(self.0.has_changed(), Ok(false)) {
-            // Nothing happens between the look and the wait.
+            // Nothing runs between the check and the wait.
             self.1.notified().await;
         }
         self.0.changed().await

@@ -1,4 +1,4 @@
-//! A simulated connection: two pipes of packets that arrive in their order, each at its time.
+//! A simulated connection: two pipes of packets that arrive in order, each at its time.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker};
@@ -13,7 +13,7 @@ fn remember(wakers: &mut Vec<Waker>, context: &Context<'_>) {
 }
 
 impl Connection {
-    /// When a packet arrives that `side` sends now.
+    /// The arrival time of a packet that `side` sends now.
     fn arrival(&self, world: &World, side: usize) -> u64 {
         let now = world.now();
         let (from, to) = (self.parties[side].machine, self.parties[1 - side].machine);
@@ -29,7 +29,7 @@ impl Connection {
         world.deliver(delivery);
     }
 
-    /// Whether there is something to read: bytes, the end, or an error.
+    /// Whether there are bytes, the end, or an error to read.
     pub(crate) fn poll_readable(
         &self,
         world: &World,
@@ -54,7 +54,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Reads what has arrived; 0 is the end.
+    /// Reads what has arrived; 0 means the end.
     pub(crate) fn try_read(
         &self,
         world: &World,
@@ -106,7 +106,8 @@ impl Connection {
         Poll::Pending
     }
 
-    /// How many bytes may be written now. More than there are if writing says that the connection is broken.
+    /// The number of bytes that can be written now; more than that if a write would report the
+    /// broken connection.
     pub(crate) fn room(&self, world: &World, side: usize) -> usize {
         let now = world.now();
         let window = world.with(|state| state.network.window_bytes());
@@ -118,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as there is room for.
     pub(crate) fn try_write(
         &self,
         world: &World,
@@ -137,7 +138,7 @@ impl Connection {
         };
         let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
         if is_closed && world.with(|state| state.answers_for(&self.parties[1 - side])) {
-            // The machine at the other end knows of no such connection.
+            // The machine at the other end does not know the connection.
             self.reset(world, side);
             return Ok(wanted);
         }
@@ -160,17 +161,17 @@ impl Connection {
         Ok(count)
     }
 
-    /// Has a side find its connection broken.
+    /// Breaks the connection for one side.
     pub(super) fn reset(&self, world: &World, side: usize) {
         self.send(world, 1 - side, Packet::Reset);
     }
 
-    /// A side sends no more.
+    /// Shuts down the write side.
     pub(crate) fn end(&self, world: &World, side: usize) {
         self.send(world, side, Packet::End);
     }
 
-    /// A side is gone. The other one hears of it unless the machine has lost its power.
+    /// Closes a side. The other side learns of it unless the machine has lost power.
     pub(crate) fn close(&self, world: &World, side: usize) {
         let (was_closed, has_unread, writers) = {
             let mut ends = self.ends.lock();
@@ -193,7 +194,7 @@ impl Connection {
         writers.into_iter().for_each(Waker::wake);
     }
 
-    /// Sends what was held back, over links that are no longer cut.
+    /// Sends what was held back, over links that were restored.
     pub(super) fn send_again(&self, world: &World) {
         for side in 0..2 {
             let at = self.arrival(world, side);

@@ -10,7 +10,7 @@ use super::state::executor::{BoxFuture, Taken};
 use super::trace::Op;
 use super::world::{self, Token, Wait, World};
 
-/// Names a task of a run.
+/// Identifies a task of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TaskId {
     run: u64,
@@ -39,7 +39,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Adds a task to the host of the caller. It is dropped at once if the host has been killed.
+/// Adds a task to the caller's host. It is dropped at once if the host was killed.
 pub(crate) fn spawn(future: BoxFuture, at: &'static Location<'static>) -> TaskId {
     let world = world::world();
     let host = world.host();
@@ -80,7 +80,7 @@ pub(crate) fn spawn(future: BoxFuture, at: &'static Location<'static>) -> TaskId
     id
 }
 
-/// Drops a task, at once or as soon as it is not being polled.
+/// Drops a task at once, or after the current poll.
 pub(crate) fn abort(id: TaskId) {
     if let Some(world) = world::world_of(id.run) {
         let host = id.host as usize;
@@ -89,7 +89,7 @@ pub(crate) fn abort(id: TaskId) {
     }
 }
 
-/// What a worker does until its host is killed.
+/// The loop of a worker, until its host is killed.
 fn work(host: u32) {
     let at = Location::caller();
     let world = world::world();
@@ -151,7 +151,7 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// Polls a future on the thread that calls, which waits while the future does.
+/// Polls a future on the calling thread, which waits while the future is pending.
 pub(crate) fn block_on<F: Future>(future: F, at: &'static Location<'static>) -> F::Output {
     let mut future = std::pin::pin!(future);
     let run = world::world().run;
@@ -167,7 +167,7 @@ pub(crate) fn block_on<F: Future>(future: F, at: &'static Location<'static>) -> 
             return output;
         }
         if !thread_waker.is_woken.load(Ordering::Relaxed) {
-            // What was polled may have waited for a lock, and so prepared another wait.
+            // The poll may have waited for a lock, which prepared another wait.
             world::renew(token);
             world::block(token, Wait::Future, at, None);
         }

@@ -9,15 +9,15 @@ use super::hot::is_simulated;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Nobody can run, and no timer is pending.
+    /// No thread can run, and no timer is pending.
     Deadlock(Vec<Waiting>),
     /// A thread or task of the product or of the test panicked.
     Panic { thread: String, message: String },
-    /// The run did not end within its limit of switch points.
+    /// The run exceeded its limit of switch points.
     StepLimit { steps: u64 },
 }
 
-/// A thread or task that waits.
+/// A waiting thread or task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     pub thread: String,
@@ -42,7 +42,8 @@ impl fmt::Display for Failure {
 
 thread_local!(static LAST_PANIC: Cell<Option<String>> = const { Cell::new(None) });
 
-/// Keeps what panics of simulated threads say, instead of printing it: a search over seeds meets many.
+/// Collects the panic messages of simulated threads instead of printing them: a search over seeds
+/// has many.
 pub(super) fn catch_panic_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

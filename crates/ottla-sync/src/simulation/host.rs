@@ -1,4 +1,4 @@
-//! Simulated hosts: the processes that are started and killed, each with its clock.
+//! Simulated hosts: processes that are started and killed, each with its own clock.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::state::host::{HostClock, HostState};
 use super::state::network::address_of;
 use super::world::{self, World};
 
-/// All instants are counted from here; simulated ones differ from it by what the host's clock shows.
+/// The origin of all instants; simulated instants differ from it by the host's clock.
 pub(crate) fn origin() -> Instant {
     static ORIGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
     *ORIGIN
@@ -39,7 +39,7 @@ impl World {
         })
     }
 
-    /// The simulated time at which the host's clock will have gone on by `duration`.
+    /// The simulated time at which the host's clock has advanced by `duration`.
     pub(crate) fn deadline_in(&self, duration: Duration) -> u64 {
         let now = self.now();
         self.on_host(|host| now.saturating_add(host.clock.real(duration)))
@@ -49,7 +49,7 @@ impl World {
         self.on_host(|host| host.disk.clone())
     }
 
-    /// The stream of random numbers of `consumer` on this host.
+    /// The next number of `consumer`'s stream on this host.
     pub(crate) fn random_u64(&self, consumer: &'static str) -> u64 {
         let seed = self.seed;
         self.on_host(|host| {
@@ -60,7 +60,7 @@ impl World {
     }
 }
 
-/// A simulated process. The handle may be held, and used, by any simulated thread.
+/// A simulated process. Any simulated thread may hold and use the handle.
 #[derive(Clone, Debug)]
 pub struct Host {
     index: u32,
@@ -68,8 +68,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without threads. A name that was used before is a process started again: the same name, but other
-    /// random numbers.
+    /// A host without threads. Reusing a name means a restarted process: the same name with
+    /// different random numbers.
     pub fn new(name: &str) -> Host {
         let world = world::world();
         let index = world.with(|state| {
@@ -100,13 +100,13 @@ impl Host {
         self
     }
 
-    /// How many threads poll its tasks; 2 unless said otherwise.
+    /// The number of threads that poll its tasks; 2 by default.
     pub fn with_workers(self, workers: usize) -> Host {
         self.state(|host| host.executor = Executor::new(workers));
         self
     }
 
-    /// The disk that the file calls of its threads go to; those of a host without one go to the kernel.
+    /// The disk for the file calls of its threads; without one they go to the kernel.
     pub fn with_disk(self, disk: &Disk) -> Host {
         let disk = disk.clone();
         self.state(|host| host.disk = Some(disk));
@@ -131,7 +131,7 @@ impl Host {
         crate::thread::JoinHandle::simulated(state)
     }
 
-    /// Its address in the simulated network: that of all hosts of this name.
+    /// Its address in the simulated network, shared by all hosts of this name.
     pub fn address(&self) -> IpAddr {
         self.state(|host| address_of(host.machine))
     }
@@ -140,7 +140,7 @@ impl Host {
         self.state(|host| host.is_alive)
     }
 
-    /// Ends its threads and tasks where they are. Files and what they hold stay, as after SIGKILL;
+    /// Ends its threads and tasks where they are. Files keep their content, as after SIGKILL;
     /// [`Disk::lose_power`] does the rest.
     pub fn kill(&self) {
         if self.is_alive() {
@@ -148,14 +148,15 @@ impl Host {
         }
     }
 
-    /// As [`Host::kill`], but the machine does not close its connections either, and answers nobody until another
-    /// host of its name is there. What its disk loses is [`Disk::lose_power`]'s.
+    /// As [`Host::kill`], but the machine does not close its connections either, and answers no
+    /// packets until a host of its name is started again. [`Disk::lose_power`] decides what its
+    /// disk loses.
     pub fn lose_power(&self) {
         self.state(|host| host.loses_power = true);
         self.kill();
     }
 
-    /// Kills it at the switch point that comes `steps` after this one, whoever is there.
+    /// Kills it at the switch point `steps` after this one, in whatever thread that is.
     pub fn kill_in(&self, steps: u64) {
         world::world().kill_in(self.index, steps);
     }
@@ -170,7 +171,7 @@ impl Host {
     }
 }
 
-/// The simulated time, which no host's clock shows.
+/// The simulated time, which differs from every host's clock.
 pub fn now() -> Duration {
     Duration::from_nanos(world::world().now())
 }

@@ -1,25 +1,26 @@
-//! What every switch point reads, apart from the rest so that one without a switch costs a few nanoseconds.
+//! The data that every switch point reads, kept apart so that a switch point without a switch costs
+//! a few nanoseconds.
 
 use std::cell::Cell;
 
 use corosensei::Yielder;
 
-/// What a switch point costs in simulated time, so that a loop that waits for a deadline gets there.
+/// The simulated time of a switch point, so that a loop waiting for a deadline makes progress.
 pub(super) const STEP_NANOS: u64 = 100;
 
-/// No simulated thread runs: what is called is not part of a simulation.
+/// No simulated thread is running: the call is not part of a simulation.
 pub(super) const NOBODY: u32 = u32::MAX;
-/// The simulation drops what a killed host leaves on the heap.
+/// The simulation is dropping what a killed host left on the heap.
 pub(super) const UNDERTAKER: u32 = u32::MAX - 1;
 
 pub(super) struct Hot {
     pub(super) current: Cell<u32>,
     pub(super) steps: Cell<u64>,
-    /// From this step on, a switch point has to be looked at closely.
+    /// The step from which a switch point needs the slow path.
     pub(super) next_look: Cell<u64>,
     pub(super) hash: Cell<u64>,
     pub(super) is_recording: Cell<bool>,
-    /// Nested sections in which no switch happens.
+    /// Depth of nested sections without switches.
     pub(super) undivided: Cell<u32>,
     pub(super) yielder: Cell<*const Yielder<(), ()>>,
 }
@@ -42,7 +43,7 @@ pub(crate) fn is_simulated() -> bool {
     HOT.with(|hot| hot.current.get() != NOBODY)
 }
 
-/// The slot of the thread that runs.
+/// The slot of the running thread.
 #[inline]
 pub(crate) fn current() -> u32 {
     HOT.with(|hot| hot.current.get())

@@ -1,4 +1,4 @@
-//! The end of a thread or task, and those who wait for it.
+//! The end of a thread or task, and its waiters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl<T> JoinState<T> {
         Arc::new(JoinState(Mutex::new(Progress::Running(None))))
     }
 
-    /// What the thread or task holds until it has ended.
+    /// Held by the thread or task until it ends.
     pub(crate) fn completion(self: &Arc<Self>) -> Completion<T> {
         Completion(self.clone())
     }
@@ -63,7 +63,7 @@ impl<T> JoinState<T> {
     }
 }
 
-/// Dropped without [`Completion::complete`], it tells of a cancellation.
+/// Dropping it without [`Completion::complete`] reports a cancellation.
 pub(crate) struct Completion<T>(Arc<JoinState<T>>);
 
 impl<T> Completion<T> {

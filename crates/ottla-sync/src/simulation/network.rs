@@ -1,8 +1,8 @@
-//! The network between simulated hosts: addresses, listeners, links and what goes wrong with them.
+//! The network between simulated hosts: addresses, listeners, links and faults.
 //!
-//! All hosts of one name are processes of one machine, which has one address and answers to the name. What is sent on
-//! a connection arrives in its order, after a delay that is drawn. A link that is cut holds back what is sent over it
-//! until it is mended, as TCP does that sends again; who cannot wait has to have a timeout.
+//! All hosts of one name are processes of one machine, which has one address and resolves by that
+//! name. Data on a connection arrives in order, after a random delay. A cut link holds data back
+//! until it is restored, like TCP with retransmissions; a caller that cannot wait needs a timeout.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -36,26 +36,26 @@ impl State {
         self.hosts[host as usize].machine
     }
 
-    /// Whether a process runs there, or none: then whether the machine itself is on.
+    /// Whether a process runs there; if not, whether the machine is on.
     fn is_answering(&self, machine: u32) -> bool {
         let of_machine = self.hosts.iter().rev().find(|host| host.machine == machine);
         of_machine.is_some_and(|host| host.is_alive || !host.loses_power)
     }
 
-    /// Whether the process of a party is gone without having closed its connections.
+    /// Whether a party's process is gone without having closed its connections.
     pub(crate) fn is_silent(&self, party: &Party) -> bool {
         let host = &self.hosts[party.host as usize];
         !host.is_alive && host.loses_power
     }
 
-    /// Whether the machine of a party that is gone would answer a packet for it.
+    /// Whether the machine of a dead party would answer a packet for it.
     pub(crate) fn answers_for(&self, party: &Party) -> bool {
         self.is_answering(party.machine)
     }
 }
 
 impl World {
-    /// How long a packet is under way that is sent now.
+    /// The delay of a packet that is sent now.
     pub(crate) fn link_delay(&self) -> Duration {
         Duration::from_nanos(self.with(|state| state.network.delay_nanos()))
     }
@@ -74,7 +74,7 @@ impl World {
         })
     }
 
-    /// Binds a listener of the caller's host. `None` if the port is taken.
+    /// Binds a listener of the caller's host. `None` if the port is in use.
     pub(crate) fn listen(&self, address: SocketAddr, limit: usize) -> Option<Arc<Backlog>> {
         let host = self.host();
         self.with(|state| {
@@ -102,7 +102,7 @@ impl World {
         self.with(|state| {
             let place = (state.machine(backlog.host), backlog.address.port());
             let listeners = &mut state.network.listeners;
-            // Another host of the machine may have the port by now.
+            // Another host of the machine may have bound the port by now.
             if listeners
                 .get(&place)
                 .is_some_and(|there| there.host == backlog.host)
@@ -134,7 +134,7 @@ impl World {
         })
     }
 
-    /// A connection of the caller's host to a listener, which finds it in its backlog.
+    /// Connects the caller's host to a listener, which finds the connection in its backlog.
     pub(crate) fn connect(&self, backlog: &Backlog) -> Arc<Connection> {
         let host = self.host();
         let connection = self.with(|state| {
@@ -167,7 +167,7 @@ impl World {
         connection
     }
 
-    /// What a killed host leaves in the network is gone with it.
+    /// Removes the listeners and connections of a killed host.
     pub(super) fn disconnect(&self, host: u32) {
         let backlogs: Vec<Arc<Backlog>> = self.with(|state| {
             let listeners = state.network.listeners.values();
@@ -197,7 +197,7 @@ impl World {
         })
     }
 
-    /// Has wakers called when something arrives.
+    /// Schedules wakers for the arrival of data.
     pub(super) fn deliver(&self, delivery: Delivery) {
         for waker in delivery.wakers {
             self.add_timer(delivery.at, Timer::Task(waker));
@@ -205,7 +205,7 @@ impl World {
     }
 }
 
-/// The network of the simulation that the caller runs in.
+/// The network of the caller's simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Network(());
 
@@ -222,7 +222,7 @@ impl Network {
         self.state(|state| state.network.faults = faults);
     }
 
-    /// Cuts what goes from one machine to another, by the names of their hosts.
+    /// Cuts the link from one machine to another, by host names.
     pub fn cut(&self, from: &str, to: &str) {
         self.state(|state| {
             let pair = state.pair(from, to);
@@ -241,7 +241,7 @@ impl Network {
         });
     }
 
-    /// Mends all links: what was held back is sent again.
+    /// Restores all links: data held back is sent.
     pub fn heal(&self) {
         self.state(|state| state.network.cut.clear());
         let world = world::world();

@@ -1,24 +1,25 @@
-//! Which of the threads that can run is the next to run.
+//! Scheduling policies: which runnable thread runs next.
 
 use super::random::Random;
 
 /// How the scheduler chooses at switch points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// A thread runs for about `mean` switch points; then any thread that can run is as likely as any other.
+    /// A thread runs for about `mean` switch points; then every runnable thread is equally likely.
     Random { mean: u64 },
-    /// As `Random`, but every fourth thread or so runs only if no other can. Which ones, is drawn anew after about
-    /// `period` switch points.
+    /// As `Random`, but about every fourth thread runs only if no other can. The starved threads
+    /// are redrawn after about `period` switch points.
     Starved { mean: u64, period: u64 },
-    /// Probabilistic concurrency testing (Burckhardt et al., 2010): each thread has a drawn priority, and the first
-    /// of those that can run runs. At `depth - 1` of the first `steps` switch points the running thread becomes
-    /// the last. With n threads, a bug that needs `depth` ordering constraints is found in a run with a probability
-    /// of at least 1 / (n · steps^(depth − 1)).
+    /// Probabilistic concurrency testing (Burckhardt et al., 2010): each thread has a random
+    /// priority, and the runnable thread with the highest runs. At `depth - 1` of the first `steps`
+    /// switch points the running thread gets the lowest priority. With n threads, a bug that needs
+    /// `depth` ordering constraints is found in a run with a probability of at least 1 / (n ·
+    /// steps^(depth − 1)).
     Pct { depth: u32, steps: u64 },
 }
 
 impl Policy {
-    /// The policy of a seed: few switches, many, starved threads, or priorities.
+    /// The policy of a seed: few switches, many switches, starved threads, or priorities.
     pub fn drawn(seed: u64) -> Policy {
         let mut random = Random::named(seed, "policy");
         let mean = 1 << random.below(7);
@@ -36,22 +37,22 @@ impl Policy {
     }
 }
 
-/// A policy at work.
+/// The state of a policy.
 pub(super) struct Chooser {
     policy: Policy,
     random: Random,
-    /// The step from which on the running thread is no longer sure to go on.
+    /// The step from which the running thread may be replaced.
     pub(super) next_choice: u64,
-    /// Decides which threads are starved; drawn anew at `starved_until`.
+    /// Determines the starved threads; redrawn at `starved_until`.
     starved: u64,
     starved_until: u64,
-    /// Of PCT: the steps at which the running thread becomes the last, descending.
+    /// For PCT: the steps at which the running thread gets the lowest priority, descending.
     change_points: Vec<u64>,
-    /// The lowest priority given so far.
+    /// The lowest priority assigned so far.
     lowest: i64,
 }
 
-/// A thread that can run: its slot and its priority.
+/// A runnable thread: its slot and its priority.
 pub(super) trait Candidates {
     fn slot(&self, index: usize) -> u32;
     fn len(&self) -> usize;
@@ -81,13 +82,13 @@ impl Chooser {
         chooser
     }
 
-    /// The priority of a thread that is created.
+    /// The priority of a new thread.
     pub(super) fn priority(&mut self) -> i64 {
         (self.random.u64() >> 2) as i64 + 1
     }
 
-    /// Draws from the scheduler's stream, for choices that belong to it: which waiter is notified, which task is
-    /// polled.
+    /// Draws from the scheduler's stream, for scheduling choices: the notified waiter, the task to
+    /// poll.
     pub(super) fn index(&mut self, len: usize) -> usize {
         match len {
             1 => 0,
@@ -104,7 +105,7 @@ impl Chooser {
         };
     }
 
-    /// Chooses at `step`. `running` can run still; `yields` if it would rather not.
+    /// Chooses at `step`. `running` can still run; with `yields` it prefers not to.
     pub(super) fn choose(
         &mut self,
         step: u64,
@@ -128,7 +129,7 @@ impl Chooser {
         Some(chosen)
     }
 
-    /// Any thread, but `not` and starved ones only if there is no other.
+    /// Any thread; `not` and starved threads only if there is no other.
     fn draw(&mut self, step: u64, not: Option<u32>, threads: &impl Candidates) -> u32 {
         let mut starved = None;
         if let Policy::Starved { period, .. } = self.policy {
@@ -171,7 +172,7 @@ impl Chooser {
             .expect("a thread can run")
     }
 
-    /// Whether a thread that has just become able to run may take the place of one that runs.
+    /// Whether a thread that becomes runnable may preempt the running one.
     pub(super) fn is_strict(&self) -> bool {
         matches!(self.policy, Policy::Pct { .. })
     }

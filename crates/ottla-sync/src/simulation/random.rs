@@ -1,4 +1,4 @@
-//! Streams of random numbers made from a seed and a name.
+//! Streams of random numbers derived from a seed and a name.
 
 use std::convert::Infallible;
 
@@ -11,10 +11,10 @@ impl Random {
         Random(seed)
     }
 
-    /// The stream of one consumer. A new consumer does not change what the others draw.
+    /// The stream of one consumer. A new consumer does not change the streams of others.
     pub fn named(seed: u64, name: &str) -> Random {
         let mut random = Random(seed ^ fingerprint(name.as_bytes()));
-        // Seeds that differ in one bit give streams that have nothing in common.
+        // Seeds that differ in one bit give unrelated streams.
         Random(random.u64() ^ seed.rotate_left(32))
     }
 
@@ -29,7 +29,7 @@ impl Random {
     /// A number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         assert!(limit > 0, "there is no number below 0");
-        // The high half of the product: no division, and a bias that no test can see.
+        // The high half of the product: no division, and a negligible bias.
         ((u128::from(self.u64()) * u128::from(limit)) >> 64) as u64
     }
 

@@ -1,6 +1,6 @@
-//! The threads, hosts and timers of a simulation, and what is done to them between two turns.
+//! The threads, hosts and timers of a simulation, and their changes between two turns.
 //!
-//! Nothing here, nor in the modules below, waits or lets others go on: that is `world`, which uses them.
+//! Nothing here or in the modules below waits or switches: `world` does, using them.
 
 pub(crate) mod connection;
 pub(crate) mod disk;
@@ -31,10 +31,10 @@ pub(crate) struct State {
     pub(super) runnable: Vec<u32>,
     pub(super) hosts: Vec<HostState>,
     pub(super) timers: BTreeMap<(u64, u64), Timer>,
-    /// Of the timers that have fired, those to be woken.
+    /// Wakers of the timers that have fired.
     pub(super) due: Vec<Waker>,
     pub(super) sequence: u64,
-    /// Simulated nanoseconds, less those that the steps have cost.
+    /// Simulated nanoseconds, without the cost of the steps.
     pub(super) time_base: u64,
     pub(super) chooser: Chooser,
     pub(super) next: Option<u32>,
@@ -47,27 +47,27 @@ pub(crate) struct State {
     pub(super) switches: u64,
     pub(super) trace: Vec<Entry>,
     pub(super) network: NetworkState,
-    /// Who waits for an object, by the number of the object.
+    /// The waiters of an object, by its number.
     pub(super) waiters: HashMap<u64, Vec<Token>, FixedState>,
 }
 
 /// A simulated thread.
 pub(super) struct Thread {
     pub(super) name: String,
-    /// Which thread of the simulation it is; slots are used again.
+    /// The thread's number within the simulation; slots are reused.
     pub(super) number: u64,
     pub(super) host: u32,
     pub(super) priority: i64,
-    /// Where it stands among those that can run.
+    /// Its index among the runnable threads.
     pub(super) runnable_at: Option<usize>,
-    /// Of the wait that it has prepared last.
+    /// The epoch of its last prepared wait.
     pub(super) epoch: u64,
     pub(super) is_woken: bool,
     pub(super) is_timed_out: bool,
     pub(super) blocked: Option<(Wait, &'static Location<'static>)>,
     pub(super) has_ended: bool,
     pub(super) is_dying: bool,
-    /// The panic that unwinds a dying thread has begun.
+    /// The panic that unwinds a dying thread has started.
     pub(super) is_unwinding: bool,
     pub(super) waits_while_dying: u32,
     pub(super) yielder: *const Yielder<(), ()>,
@@ -91,7 +91,7 @@ impl State {
         self.chooser.choose(step, running, yields, &mut candidates)
     }
 
-    /// Sets when a switch point has to be looked at next.
+    /// Sets the next step with a slow path.
     pub(super) fn plan(&self, hot: &Hot) {
         let mut next = self.chooser.next_choice.min(self.step_limit);
         if let Some((deadline, _)) = self.timers.keys().next() {
@@ -124,7 +124,7 @@ impl State {
                         self.wake(token);
                     }
                 }
-                // A waker borrows the state itself.
+                // Called later, because a waker borrows the state.
                 Timer::Task(waker) => self.due.push(waker),
             }
         }
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// Ends the run. The first failure is the one that counts.
+    /// Ends the run. The first failure counts.
     pub(super) fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
         HOT.with(|hot| hot.next_look.set(0));

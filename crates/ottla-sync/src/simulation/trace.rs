@@ -1,9 +1,9 @@
-//! What happened at each switch point.
+//! The record of switch points.
 
 use std::fmt;
 use std::panic::Location;
 
-/// What a thread does at a switch point.
+/// The operation of a thread at a switch point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Lock,

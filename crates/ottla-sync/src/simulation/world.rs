@@ -1,8 +1,8 @@
 //! The state of a simulation and its switch points.
 //!
-//! Everything here runs on one thread of the system, in coroutines that take turns. A coroutine that runs is never
-//! interrupted: it gives its turn away at a switch point, or when it waits. So nothing in this file needs a lock, and
-//! no borrow of [`State`] may be held across [`World::suspend`].
+//! Everything here runs on one thread of the system, in coroutines that take turns. A running
+//! coroutine is never interrupted: it yields at a switch point or when it waits. So nothing in this
+//! file needs a lock, and no borrow of [`State`] may be held across [`World::suspend`].
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -25,33 +25,33 @@ use super::trace::{Entry, Op};
 
 thread_local! {
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
-    /// Stacks of coroutines that have ended, for those to come.
+    /// Stacks of ended coroutines, for reuse.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
 pub(crate) struct World {
-    /// Which simulation of this process it is: a waker may outlive its own.
+    /// The number of the simulation within the process: a waker may outlive its simulation.
     pub(super) run: u64,
     pub(super) seed: u64,
     state: RefCell<State>,
-    /// By slot; `None` while it runs.
+    /// By slot; `None` while running.
     coroutines: RefCell<Vec<Option<Coroutine<(), (), ()>>>>,
 }
 
-/// The panic that unwinds the stack of a thread whose host was killed.
+/// The panic payload that unwinds a thread of a killed host.
 struct Killed;
 
-/// The world of the caller, which must run in a simulation.
+/// The caller's world; the caller must run in a simulation.
 pub(crate) fn world() -> Rc<World> {
     WORLD.with_borrow(|world| world.clone().expect("a simulation runs"))
 }
 
-/// The world of run `run`, if it is the one that goes on.
+/// The world of run `run`, if it is the current one.
 pub(super) fn world_of(run: u64) -> Option<Rc<World>> {
     WORLD.with_borrow(|world| world.clone().filter(|world| world.run == run))
 }
 
-/// Lets the seed decide who goes on. Costs next to nothing outside of a simulation.
+/// Lets the seed choose the next thread. Costs almost nothing outside a simulation.
 #[inline]
 #[track_caller]
 pub(crate) fn switch_point(op: Op) {
@@ -71,7 +71,7 @@ pub(crate) fn switch_point_at(op: Op, at: &'static Location<'static>) {
     });
 }
 
-/// A switch point at which the caller would rather have others go on.
+/// A switch point at which the caller prefers to yield.
 #[track_caller]
 pub(crate) fn yield_point() {
     let at = Location::caller();
@@ -120,7 +120,7 @@ fn look(hot: &Hot, yields: bool) {
     if world.state.borrow().threads[current as usize].is_dying {
         return world.die(current);
     }
-    // Two threads that unwind at the same time would share one count of panics.
+    // Two threads that unwind at the same time would share one panic count.
     if hot.undivided.get() > 0 || std::thread::panicking() {
         return;
     }
@@ -163,7 +163,7 @@ pub(crate) fn undivided<R>(work: impl FnOnce() -> R) -> R {
 }
 
 impl World {
-    /// Makes this thread of the system run a simulation, which must not run one already.
+    /// Starts a simulation on this thread of the system, which must not run one already.
     pub(super) fn enter(seed: u64, chooser: Chooser, step_limit: u64, records: bool) -> Rc<World> {
         thread_local!(static RUNS: Cell<u64> = const { Cell::new(0) });
         assert!(!is_simulated(), "a simulation does not run in another");
@@ -222,7 +222,7 @@ impl World {
         HOT.with(|hot| self.state.borrow().now(hot))
     }
 
-    /// The host of the thread that runs.
+    /// The host of the running thread.
     pub(crate) fn host(&self) -> u32 {
         let state = self.state.borrow();
         state
@@ -231,7 +231,7 @@ impl World {
             .map_or(0, |thread| thread.host)
     }
 
-    /// A new thread of `host`, which can run. `body` is never called if the host is killed before.
+    /// Creates a runnable thread of `host`. `body` is not called if the host is killed first.
     pub(crate) fn spawn(&self, host: u32, name: &str, body: Box<dyn FnOnce()>) -> u32 {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -270,7 +270,7 @@ impl World {
         slot
     }
 
-    /// Lets the scheduler take over until this thread is chosen again.
+    /// Returns to the scheduler until this thread is chosen again.
     fn suspend(&self) {
         let current = current();
         let yielder = HOT.with(|hot| {
@@ -286,7 +286,7 @@ impl World {
         }
     }
 
-    /// Begins to unwind the thread that runs, or goes on doing so.
+    /// Starts or continues to unwind the running thread.
     fn die(&self, slot: u32) {
         {
             let thread = &mut self.state.borrow_mut().threads[slot as usize];
@@ -319,7 +319,7 @@ impl World {
         }
     }
 
-    /// Runs everything until the first thread has ended or something has failed.
+    /// Runs until the first thread has ended or something has failed.
     pub(super) fn run(&self) {
         loop {
             self.wake_due_tasks();
@@ -352,7 +352,7 @@ impl World {
         }
     }
 
-    /// Nobody can run: goes on to the next timer, or finds a deadlock.
+    /// No thread is runnable: advances to the next timer, or reports a deadlock.
     fn pass_time(&self) {
         HOT.with(|hot| {
             let mut state = self.state.borrow_mut();
@@ -371,7 +371,7 @@ impl World {
         });
     }
 
-    /// Calls the wakers whose time has come.
+    /// Calls the wakers of expired timers.
     fn wake_due_tasks(&self) {
         loop {
             let due = std::mem::take(&mut self.state.borrow_mut().due);
@@ -384,9 +384,10 @@ impl World {
 
     /// Ends all threads and tasks of a host where they are.
     ///
-    /// The stack of each thread is unwound by a panic that begins where it was suspended, so that what it owns is
-    /// freed. What `Drop` does meanwhile has no effect outside of the process: there are no switches, a lock that
-    /// another thread of the host holds is waited for by unwinding that one first, and disk and network refuse.
+    /// The stack of each thread is unwound by a panic that starts where it was suspended, so that
+    /// its values are dropped. A `Drop` meanwhile has no effect outside the process: there are no
+    /// switches, a lock held by another thread of the host is freed by unwinding that thread first,
+    /// and disk and network refuse calls.
     pub(super) fn kill(&self, host: u32) {
         let victims: Vec<u32> = self.with(|state| {
             state.hosts[host as usize].is_alive = false;
@@ -402,7 +403,7 @@ impl World {
         self.disconnect(host);
     }
 
-    /// Unwinds a thread that does not run.
+    /// Unwinds a suspended thread.
     fn unwind(&self, slot: u32) {
         {
             let mut state = self.state.borrow_mut();
@@ -439,13 +440,12 @@ impl World {
         state.free.push(slot);
     }
 
-    /// A dying thread waits within a `Drop` for what another thread of its host has or does: that one is unwound
-    /// first.
+    /// A dying thread waits in a `Drop` for another thread of its host, which is unwound first.
     fn wait_while_dying(&self, slot: u32, wait: Wait) {
         let host = {
             let thread = &mut self.state.borrow_mut().threads[slot as usize];
             thread.waits_while_dying += 1;
-            // A panic here would end the process without a word of why.
+            // A panic here would abort the process without an explanation.
             if thread.waits_while_dying > 1_000 {
                 eprintln!(
                     "a Drop of {} waits for ever while its host is killed",
@@ -492,7 +492,7 @@ impl World {
         self.state.borrow_mut().timers.remove(&key)
     }
 
-    /// Kills `host` at the switch point that comes `steps` after this one.
+    /// Kills `host` at the switch point `steps` after this one.
     pub(super) fn kill_in(&self, host: u32, steps: u64) {
         HOT.with(|hot| {
             let mut state = self.state.borrow_mut();
@@ -502,7 +502,7 @@ impl World {
         });
     }
 
-    /// Has a host killed before anything else happens, also if the caller is one of its threads.
+    /// Kills a host before anything else happens, even if the caller is one of its threads.
     pub(super) fn kill_now(&self, host: u32) {
         self.state.borrow_mut().kills.push(host);
         match current() < UNDERTAKER {
@@ -520,7 +520,7 @@ impl World {
     }
 }
 
-/// Whether the process is there that a host's number stands for.
+/// Whether the process with this host number is alive.
 pub(crate) fn is_alive(host: u32) -> bool {
     world().with(|state| state.hosts[host as usize].is_alive)
 }
@@ -529,7 +529,7 @@ pub(crate) fn is_dying() -> bool {
     world().is_dying()
 }
 
-/// A token for a wait that begins with [`block`]: to be left where somebody finds it who wakes it.
+/// A token for a wait that starts with [`block`], to be stored where its waker finds it.
 pub(crate) fn prepare_wait() -> Token {
     let slot = current();
     let world = world();
@@ -543,7 +543,7 @@ pub(crate) fn prepare_wait() -> Token {
     Token { slot, epoch }
 }
 
-/// Makes a token that was not woken the one that its thread waits with.
+/// Makes a token that was not woken valid for its thread's wait again.
 pub(crate) fn renew(token: Token) {
     world().with(|state| {
         let thread = &mut state.threads[token.slot as usize];
@@ -585,7 +585,7 @@ pub(crate) fn block(
             key
         })
     };
-    /// Also removed if the wait ends by a panic, since its host was killed.
+    /// Removed also if the wait ends by a panic because the host was killed.
     struct Timed<'w>(&'w World, Option<(u64, u64)>);
     impl Drop for Timed<'_> {
         fn drop(&mut self) {
@@ -599,7 +599,7 @@ pub(crate) fn block(
     !world.state.borrow().threads[slot as usize].is_timed_out
 }
 
-/// Leaves a token with those who wait for an object.
+/// Adds a token to the waiters of an object.
 pub(crate) fn wait_for(object: u64, token: Token) {
     let world = world();
     let mut state = world.state.borrow_mut();
@@ -614,7 +614,7 @@ pub(crate) fn wake_all(object: u64) {
     }
 }
 
-/// Wakes one of those who wait and have not been woken, if there are any.
+/// Wakes one waiter that has not been woken yet, if there is one.
 pub(crate) fn wake_one(object: u64) -> bool {
     let world = world();
     let mut state = world.state.borrow_mut();
@@ -648,7 +648,7 @@ fn run_thread(slot: u32, yielder: &Yielder<(), ()>, body: Box<dyn FnOnce()>) {
     world.end(slot);
 }
 
-/// A panic of the product ends the run; that of a killed thread has done what it was for.
+/// A panic of the product ends the run; that of a killed thread is expected.
 pub(super) fn on_panic(world: &World, slot: u32, payload: &(dyn Any + Send)) {
     if !payload.is::<Killed>() {
         let message = super::failure::take_panic_message();
@@ -660,7 +660,7 @@ pub(super) fn on_panic(world: &World, slot: u32, payload: &(dyn Any + Send)) {
     }
 }
 
-/// Whether a panic is that of a killed thread, which has to go on.
+/// Whether a panic is that of a killed thread and must continue.
 pub(super) fn is_kill(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Killed>()
 }

@@ -1,4 +1,4 @@
-//! The calls of a simulated disk, which fail, wait and are forgotten as the seed has it.
+//! The calls of a simulated disk, which fail, delay and lose data as the seed decides.
 
 use std::fmt;
 use std::io::{self, IoSlice, SeekFrom};
@@ -17,7 +17,7 @@ use crate::simulation::state::disk::{Disk, DiskState, Faults};
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Wait};
 
-/// Whether a file is made, and of which length, when it is opened.
+/// Whether opening creates the file, and its length.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Creation {
     pub(super) truncate: bool,
@@ -25,7 +25,7 @@ pub(super) struct Creation {
     pub(super) create_new: bool,
 }
 
-/// After so many names are gone, what none leads to is looked for.
+/// Number of removed names after which unreachable files are collected.
 const SWEPT_AFTER: u32 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Call {
 }
 
 impl Disk {
-    /// From now on, this goes wrong in `dir` and below, instead of what did.
+    /// Sets the faults of `dir` and everything below it, replacing the previous ones.
     pub fn set_faults(&self, dir: impl AsRef<Path>, faults: Faults) {
         let dir = dir.as_ref().to_owned();
         let hanging = {
@@ -66,17 +66,17 @@ impl Disk {
         one_in > 0 && self.0.lock().random.one_in(one_in)
     }
 
-    /// Draws whether a read that may not wait would have to.
+    /// Draws whether a non-blocking read would have to wait.
     pub(super) fn is_uncached(&self) -> bool {
         self.is_drawn(self.faults(Path::new("/")).uncached_one_in)
     }
 
-    /// What each call begins with: others may go on, and it may wait or fail.
+    /// The start of every call: a switch point, a delay, or a failure.
     #[track_caller]
     fn call(&self, dir: &Path, call: Call) -> io::Result<Faults> {
         let at = Location::caller();
         world::switch_point_at(Op::Disk, at);
-        // The kernel does nothing for a process that is gone.
+        // The kernel does nothing for a dead process.
         if !world::is_simulated() || world::is_dying() {
             return Err(Errno::IO.into());
         }
@@ -99,7 +99,7 @@ impl Disk {
             Call::Write => (faults.writes_fail_one_in, Errno::IO),
             Call::Open => (faults.opens_fail_one_in, Errno::MFILE),
             Call::Name if faults.is_full => (1, Errno::NOSPC),
-            // A failed call to force has an effect of its own.
+            // A failed fsync has effects of its own.
             Call::Sync | Call::Name => (0, Errno::IO),
         };
         match self.is_drawn(one_in) {
@@ -248,7 +248,7 @@ impl Disk {
 
     #[track_caller]
     pub(super) fn remove(&self, path: &Path, file_type: FileType) -> io::Result<()> {
-        // A full disk removes files.
+        // A full disk can remove files.
         self.call(path, Call::Sync)?;
         let mut state = self.0.lock();
         let tree = &mut state.tree;
@@ -275,7 +275,7 @@ impl Disk {
             return Err(Errno::IO.into());
         }
         state.tree.force_names(dir);
-        // Whether there is room depends on what is left over; else it costs only memory.
+        // Collected at once if space is limited; otherwise only for the memory.
         if state.capacity != u64::MAX || state.tree.removals > SWEPT_AFTER {
             state.tree.sweep();
         }
@@ -283,7 +283,8 @@ impl Disk {
     }
 }
 
-/// The handle that has locked a file. A process that is gone holds nothing, even if its handles are not dropped.
+/// The handle that has locked a file. A dead process holds no lock, even if its handles were not
+/// dropped.
 fn lock_on(state: &DiskState, file: u64) -> Option<u64> {
     let (handle, host) = state.locks.get(&file)?;
     world::is_alive(*host).then_some(*handle)
@@ -302,10 +303,10 @@ pub(super) struct Handle {
     disk: Disk,
     id: u64,
     number: u64,
-    /// Where it was opened: what goes wrong there goes wrong with it.
+    /// The path at opening, which determines the faults.
     dir: Arc<Path>,
     losses: u32,
-    /// Of the calls without a position.
+    /// The position of calls without an explicit position.
     cursor: u64,
 }
 
@@ -431,7 +432,7 @@ impl Handle {
             let mut random = Random::new(state.random.u64());
             let file = state.tree.file(self.number)?;
             if fails {
-                // The kernel takes the pages for clean, and does not try again.
+                // After a failed fsync the kernel marks the pages clean and does not retry.
                 file.lose_unforced(&mut random);
                 return Err(Errno::IO.into());
             }
@@ -460,7 +461,7 @@ impl Handle {
         })
     }
 
-    /// A call that changes nothing that anybody could see.
+    /// A call without a visible effect.
     #[track_caller]
     pub(super) fn pass(&self) -> io::Result<()> {
         self.call(Call::Sync, |_, _| Ok(()))

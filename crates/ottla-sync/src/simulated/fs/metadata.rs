@@ -1,4 +1,4 @@
-//! What is known of a file or directory without opening it.
+//! Metadata of files and directories.
 
 use std::io;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! The two ends of a simulated connection, and the packets under way to them.
+//! The two ends of a simulated connection and their packets in flight.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -6,11 +6,11 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-/// The time of a packet that is held back because its link is cut.
+/// The arrival time of a packet that a cut link holds back.
 pub(crate) const HELD: u64 = u64::MAX;
 
 pub(crate) struct Connection {
-    /// Who has connected, and who has accepted.
+    /// The connecting and the accepting side.
     pub(crate) parties: [Party; 2],
     pub(crate) ends: Mutex<[End; 2]>,
 }
@@ -23,20 +23,20 @@ pub(crate) struct Party {
     pub(crate) machine: u32,
 }
 
-/// What one side has received, and what is under way to it.
+/// Data received by one side, and data in flight to it.
 #[derive(Default)]
 pub(crate) struct End {
     pub(crate) packets: VecDeque<(u64, Packet)>,
     pub(crate) received: VecDeque<u8>,
-    /// Bytes received or under way.
+    /// Bytes received or in flight.
     pub(crate) buffered: usize,
     pub(crate) last_arrival: u64,
-    /// The other side sends no more.
+    /// The other side has shut down its write side.
     pub(crate) has_ended: bool,
     pub(crate) is_reset: bool,
     pub(crate) is_closed: bool,
     pub(crate) readers: Vec<Waker>,
-    /// Those of the other side that wait for room here.
+    /// Waiters of the other side for room here.
     pub(crate) writers: Vec<Waker>,
 }
 
@@ -46,14 +46,14 @@ pub(crate) enum Packet {
     Reset,
 }
 
-/// Who is to be woken when.
+/// Wakers and the time to call them.
 pub(crate) struct Delivery {
     pub(crate) at: u64,
     pub(crate) wakers: Vec<Waker>,
 }
 
 impl End {
-    /// Takes what has arrived.
+    /// Takes the packets that have arrived.
     pub(crate) fn settle(&mut self, now: u64) {
         while self.packets.front().is_some_and(|(at, _)| *at <= now) {
             match self.packets.pop_front() {
@@ -71,7 +71,7 @@ impl End {
 
     pub(crate) fn send(&mut self, at: u64, packet: Packet) -> Delivery {
         let at = match self.packets.back() {
-            // What is sent after something that is held back waits behind it.
+            // Packets sent after a held one wait behind it.
             Some((HELD, _)) => HELD,
             _ => at.max(self.last_arrival),
         };
@@ -79,7 +79,7 @@ impl End {
             self.last_arrival = at;
         }
         if let Packet::Reset = packet {
-            // Who waits for room learns of it too.
+            // Waiters for room learn of it too.
             self.readers.append(&mut self.writers);
         }
         self.packets.push_back((at, packet));

@@ -1,4 +1,4 @@
-//! A disk in memory: its files and directories, and what goes wrong with calls for them.
+//! A disk in memory: files, directories and faults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,26 +17,26 @@ use tree::{Inode, Node, Tree};
 pub(crate) mod power_loss;
 pub(crate) mod tree;
 
-/// What goes wrong with the calls for files in a directory and below. Each `one_in` is how many calls there are for
-/// one that it happens to, on average; 0: it never does.
+/// The faults of calls for files in a directory and below. Each `one_in` means that on average one
+/// of this many calls is affected; 0 means none.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Faults {
     pub reads_fail_one_in: u64,
     pub writes_fail_one_in: u64,
-    /// What was not forced is lost with the next loss of power, also if a later call to force it succeeds.
+    /// Unsynced data is lost at the next power loss, even if a later fsync succeeds.
     pub syncs_fail_one_in: u64,
     pub opens_fail_one_in: u64,
     pub short_writes_one_in: u64,
-    /// Reads that may not wait for the disk would have to.
+    /// Non-blocking reads would have to wait.
     pub uncached_one_in: u64,
     pub is_full: bool,
-    /// How long calls take.
+    /// The duration of calls.
     pub delay: Option<Range<Duration>>,
     /// Calls do not return until this is changed.
     pub hangs: bool,
 }
 
-/// The disk of a simulated host. It outlives the host's process: the next one is given the same.
+/// The disk of a simulated host. It outlives the process and is given to the next one.
 #[derive(Clone)]
 pub struct Disk(pub(crate) Arc<Mutex<DiskState>>);
 
@@ -44,18 +44,18 @@ pub(crate) struct DiskState {
     pub(crate) tree: Tree,
     pub(crate) random: Random,
     pub(crate) faults: BTreeMap<PathBuf, Faults>,
-    /// Nothing goes wrong anywhere: nobody has to look where.
+    /// No faults are set anywhere.
     pub(crate) is_calm: bool,
     pub(crate) capacity: u64,
     pub(crate) max_handles: u32,
     pub(crate) handles: u32,
     /// The number of the next handle.
     pub(crate) next_handle: u64,
-    /// Locked files by their number: by which handle, of which host.
+    /// Locked files, with the locking handle and its host.
     pub(crate) locks: BTreeMap<u64, (u64, u32)>,
-    /// What the threads wait for whose calls hang.
+    /// The object that threads with hanging calls wait for.
     pub(crate) hanging: u64,
-    /// How often power was lost: handles of before are no good.
+    /// The number of power losses; older handles are invalid.
     pub(crate) losses: u32,
 }
 
@@ -71,7 +71,7 @@ impl DiskState {
 }
 
 impl Disk {
-    /// An empty disk. `name` gives it its own stream of random numbers.
+    /// An empty disk. `name` selects its stream of random numbers.
     pub fn new(seed: u64, name: &str) -> Disk {
         Disk(Arc::new(Mutex::new(DiskState {
             tree: Tree::new(),
@@ -88,17 +88,18 @@ impl Disk {
         })))
     }
 
-    /// How many bytes all files may have together.
+    /// Limits the bytes of all files together.
     pub fn set_capacity(&self, bytes: u64) {
         self.0.lock().capacity = bytes;
     }
 
-    /// How many files may be open at a time.
+    /// Limits the number of open files.
     pub fn set_max_handles(&self, handles: u32) {
         self.0.lock().max_handles = handles;
     }
 
-    /// Forgets what was not forced, or some of it. The processes that used the disk must have been killed.
+    /// Loses all or some of the unsynced data. The processes that used the disk must have been
+    /// killed.
     pub fn lose_power(&self, kind: PowerLoss) {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -108,7 +109,7 @@ impl Disk {
         state.tree.lose_power(kind, &mut state.random);
     }
 
-    /// All files with what they hold, by path: for checks, and to compare runs.
+    /// All files by path, for checks and for comparing runs.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let state = self.0.lock();
         let mut files = BTreeMap::new();

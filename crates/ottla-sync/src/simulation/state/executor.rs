@@ -1,4 +1,4 @@
-//! The tasks of a host: which can go on, which wait, and which workers have none.
+//! The tasks of a host: runnable and waiting tasks, and idle workers.
 
 use std::future::Future;
 use std::panic::Location;
@@ -14,7 +14,7 @@ pub(crate) type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct Executor {
     tasks: Vec<Task>,
     free: Vec<u32>,
-    /// Tasks to be polled, in no order.
+    /// Tasks to be polled, unordered.
     ready: Vec<u32>,
     pub(crate) idle: Vec<Token>,
     pub(crate) workers: usize,
@@ -22,10 +22,10 @@ pub(crate) struct Executor {
 }
 
 struct Task {
-    /// Slots are used again; a waker of an earlier task does nothing.
+    /// Slots are reused; a waker of an earlier task has no effect.
     generation: u64,
     future: Option<BoxFuture>,
-    /// One for all polls.
+    /// The task's waker, reused for every poll.
     waker: Option<Waker>,
     state: TaskState,
     is_aborted: bool,
@@ -38,7 +38,7 @@ enum TaskState {
     Waiting,
     Ready,
     Running,
-    /// Woken while it is being polled.
+    /// Woken during its poll.
     RunningAndWoken,
 }
 
@@ -87,12 +87,12 @@ impl Executor {
         }
     }
 
-    /// Gives a task that was just added its waker.
+    /// Sets the waker of a new task.
     pub(crate) fn set_waker(&mut self, slot: u32, waker: Waker) {
         self.tasks[slot as usize].waker = Some(waker);
     }
 
-    /// Notes that a task can go on. Returns a worker to be woken.
+    /// Marks a task as runnable. Returns a worker to wake.
     pub(crate) fn wake(&mut self, slot: u32, generation: u64) -> Option<Token> {
         let task = self.tasks.get_mut(slot as usize)?;
         if task.generation != generation {
@@ -127,7 +127,7 @@ impl Executor {
         })
     }
 
-    /// Takes back a task that was polled. Returns its future if it is to be dropped.
+    /// Takes a polled task back. Returns its future if it must be dropped.
     pub(crate) fn put_back(
         &mut self,
         slot: u32,
@@ -169,7 +169,7 @@ impl Executor {
         Some(future)
     }
 
-    /// The futures of a host that was killed.
+    /// Removes the futures of a killed host.
     pub(crate) fn clear(&mut self) -> Vec<BoxFuture> {
         self.ready.clear();
         self.idle.clear();

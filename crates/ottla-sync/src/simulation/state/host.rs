@@ -1,4 +1,4 @@
-//! A simulated host: its clocks, its tasks, its disk, and whether it is alive.
+//! A simulated host: clocks, tasks, disk, and whether it is alive.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use super::disk::Disk;
 use super::executor::Executor;
 use crate::simulation::random::Random;
 
-/// How a host's clocks differ from the simulation's time.
+/// The differences between a host's clocks and the simulation's time.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock {
-    /// What the monotonic clock showed when the simulation began.
+    /// The monotonic clock at the start of the simulation.
     pub uptime: Duration,
-    /// What the wall clock showed then, since the Unix epoch.
+    /// The wall clock at the start of the simulation, since the Unix epoch.
     pub wall: Duration,
-    /// By how many millionths both are fast, or slow if negative.
+    /// How fast both clocks run, in parts per million; negative if slow.
     pub drift_ppm: i64,
 }
 
 impl Default for HostClock {
-    /// The first of January 2026, on a host that has been up for a day.
+    /// January 1st, 2026, on a host that has been up for a day.
     fn default() -> Self {
         HostClock {
             uptime: Duration::from_secs(24 * 3600),
@@ -32,7 +32,7 @@ impl Default for HostClock {
 impl HostClock {
     /// Nanoseconds of this clock since the simulation began, at a simulated time.
     pub(crate) fn elapsed(&self, now: u64) -> u64 {
-        // Of weeks, the product has 64 bits; this is asked for at every look at a clock.
+        // Up to weeks the product fits 64 bits; this is called at every clock read.
         let drift = match i64::try_from(now)
             .ok()
             .and_then(|now| now.checked_mul(self.drift_ppm))
@@ -43,7 +43,7 @@ impl HostClock {
         (i128::from(now) + drift).max(0) as u64
     }
 
-    /// The simulated time that passes while this clock goes on by `duration`.
+    /// The simulated time in which this clock advances by `duration`.
     pub(crate) fn real(&self, duration: Duration) -> u64 {
         let nanos = duration.as_nanos().min(u128::from(u64::MAX / 4)) as u64;
         let rate = 1_000_000 + self.drift_ppm;
@@ -65,7 +65,7 @@ pub(crate) struct HostState {
     /// A machine without power does not close its connections.
     pub(crate) loses_power: bool,
     pub(crate) streams: BTreeMap<&'static str, Random>,
-    /// Which host of this name it is, since one that was killed may be started again.
+    /// The number of this process among those of its name.
     pub(crate) incarnation: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The listeners, links and connections of the simulated network, and what goes wrong with them.
+//! The listeners, links, connections and faults of the simulated network.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 use super::connection::Connection;
 use crate::simulation::random::Random;
 
-/// What connections are like.
+/// The properties of connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkFaults {
-    /// How long a packet is under way.
+    /// The delay of a packet.
     pub delay: Range<Duration>,
-    /// Reads that give, and writes that take, a part of what they could.
+    /// Partial reads and writes: one in this many.
     pub short_one_in: u64,
-    /// Writes that break the connection.
+    /// Writes that break the connection: one in this many.
     pub resets_one_in: u64,
-    /// How many bytes that were not read a connection takes.
+    /// Maximum number of unread bytes of a connection.
     pub window_bytes: usize,
 }
 
@@ -36,20 +36,20 @@ impl Default for LinkFaults {
     }
 }
 
-/// The ports that the kernel gives to those that do not ask for one.
+/// The ports for listeners without a requested port.
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
 pub(crate) struct NetworkState {
     random: Random,
     pub(crate) faults: LinkFaults,
-    /// The pairs of machines of which the first does not reach the second.
+    /// Pairs of machines of which the first cannot reach the second.
     pub(crate) cut: BTreeSet<(u32, u32)>,
     pub(crate) listeners: BTreeMap<(u32, u16), Arc<Backlog>>,
     pub(crate) connections: Vec<Weak<Connection>>,
     next_port: u16,
 }
 
-/// What connections wait in until they are accepted.
+/// Connections waiting to be accepted.
 pub(crate) struct Backlog {
     pub(crate) address: SocketAddr,
     pub(crate) host: u32,
@@ -63,11 +63,11 @@ pub(crate) struct Waiting {
     pub(crate) wakers: Vec<Waker>,
 }
 
-/// What happens to somebody who wants to connect.
+/// The outcome of a connection attempt.
 pub(crate) enum Route {
     Listener(Arc<Backlog>),
     Refused,
-    /// Nobody answers.
+    /// No answer.
     Silence,
 }
 
@@ -97,7 +97,7 @@ impl NetworkState {
         self.faults.window_bytes
     }
 
-    /// How many of `count` bytes a call takes.
+    /// How many of `count` bytes a call transfers.
     pub(crate) fn part_of(&mut self, count: usize) -> usize {
         let one_in = self.faults.short_one_in;
         match count > 1 && one_in > 0 && self.random.one_in(one_in) {

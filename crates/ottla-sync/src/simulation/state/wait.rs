@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-/// One wait of one thread. Waking it twice, or after the wait is over, does nothing.
+/// One wait of one thread. Waking it twice, or after the wait has ended, has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token {
     pub(crate) slot: u32,
@@ -18,13 +18,13 @@ pub(crate) enum Wait {
     },
     Condition,
     Future,
-    /// A worker without a task.
+    /// A worker waiting for a task.
     Task,
     Sleep,
     Disk,
 }
 
-/// Who took a lock last, and where.
+/// The last holder of a lock, and where it was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder {
     pub(crate) slot: u32,
@@ -36,8 +36,8 @@ pub(crate) enum Timer {
     Task(Waker),
 }
 
-/// A number for an object that threads wait for. Never printed and never ordered by: which process-wide number it is makes
-/// no difference to a run.
+/// A number for an object that threads wait for. It is never printed or used for ordering, so it
+/// does not influence a run.
 pub(crate) fn new_object() -> u64 {
     static OBJECTS: AtomicU64 = AtomicU64::new(1);
     OBJECTS.fetch_add(1, Ordering::Relaxed)

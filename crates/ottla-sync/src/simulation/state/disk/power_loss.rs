@@ -1,30 +1,30 @@
-//! What a loss of power leaves of a simulated disk.
+//! What a power loss leaves of a simulated disk.
 //!
-//! Of a file, what was forced is there. What was written since may be there or not, in units of a sector of 512 bytes:
-//! each sector has what it held at some moment since the file was last forced, whatever the others have. The length
-//! is one that the file had; what it has grown by and was not written reads as zeros. A file that was shortened and
-//! written again has nothing of what was written after if the shortening is lost, because file systems write the
-//! map of a file in order.
+//! Synced file data survives. Each sector of 512 bytes written since has, independently, the
+//! content of some moment since the last fsync. The length is one that the file had; unwritten
+//! growth reads as zeros. If a shortening is lost, so is everything written after it, because file
+//! systems write the map of a file in order.
 //!
-//! Of a directory, the names are those of some moment since it was last forced ([`PowerLoss::Journalled`], as ext4 and
-//! XFS do it), or any of the changes may be missing ([`PowerLoss::Unordered`], all that POSIX promises).
+//! The names in a directory are those of some moment since its last fsync
+//! ([`PowerLoss::Journalled`], as with ext4 and XFS), or any subset of the changes
+//! ([`PowerLoss::Unordered`], all that POSIX guarantees).
 
 use super::tree::{Dir, FileChange, Inode, Names, Node, Tree};
 use crate::simulation::Random;
 
 const SECTOR: usize = 512;
 
-/// What file systems may do to the names in directories.
+/// What a file system may do to directory entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PowerLoss {
-    /// Changes of one directory are there up to one of them.
+    /// A prefix of a directory's changes survives.
     Journalled,
-    /// Any of the changes may be missing, but for those that need one that is.
+    /// Any changes may be missing, except those that depend on a missing one.
     Unordered,
 }
 
 impl Tree {
-    /// What was not forced is there or not, as drawn.
+    /// Keeps or loses unsynced data at random.
     pub(crate) fn lose_power(&mut self, kind: PowerLoss, random: &mut Random) {
         for dir in self.dirs.values_mut() {
             dir.names = dir.after_loss(kind, random);
@@ -61,7 +61,7 @@ impl Dir {
         names
     }
 
-    /// What is renamed or removed must be there under its old name.
+    /// A rename or removal needs the old name.
     fn is_possible(&self, change: &super::tree::NameChange, names: &Names) -> bool {
         use super::tree::NameChange::{Add, Remove, Rename};
         let is = |name, node: &Node| names.get(name) == Some(node);
@@ -74,7 +74,7 @@ impl Dir {
 }
 
 impl Inode {
-    /// Leaves, as forced, some of what was written since, as drawn. The process still sees all of it.
+    /// Syncs a random part of the writes since the last fsync. The process still sees all of them.
     pub(crate) fn lose_unforced(&mut self, random: &mut Random) {
         let changes = std::mem::take(&mut self.changes);
         match random.below(4) {
@@ -87,9 +87,9 @@ impl Inode {
     }
 }
 
-/// A file of which each sector has one of its versions.
+/// A file with one version of each sector.
 fn tear(forced: &[u8], changes: &[FileChange], random: &mut Random) -> Vec<u8> {
-    // The versions of the file, up to the shortening before the first that is lost.
+    // The versions of the file up to the first lost shortening.
     let mut versions = vec![forced.to_vec()];
     let mut epoch = 0;
     for change in changes {

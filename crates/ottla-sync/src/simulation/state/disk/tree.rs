@@ -1,4 +1,4 @@
-//! Directories and files of a simulated disk: as the process sees them, and as a loss of power may leave them.
+//! Directories and files of a simulated disk: the process's view, and what a power loss may leave.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use rustix::io::Errno;
 
-/// What a name stands for, by its number.
+/// The target of a name, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Node {
     File(u64),
@@ -20,9 +20,9 @@ pub(crate) type Names = BTreeMap<OsString, Node>;
 #[derive(Default, Debug)]
 pub(crate) struct Dir {
     pub(crate) names: Names,
-    /// What a loss of power leaves for sure.
+    /// The entries that survive a power loss.
     pub(crate) forced: Names,
-    /// What was done since.
+    /// Changes since the last fsync.
     pub(crate) changes: Vec<NameChange>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Dir {
 pub(crate) enum NameChange {
     Add(OsString, Node),
     Remove(OsString),
-    /// One step, within one directory.
+    /// Atomic, within one directory.
     Rename(OsString, OsString, Node),
 }
 
@@ -50,9 +50,9 @@ impl NameChange {
 #[derive(Debug)]
 pub(crate) struct Inode {
     pub(crate) bytes: Vec<u8>,
-    /// What a loss of power leaves for sure.
+    /// The content that survives a power loss.
     pub(crate) forced: Vec<u8>,
-    /// What was done since.
+    /// Changes since the last fsync.
     pub(crate) changes: Vec<FileChange>,
     pub(crate) modified: SystemTime,
     pub(crate) handles: u32,
@@ -107,7 +107,7 @@ impl Inode {
 pub(crate) struct Tree {
     pub(crate) dirs: BTreeMap<u64, Dir>,
     pub(crate) files: BTreeMap<u64, Inode>,
-    /// How many names have gone since the last [`Tree::sweep`].
+    /// Names removed since the last [`Tree::sweep`].
     pub(crate) removals: u32,
     next: u64,
 }
@@ -147,7 +147,7 @@ impl Tree {
         Ok(dir)
     }
 
-    /// The directory that a path lies in, and its name there.
+    /// The parent directory of a path, and the name in it.
     pub(crate) fn place<'p>(&self, path: &'p Path) -> io::Result<(u64, &'p OsStr)> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let dir = self.dir(path.parent().unwrap_or(Path::new("")))?;
@@ -183,7 +183,7 @@ impl Tree {
         Ok(self.files.get_mut(&number).ok_or(Errno::IO)?)
     }
 
-    /// Drops files and directories that neither a name nor a handle leads to, nor may after a loss of power.
+    /// Drops files and directories that no name or handle refers to, not even after a power loss.
     pub(crate) fn sweep(&mut self) {
         self.removals = 0;
         let mut reached = Vec::new();
