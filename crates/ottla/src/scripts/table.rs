@@ -41,7 +41,7 @@ pub const SCRIPTS: &[Script] = &[
     script("connect-mirror-maker", "org.apache.kafka.connect.mirror.MirrorMaker", NotServed(CONNECT)),
     script("connect-plugin-path", "org.apache.kafka.tools.ConnectPluginPath", NotServed(CONNECT)),
     script("connect-standalone", "org.apache.kafka.connect.cli.ConnectStandalone", NotServed(CONNECT)),
-    script("kafka-acls", "org.apache.kafka.tools.AclCommand", Serves("acls", "no usage text behind an error; sets are sorted")),
+    script("kafka-acls", "org.apache.kafka.tools.AclCommand", Serves("acls", "the usage text is not printed after an error; sets are sorted")),
     script("kafka-broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand", Serves("broker-api-versions", "")),
     script("kafka-client-metrics", "org.apache.kafka.tools.ClientMetricsCommand", Serves("client-metrics", "")),
     script("kafka-cluster", "org.apache.kafka.tools.ClusterTool", Serves("cluster", "")),
