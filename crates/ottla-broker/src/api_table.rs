@@ -12,7 +12,7 @@ use crate::telemetry::is_telemetry_api;
 /// is not served where it is not.
 pub fn api_table_markdown() -> String {
     let mut table = String::from(
-        "| key | API | Apache Kafka 4.3.1 | Ottla | |\n| ---: | --- | --- | --- | --- |\n",
+        "| key | API | Apache Kafka 4.3.1 | Ottla | remarks |\n| ---: | --- | --- | --- | --- |\n",
     );
     for key in ApiKey::ALL.iter().copied().filter(|key| key.on_broker()) {
         let theirs = key.stable_versions();
