@@ -1,11 +1,11 @@
-//! Formatting: what a node's directories hold before its first start. `identity` reads it back.
+//! Formatting: writes the initial content of a node's directories. `identity` reads it back.
 //!
-//! Every log directory gets `meta.properties` and `bootstrap.checkpoint`; the metadata directory of a
-//! dynamic quorum (KIP-853) gets a snapshot at offset 0 that names the voters. A directory that is formatted
-//! is never touched. `meta.properties` is written last in each: without it, a directory counts as empty
+//! Every log directory gets `meta.properties` and `bootstrap.checkpoint`; the metadata directory of
+//! a dynamic quorum (KIP-853) gets a snapshot at offset 0 with the voters. A formatted directory is
+//! never changed. `meta.properties` is written last in each: a directory without it counts as empty
 //! and can be formatted again.
 //!
-//! In Kafka: `org.apache.kafka.metadata.storage.Formatter`, `StorageTool`.
+//! Kafka: `org.apache.kafka.metadata.storage.Formatter`, `StorageTool`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,16 +34,16 @@ pub use identity::{
 };
 pub use untouched::check_empty;
 
-/// Who votes in the quorum that is formatted.
+/// The voters of the quorum to format.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InitialQuorum {
-    /// `controller.quorum.voters` names them: nothing is written about them.
+    /// Configured by `controller.quorum.voters`: nothing is written about them.
     Static,
-    /// `--standalone`: this node alone.
+    /// `--standalone`: only this node.
     Standalone,
     /// `--initial-controllers`.
     Controllers(Vec<InitialController>),
-    /// `--no-initial-controllers`: the node joins a quorum that exists.
+    /// `--no-initial-controllers`: the node joins an existing quorum.
     None,
 }
 
@@ -56,37 +56,38 @@ pub struct InitialController {
     pub directory_id: DirectoryId,
 }
 
-/// What to format, and with what.
+/// Options of formatting.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FormatOptions {
     pub cluster_id: String,
     pub quorum: InitialQuorum,
-    /// `--release-version`, or the newest.
+    /// `--release-version`, by default the newest.
     pub metadata_version: MetadataVersion,
     /// `--feature`.
     pub feature_levels: BTreeMap<String, i16>,
-    /// `--add-scram`, as the records that create the credentials.
+    /// `--add-scram`, as records that create the credentials.
     pub scram_records: Vec<MetadataRecord>,
-    /// `--ignore-formatted`: format what is not, and leave the rest.
+    /// `--ignore-formatted`: formats only unformatted directories.
     pub ignore_formatted: bool,
 }
 
-/// What was formatted.
+/// The result of formatting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormatReport {
-    /// Each directory with what it is: `data directory`, `metadata directory`, `dynamic metadata
-    /// directory`, `dynamic metadata voter directory`. Empty when all were formatted already.
+    /// Each formatted directory with its kind: `data directory`, `metadata directory`, `dynamic
+    /// metadata directory`, `dynamic metadata voter directory`. Empty if all were formatted
+    /// already.
     pub formatted: Vec<(PathBuf, &'static str)>,
     pub bootstrap_records: usize,
 }
 
-/// What to say of a node none of whose directories is formatted.
+/// The message for a node without any formatted directory.
 pub fn not_formatted(config: &BrokerConfig) -> String {
     if let Err(error) = check_empty(config) {
         return error.to_string();
     }
     let arguments = match config.controller_quorum_voters.is_empty() {
-        // The cluster is there, and so is its id.
+        // A broker joins an existing cluster with an existing ID.
         _ if !config.process_roles.controller => "--cluster-id <the id of the cluster>",
         true => "--standalone --cluster-id $(ottla storage random-uuid)",
         false => "--cluster-id $(ottla storage random-uuid)",
@@ -98,7 +99,7 @@ pub fn not_formatted(config: &BrokerConfig) -> String {
     )
 }
 
-/// Formats the directories of a node for a new cluster of its own, with what is served. Only empty ones.
+/// Formats empty directories of a node for a new single-node cluster with the served features.
 pub fn format_standalone(config: &BrokerConfig) -> Result<FormatReport, FormatError> {
     check_empty(config)?;
     let quorum = if config.controller_quorum_voters.is_empty() {
@@ -204,8 +205,8 @@ pub fn format(config: &BrokerConfig, options: &FormatOptions) -> Result<FormatRe
     Ok(report)
 }
 
-/// Creates a directory and those above it that are missing. Their names are forced to disk: what is written into the
-/// directory later is forced too, and would be lost with its name.
+/// Creates a directory and its missing parents, and fsyncs their entries. Files written into the
+/// directory are fsynced later, but would be lost with the directory's entry.
 fn create_forced(dir: &Path) -> io::Result<()> {
     let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs::metadata(dir).is_err();
     let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
@@ -229,7 +230,7 @@ fn bootstrap_snapshot(records: Vec<MetadataRecord>) -> Snapshot {
     }
 }
 
-/// The voters to write down; `None` where they are configured, or this node joins others.
+/// The voters to write; `None` if they are configured or this node joins a quorum.
 fn initial_controllers(
     config: &BrokerConfig,
     options: &FormatOptions,

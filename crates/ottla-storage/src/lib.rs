@@ -1,10 +1,10 @@
-//! What lies on disk: log directories with their locks and checkpoints, the files of the metadata log, formatting, and
-//! what can be found out about all of it before a start (preflight).
+//! The state on disk: log directories with their locks and checkpoints, the files of the metadata
+//! log, formatting, and the checks before a start (preflight).
 //!
-//! Owns the directories; never owns the log of a partition beyond opening it and handing it out. Most of what is here
-//! blocks on the disk: not for threads that serve sockets.
+//! Owns the directories; opens the logs of partitions and hands them out. Most functions block on
+//! the disk: not for threads that serve sockets.
 
-// Tests use the system as they like.
+// Tests may use the system freely.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod format;

@@ -1,15 +1,15 @@
-//! The log directories: which there are, whether they are fit for use, and what lies in them.
+//! The log directories: their state and the logs in them.
 //!
-//! Owns the locks and the checkpoint files of all directories, the loading of logs at start,
-//! the placement of new ones, and the decision that a directory
-//! has failed. Never owns the log of a partition beyond handing it out: the partition steps it, and
-//! only readers of it are kept here.
+//! Owns the locks and checkpoint files of all directories, the loading of logs at start, the
+//! placement of new logs, and the decision that a directory has failed. The partition owns its log;
+//! only readers are kept here.
 //!
 //! Invariants:
-//! - Nothing is written into a directory before all are locked and have been found to belong to this node.
-//! - The marker of a clean stop is deleted before the first log is opened, and written only when every log
-//!   of the directory has been brought to rest.
-//! - A directory that has failed stays failed until a restart; the first reason is the one that is told.
+//! - Nothing is written into a directory before all directories are locked and were found to belong
+//!   to this node.
+//! - The clean shutdown marker is deleted before the first log is opened, and written only when
+//!   every log of the directory is closed.
+//! - A failed directory stays failed until a restart; the first reason is kept.
 //!
 //! Kafka: `LogManager`, `LogDirFailureChannel`.
 
@@ -67,31 +67,30 @@ pub use recovery_progress::Loading;
 
 /// All log directories of a broker.
 pub struct LogDirs {
-    /// In the order of `log.dirs`, failed ones too.
+    /// In the order of `log.dirs`, including failed ones.
     dirs: Vec<Arc<LogDir>>,
-    /// The logs that are in use.
+    /// The logs in use.
     hosted: RwLock<BTreeMap<TopicPartition, Hosted>>,
-    /// Logs that were loaded at start and not claimed by a partition yet.
+    /// Logs loaded at start that no partition has claimed yet.
     loaded: Mutex<BTreeMap<TopicPartition, LoadedLog>>,
-    /// Logs that are there and could not be loaded, though their directories are online.
+    /// Logs that could not be loaded although their directories are online.
     failed: Mutex<BTreeMap<TopicPartition, FailedLog>>,
-    /// New logs that could not be created, and are still new when that is tried again.
+    /// New logs that could not be created; they are still new at the next attempt.
     uncreated: Mutex<BTreeMap<TopicPartition, TopicId>>,
-    /// Copies that are to take the place of logs in other directories.
+    /// Copies that will replace logs in other directories.
     futures: RwLock<BTreeMap<TopicPartition, Future>>,
-    /// Held over the renames by which a copy takes the place of its log, or is given up. Whoever holds more
-    /// takes it before all other locks.
+    /// Held during the renames that promote or remove a copy. Taken before all other locks.
     moves_end: Mutex<()>,
-    /// Where logs are to go that do not exist yet.
+    /// The requested directories of logs that do not exist yet.
     preferred: Mutex<BTreeMap<TopicPartition, DirectoryId>>,
     on_failure: OnceLock<FailureListener>,
     cleaner: Arc<LogCleaner>,
-    /// Of all logs.
+    /// The file handle budget of all logs.
     handles: Arc<Handles>,
-    /// Operations that lacked a handle, memory or anything else that a process runs out of.
+    /// Number of operations that lacked a handle, memory or another process resource.
     lacks: AtomicU64,
     complaints: Complaints,
-    /// Of the metadata directory, where it is none of the log directories.
+    /// The lock of the metadata directory, if it is not a log directory.
     other_locks: Mutex<Vec<DirLock>>,
 }
 
@@ -118,17 +117,17 @@ pub enum OpenLogError {
     Log(#[from] LogError),
 }
 
-/// What a log needs to be opened that is not in its directory.
+/// Parameters of opening a log that are not in its directory.
 pub struct OpenSettings {
     pub config: Arc<TopicConfig>,
     pub producer_id_expiration_ms: i64,
     pub now: Timestamp,
-    /// The partition has come to this broker while it ran: there can be no log of it yet.
+    /// The partition was assigned to this broker while it was running, so no log of it can exist.
     pub is_new: bool,
 }
 
 impl OpenSettings {
-    /// For a log of which no checkpoint knows anything: all that its directory holds is to be recovered.
+    /// For a log without checkpoints: everything in its directory is recovered.
     fn without_checkpoints(
         self,
         dir: PathBuf,
@@ -151,7 +150,7 @@ impl OpenSettings {
 }
 
 impl LogDirs {
-    /// Takes locked directories into use, whose identity is known. Their logs have so many handles.
+    /// Takes over locked directories with a known identity. `handles` is the budget of their logs.
     pub fn new(locks: DirLocks, identity: &NodeIdentity, handles: Arc<Handles>) -> LogDirs {
         let mut dirs = Vec::new();
         let mut others = Vec::new();
@@ -171,7 +170,7 @@ impl LogDirs {
                     holds_metadata,
                     lock,
                 ))),
-                // The metadata directory, where it is none of the log directories.
+                // The metadata directory, if it is not a log directory.
                 None => others.push(lock),
             }
         }
@@ -193,19 +192,19 @@ impl LogDirs {
         }
     }
 
-    /// The ids of the directories that are online.
+    /// The IDs of the online directories.
     pub fn online_directory_ids(&self) -> Vec<DirectoryId> {
         self.online().map(|dir| dir.directory_id).collect()
     }
 
-    /// The ids of the directories that have failed, for the broker's heartbeats.
+    /// The IDs of the failed directories, for heartbeats.
     pub fn offline_directory_ids(&self) -> Vec<DirectoryId> {
         let offline = self.dirs.iter().filter(|dir| !dir.is_online());
         offline.map(|dir| dir.directory_id).collect()
     }
 
-    /// The broker epoch that the last clean stop left, which is sent as the previous one at registration;
-    /// -1 where any directory was not stopped cleanly. After [`LogDirs::load`].
+    /// The broker epoch in the clean shutdown markers, sent as the previous one at registration; -1
+    /// if any directory was not stopped cleanly. To be called after [`LogDirs::load`].
     pub fn previous_broker_epoch(&self) -> BrokerEpoch {
         let mut epochs = self.dirs.iter().map(|dir| dir.previous_broker_epoch());
         let first = epochs.next().flatten();
@@ -215,7 +214,7 @@ impl LogDirs {
         }
     }
 
-    /// The same before [`LogDirs::load`], which takes the markers: looks at them and leaves them. Blocks.
+    /// The same before [`LogDirs::load`], which removes the markers. Does not remove them. Blocks.
     pub fn epoch_of_clean_stop(&self) -> BrokerEpoch {
         let mut epochs = self.online().map(|dir| dir.epoch_of_clean_stop());
         let first = epochs.next().flatten();
@@ -225,18 +224,18 @@ impl LogDirs {
         }
     }
 
-    /// In which directory a log lies.
+    /// The directory of a log.
     pub fn directory_of(&self, topic_partition: &TopicPartition) -> Option<DirectoryId> {
         let hosted = self.hosted.read();
         Some(hosted.get(topic_partition)?.dir.directory_id)
     }
 
-    /// In the order of `log.dirs`, failed ones too.
+    /// In the order of `log.dirs`, including failed ones.
     pub fn dirs(&self) -> &[Arc<LogDir>] {
         &self.dirs
     }
 
-    /// The file handles of the logs.
+    /// The file handle budget of the logs.
     pub fn handles(&self) -> &Arc<Handles> {
         &self.handles
     }
@@ -250,8 +249,8 @@ impl LogDirs {
         self.dirs.iter().filter(|dir| dir.is_online())
     }
 
-    /// The log of a partition: the one that was loaded, or a new one, in the directory that the metadata
-    /// names or the one with the fewest. Blocks.
+    /// Opens the log of a partition: the loaded log, or a new one in the directory assigned by the
+    /// metadata or else in the one with the fewest logs. Blocks.
     pub fn open_log(
         &self,
         topic_partition: &TopicPartition,
@@ -281,20 +280,20 @@ impl LogDirs {
         Ok(log)
     }
 
-    /// Whether the id of its topic does not stand beside a log. Blocks.
+    /// Whether a log has no `partition.metadata`. Blocks.
     pub fn lacks_topic_id(&self, log: &LogReader) -> bool {
         ottla_sync::fs::metadata(log.dir().join(PARTITION_METADATA)).is_err()
     }
 
-    /// Writes the topic's id beside a log, so that it survives a crash. False where that has to be tried again: the
-    /// disk is full, or the directory is not there. Any other failure takes the directory offline. Blocks.
+    /// Writes `partition.metadata` durably. Returns false if that must be retried: the disk is
+    /// full, or the directory is gone. Any other failure takes the directory offline. Blocks.
     pub fn write_topic_id(&self, log: &LogReader, topic_id: TopicId) -> bool {
         let error = loop {
             let dir = log.dir();
             let Err(error) = (PartitionMetadata { topic_id }).write(&dir) else {
                 return true;
             };
-            // It has another name by now.
+            // It has been renamed meanwhile.
             if error.error.kind() != std::io::ErrorKind::NotFound || log.dir() == dir {
                 break error;
             }
@@ -304,7 +303,7 @@ impl LogDirs {
         let dir = of_name.filter(|hosted| hosted.reader.is_of_same_log(log));
         let dir = dir.map(|hosted| Arc::clone(&hosted.dir));
         drop(hosted);
-        // One that is not there any more was deleted meanwhile, or has been moved and needs nothing.
+        // A missing log was deleted, or was moved and needs no file.
         let Some(dir) = dir else {
             return true;
         };
@@ -315,8 +314,8 @@ impl LogDirs {
         !error.is_temporary()
     }
 
-    /// Renames what belongs to no partition of this broker, and keeps it: called when the metadata is known
-    /// and the partitions have claimed their logs.
+    /// Renames logs that belong to no partition of this broker to `-stray` names. Called when the
+    /// metadata is known and the partitions have claimed their logs.
     pub fn set_strays_aside(&self) {
         let strays = std::mem::take(&mut *self.loaded.lock());
         let strays = strays.into_values();
@@ -339,7 +338,7 @@ impl LogDirs {
             .run();
         match renamed {
             Ok(()) => {
-                // It must not be taken for that of a log of the same name that is made anew.
+                // It must not apply to a new log of the same name.
                 self.change_clean_offset(&stray.dir, &topic_partition, None);
                 tracing::warn!(
                     %topic_partition, dir = %stray.dir.path.display(), renamed_to = name,
@@ -350,8 +349,8 @@ impl LogDirs {
         }
     }
 
-    /// Deletes the log of a partition that this broker no longer has: renames its directory at once, so
-    /// that the name is free, and deletes the files after `file.delete.delay.ms`. Blocks.
+    /// Deletes the log of a removed partition: renames its directory at once, so that the name is
+    /// free, and deletes the files after `file.delete.delay.ms`. Blocks.
     pub fn delete_log(&self, topic_partition: &TopicPartition) {
         let Some(Hosted { reader, dir }) = self.hosted.write().remove(topic_partition) else {
             return;
@@ -364,8 +363,9 @@ impl LogDirs {
         self.remove_future(topic_partition);
     }
 
-    /// Ends the use of the directories when a start is broken off before a partition has claimed its log:
-    /// what had been stopped cleanly is so again, and says so with the epoch that it had. Blocks.
+    /// Closes the directories when a start is aborted before any partition has claimed its log.
+    /// Directories that had been stopped cleanly get their markers back, with the same broker
+    /// epoch. Blocks.
     pub fn abandon(&self) {
         let epoch = self.previous_broker_epoch();
         let is_untouched = self.hosted.read().is_empty();
@@ -397,9 +397,9 @@ impl LogDirs {
         self.other_locks.lock().clear();
     }
 
-    /// Ends the use of the directories after all logs have been brought to rest with their `close_job`:
-    /// writes the checkpoints and, last, the markers of a clean stop. `unclosed` names logs that could not
-    /// be; their directories are recovered at the next start. Blocks.
+    /// Closes the directories after all logs were closed with their `close_job`: writes the
+    /// checkpoints and finally the clean shutdown markers. `unclosed` names the logs that could not
+    /// be closed; their directories are recovered at the next start. Blocks.
     pub fn close(&self, broker_epoch: BrokerEpoch, unclosed: &[TopicPartition]) {
         for dir in &self.dirs {
             dir.files.stop();

@@ -1,8 +1,7 @@
-//! The metadata log on this node: its batches, its snapshots.
+//! The metadata log on this node: its batches and snapshots.
 //!
-//! What the records mean is known by `ottla-metadata`; who may append, and up to where the log is
-//! committed, by `ottla-raft`. Here are the files. Nothing here may run on a thread that serves
-//! connections: it reads, writes and forces files to disk.
+//! `ottla-metadata` interprets the records; `ottla-raft` decides about appends and commits. This
+//! module has the files. Not for threads that serve connections: it reads, writes and fsyncs files.
 
 pub mod forced_mark;
 pub mod record_batches;

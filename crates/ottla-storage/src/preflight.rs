@@ -1,12 +1,12 @@
-//! Whether a node can be taken over from Apache Kafka, and if not exactly why.
+//! Checks whether Ottla can take a node over from Apache Kafka, and if not, why.
 //!
-//! Looks at the properties file and at the directories that it names, and finds whatever Ottla would have to
-//! refuse, or would do otherwise than Kafka did. `ottla preflight` shows all of it; `ottla server` looks first,
-//! and refuses on the same grounds with the same sentences.
+//! Examines the properties file and the directories it names, and finds everything that Ottla would
+//! refuse or do differently from Kafka. `ottla preflight` shows the findings; `ottla server` runs
+//! the same checks first and refuses with the same sentences.
 //!
-//! Never touches anything: files are opened for reading, the lock of a directory is asked for and not taken, and
-//! nothing is created. What it reads may be written at the same time by the Kafka that it finds running; it then
-//! says so, and what it reads may be a moment old.
+//! Changes nothing: files are opened for reading, the lock of a directory is tested and not taken,
+//! and nothing is created. A running Kafka may write at the same time; that is reported, and the
+//! state read may be slightly old.
 
 mod directories;
 mod finding;
@@ -25,16 +25,16 @@ use look::Look;
 pub use directories::Unformatted;
 pub use finding::{Facts, Finding, Severity, Unserved};
 
-/// What a look at a node comes to.
+/// The result of the checks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Preflight {
     pub facts: Facts,
-    /// What stands in the way first.
+    /// Refusals first.
     pub findings: Vec<Finding>,
 }
 
 impl Preflight {
-    /// Looks at a node. Blocks: reads the metadata log.
+    /// Examines a node. Blocks: reads the metadata log.
     pub fn of(properties: &Properties, unformatted: Unformatted) -> Preflight {
         let Examined {
             config,
@@ -57,7 +57,7 @@ impl Preflight {
         self.refusals().next().is_none()
     }
 
-    /// What stands in the way.
+    /// The findings that prevent a take-over.
     pub fn refusals(&self) -> impl Iterator<Item = &Finding> {
         let is_refusal = |finding: &&Finding| finding.severity == Severity::Refuses;
         self.findings.iter().filter(is_refusal)

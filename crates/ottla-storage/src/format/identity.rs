@@ -1,6 +1,6 @@
-//! The `meta.properties` of a node's directories: which cluster and which node they belong to.
+//! The `meta.properties` of a node's directories: the cluster and the node they belong to.
 //!
-//! In Kafka: `MetaPropertiesEnsemble`.
+//! Kafka: `MetaPropertiesEnsemble`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use ottla_types::{BrokerId, DirectoryId};
 
 use crate::random_ids::random_uuid;
 
-/// Why nothing, or not everything, was formatted: a sentence for people.
+/// Why formatting failed or was incomplete, as a sentence.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FormatError(pub String);
 
-/// To which cluster the directories of a node belong, and what they are called.
+/// The cluster, the node and the IDs of a node's directories.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeIdentity {
     pub cluster_id: String,
-    /// The ids of the log directories, as `log.dirs` names them.
+    /// The IDs of the log directories, by their path in `log.dirs`.
     pub directory_ids: BTreeMap<PathBuf, DirectoryId>,
     pub metadata_directory_id: DirectoryId,
 }
 
-/// All directories of a node: the log directories, and the metadata directory if it is another.
+/// All directories of a node: the log directories, and the metadata directory if it is separate.
 pub fn directories(config: &BrokerConfig) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = Vec::new();
     for dir in config.log_dirs.iter().chain([&config.metadata_log_dir]) {
@@ -38,8 +38,8 @@ pub fn directories(config: &BrokerConfig) -> Vec<PathBuf> {
     directories
 }
 
-/// The `meta.properties` of each directory, `None` for one that is not formatted. They have to belong
-/// together, and to the node.
+/// The `meta.properties` of each directory; `None` for an unformatted one. They must be consistent
+/// with each other and with the node.
 pub fn read_all(
     config: &BrokerConfig,
 ) -> Result<Vec<(PathBuf, Option<MetaProperties>)>, FormatError> {
@@ -79,8 +79,8 @@ pub fn read_all(
     Ok(found)
 }
 
-/// Reads what the directories of a node are. `None` when not even the metadata directory is formatted.
-/// Directories that were added since, and those from before KIP-858, get an id of their own.
+/// Reads the identity of a node. `None` if not even the metadata directory is formatted. Added
+/// directories, and those from before KIP-858, get an ID.
 pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, FormatError> {
     let found = read_all(config)?;
     let metadata_dir = Path::new(&config.metadata_log_dir);
@@ -134,7 +134,7 @@ pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, Form
     }))
 }
 
-/// What to say of a node whose metadata directory alone is not formatted.
+/// The message for a node of which only the metadata directory is not formatted.
 pub fn unformatted_metadata_dir(formatted: &Path, metadata_dir: &Path) -> String {
     format!(
         "{} is formatted, but the metadata directory {} is not; restore its meta.properties, or \

@@ -58,7 +58,7 @@ fn a_standalone_node_writes_down_that_it_votes() {
     );
 
     let bootstrap = read_snapshot(&dir.path().join("bootstrap.checkpoint")).unwrap();
-    // One for metadata.version, and none for kraft.version, which stands in the snapshot of the quorum.
+    // One for metadata.version, and none for kraft.version, which is in the snapshot of the quorum.
     assert_eq!(bootstrap.records.len(), 1 + FEATURES.len() - 1);
 }
 
@@ -137,7 +137,7 @@ fn directories_that_do_not_belong_together_are_refused() {
         "{error}"
     );
 
-    // The metadata directory must be formatted; a log directory that was added gets an id.
+    // The metadata directory must be formatted; an added log directory gets an ID.
     let three = dir.path().join("three");
     let with = |first: &Path, second: &Path| {
         let dirs = format!("{},{}", first.display(), second.display());
@@ -155,7 +155,7 @@ fn directories_that_do_not_belong_together_are_refused() {
     assert!(error.0.contains("the same directory.id"), "{error}");
 }
 
-/// Every file below, with what it holds.
+/// Every file below a directory with its content.
 fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {

@@ -1,7 +1,7 @@
-//! What may lie in a directory that is formatted without having been asked for by name: nothing that anybody misses.
+//! The files that a directory may contain when it is formatted implicitly: none of value.
 //!
-//! `meta.properties` may have been lost, and everything else be there: a new one would begin a new cluster over the data
-//! of the old, whose logs would become strays.
+//! If only `meta.properties` was lost, a new one would start a new cluster on the old one's data,
+//! whose logs would become strays.
 
 use std::io;
 use std::path::Path;
@@ -14,13 +14,13 @@ use super::identity::{FormatError, directories};
 use crate::metadata::metadata_log::METADATA_DIR;
 use crate::metadata::snapshot_file::BOOTSTRAP_FILE;
 
-/// Made by a file system, by the lock, and by a formatting that was interrupted.
+/// Created by the file system, by the lock, or by an interrupted formatting.
 const OF_NO_VALUE: [&str; 3] = ["lost+found", ".lock", BOOTSTRAP_FILE];
-/// With these a formatting begins, and the snapshot of the first voters.
+/// Suffixes of the first files of formatting and of the snapshot of the first voters.
 const PARTS: [&str; 2] = [".tmp", ".part"];
 const FIRST_SNAPSHOT: &str = "00000000000000000000-0000000000";
 
-/// Refuses directories that hold more than a formatting that was interrupted leaves.
+/// Refuses directories with more than an interrupted formatting leaves.
 pub fn check_empty(config: &BrokerConfig) -> Result<(), FormatError> {
     for dir in directories(config) {
         let found = first_of_value(&dir)
@@ -58,7 +58,7 @@ fn first_of_value(dir: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Sorted, so that the same directory gives the same sentence.
+/// Sorted, so that the message is deterministic.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

@@ -1,4 +1,5 @@
-//! The checkpoint files of the directories. One directory is written at a time: another that hangs is not waited for.
+//! The checkpoint files of the directories, written per directory, so that a hanging one does not
+//! block others.
 //!
 //! Kafka: `LogManager.checkpointLogRecoveryOffsets`, `ReplicaManager.checkpointHighWatermarks`.
 
@@ -18,14 +19,16 @@ use super::known_logs::FailedLog;
 use super::log_dir::{LogDir, Written};
 
 impl LogDirs {
-    /// Up to where each log is on disk, and before that, where each starts: a start that moves on raises the
-    /// recovery point over records that were never forced to disk, and they must not come back unchecked.
+    /// Writes the recovery point of each log, after the log start offsets: an advanced start raises
+    /// the recovery point over records that were never fsynced and that must not come back without
+    /// recovery.
     pub fn checkpoint_recovery_points(&self, dir: &Arc<LogDir>) {
         let before = self.recovery_points(dir);
         self.checkpoint_log_start_offsets(dir);
         let value = |reader: &LogReader| {
             let now = reader.recovery_point();
-            // Not what it has been raised to since, and yet what it has been lowered to.
+            // The smaller of the earlier and the current value: not a later increase, but a
+            // decrease.
             let before = before.get(reader.topic_partition());
             Some(before.map_or(Offset::ZERO, |before| now.min(*before)))
         };
@@ -45,7 +48,7 @@ impl LogDirs {
         }
     }
 
-    /// Of the logs in a directory that are not on their way to take the place of others.
+    /// The recovery points of the logs in a directory, except copies.
     fn recovery_points(&self, dir: &Arc<LogDir>) -> BTreeMap<TopicPartition, Offset> {
         let loaded = self.loaded.lock();
         let loaded = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
@@ -59,7 +62,7 @@ impl LogDirs {
             .collect()
     }
 
-    /// Where each log starts whose start is not that of its first segment.
+    /// Writes the log start offset of each log that does not start at its first segment.
     pub fn checkpoint_log_start_offsets(&self, dir: &Arc<LogDir>) {
         let value = |reader: &LogReader| {
             let start = reader.log_start_offset();
@@ -88,8 +91,9 @@ impl LogDirs {
         );
     }
 
-    /// Takes out of the files of a directory what they say of a log that is gone, before another is made there under
-    /// its name: after a kill that one would be taken for the old one, start where that started, and lose its records.
+    /// Removes a deleted log from a directory's checkpoints before a new log of the same name is
+    /// created: after a kill, the new log would be taken for the old one, start at its start
+    /// offset, and lose its records.
     pub(super) fn forget_predecessor(
         &self,
         dir: &LogDir,
@@ -106,12 +110,13 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Lowers what the files of a directory say of a log that is about to be truncated to `offset`, and whose recovery
-    /// point has been lowered for that. After a crash a recovery point that is too high would have recovery pass over
-    /// records that were never forced to disk; a start that is too high would hide records; and the cleaner would
-    /// take records for clean that are not. Blocks.
+    /// Lowers a directory's checkpoints for a log that is about to be truncated to `offset` and
+    /// whose recovery point was lowered. After a crash, a recovery point that is too high would
+    /// make recovery skip records that were never fsynced; a start offset that is too high would
+    /// hide records; and the cleaner would consider records clean that are not. Blocks.
     ///
-    /// Kafka writes the recovery points and the cleaner's offsets when the log is cut: `LogManager.truncateTo`.
+    /// Kafka writes the recovery points and the cleaner's offsets when it truncates:
+    /// `LogManager.truncateTo`.
     pub fn lower_checkpoints(&self, log: &LogReader, offset: Offset) -> Result<(), StorageError> {
         let Some(dir) = self.dir_of(log).filter(|dir| dir.is_online()) else {
             return Ok(());
@@ -139,7 +144,8 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Writes a file anew in which one partition has another offset, or none. Where that is no change, nothing is written.
+    /// Rewrites a checkpoint with a changed or removed offset of one partition. An unchanged file
+    /// is not written.
     fn change_written(
         &self,
         dir: &LogDir,
@@ -153,7 +159,7 @@ impl LogDirs {
         if last.is_none() {
             *last = OffsetCheckpoint::read(&path).ok();
         }
-        // What cannot be read counts as empty.
+        // An unreadable checkpoint counts as empty.
         let before = last
             .as_ref()
             .and_then(|known| known.offsets.get(topic_partition));
@@ -166,7 +172,7 @@ impl LogDirs {
             Some(offset) => kept.offsets.insert(topic_partition.clone(), offset),
             None => kept.offsets.remove(topic_partition),
         };
-        // The others that are gone as well, so that the topics that follow find nothing to do.
+        // Also removes other deleted logs, so that the next deletions change nothing.
         kept.offsets.retain(|partition, _| self.is_known(partition));
         kept.write(&path)?;
         *last = Some(kept);
@@ -191,7 +197,7 @@ impl LogDirs {
         if !dir.is_online() {
             return;
         }
-        // Held over the write, so that two that come at once write one after the other.
+        // Held during the write, so that concurrent writes are serialised.
         let mut last = written(&dir.written).lock();
         let mut offsets = self.offsets_in(dir, &value);
         for (partition, failed) in self.failed.lock().iter() {
@@ -237,7 +243,7 @@ impl LogDirs {
     }
 }
 
-/// A planted bug: a truncation leaves this file as it is.
+/// A planted defect: a truncation leaves this checkpoint unchanged.
 fn is_left(file: &str) -> bool {
     use ottla_sync::planted::has;
     file == CLEANER_OFFSET_CHECKPOINT && has("a truncation leaves the cleaner's checkpoint")

@@ -1,8 +1,8 @@
-//! Which logs are being cleaned, and who may keep the cleaner away from one.
+//! Which logs are being cleaned, and which the cleaner must not touch.
 //!
-//! Owns the state of every partition that is not simply cleanable: being cleaned, asked to stop, paused, or
-//! given up. The offsets up to which logs are clean are in `offsets`; the threads that clean belong to the partitions
-//! (`ottla-partition`), and the cleaning of one log is `ottla_log::clean`.
+//! Owns the state of every partition that is not simply cleanable: being cleaned, stopping, paused,
+//! or uncleanable. The clean offsets are in `offsets`; the cleaner threads are in
+//! `ottla-partition`, and the cleaning of one log is `ottla_log::clean`.
 //!
 //! Kafka: `LogCleaner`, `LogCleanerManager`.
 
@@ -20,7 +20,7 @@ use ottla_types::TopicPartition;
 #[derive(Debug, Default)]
 pub struct LogCleaner {
     partitions: Mutex<Partitions>,
-    /// A cleaning has ended.
+    /// Notified when a cleaning ends.
     ended: Condvar,
     is_stopping: AtomicBool,
 }
@@ -28,24 +28,24 @@ pub struct LogCleaner {
 #[derive(Debug, Default)]
 struct Partitions {
     states: HashMap<TopicPartition, CleaningState>,
-    /// Could not be cleaned, and are not tried again before the next start.
+    /// Could not be cleaned; not retried before the next start.
     uncleanable: HashSet<TopicPartition>,
 }
 
-/// Partitions that have no state may be cleaned.
+/// Partitions without a state may be cleaned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CleaningState {
-    /// Being cleaned, or old segments are being deleted by the cleaner.
+    /// Being cleaned, or the cleaner is deleting its old segments.
     InProgress,
-    /// The same, but somebody waits for it to end, and then it is paused.
+    /// In progress, but asked to end, after which it is paused.
     Stopping,
-    /// By so many.
+    /// The number of pauses.
     Paused(usize),
 }
 
 impl LogCleaner {
-    /// Breaks off the cleaning of a log, whose files are about to be moved, and keeps the cleaner away from it.
-    /// Blocks until the cleaning has ended, which may ask for the run token of the partition.
+    /// Stops the cleaning of a log whose files are about to be moved, and prevents further
+    /// cleaning. Blocks until the cleaning has ended, which may need the partition's run token.
     pub fn pause(self: &Arc<Self>, topic_partition: &TopicPartition) -> CleaningPause {
         self.abort_and_pause(topic_partition);
         CleaningPause {
@@ -54,8 +54,8 @@ impl LogCleaner {
         }
     }
 
-    /// Keeps the cleaner away from a partition until [`LogCleaner::resume`]; a cleaning that is under way is
-    /// broken off. Blocks until it has ended.
+    /// Prevents cleaning until [`LogCleaner::resume`] and stops a running cleaning. Blocks until it
+    /// has ended.
     pub(super) fn abort_and_pause(&self, topic_partition: &TopicPartition) {
         let mut partitions = self.partitions.lock();
         loop {
@@ -75,7 +75,7 @@ impl LogCleaner {
         }
     }
 
-    /// Lets the cleaner at a partition again that was paused once.
+    /// Ends one pause of a partition.
     pub(super) fn resume(&self, topic_partition: &TopicPartition) {
         let mut partitions = self.partitions.lock();
         match partitions.states.get_mut(topic_partition) {
@@ -87,7 +87,7 @@ impl LogCleaner {
         }
     }
 
-    /// Forgets what was found out about a partition that is deleted.
+    /// Forgets the state of a deleted partition.
     pub(super) fn forget(&self, topic_partition: &TopicPartition) {
         self.partitions.lock().uncleanable.remove(topic_partition);
     }
@@ -98,7 +98,7 @@ impl LogCleaner {
             && !partitions.uncleanable.contains(topic_partition)
     }
 
-    /// Takes a partition for a thread of the cleaner; `None` where another has it or it is paused.
+    /// Claims a partition for a cleaner thread; `None` if it is claimed or paused.
     pub fn take(&self, topic_partition: &TopicPartition) -> Option<Taken<'_>> {
         let mut partitions = self.partitions.lock();
         let is_taken = partitions.states.contains_key(topic_partition);
@@ -113,13 +113,13 @@ impl LogCleaner {
         })
     }
 
-    /// Gives a partition up until the next start.
+    /// Marks a partition as uncleanable until the next start.
     pub fn mark_uncleanable(&self, topic_partition: &TopicPartition) {
         let uncleanable = &mut self.partitions.lock().uncleanable;
         uncleanable.insert(topic_partition.clone());
     }
 
-    /// Whether a partition was given up.
+    /// Whether a partition is uncleanable.
     pub(super) fn is_uncleanable(&self, topic_partition: &TopicPartition) -> bool {
         self.partitions.lock().uncleanable.contains(topic_partition)
     }
@@ -128,13 +128,13 @@ impl LogCleaner {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Makes every cleaning stop early, and lets none begin.
+    /// Stops all cleanings and prevents new ones.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
     }
 }
 
-/// Keeps the cleaner away from the log of a partition until it is dropped.
+/// Prevents cleaning of a partition's log until it is dropped.
 #[derive(Debug)]
 pub struct CleaningPause {
     cleaner: Arc<LogCleaner>,
@@ -147,14 +147,14 @@ impl Drop for CleaningPause {
     }
 }
 
-/// A partition that a thread of the cleaner has to itself, until this is dropped.
+/// A cleaner thread's exclusive claim on a partition, until it is dropped.
 pub struct Taken<'a> {
     cleaner: &'a LogCleaner,
     topic_partition: TopicPartition,
 }
 
 impl Taken<'_> {
-    /// Whether the work is to end early.
+    /// Whether the work must end early.
     pub fn is_to_stop(&self) -> bool {
         let partitions = self.cleaner.partitions.lock();
         let state = partitions.states.get(&self.topic_partition);

@@ -1,4 +1,4 @@
-//! What DescribeLogDirs tells. Kafka: `ReplicaManager.describeLogDirs`.
+//! The data for DescribeLogDirs. Kafka: `ReplicaManager.describeLogDirs`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use ottla_types::{DirectoryId, TopicPartition};
 use super::LogDirs;
 use super::log_dir::LogDir;
 
-/// One directory and what lies in it.
+/// One directory and its logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogDirDescription {
     pub path: PathBuf,
     pub directory_id: DirectoryId,
     pub is_online: bool,
     pub is_cordoned: bool,
-    /// Of the file system, -1 where it cannot be asked.
+    /// Of the file system; -1 if unknown.
     pub total_bytes: i64,
     pub usable_bytes: i64,
-    /// Partitions in it whose logs could not be cleaned.
+    /// Number of uncleanable partitions.
     pub uncleanable_partitions: usize,
     pub partitions: Vec<PartitionSize>,
 }
@@ -27,19 +27,19 @@ pub struct LogDirDescription {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionSize {
     pub topic_partition: TopicPartition,
-    /// Of all segments' `.log` files.
+    /// Size of all segments' `.log` files.
     pub size_bytes: i64,
-    /// How far the log end is behind the high watermark: the followers' lag. Of a copy, how far it is
-    /// behind the log whose place it is to take.
+    /// The lag of the log end offset behind the high watermark; for a copy, its lag behind the log
+    /// that it will replace.
     pub offset_lag: i64,
-    /// A copy that is to take the place of the log in another directory.
+    /// A copy that will replace the log in another directory.
     pub is_future: bool,
 }
 
 impl LogDirs {
     /// All directories; an offline one has no partitions.
     pub fn describe(&self) -> Vec<LogDirDescription> {
-        // Asked before anything is locked: a disk may hang.
+        // Before any lock is taken, because a disk may hang.
         let space = |dir: &Arc<LogDir>| ottla_sync::fs::space(&dir.path).ok();
         let spaces: Vec<_> = self.dirs.iter().map(space).collect();
         let hosted = self.hosted.read();
@@ -76,7 +76,7 @@ impl LogDirs {
                 PartitionSize {
                     topic_partition: topic_partition.clone(),
                     size_bytes: i64::try_from(copy.reader.size()).unwrap_or(i64::MAX),
-                    // -1 where the log is offline.
+                    // -1 if the log is offline.
                     offset_lag: end.map_or(-1, |end| end.since(copy.reader.log_end_offset())),
                     is_future: true,
                 }

@@ -1,4 +1,4 @@
-//! The directories of a node, made sure of and locked before anything in them is read.
+//! Preparing and locking a node's directories before anything in them is read.
 //!
 //! Kafka: `LogManager.lockLogDirs`, `LogManager.createAndValidateLogDirs`.
 
@@ -8,25 +8,25 @@ use ottla_config::BrokerConfig;
 
 use super::lock::DirLock;
 
-/// The directories of a node, locked. Taken before anything in them is read or formatted, so that a
-/// directory in use is never touched but for its lock file.
+/// The locked directories of a node. They are locked before anything in them is read or formatted,
+/// so that nothing but the lock file of a directory in use is ever touched.
 #[derive(Debug)]
 pub struct DirLocks(pub(super) Vec<LockedDir>);
 
 #[derive(Debug)]
 pub(super) struct LockedDir {
-    /// As `log.dirs` or `metadata.log.dir` names it.
+    /// The path in `log.dirs` or `metadata.log.dir`.
     pub(super) configured: PathBuf,
     pub(super) path: PathBuf,
-    /// Without links, to find a directory that is named twice.
+    /// The canonical path, to detect a directory that is named twice.
     real: PathBuf,
-    /// The metadata log lies here.
+    /// It contains the metadata log.
     pub(super) holds_metadata: bool,
     pub(super) lock: DirLock,
 }
 
 impl DirLocks {
-    /// Creates directories that are missing and locks all. The error is one sentence for people.
+    /// Creates missing directories and locks all. The error is one sentence.
     pub fn take(config: &BrokerConfig) -> Result<DirLocks, String> {
         let mut locked: Vec<LockedDir> = Vec::new();
         let log_dirs = config.log_dirs.iter().map(|dir| (dir, true));
@@ -68,7 +68,8 @@ impl DirLocks {
     }
 }
 
-/// Makes sure that a directory is there and can be listed. Returns its absolute path.
+/// Checks that a directory exists and can be listed, creating it if necessary. Returns its absolute
+/// path.
 fn prepare(path: &Path) -> Result<PathBuf, String> {
     let refused = |error: std::io::Error| {
         format!(

@@ -1,32 +1,32 @@
-//! What the directories in a log directory are, by their names.
+//! The kinds of directories in a log directory, by name.
 //!
 //! Kafka: `LocalLog.parseTopicPartitionName`, `LocalLog.logDeleteDirName`.
 
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
 use ottla_types::TopicPartition;
 
-/// The metadata log, which is not a partition of a topic.
+/// The metadata log, which is not a topic partition.
 pub const METADATA_TOPIC: &str = "__cluster_metadata";
-/// Of tiered storage.
+/// Used by tiered storage.
 const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
-/// What file systems allow for a name.
+/// Maximum length of a file name.
 const MAX_NAME_BYTES: usize = 255;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum DirKind {
     Partition(TopicPartition),
-    /// Was being deleted.
+    /// A deletion was in progress.
     Deleted,
-    /// Was found not to belong here, and is kept for people to look at.
+    /// Found not to belong here; kept for the operator.
     Stray,
-    /// The copy of a replica that is moved between directories.
+    /// The copy of a replica that is being moved between directories.
     Future(TopicPartition),
-    /// Not a partition's, and not touched.
+    /// Not a partition; ignored.
     Other,
 }
 
 impl DirKind {
-    /// `None` for a name that nothing in a log directory has.
+    /// `None` for an invalid name.
     pub(super) fn of(name: &str) -> Option<DirKind> {
         if name == REMOTE_INDEX_CACHE {
             return Some(DirKind::Other);
@@ -37,7 +37,8 @@ impl DirKind {
             (FUTURE_DIR_SUFFIX, DirKind::Future),
         ];
         for (suffix, kind) in kinds {
-            // `<topic>-<partition>.<unique id>-delete`: without the id, it is a topic with such a name.
+            // `<topic>-<partition>.<unique id>-delete`; without the ID it is a topic whose name has
+            // this suffix.
             if let Some(rest) = name.strip_suffix(suffix)
                 && let Some((partition, id)) = rest.rsplit_once('.')
                 && !id.is_empty()
@@ -54,8 +55,8 @@ impl DirKind {
     }
 }
 
-/// A name for the directory of a partition that is deleted or found stray: unique, and cut to what a file
-/// system allows.
+/// A name for the directory of a deleted or stray partition: unique, and cut to the file system's
+/// limit.
 pub(super) fn suffixed(topic_partition: &TopicPartition, id: u128, suffix: &str) -> String {
     let end = format!("-{}.{id:032x}{suffix}", topic_partition.partition);
     let topic = &topic_partition.topic;

@@ -1,37 +1,39 @@
-//! How many of the threads for work that waits for a disk one log directory may hold at once.
+//! Limits on the blocking threads that one log directory may hold at once.
 //!
-//! The threads are shared by all directories, recompression and the metrics. A disk that hangs, rather than fails, keeps
-//! every thread that waits for it: without shares of its own it would come to hold them all, and the directories that
-//! are well would wait with it. What is over a share waits without a thread, in the order in which it came.
+//! The threads are shared by all directories, recompression and metrics. A disk that hangs without
+//! failing holds every thread that waits for it: without limits it would eventually hold them all,
+//! and healthy directories would wait too. Work over the limit waits without a thread, in order of
+//! arrival.
 //!
-//! A directory has a share for each kind of work, so that a consumer that reads far behind does not keep flushes
-//! waiting, nor a row of flushes the appends that they are for.
+//! A directory has a limit for each kind of work, so that a consumer reading old records does not
+//! delay flushes, nor flushes the appends they are for.
 
 use std::sync::Arc;
 
 use ottla_sync::task::JoinError;
 use ottla_sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A disk gains nothing from more flushes side by side.
+/// More concurrent flushes do not help a disk.
 const JOBS: usize = 8;
 const READS: usize = 12;
 /// Writers of one disk wait for each other.
 const APPENDS: usize = 4;
 const TOPIC_IDS: usize = 4;
 
-/// So many threads each log directory can hold. A process needs more than that for all of them together.
+/// Number of threads that each log directory can hold. The process needs more than the sum for all
+/// directories.
 pub const THREADS_PER_DIRECTORY: usize = JOBS + READS + APPENDS + TOPIC_IDS;
 
-/// The shares of one log directory.
+/// The limits of one log directory.
 #[derive(Clone, Debug)]
 pub struct DirThreads {
     /// Flushes, writeback, unlinking, checkpoints.
     pub jobs: Share,
-    /// Reads of what is not in the page cache.
+    /// Reads that are not in the page cache.
     pub reads: Share,
-    /// Appends, while the kernel makes them wait.
+    /// Appends, while the kernel throttles them.
     pub appends: Share,
-    /// Writes of what says of which topic a log is, which its first append waits for.
+    /// Writes of `partition.metadata`, which the first append to a log waits for.
     pub topic_ids: Share,
 }
 
@@ -46,7 +48,7 @@ impl Default for DirThreads {
     }
 }
 
-/// The threads that a directory may hold for one kind of work.
+/// The limit for one kind of work.
 #[derive(Clone, Debug)]
 pub struct Share(Arc<Semaphore>);
 
@@ -55,12 +57,13 @@ impl Share {
         Share(Arc::new(Semaphore::new(threads)))
     }
 
-    /// Whether both are of the same directory, and for the same.
+    /// Whether both are the same limit.
     pub fn is(&self, other: &Share) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Runs work that may wait for the directory's disk. The error is a panic of the work, or the end of the runtime.
+    /// Runs work that may wait for the directory's disk. The error is a panic of the work, or the
+    /// end of the runtime.
     pub async fn run<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,
@@ -70,20 +73,21 @@ impl Share {
         ottla_sync::task::spawn_blocking(in_place(place, work)).await
     }
 
-    /// The same for whoever does not wait for its end: at once where the directory has a thread left.
+    /// The same without waiting for the end: starts at once if a thread is free.
     pub fn start(&self, work: impl FnOnce() + Send + 'static) {
         match Arc::clone(&self.0).try_acquire_owned() {
             Ok(place) => drop(ottla_sync::task::spawn_blocking(in_place(place, work))),
             Err(_) => {
                 let threads = self.clone();
-                // A panic has been reported where it happened.
+                // A panic was reported where it happened.
                 ottla_sync::task::spawn(async move { drop(threads.run(work).await) });
             }
         }
     }
 }
 
-/// The place is given back by the thread, not by whoever waits for it: it is the thread that is held.
+/// The permit is released by the thread, not by the waiting caller, because the thread is what is
+/// limited.
 fn in_place<R>(place: OwnedSemaphorePermit, work: impl FnOnce() -> R) -> impl FnOnce() -> R {
     move || {
         let _place = place;
@@ -98,7 +102,7 @@ mod tests {
 
     use super::{DirThreads, THREADS_PER_DIRECTORY};
 
-    /// The binary has threads for all its directories and some more.
+    /// Like the binary, with threads for all directories and some more.
     fn runtime(directories: usize) -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -134,7 +138,7 @@ mod tests {
                 let ran = ottla_sync::time::timeout(Duration::from_secs(10), share.run(|| 7)).await;
                 assert_eq!(ran.expect("there is a thread").expect("no panic"), 7);
             }
-            // What waited for a thread runs when the disk is back.
+            // The waiting work runs when the disk is back.
             drop(release);
             for job in last {
                 assert!(job.await.expect("no panic"));

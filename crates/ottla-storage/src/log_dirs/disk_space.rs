@@ -1,26 +1,26 @@
-//! How much may still be appended in a log directory: the free space of its file system without the reserve
-//! (`ottla.disk.reserve.bytes`).
+//! The space left for appends in a log directory: the free space of its file system minus the
+//! reserve (`ottla.disk.reserve.bytes`).
 //!
-//! The free space is asked for every second, and what is appended meanwhile is subtracted, so that records
-//! do not reach the reserve between two looks. What else is written into the directory, the metadata log,
-//! checkpoints, snapshots, indexes, is not asked here and may use the reserve: a node on a full disk can
-//! delete, answer its administrators, stop and start. See `docs/decisions/0010-disk-reserve.md`.
+//! The free space is queried every second, and appends are subtracted in between, so that records
+//! do not use the reserve. Other writes to the directory (metadata log, checkpoints, snapshots,
+//! indexes) are not limited and may use it: a node on a full disk can delete records, answer
+//! administrators, stop and start. See `docs/decisions/0010-disk-reserve.md`.
 
 use ottla_sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// The reserve is at most this part of a file system, or little would be left of a small one.
+/// The reserve is at most this fraction of a file system, so that a small one remains usable.
 const MAX_SHARE: i64 = 8;
 
-/// What is left in one log directory.
+/// The space left in one log directory.
 #[derive(Debug)]
 pub struct DiskSpace {
-    /// Bytes; negative where the reserve has been reached.
+    /// Bytes; negative if the reserve is in use.
     left: AtomicI64,
     is_short: AtomicBool,
 }
 
 impl Default for DiskSpace {
-    /// Before the first look, nothing is refused.
+    /// Nothing is refused before the first query.
     fn default() -> DiskSpace {
         DiskSpace {
             left: AtomicI64::new(i64::MAX),
@@ -30,22 +30,23 @@ impl Default for DiskSpace {
 }
 
 impl DiskSpace {
-    /// Whether so many bytes may be appended; they are counted as appended then.
+    /// Whether `bytes` may be appended; if so, they are subtracted.
     pub fn take(&self, bytes: u64) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         if self.left.load(Ordering::Relaxed) < bytes {
             return false;
         }
-        // Several that look at once may go a little below the reserve together: it is not the last byte.
+        // Concurrent appends may use a little of the reserve.
         self.left.fetch_sub(bytes, Ordering::Relaxed) >= bytes
     }
 
-    /// Whether anything may be appended at all.
+    /// Whether any append is allowed.
     pub fn is_open(&self) -> bool {
         self.left.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes over what the file system says. Returns whether the directory has become short of space, or has
+    /// Sets the file system's values. Returns whether the directory has become short of space or
+    /// has enough again.
     /// enough again.
     pub(super) fn on_look(&self, usable: i64, total: i64, reserve: i64) -> Option<bool> {
         let reserve = reserve.min(total / MAX_SHARE);

@@ -1,8 +1,8 @@
-//! The decision that a log directory has failed, and who is told.
+//! The decision that a log directory has failed, and the notification.
 //!
-//! A full disk is no failure, neither is a lack of handles or memory ([`StorageError::cause`]), and neither is a missing
-//! file of a log that was deleted meanwhile. Anything else that a file operation runs into takes its directory offline for good: what its page cache holds may
-//! not be what the disk holds. The first reason is the one that is told.
+//! A full disk, a lack of handles or memory ([`StorageError::cause`]), and a missing file of a
+//! concurrently deleted log are no failures. Any other error of a file operation takes the
+//! directory offline for good: its page cache may differ from the disk. The first reason is kept.
 //!
 //! Kafka: `LogDirFailureChannel`, `LogManager.handleLogDirFailure`.
 
@@ -16,25 +16,25 @@ use super::log_dir::{DirFailure, LogDir};
 use super::{DirThreads, LogDirs};
 
 impl LogDirs {
-    /// Sets who is told when a directory fails.
+    /// Sets the listener for directory failures.
     pub fn set_failure_listener(&self, listener: impl Fn(&DirFailure) + Send + Sync + 'static) {
         let is_first = self.on_failure.set(Box::new(listener)).is_ok();
         assert!(is_first, "one listener hears of failed directories");
     }
 
-    /// Whether a partition still has this log: another of the same name does not count.
+    /// Whether a partition still uses this very log, and not another one of the same name.
     pub fn is_hosted(&self, log: &LogReader) -> bool {
         let hosted = self.hosted.read();
         let of_name = hosted.get(log.topic_partition());
         of_name.is_some_and(|hosted| hosted.reader.is_of_same_log(log))
     }
 
-    /// Whether the directory in which a log lies is in use.
+    /// Whether the directory of a log is online.
     pub fn is_online(&self, log: &LogReader) -> bool {
         self.dir_of(log).is_some_and(|dir| dir.is_online())
     }
 
-    /// In which directory a log lies, whether it is in use or deleted.
+    /// The directory of a log, even if the log was deleted.
     pub fn dir_of(&self, log: &LogReader) -> Option<&Arc<LogDir>> {
         let path = log.dir();
         self.dirs
@@ -42,7 +42,8 @@ impl LogDirs {
             .find(|dir| path.parent() == Some(&dir.path))
     }
 
-    /// Runs file work on the directory in which a log lies, after a while. Nothing where the directory has none of it.
+    /// Runs file work on the directory of a log after a delay. No effect if no directory has the
+    /// log.
     pub fn submit_file_work(
         &self,
         log: &LogReader,
@@ -54,14 +55,14 @@ impl LogDirs {
         }
     }
 
-    /// The threads of the directory in which a log lies.
+    /// The thread limits of a log's directory.
     pub fn threads_of(&self, log: &LogReader) -> DirThreads {
         let dir = self.dir_of(log);
         dir.map(|dir| dir.threads.clone()).unwrap_or_default()
     }
 
-    /// An operation on a log failed: its directory goes offline, unless what was lacking may come back. That a
-    /// file of a deleted log is not there says nothing about the directory.
+    /// Handles a failed operation on a log: its directory goes offline unless the error is
+    /// temporary. A missing file of a deleted log is ignored.
     pub fn on_partition_error(&self, log: &LogReader, error: &StorageError) {
         if error.error.kind() == std::io::ErrorKind::NotFound && !self.is_hosted(log) {
             return;
@@ -97,7 +98,7 @@ impl LogDirs {
         }
     }
 
-    /// Files that the kernel could not write, of which it told when they were closed. Their directories go offline.
+    /// Handles writeback errors found when idle files were closed: their directories go offline.
     pub fn on_write_back_failed(&self, errors: Vec<StorageError>) {
         for error in errors {
             let is_in = |dir: &&Arc<LogDir>| error.path.starts_with(&dir.path);
@@ -107,7 +108,7 @@ impl LogDirs {
         }
     }
 
-    /// An operation was put off or refused for want of a handle or memory: counted, and told once a minute.
+    /// Counts an operation that lacked a handle or memory, and logs it at most once a minute.
     pub fn on_lack(&self, error: &StorageError) {
         let before = self.lacks.fetch_add(1, Ordering::Relaxed);
         self.complaints.say(|| {
@@ -119,7 +120,7 @@ impl LogDirs {
         });
     }
 
-    /// How many operations lacked a handle, memory or anything else that a process runs out of.
+    /// Number of operations that lacked a handle, memory or another process resource.
     pub fn lacks(&self) -> u64 {
         self.lacks.load(Ordering::Relaxed)
     }

@@ -1,11 +1,12 @@
-//! Logs that are to take the place of others, which lie in another directory (KIP-113).
+//! Future logs: copies that will replace logs in other directories (KIP-113).
 //!
-//! A future log lies in `<topic>-<partition>.<id>-future`. It is filled by the task that moves the replica,
-//! which owns the [`Log`]; here stands which there are, so that checkpoints and DescribeLogDirs have them.
-//! A task whose log is not registered here any more has nothing left to do: the move was given up, the topic
-//! deleted, or the directory has failed.
+//! A future log is in `<topic>-<partition>.<id>-future`. The task that moves the replica fills it
+//! and owns the [`Log`]; this is the register, for checkpoints and DescribeLogDirs. If its log is
+//! no longer registered, the task ends: the move was cancelled, the topic deleted, or the directory
+//! failed.
 //!
-//! Kafka: `LogManager.futureLogs`, `LogManager.replaceCurrentWithFutureLog`, `recoverAbandonedFutureLogs`.
+//! Kafka: `LogManager.futureLogs`, `LogManager.replaceCurrentWithFutureLog`,
+//! `recoverAbandonedFutureLogs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,17 +25,17 @@ use super::load::{LoadSettings, read_checkpoint};
 use super::log_dir::LogDir;
 use super::{LogDirs, OpenLogError, OpenSettings, dir_names, remove_dir};
 
-/// The name of a directory must fit: Kafka does not cut that of a future log.
+/// The directory name must fit: Kafka does not shorten that of a future log.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Wishes for logs that do not exist yet; further ones are not remembered.
+/// Maximum number of remembered directories for logs that do not exist yet.
 const MAX_PREFERRED: usize = 100_000;
 
 impl LogDirs {
-    /// The directory that AlterReplicaLogDirs names, which must be able to take a replica.
+    /// The directory named by AlterReplicaLogDirs, which must accept replicas.
     pub fn destination(&self, path: &str) -> Result<DirectoryId, ErrorCode> {
-        // Kafka compares with `getAbsolutePath`, in which no separator stands at the end; a path to which one was added
-        // names no directory for it.
+        // Kafka compares with `getAbsolutePath`, which has no trailing separator; a path with one
+        // does not match.
         let shown = |dir: &LogDir| dir.path.components().as_path().as_os_str() == path;
         let dir = self.dirs.iter().find(|dir| shown(dir));
         match dir {
@@ -45,13 +46,13 @@ impl LogDirs {
         }
     }
 
-    /// Whether the name of the partition's directory leaves room for that of a future log.
+    /// Whether the name of a future log's directory fits.
     pub fn may_have_future(topic_partition: &TopicPartition) -> bool {
         let id_bytes = 32;
         topic_partition.dir_name().len() + 1 + id_bytes + FUTURE_DIR_SUFFIX.len() <= MAX_NAME_BYTES
     }
 
-    /// Where a log is to go when it is created; forgotten when it is.
+    /// Remembers the directory for a log until it is created.
     pub fn prefer(&self, topic_partition: &TopicPartition, directory: DirectoryId) {
         let is_there = self.directory_of(topic_partition) == Some(directory)
             || self.future_directory_of(topic_partition) == Some(directory);
@@ -63,20 +64,20 @@ impl LogDirs {
         }
     }
 
-    /// In which directory the copy of a log lies that is to take its place.
+    /// The directory of a log's copy.
     pub fn future_directory_of(&self, topic_partition: &TopicPartition) -> Option<DirectoryId> {
         let futures = self.futures.read();
         Some(futures.get(topic_partition)?.dir.directory_id)
     }
 
-    /// Whether a log is still to take the place of another.
+    /// Whether a log is registered as a copy.
     pub fn is_future(&self, log: &LogReader) -> bool {
         let futures = self.futures.read();
         let of_name = futures.get(log.topic_partition());
         of_name.is_some_and(|future| future.reader.is_of_same_log(log))
     }
 
-    /// Begins a copy in another directory. Blocks.
+    /// Creates a copy in another directory. Blocks.
     pub fn create_future(
         &self,
         topic_partition: &TopicPartition,
@@ -85,7 +86,7 @@ impl LogDirs {
         settings: OpenSettings,
     ) -> Result<Log, OpenLogError> {
         self.preferred.lock().remove(topic_partition);
-        // It might be in there that a copy was begun before.
+        // It might contain an earlier copy.
         if let Some(offline) = self.dirs.iter().find(|dir| !dir.is_online()) {
             let path = offline.path.display().to_string();
             return Err(OpenLogError::MayBeOffline { path });
@@ -109,7 +110,7 @@ impl LogDirs {
                 ))
             });
         let written = opened.and_then(|(log, _)| {
-            // At once: Kafka does not start with a future log whose topic it does not know.
+            // At once, because Kafka does not start with a future log without a topic ID.
             PartitionMetadata { topic_id }.write(&path)?;
             Ok(log)
         });
@@ -124,7 +125,7 @@ impl LogDirs {
         Ok(log)
     }
 
-    /// Gives a copy up and deletes it. Blocks.
+    /// Cancels a copy and deletes it. Blocks.
     pub fn remove_future(&self, topic_partition: &TopicPartition) {
         let _ending = self.moves_end.lock();
         let removed = self.futures.write().remove(topic_partition);
@@ -133,7 +134,7 @@ impl LogDirs {
         }
     }
 
-    /// Renames the directory of a log, so that its name is free, and deletes it after a while.
+    /// Renames the directory of a log, so that its name is free, and deletes it after a delay.
     pub(super) fn delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
         match rename_to(log, dir, DELETE_DIR_SUFFIX) {
             Ok(path) => remove_later(log, dir, path),
@@ -141,13 +142,12 @@ impl LogDirs {
         }
     }
 
-    /// Gives a copy a name under which no start puts it in the place of its log, and under which it is deleted.
-    /// Blocks.
+    /// Renames a copy so that a start deletes it instead of promoting it. Blocks.
     pub fn hide_future(&self, future: &LogReader) -> Result<(), StorageError> {
         self.rename_future(future, DELETE_DIR_SUFFIX)
     }
 
-    /// Takes that back. Blocks.
+    /// Reverts [`Self::hide_future`]. Blocks.
     pub fn show_future(&self, future: &LogReader) -> Result<(), StorageError> {
         self.rename_future(future, FUTURE_DIR_SUFFIX)
     }
@@ -156,7 +156,7 @@ impl LogDirs {
         let _ending = self.moves_end.lock();
         match self.dir_of_future(future) {
             Some(dir) => rename_to(future, &dir, suffix).map(drop),
-            // It was given up, and is being deleted.
+            // The copy was cancelled and is being deleted.
             None => Ok(()),
         }
     }
@@ -168,17 +168,19 @@ impl LogDirs {
         is_same.then(|| Arc::clone(&of_name.dir))
     }
 
-    /// Puts a copy that holds all that the log holds, and is on disk, in its place. The old files are deleted
-    /// after a while. Nothing has changed where that fails. Called by whoever steps the partition. Blocks.
+    /// Replaces the log by a complete copy that is on disk. The old files are deleted after a
+    /// delay. On an error nothing has changed. Called by the thread that steps the partition.
+    /// Blocks.
     ///
-    /// A kill may come between the two renames. Where the controller is known to have written down that the replica
-    /// lies there (`is_written_down`), the log gives its name up first: a start then finds a copy in the directory that
-    /// the controller names, and no log, and Ottla and Kafka both put it in place. Otherwise the copy takes the name
-    /// first, which is Kafka's order: with two logs of one name Kafka does not start, but it loses nothing.
+    /// A kill may come between the two renames. If the controller is known to have committed the
+    /// new directory (`is_written_down`), the log is renamed first: a start then finds a copy in
+    /// the assigned directory and no log, and both Ottla and Kafka promote it. Otherwise the copy
+    /// is renamed first, as in Kafka: with two logs of one name Kafka does not start, but loses
+    /// nothing.
     pub fn promote(&self, future: &LogReader, is_written_down: bool) -> Result<(), PromoteError> {
         let topic_partition = future.topic_partition();
-        // Held, so that the copy cannot be given up meanwhile. The register itself is not: it is asked by
-        // threads that must not wait for the disk.
+        // Held, so that the copy cannot be cancelled meanwhile. The register itself is not locked,
+        // because threads that must not wait for the disk use it.
         let _ending = self.moves_end.lock();
         let Some(dir) = self.dir_of_future(future) else {
             return Err(PromoteError::GivenUp);
@@ -219,7 +221,7 @@ impl LogDirs {
                     Some(path) => remove_later(&reader, &from, path),
                     None => self.delete_dir(&reader, &from),
                 }
-                // What the directory's checkpoints say must not outlive the log.
+                // The old directory's checkpoint entries must not outlive the log.
                 for dir in [&dir, &from] {
                     self.checkpoint_recovery_points(dir);
                 }
@@ -233,8 +235,7 @@ impl LogDirs {
         }
     }
 
-    /// Opens the copies that were found at start. What keeps one from being opened says of its directory what
-    /// it would say of a log there.
+    /// Opens the copies found at start. An error concerns the directory as it would for a log.
     pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) {
         for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
             for (topic_partition, path) in std::mem::take(&mut *dir.futures_found.lock()) {
@@ -251,7 +252,7 @@ impl LogDirs {
                     }
                     Err(error) => {
                         tracing::error!(dir = %path.display(), "cannot continue an unfinished move: {error}");
-                        // The next start must not take it for one that was brought to rest.
+                        // The next start must not take it for a closed one.
                         dir.set_unclean();
                         self.on_log_error(dir, &error);
                     }
@@ -260,19 +261,19 @@ impl LogDirs {
         }
     }
 
-    /// A copy that the controller had been told of before the stop, and that holds all that the log holds: only
-    /// its name had still to be changed. Returns it under its new name.
+    /// A copy that the controller knew before the stop and that holds everything the log holds:
+    /// only its rename was missing. Returns it under its new name.
     ///
-    /// Between telling the controller and changing names, records may have been acknowledged that only the log
-    /// has. Then the log stays in use and the move goes on. Kafka 4.3 puts the copy in place whatever it holds,
-    /// and loses them (`LogManager.recoverAbandonedFutureLogs`).
+    /// Between the report to the controller and the renames, records may have been acknowledged
+    /// that only the log has. Then the log stays in use and the move continues. Kafka 4.3 promotes
+    /// the copy whatever it holds, and loses them (`LogManager.recoverAbandonedFutureLogs`).
     pub(super) fn recover_promoted(
         &self,
         topic_partition: &TopicPartition,
         topic_id: TopicId,
         directory: Option<DirectoryId>,
     ) -> Option<LoadedLog> {
-        // It is not known what a log holds that could not be loaded.
+        // The content of a log that could not be loaded is unknown.
         let is_unknown = self.failed.lock().contains_key(topic_partition);
         let mut futures = self.futures.write();
         let future = futures.get(topic_partition).filter(|_| !is_unknown)?;
@@ -305,7 +306,7 @@ impl LogDirs {
         })
     }
 
-    /// The copies that were found at start and whose logs are in use, with their topics: their moves go on.
+    /// The copies found at start whose logs are in use, with their topic IDs: their moves continue.
     pub fn take_waiting_futures(&self) -> Vec<(TopicPartition, TopicId, Log)> {
         let hosted = self.hosted.read();
         let mut futures = self.futures.write();
@@ -320,9 +321,9 @@ impl LogDirs {
             .collect()
     }
 
-    /// The copies that were found at start and belong to no partition of this broker.
+    /// The copies found at start that belong to no partition of this broker.
     pub(super) fn take_stray_futures(&self) -> Vec<LoadedLog> {
-        // The log of a replica that is moved may lie in a directory that is offline.
+        // The log of a replica being moved may be in an offline directory.
         if self.dirs.iter().any(|dir| !dir.is_online()) {
             return Vec::new();
         }
@@ -346,18 +347,18 @@ impl LogDirs {
             .collect()
     }
 
-    /// Forgets a copy; what is on disk stays.
+    /// Removes a copy from the register; its files stay.
     pub fn forget_future(&self, topic_partition: &TopicPartition) {
         self.futures.write().remove(topic_partition);
     }
 
-    /// Forgets the copies in a directory that has failed; what is on disk stays.
+    /// Removes the copies in a failed directory from the register; their files stay.
     pub(super) fn forget_futures_in(&self, dir: &Arc<LogDir>) {
         let mut futures = self.futures.write();
         futures.retain(|_, future| !Arc::ptr_eq(&future.dir, dir));
     }
 
-    /// A copy could not be brought to rest at a stop: its directory is recovered at the next start.
+    /// A copy could not be closed at a stop: its directory is recovered at the next start.
     pub fn on_future_unclosed(&self, log: &LogReader) {
         if let Some(dir) = self.dir_of(log) {
             dir.set_unclean();
@@ -365,18 +366,18 @@ impl LogDirs {
     }
 }
 
-/// Why a copy has not taken the place of its log.
+/// Why a copy was not promoted.
 #[derive(Debug)]
 pub enum PromoteError {
-    /// It is not registered any more.
+    /// It is no longer registered.
     GivenUp,
-    /// The directory of the log refused.
+    /// An error in the log's directory.
     Log(StorageError),
-    /// That of the copy did.
+    /// An error in the copy's directory.
     Copy(StorageError),
 }
 
-/// Gives the directory of a log a name of its own with such an ending.
+/// Renames the directory of a log to a unique name with this suffix.
 fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, StorageError> {
     let name = dir_names::suffixed(
         log.topic_partition(),
@@ -388,14 +389,14 @@ fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, Sto
     Ok(to)
 }
 
-/// Deletes what has been renamed, when nobody opens files in it any more.
+/// Deletes a renamed directory after the delay for readers.
 fn remove_later(log: &LogReader, dir: &LogDir, path: PathBuf) {
     let delay_ms = log.config().file_delete_delay_ms;
     let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
     dir.files.submit(delay, move || remove_dir(&path));
 }
 
-/// `None` where the files do not say of which topic they are.
+/// `None` if the files have no topic ID.
 fn load_future(
     dir: &Arc<LogDir>,
     topic_partition: &TopicPartition,

@@ -1,4 +1,4 @@
-//! What is known of a log in a directory: an entry for each of the states that it can be in.
+//! The state kept per log, one struct for each of its states.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl std::fmt::Debug for Hosted {
     }
 }
 
-/// Loaded at start, and not claimed by a partition yet.
+/// Loaded at start and not claimed by a partition yet.
 pub(super) struct LoadedLog {
     pub(super) log: Log,
     pub(super) dir: Arc<LogDir>,
@@ -32,7 +32,7 @@ impl std::fmt::Debug for LoadedLog {
     }
 }
 
-/// A log that could not be loaded, with what the checkpoints say of it: they go on saying so.
+/// A log that could not be loaded, with its checkpoint entries, which are kept.
 #[derive(Debug)]
 pub(super) struct FailedLog {
     pub(super) dir: Arc<LogDir>,
@@ -41,12 +41,12 @@ pub(super) struct FailedLog {
     pub(super) high_watermark: Option<Offset>,
 }
 
-/// A copy that is being made.
+/// A copy in progress.
 pub(super) struct Future {
     pub(super) reader: LogReader,
     pub(super) dir: Arc<LogDir>,
     pub(super) topic_id: TopicId,
-    /// Found at start, and not taken up by a task yet.
+    /// Found at start and not taken by a task yet.
     pub(super) waiting: Option<Log>,
 }
 

@@ -1,7 +1,7 @@
 //! Loading the logs of all directories at start, several at a time.
 //!
-//! A directory whose files cannot be read goes offline; the others go on. What is no log at all refuses the
-//! start, as in Kafka: somebody may have set `log.dirs` to the wrong place.
+//! A directory whose files cannot be read goes offline; the others go on. An unrecognisable
+//! directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
 //!
 //! Kafka: `LogManager.loadLogs`.
 
@@ -30,19 +30,19 @@ use super::{LogDirs, remove_dir};
 
 /// How logs are loaded.
 pub struct LoadSettings<'a> {
-    /// The settings of a topic, from the metadata as the node left it when it stopped.
+    /// The settings of a topic, from the metadata at the last stop.
     pub topic_config: &'a (dyn Fn(&str) -> Arc<TopicConfig> + Sync),
-    /// Of which topic a replica is and in which directory it lies, from the same metadata.
+    /// The topic ID and the assigned directory of a replica, from the same metadata.
     pub assigned: &'a (dyn Fn(&TopicPartition) -> Option<(TopicId, DirectoryId)> + Sync),
     pub producer_id_expiration_ms: i64,
     /// `num.recovery.threads.per.data.dir`
     pub threads_per_dir: usize,
-    /// Where others see how far it has come.
+    /// The progress, readable by other threads.
     pub loading: &'a Loading,
     pub now: Timestamp,
 }
 
-/// What loading a directory needs at hand.
+/// State for loading a directory.
 struct DirLoad {
     dir: Arc<LogDir>,
     clean_shutdown: bool,
@@ -56,21 +56,21 @@ struct DirLoad {
     handles: Arc<Handles>,
 }
 
-/// Segments of a directory whose indexes were built again, told of in one line: a broker that was killed leaves one
-/// in each log.
+/// Segments of a directory with rebuilt indexes, logged in one line, because a killed broker leaves
+/// one in each log.
 #[derive(Default)]
 struct RebuiltIndexes {
     segments: usize,
-    /// A log and where the segment starts in it.
+    /// The first such log and the segment's base offset.
     first: Option<(TopicPartition, Offset)>,
 }
 
 impl LogDirs {
-    /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one sentence
-    /// for people. Blocks.
+    /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one
+    /// sentence. Blocks.
     pub fn load(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
-        // All are looked at before the first marker of a clean stop is taken: a start that is refused costs
-        // no recovery.
+        // All are listed before the first clean shutdown marker is removed, so that a refused start
+        // causes no recovery.
         let mut listed = Vec::new();
         for dir in &self.dirs {
             match list(dir) {
@@ -121,7 +121,7 @@ impl LogDirs {
         self.load_futures(settings);
         let failed = self.failed.lock();
         for load in &loads {
-            // With a log that could not be loaded, it is as clean as it was.
+            // With a log that could not be loaded, the checkpoint stays unchanged.
             if !failed.values().any(|log| Arc::ptr_eq(&log.dir, &load.dir)) {
                 load.dir.set_loaded();
             }
@@ -133,7 +133,7 @@ impl LogDirs {
         }
     }
 
-    /// Opens logs until there are none left.
+    /// Opens logs until none is left.
     fn load_some(&self, load: &DirLoad, progress: &RecoveryProgress, settings: &LoadSettings<'_>) {
         while load.dir.is_online() {
             let number = load.next.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ enum ListError {
 }
 
 impl DirLoad {
-    /// Takes the marker of a clean stop: from here on the directory is in use.
+    /// Removes the clean shutdown marker: from here on the directory is in use.
     fn begin(
         dir: &Arc<LogDir>,
         partitions: Vec<(TopicPartition, PathBuf)>,
@@ -199,7 +199,7 @@ impl DirLoad {
         }
     }
 
-    /// Finds out how much there is to recover.
+    /// Measures how much there is to recover.
     fn measure(&self) {
         let bytes = self.partitions.iter().map(|(partition, path)| {
             let recovery_point = self.recovery_points.offsets.get(partition);
@@ -256,7 +256,7 @@ impl DirLoad {
             rebuilt.first.get_or_insert_with(first);
         }
         log.set_high_watermark(offset(&self.high_watermarks));
-        // Who writes it or reads it opens its files; most are left alone.
+        // Files are opened on use; most logs are idle.
         log.close_files();
         Ok(LoadedLog {
             log,
@@ -266,7 +266,7 @@ impl DirLoad {
     }
 }
 
-/// The partitions in a directory. What was being deleted is deleted further.
+/// The partitions in a directory. Continues interrupted deletions.
 fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> {
     let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
     let mut partitions = Vec::new();
@@ -298,7 +298,7 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
     Ok(partitions)
 }
 
-/// A checkpoint that cannot be read counts as empty, as in Kafka: recovery then looks at everything.
+/// An unreadable checkpoint counts as empty, as in Kafka: recovery then scans everything.
 pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
     OffsetCheckpoint::read(path).unwrap_or_else(|error| {
         tracing::warn!("{error}; going on without it");
@@ -306,10 +306,10 @@ pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
     })
 }
 
-/// The logs, by directory and place in it, ascending, whose place another has taken: a move between directories
-/// renames the copy first, which is complete by then and is where the controller was told that the replica
-/// lies, and a crash came before the log that it replaces was renamed. Any other two of a name refuse the
-/// start.
+/// The logs that were replaced by another, by directory and index, ascending. A move between
+/// directories renames the copy first, which is complete by then and in the directory reported to
+/// the controller; a crash may come before the old log is renamed. Any other two logs of one name
+/// refuse the start.
 fn superseded(
     listed: &[(&Arc<LogDir>, Vec<(TopicPartition, PathBuf)>)],
     settings: &LoadSettings<'_>,
@@ -348,7 +348,8 @@ fn superseded(
     Ok(superseded)
 }
 
-/// Keeps for people what another log has taken the place of: nothing is deleted on what a crash has left.
+/// Renames a replaced log to a `-stray` name: nothing is deleted because of the state after a
+/// crash.
 fn set_superseded_aside(
     dir: &LogDir,
     topic_partition: &TopicPartition,

@@ -1,8 +1,8 @@
-//! The lock of a log directory: `.lock`, taken as Kafka takes it.
+//! The lock of a log directory: `.lock`, compatible with Kafka's.
 //!
-//! Kafka locks the file through `FileChannel.tryLock`, which is a POSIX record lock. An open file
-//! description lock conflicts with that, in both directions, and unlike it is not lost when some other
-//! handle of the same file is closed, and excludes a second broker in the same process.
+//! Kafka locks the file with `FileChannel.tryLock`, a POSIX record lock. An open file description
+//! lock conflicts with it in both directions. Unlike a POSIX lock, it is not lost when another
+//! handle of the file is closed, and it excludes a second broker in the same process.
 
 use std::fmt;
 use std::io;
@@ -12,14 +12,14 @@ use ottla_sync::fs::{self, File};
 
 const LOCK_FILE: &str = ".lock";
 
-/// Held for as long as the broker uses the directory; the kernel gives it back when the process ends.
+/// Held while the broker uses the directory; the kernel releases it when the process ends.
 #[derive(Debug)]
 pub struct DirLock {
     _file: File,
 }
 
 impl DirLock {
-    /// `None` where another process, Ottla or Kafka, holds the lock.
+    /// `None` if another process, Ottla or Kafka, holds the lock.
     pub fn take(dir: &Path) -> io::Result<Option<DirLock>> {
         let file = File::options()
             .read(true)
@@ -32,10 +32,10 @@ impl DirLock {
     }
 }
 
-/// Who holds the lock of a directory.
+/// The holder of a directory's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// Of a process that locks as Java does; a lock like ours names nobody.
+    /// The process ID of a POSIX record lock; an open file description lock has none.
     process_id: Option<i32>,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Who holds the lock of a directory, without taking it, or making the file where there is none.
+/// The holder of a directory's lock. Neither takes the lock nor creates the file.
 pub fn holder_of(dir: &Path) -> io::Result<Option<Holder>> {
     let file = match File::open(dir.join(LOCK_FILE)) {
         Ok(file) => file,

@@ -1,4 +1,4 @@
-//! One log directory, and what is told of it when it fails.
+//! One log directory, and its failure.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -16,51 +16,52 @@ use super::worker::Worker;
 
 #[derive(Debug)]
 pub struct LogDir {
-    /// As `log.dirs` names it.
+    /// The path in `log.dirs`.
     pub(super) configured: PathBuf,
     pub(super) path: PathBuf,
     pub(super) directory_id: DirectoryId,
-    /// The metadata log lies here too: without it the node cannot go on.
+    /// It contains the metadata log, without which the node cannot continue.
     pub(super) holds_metadata: bool,
     lock: Mutex<Option<DirLock>>,
     /// It gets no new logs (`cordoned.log.dirs`).
     is_cordoned: AtomicBool,
-    /// Why it is offline; the first reason stays.
+    /// Why it is offline; the first reason is kept.
     failure: OnceLock<String>,
-    /// What the marker of the last clean stop said, once it has been looked for.
+    /// The marker of the last clean stop, once it was read.
     clean_shutdown: OnceLock<Option<CleanShutdown>>,
     /// Unfinished moves into the directory, found at start.
     pub(super) futures_found: Mutex<Vec<(TopicPartition, PathBuf)>>,
-    /// Something in it could not be brought to rest.
+    /// Some log in it could not be closed.
     is_unclean: AtomicBool,
-    /// All logs that lay here at start have been loaded.
+    /// All logs found at start were loaded.
     is_loaded: AtomicBool,
-    /// What may still be appended.
+    /// The space left for appends.
     pub(super) space: Arc<DiskSpace>,
-    /// On which flushes and other work on its logs wait for its disk.
+    /// The thread limits for blocking work on its logs.
     pub threads: DirThreads,
-    /// Where directories of deleted partitions are removed, and small files written.
+    /// Deletes directories of deleted partitions and writes small files.
     pub(super) files: Worker,
     pub(super) written: Written,
 }
 
-/// Told once for each directory that fails.
+/// Called once for each directory that fails.
 pub(super) type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
 
-/// A directory that went offline, and with it the logs in it.
+/// A directory went offline with its logs.
 pub struct DirFailure {
     pub partitions: Vec<TopicPartition>,
-    /// Why the broker cannot go on, for people: no directory is left, or the metadata log was in it.
+    /// Why the broker cannot continue, as a sentence: no directory is left, or it contained the
+    /// metadata log.
     pub is_fatal: Option<String>,
 }
 
-/// What the checkpoint files hold, so that they are written only where something has changed.
+/// The last written content of the checkpoints, so that unchanged files are not written.
 #[derive(Default, Debug)]
 pub(super) struct Written {
     pub(super) recovery_points: Mutex<Option<OffsetCheckpoint>>,
     pub(super) log_start_offsets: Mutex<Option<OffsetCheckpoint>>,
     pub(super) high_watermarks: Mutex<Option<OffsetCheckpoint>>,
-    /// Also read from here.
+    /// Also the source for reads.
     pub(super) clean_offsets: Mutex<Option<OffsetCheckpoint>>,
 }
 
@@ -99,17 +100,17 @@ impl LogDir {
         self.is_cordoned.load(Ordering::Acquire)
     }
 
-    /// Returns whether that is a change.
+    /// Returns whether it has changed.
     pub(super) fn set_cordoned(&self, is_cordoned: bool) -> bool {
         self.is_cordoned.swap(is_cordoned, Ordering::AcqRel) != is_cordoned
     }
 
-    /// Returns whether it was online until now.
+    /// Returns whether it was online before.
     pub(super) fn fail(&self, reason: &str) -> bool {
         self.failure.set(reason.to_owned()).is_ok()
     }
 
-    /// Reads the marker of the last clean stop and deletes it: from here on a crash leads to recovery.
+    /// Reads and deletes the marker of the last clean stop: from here on a crash leads to recovery.
     /// Returns whether there was one.
     pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
         let found = CleanShutdown::read(&self.path)?;
@@ -122,18 +123,18 @@ impl LogDir {
         self.clean_shutdown.get().copied().flatten()?.broker_epoch
     }
 
-    /// What the marker of the last clean stop says, without taking it.
+    /// The broker epoch in the marker of the last clean stop, without removing the marker.
     pub(super) fn epoch_of_clean_stop(&self) -> Option<BrokerEpoch> {
-        // One that cannot be read is told of when it is taken.
+        // An unreadable marker is reported when it is removed.
         CleanShutdown::read(&self.path).ok().flatten()?.broker_epoch
     }
 
-    /// Whether there was a marker of a clean stop when it was looked for.
+    /// Whether there was a marker of a clean stop at start.
     pub(super) fn was_clean(&self) -> bool {
         self.clean_shutdown.get().copied().flatten().is_some()
     }
 
-    /// No marker of a clean stop is written.
+    /// Prevents the marker of a clean stop.
     pub(super) fn set_unclean(&self) {
         self.is_unclean.store(true, Ordering::Release);
     }
@@ -142,8 +143,8 @@ impl LogDir {
         self.is_loaded.store(true, Ordering::Release);
     }
 
-    /// Writes the marker of a clean stop, but not where a start was broken off before all logs were
-    /// loaded and the directory had not been clean before.
+    /// Writes the marker of a clean stop, unless the start was aborted before all logs were loaded
+    /// and the directory had not been stopped cleanly.
     pub(super) fn mark_clean(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
         let is_unclean = self.is_unclean.load(Ordering::Acquire);
         if !is_unclean && (self.was_clean() || self.is_loaded.load(Ordering::Acquire)) {

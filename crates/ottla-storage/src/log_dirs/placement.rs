@@ -1,9 +1,8 @@
-//! Where a new log goes.
+//! The placement of new logs.
 //!
-//! The directory that the metadata names, if it is online; otherwise, of those that are not cordoned
-//! (KIP-1066), the one with the fewest logs. A log
-//! that may lie in a directory that is offline is never begun anew elsewhere: an empty one that led would
-//! take its records from the other replicas too.
+//! The directory assigned by the metadata, if it is online; otherwise the one with the fewest logs
+//! that is not cordoned (KIP-1066). A log that may exist in an offline directory is never created
+//! elsewhere: an empty leader would make the other replicas truncate their records.
 //!
 //! Kafka: `LogManager.getOrCreateLog`, `LogManager.nextLogDirs`.
 
@@ -18,7 +17,7 @@ use super::log_dir::LogDir;
 use super::{LogDirs, OpenLogError, OpenSettings};
 
 impl LogDirs {
-    /// Takes over `cordoned.log.dirs`; `*` is all. Returns whether that changes anything.
+    /// Applies `cordoned.log.dirs`; `*` means all. Returns whether anything has changed.
     pub fn set_cordoned(&self, config: &BrokerConfig) -> bool {
         let is_named = |dir: &LogDir| {
             let mut entries = config.cordoned_log_dirs.iter();
@@ -31,7 +30,7 @@ impl LogDirs {
         changed.count() > 0
     }
 
-    /// The ids of the directories that get no new logs.
+    /// The IDs of the cordoned directories.
     pub fn cordoned_directory_ids(&self) -> Vec<DirectoryId> {
         let cordoned = self.dirs.iter().filter(|dir| dir.is_cordoned());
         cordoned.map(|dir| dir.directory_id).collect()
@@ -73,8 +72,8 @@ impl LogDirs {
         }
     }
 
-    /// Refuses to begin a log anew that may well exist: an empty one that led would take its records from
-    /// the other replicas too.
+    /// Refuses to create a log that may exist: an empty leader would make the other replicas
+    /// truncate their records.
     fn refuse_second(
         &self,
         topic_partition: &TopicPartition,
@@ -121,9 +120,9 @@ impl LogDirs {
         };
         let open = self.online().filter(|dir| !dir.is_cordoned());
         let open: Vec<_> = open.collect();
-        // The controller may have placed a replica here just before all were cordoned.
+        // The controller may have assigned a replica just before all directories were cordoned.
         let fewest = match open.as_slice() {
-            // Nothing to count: there may be very many logs.
+            // No counting needed; there may be very many logs.
             [only] => Some(*only),
             all => all.iter().copied().min_by_key(|dir| count(dir)),
         };

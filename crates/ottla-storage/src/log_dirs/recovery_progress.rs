@@ -1,4 +1,4 @@
-//! How far the loading of the logs has come, for log lines, metrics and `/readyz`.
+//! The progress of loading logs, for the log, metrics and `/readyz`.
 //!
 //! Kafka: the metrics `remainingLogsToRecover` and `remainingSegmentsToRecover` of `LogManager`.
 
@@ -13,21 +13,22 @@ use ottla_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ottla_sync::{Condvar, Mutex};
 use ottla_types::Offset;
 
-/// How often it is told.
+/// The log interval.
 const INTERVAL: Duration = Duration::from_secs(1);
 const UNKNOWN: u64 = u64::MAX;
 
-/// Of all directories while their logs are loaded; empty before and after.
+/// All directories while their logs are loaded; empty before and after.
 pub type Loading = ArcSwap<Vec<Arc<DirProgress>>>;
 
-/// Of one log directory.
+/// The progress of one log directory.
 #[derive(Debug)]
 pub struct DirProgress {
     pub path: PathBuf,
-    /// The directory was not stopped in an orderly way.
+    /// The directory was not stopped cleanly.
     pub is_recovering: bool,
     remaining_logs: AtomicUsize,
-    /// What there was to scan at first; [`UNKNOWN`] until somebody has waited long enough to ask.
+    /// Bytes to scan at the beginning; [`UNKNOWN`] until loading has taken long enough to measure
+    /// it.
     bytes_to_recover: AtomicU64,
     pub threads: Vec<RecoveryProgress>,
 }
@@ -52,7 +53,7 @@ impl DirProgress {
         self.remaining_logs.load(Ordering::Relaxed)
     }
 
-    /// As far as it is known how much there was.
+    /// `None` until the amount was measured.
     pub fn remaining_bytes(&self) -> Option<u64> {
         let all = self.bytes_to_recover.load(Ordering::Relaxed);
         let recovered = self.threads.iter().map(RecoveryProgress::recovered_bytes);
@@ -84,7 +85,7 @@ impl DirProgress {
     }
 }
 
-/// Tells how far it has come, again and again, until it is stopped.
+/// Logs the progress at intervals until it is stopped.
 #[derive(Default)]
 pub(super) struct Teller {
     is_done: AtomicBool,
@@ -93,7 +94,7 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    /// `measure` finds out how much there is to do; it is asked only when loading takes long.
+    /// `measure` measures the amount of work; it is called only if loading takes long.
     pub(super) fn run<'a>(
         &self,
         dirs: impl Iterator<Item = &'a DirProgress> + Clone,
@@ -120,8 +121,8 @@ impl Teller {
     }
 }
 
-/// Bytes in the segments from the one that holds the recovery point on; what cannot be read is told of
-/// when it is recovered.
+/// The bytes in the segments from the one that holds the recovery point on. Read errors are
+/// reported by the recovery itself.
 pub(super) fn bytes_to_recover(partition_dir: &Path, recovery_point: Offset) -> u64 {
     let Ok(entries) = ottla_sync::fs::read_dir(partition_dir) else {
         return 0;

@@ -1,4 +1,4 @@
-//! Asks the file systems of the log directories every second how much is free.
+//! Queries the free space of the log directories' file systems every second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use super::LogDirs;
 use super::disk_space::DiskSpace;
 use super::log_dir::LogDir;
 
-/// How often the free space is asked for: so long may it take until appends resume.
+/// The query interval, and the maximum delay until appends resume.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl LogDirs {
-    /// What is left in the directory in which a log lies.
+    /// The space left in a log's directory.
     pub fn space_of(&self, log: &LogReader) -> Arc<DiskSpace> {
         let dir = self.dir_of(log);
         dir.map(|dir| Arc::clone(&dir.space)).unwrap_or_default()
     }
 
-    /// Asks the file systems how much is free. Blocks.
+    /// Queries all file systems. Blocks.
     pub fn look_at_space(&self, reserve_bytes: i64) {
         for dir in self.online() {
             look_at(dir, reserve_bytes);
         }
     }
 
-    /// Keeps looking until the broker stops, at each directory by itself: one may hang.
+    /// Queries each directory independently until the broker stops, because one may hang.
     pub async fn watch_space(self: Arc<Self>, context: Arc<NodeContext>) {
         let mut watches = JoinSet::new();
         for dir in &self.dirs {
@@ -50,13 +50,13 @@ async fn watch(dir: Arc<LogDir>, context: Arc<NodeContext>) {
         let asked = Arc::clone(&dir);
         let reserve_bytes = context.config().ottla_disk_reserve_bytes;
         let look = move || look_at(&asked, reserve_bytes);
-        // A panic has been reported where it happened; the next look may do better.
+        // A panic was reported where it happened; the next query may succeed.
         let _ = dir.threads.jobs.run(look).await;
     }
 }
 
 fn look_at(dir: &LogDir, reserve_bytes: i64) {
-    // A directory that cannot be asked fails where it is written to.
+    // If the query fails, the directory fails at its next write.
     let Ok(found) = ottla_sync::fs::space(&dir.path) else {
         return;
     };

@@ -238,7 +238,7 @@ fn cordoned_directories_get_no_new_logs() {
     for n in 0..2 {
         assert_eq!(dirs.directory_of(&partition(n)), Some(ids[0]));
     }
-    // The controller had chosen this broker before it heard of it.
+    // The controller assigned this broker before it learned of it.
     assert!(cordon("*"));
     let third = open(&dirs, 2);
     assert_eq!(dirs.directory_of(&partition(2)), Some(ids[0]));
@@ -311,7 +311,7 @@ fn what_no_partition_claims_is_set_aside() {
     assert!(found[0].starts_with("topic-0.") && found[0].ends_with("-stray"));
     assert_eq!(found[1], "topic-1");
     drop((log, dirs));
-    // Strays stay where they are.
+    // Strays stay in place.
     test.load().unwrap();
     assert!(names(&test.path()).contains(&found[0]));
 }
@@ -334,7 +334,7 @@ fn a_deleted_log_frees_its_name_at_once() {
     };
     assert_eq!(renamed(&test), 1);
     drop((log, again, dirs));
-    // A start deletes what a stop left.
+    // A start deletes the leftovers of a stop.
     let dirs = test.load().unwrap();
     dirs.close(BrokerEpoch(1), &[]);
     assert_eq!(renamed(&test), 0);
@@ -424,7 +424,7 @@ fn a_log_whose_place_a_moved_one_has_taken_is_set_aside() {
     }
 }
 
-/// Where the only directory of a name lies.
+/// The path of the only directory of a name.
 fn log_dir_of(test: &Dirs, name: &str) -> PathBuf {
     let mut paths = test.paths().into_iter().map(|path| path.join(name));
     paths.find(|path| path.exists()).unwrap()
@@ -505,7 +505,7 @@ fn a_log_that_cannot_be_read_takes_only_its_directory_offline() {
     let online: Vec<bool> = dirs.describe().iter().map(|dir| dir.is_online).collect();
     assert_eq!(online, [false, true]);
     assert_eq!(open(&dirs, 1).log_end_offset(), Offset(0));
-    // The log that is there is not begun anew elsewhere, and one that may be there is not either.
+    // An existing log is not created elsewhere, nor is one that may exist.
     for (n, id) in [
         (0, None),
         (2, None),
@@ -588,7 +588,7 @@ fn a_start_that_is_refused_or_broken_off_leaves_a_clean_stop_clean() {
     dirs.abandon();
     assert!(is_clean());
     drop(dirs);
-    // A directory that was not clean does not become so.
+    // A directory that was not clean does not become clean.
     fs::remove_file(test.paths()[0].join(CLEAN_SHUTDOWN_FILE)).unwrap();
     test.load().unwrap().abandon();
     assert!(!test.paths()[0].join(CLEAN_SHUTDOWN_FILE).exists());
@@ -614,7 +614,7 @@ fn a_copy_whose_directory_is_already_assigned_takes_the_place_of_its_log_only_if
             append(&mut log);
         }
         let end = log.log_end_offset();
-        // The process is killed after the controller has written down where the replica is to lie.
+        // The process is killed after the controller has committed the new directory.
         drop((log, copy, dirs));
 
         let dirs = test.load().unwrap();
@@ -633,7 +633,7 @@ fn a_copy_whose_directory_is_already_assigned_takes_the_place_of_its_log_only_if
     }
 }
 
-/// Two directories, a log of one record in one of them and its whole copy in the other.
+/// Two directories: a log of one record in one of them and its complete copy in the other.
 struct Moved {
     test: Dirs,
     dirs: LogDirs,
@@ -669,7 +669,7 @@ fn moved() -> Moved {
 }
 
 impl Moved {
-    /// The names of what is of the partition, without their unique ids.
+    /// The directory names of the partition without their unique IDs.
     fn names(&self) -> [Vec<String>; 2] {
         [&self.from, &self.to].map(|path| {
             let names = names(path).into_iter();
@@ -683,7 +683,7 @@ impl Moved {
         })
     }
 
-    /// Kills the process, and looks where the next start finds both records.
+    /// Kills the process and checks in which directory the next start finds both records.
     fn starts_in(self, directory: &Path) {
         let Moved {
             test,
@@ -711,13 +711,13 @@ impl Moved {
 
 #[test]
 fn a_kill_between_the_steps_of_an_exchange_leaves_what_a_start_goes_on_with() {
-    // The controller has written down that the replica lies in the new directory.
+    // The controller has committed the new directory.
     let moved = moved();
     let to = moved.to.clone();
     assert_eq!(moved.names(), [vec!["topic-0"], vec!["future"]]);
     moved.starts_in(&to);
 
-    // Killed between the two renames: nothing of the name, and Kafka takes the copy
+    // Killed between the two renames: no log of the name, and Kafka promotes the copy
     // (`LogManager.recoverAbandonedFutureLogs`).
     let moved = self::moved();
     let to = moved.to.clone();
@@ -741,7 +741,7 @@ fn the_log_gives_its_name_up_before_the_copy_takes_it() {
     assert!(moved.dirs.promote(&moved.copy.reader(), true).is_err());
     assert_eq!(moved.names(), [vec![], vec!["future".to_owned()]]);
 
-    // Not known to be written down: the copy has to be there before the log goes.
+    // Not known to be committed: the copy must exist before the log is renamed.
     let moved = self::moved();
     fs::rename(moved.from.join("topic-0"), moved.from.join("away-0")).unwrap();
     moved.dirs.promote(&moved.copy.reader(), false).unwrap();

@@ -1,10 +1,10 @@
-//! A thread that runs what may block, one task after the other, each when it is due.
+//! A thread that runs blocking tasks one after the other, each when it is due.
 //!
-//! One worker bounds how much of its kind of work a disk gets at once. The queue is not bounded by a
-//! number: a log never has more than a few tasks of its own in it.
+//! One worker limits the concurrency of its kind of work per disk. The queue needs no limit,
+//! because a log never has more than a few tasks in it.
 //!
-//! The queue is not tokio-util's `DelayQueue`: that is polled by a runtime, and what runs here blocks, on a thread that
-//! is this worker's alone.
+//! tokio-util's `DelayQueue` does not fit: a runtime polls it, and the tasks here block, on a
+//! thread of their own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// The task that is due first on top; among equals, the one that came first.
+    /// The earliest task on top; among equal ones the first submitted.
     tasks: BinaryHeap<Reverse<Entry>>,
     next_number: u64,
     is_stopping: bool,
@@ -89,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// Runs `task` after `delay`. Dropped unrun where the worker has been stopped.
+    /// Runs `task` after `delay`. Dropped without running if the worker is stopped.
     pub(super) fn submit(&self, delay: Duration, task: impl FnOnce() + Send + 'static) {
         let mut queue = self.shared.queue.lock();
         if queue.is_stopping {
@@ -106,12 +106,12 @@ impl Worker {
         self.shared.changed.notify_one();
     }
 
-    /// Runs what was submitted without delay, drops what waits for its time, and ends the thread.
+    /// Runs the tasks submitted without a delay, drops the delayed ones, and ends the thread.
     pub(super) fn stop(&self) {
         self.shared.queue.lock().is_stopping = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.lock().take() {
-            // A task that panicked has been reported by the panic itself.
+            // A panic of a task was reported where it happened.
             let _ = thread.join();
         }
     }

@@ -1,11 +1,11 @@
-//! `forced-offset`: up to where the metadata log has been forced to disk, beside the log.
+//! `forced-offset`: the offset below which the metadata log was fsynced, in a file beside the log.
 //!
-//! After a loss of power, what was not forced may have holes: a batch is torn, and a later one is whole. That is cut off, as
-//! in any log. Below the mark a torn batch is damage, and nobody else may have what was decided behind it. The mark is
-//! written after the log was forced and is not forced itself, so it may be too low, never too high; where the log is
-//! truncated, it is lowered and forced before.
+//! After a power loss, unsynced data may have holes: a torn batch followed by a whole one. That is
+//! cut off, as in any log. Below the mark, a torn batch is damage, and no other node may have the
+//! decisions after it. The mark is written after the log was fsynced and is not fsynced itself, so
+//! it may be too low but never too high; before a truncation it is lowered and fsynced.
 //!
-//! Kafka has no such file, and leaves it alone.
+//! Kafka has no such file and ignores it.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -25,18 +25,18 @@ impl ForcedMark {
     pub fn open(dir: &Path) -> io::Result<ForcedMark> {
         let path = dir.join(FORCED_OFFSET_FILE);
         let file = OpenOptions::new().write(true).create(true).open(path)?;
-        // It must not vanish and leave what is written from here on without a mark.
+        // It must not vanish and leave later records without a mark.
         Dir::open(dir)?.sync()?;
         let offset = forced_offset(dir);
         Ok(ForcedMark { file, offset })
     }
 
-    /// The log is forced up to `end`.
+    /// The log was fsynced up to `end`.
     pub fn raise(&mut self, end: Offset) {
         if end > self.offset {
             self.offset = end;
             if let Err(error) = self.write() {
-                // Then less is vouched for.
+                // Then the mark covers less.
                 tracing::debug!("{FORCED_OFFSET_FILE} cannot be written: {error}");
             }
         }
@@ -52,15 +52,15 @@ impl ForcedMark {
         Ok(())
     }
 
-    /// All in one sector, so that no part of it is older than the rest.
+    /// In one sector, so that it is written as a whole.
     fn write(&self) -> io::Result<()> {
         let line = format!("{:020}\n", self.offset.0);
         self.file.write_all_at(line.as_bytes(), 0)
     }
 }
 
-/// What the mark of a metadata log says. Where there is none, another program has written the log, and all of it counts as
-/// forced; a mark that cannot be read vouches for nothing.
+/// The mark of a metadata log. Without one, another program has written the log, and all of it
+/// counts as fsynced; an unreadable mark covers nothing.
 pub fn forced_offset(dir: &Path) -> Offset {
     let bytes = match read(dir.join(FORCED_OFFSET_FILE)) {
         Ok(bytes) => bytes,

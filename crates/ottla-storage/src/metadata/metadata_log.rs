@@ -1,10 +1,9 @@
-//! `__cluster_metadata-0`: the log of the cluster's metadata with its snapshots and `quorum-state`.
+//! `__cluster_metadata-0`: the metadata log with its snapshots and `quorum-state`.
 //!
-//! Owned by the thread of the controller. The log is opened as after a crash, whatever the stop was: it
-//! is scanned whole, as Kafka does, since nothing else vouches for it. What comes from another node, and what
-//! is given to one, is in `replicated`.
+//! Owned by the controller thread. The log is opened as after a crash, whatever the stop was: it is
+//! scanned completely, as in Kafka. Replication from and to other nodes is in `replicated`.
 //!
-//! In Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
+//! Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -39,48 +38,48 @@ use partial_snapshot::PartialSnapshot;
 
 pub const METADATA_DIR: &str = "__cluster_metadata-0";
 pub const QUORUM_STATE_FILE: &str = "quorum-state";
-/// Bytes of the log that are read at a time when it is loaded.
+/// Bytes of the log read at once during loading.
 const LOAD_CHUNK_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Why the metadata log cannot be used; a sentence for people.
+/// Why the metadata log cannot be used, as a sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("the metadata log in {dir}: {reason}")]
 pub struct MetadataLogError {
     dir: String,
     reason: String,
-    /// The disk is full, or a handle or memory is lacking. Nothing was written, and the log is as it was: it can go on when
-    /// there is space again, or what was lacking.
+    /// The disk is full, or a handle or memory is missing. Nothing was written and the log is
+    /// unchanged; the operation can be retried.
     pub is_temporary: bool,
 }
 
-/// The log, open for its one writer.
+/// The log, open for its only writer.
 pub struct MetadataLog {
     dir: PathBuf,
     log: Log,
     forced: ForcedMark,
     /// Oldest first.
     snapshots: BTreeMap<SnapshotId, StoredSnapshot>,
-    /// The snapshot that is being fetched.
+    /// The snapshot being fetched.
     partial_snapshot: Option<PartialSnapshot>,
-    /// With what the disk answers the next append, and the next flush.
+    /// The errors of the next append and the next flush.
     #[cfg(any(test, feature = "fault-injection"))]
     pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
-    /// Held by a test while the disk hangs when a snapshot is written.
+    /// Held by a test to make the disk hang while a snapshot is written.
     #[cfg(any(test, feature = "fault-injection"))]
     pub snapshot_gate: Option<Arc<ottla_sync::Mutex<()>>>,
 }
 
-/// What log and snapshots say.
+/// The state loaded from snapshots and log.
 pub struct LoadedMetadata {
-    /// The newest snapshot; what was applied of the log as well.
+    /// The image of the newest snapshot and of the applied part of the log.
     pub loader: MetadataLoader,
-    /// What the log holds behind the newest snapshot, committed or not, and is not applied.
+    /// The batches after the newest snapshot that are not applied, committed or not.
     pub tail: VecDeque<MetadataBatch>,
-    /// Who votes and the level of `kraft.version`, by the newest snapshot and the log behind it. Configured
-    /// voters are not in it.
+    /// The voters and `kraft.version` of the newest snapshot and the log after it. Configured
+    /// voters are not included.
     pub control_records: ControlRecordHistory,
     pub election: Option<ElectionState>,
-    /// Bytes of the log behind the newest snapshot.
+    /// Bytes of the log after the newest snapshot.
     pub bytes_since_snapshot: u64,
 }
 
@@ -98,7 +97,8 @@ impl MetadataLog {
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
-        // Recovery cuts the log at the first bad byte, and nobody else may have what would be cut off.
+        // Recovery cuts the log at the first invalid byte, and no other node may have what would be
+        // cut off.
         whole_segments(&dir, forced_offset(&dir)).map_err(|error| fail(error.to_string()))?;
         let params = OpenParams {
             dir: dir.clone(),
@@ -110,7 +110,7 @@ impl MetadataLog {
             now,
             producer_id_expiration_ms: i64::from(i32::MAX),
             random_seed: ottla_sync::random::random("log"),
-            // It keeps its files open, whatever the other logs need.
+            // It keeps its files open, independently of the budget of other logs.
             handles: Handles::unlimited(),
         };
         let opened = retry_lacking(|| Log::open(params.clone()));
@@ -137,8 +137,8 @@ impl MetadataLog {
         if let Some(&newest) = snapshots.last()
             && metadata_log.is_behind(newest)
         {
-            // Everything in the log is in it: the snapshot was fetched, and the log not yet cut; or the log was
-            // cut short, and what stood behind the snapshot is gone.
+            // The snapshot contains the whole log: it was fetched and the log was not emptied yet;
+            // or the log was cut short and its records after the snapshot are gone.
             tracing::warn!(
                 dir = %dir.display(), log_end_offset = %metadata_log.log.log_end_offset(),
                 snapshot_end_offset = %newest.end_offset,
@@ -198,8 +198,8 @@ impl MetadataLog {
         Ok(loaded)
     }
 
-    /// Whether everything that the log holds is in the snapshot, and more: it was fetched, and the log not yet
-    /// cut; or the log was cut short. In Kafka: `KafkaRaftLog.truncateToLatestSnapshot`.
+    /// Whether a snapshot contains the whole log and more: it was fetched and the log was not
+    /// emptied yet; or the log was cut short. Kafka: `KafkaRaftLog.truncateToLatestSnapshot`.
     fn is_behind(&self, snapshot: SnapshotId) -> bool {
         let is_longer = snapshot.end_offset > self.log.log_end_offset();
         match self.log.latest_epoch() {
@@ -230,7 +230,7 @@ impl MetadataLog {
                 Ok(batch) => {
                     batches.push(MetadataBatch::read(&batch).map_err(|error| error.to_string())?)
                 }
-                // The last batch is cut off by the end of the chunk.
+                // The end of the chunk cuts the last batch off.
                 Err(_) if !batches.is_empty() => break,
                 Err(error) => {
                     return Err(format!(
@@ -246,7 +246,7 @@ impl MetadataLog {
         self.log.log_end_offset()
     }
 
-    /// What the quorum has to know of the log and its snapshots.
+    /// The state of the log and its snapshots for the quorum.
     pub fn state(&self) -> LogState {
         let epochs = self.log.leader_epochs().entries();
         LogState::new(
@@ -272,12 +272,13 @@ impl MetadataLog {
         self.snapshots.keys().copied().collect()
     }
 
-    /// Notes that records of `epoch` begin at `start_offset`.
+    /// Adds a leader epoch that starts at `start_offset`.
     pub fn assign_leader_epoch(&mut self, epoch: LeaderEpoch, start_offset: Offset) {
         self.log.assign_leader_epoch(epoch, start_offset);
     }
 
-    /// Appends one batch; it is not on disk before `flush`. On a full disk the log stays as it was.
+    /// Appends one batch, which is not on disk before `flush`. On a full disk the log stays
+    /// unchanged.
     pub fn append(&mut self, batch: &RecordBatch, now: Timestamp) -> Result<(), MetadataLogError> {
         #[cfg(any(test, feature = "fault-injection"))]
         if let Some(kind) = self.faults.0.take() {
@@ -296,7 +297,7 @@ impl MetadataLog {
         }
     }
 
-    /// Forces everything appended to disk and says up to where that is.
+    /// Fsyncs everything appended and returns the end offset.
     pub fn flush(&mut self) -> Result<Offset, MetadataLogError> {
         let Some(job) = self.log.flush_job() else {
             return Ok(self.log.log_end_offset());
@@ -315,23 +316,23 @@ impl MetadataLog {
         lowered.map_err(|error| self.storage_error(&StorageError::new("write", &self.dir, error)))
     }
 
-    /// Takes back what no flush has forced to disk. Needs no space for that.
+    /// Removes unflushed records. Needs no disk space.
     pub fn truncate_to(&mut self, end: Offset, now: Timestamp) -> Result<(), MetadataLogError> {
         self.lower_forced_mark(end)?;
         match self.log.truncate_to(end, now) {
             Ok(_) => Ok(()),
-            // The log is as it was, whatever was lacking.
+            // The log is unchanged, whatever was missing.
             Err(error) => Err(self.log_error(&error)),
         }
     }
 
-    /// Runs what has come up beside the records: spare files, the deletion of old segments. Nothing that
-    /// is committed depends on it, so a full disk only puts it off.
+    /// Runs pending maintenance: spare files and the deletion of old segments. Commits do not
+    /// depend on it, so a full disk only delays it.
     pub fn maintain(&mut self) -> Result<(), MetadataLogError> {
         for job in self.log.take_jobs() {
             let is_spare = matches!(job, Job::PrepareSpare(_));
             let result = match job.run() {
-                // Nobody but this thread opens files of this log by name.
+                // Only this thread opens files of this log by name.
                 Ok(JobOutcome::Unlink(unlink)) => unlink.run(),
                 Ok(outcome) => {
                     self.log.on_job_done(outcome);
@@ -373,7 +374,7 @@ impl MetadataLog {
         write().map_err(|error| self.io_error("write", &path, error))
     }
 
-    /// Writes `partition.metadata` if it is missing. Nothing here reads it; Kafka's tools may.
+    /// Writes `partition.metadata` if it is missing. Only Kafka's tools may read it.
     pub fn write_partition_metadata(&self) -> Result<(), MetadataLogError> {
         let written = match PartitionMetadata::read(&self.dir) {
             Ok(Some(_)) => return Ok(()),
@@ -398,8 +399,8 @@ impl MetadataLog {
         }
     }
 
-    /// What writes a snapshot beside the log, on a thread that may wait for the disk, and returns its size in bytes. The log
-    /// has it when it is [added](Self::add_snapshot).
+    /// A closure that writes a snapshot, for a thread that may block, and returns its size in
+    /// bytes. The log has the snapshot once it is [added](Self::add_snapshot).
     pub fn snapshot_write(
         &self,
         now: Timestamp,
@@ -414,8 +415,8 @@ impl MetadataLog {
         }
     }
 
-    /// Adds a snapshot of what is committed that is on disk. One that the log has passed meanwhile, since it was replaced by
-    /// a snapshot of the leader's, is deleted.
+    /// Adds a snapshot of committed records that is on disk. If the log has passed it meanwhile,
+    /// because a snapshot of the leader replaced the log, it is deleted.
     pub fn add_snapshot(&mut self, stored: StoredSnapshot) -> Result<(), MetadataLogError> {
         let id = stored.id;
         if id.end_offset < self.log.log_start_offset() {
@@ -426,7 +427,7 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Deletes snapshots that need not be kept, and what of the log lies before the oldest that is.
+    /// Deletes snapshots beyond the retention, and the log before the oldest kept one.
     pub fn clean(
         &mut self,
         retention: &SnapshotRetention,
@@ -452,7 +453,7 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Brings everything to the disk for an orderly stop.
+    /// Closes the log for a clean stop.
     pub fn close(self) -> Result<(), MetadataLogError> {
         let dir = self.dir.display().to_string();
         self.log
@@ -508,7 +509,8 @@ impl LoadedMetadata {
         }
     }
 
-    /// Adds the next batch of the log. Its control records count at once, its records when they are applied.
+    /// Adds the next batch of the log. Its control records take effect at once, its records when
+    /// they are applied.
     fn add(&mut self, batch: MetadataBatch) -> Result<(), String> {
         self.bytes_since_snapshot += batch.size_bytes;
         if let MetadataBatchContent::Control(values) = &batch.content {
@@ -522,7 +524,7 @@ impl LoadedMetadata {
         Ok(())
     }
 
-    /// Applies all of the log: for one who knows that it is committed.
+    /// Applies the whole log, for a caller who knows that it is committed.
     pub fn apply_tail(&mut self) -> Result<(), String> {
         while let Some(batch) = self.tail.pop_front() {
             batch.load_into(&mut self.loader)?;
@@ -536,14 +538,14 @@ impl LoadedMetadata {
         self.apply_tail()
     }
 
-    /// Begins with a snapshot, which lies in the file `path`.
+    /// Starts with the snapshot in the file `path`.
     pub fn load_snapshot(
         &mut self,
         id: SnapshotId,
         snapshot: Snapshot,
         path: &Path,
     ) -> Result<(), String> {
-        // Its control records hold as of the last record in it.
+        // Its control records take effect at its last record.
         let last_offset = id.end_offset.plus(-1);
         self.control_records
             .set_kraft_version(last_offset, snapshot.kraft_version);
@@ -578,7 +580,7 @@ impl LoadedMetadata {
     }
 }
 
-/// The ids of all whole snapshots, oldest first. Partial and deleted ones are removed.
+/// The IDs of all complete snapshots, oldest first. Partial and deleted ones are removed.
 fn find_snapshots(dir: &Path) -> io::Result<Vec<SnapshotId>> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -594,7 +596,7 @@ fn find_snapshots(dir: &Path) -> io::Result<Vec<SnapshotId>> {
     Ok(ids)
 }
 
-/// The metadata log keeps everything until a snapshot covers it: neither time nor size deletes.
+/// The metadata log is kept until a snapshot covers it: neither time nor size deletes it.
 fn log_config(config: &BrokerConfig) -> TopicConfig {
     TopicConfig {
         cleanup_policy: CleanupPolicy::DELETE,

@@ -1,6 +1,6 @@
-//! Metadata records and control records as record batches, and back.
+//! Conversion of metadata records and control records to and from record batches.
 //!
-//! In Kafka: `BatchBuilder`, `MetadataRecordSerde`, `RecordsIterator`.
+//! Kafka: `BatchBuilder`, `MetadataRecordSerde`, `RecordsIterator`.
 
 use bytes::Bytes;
 use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
@@ -14,7 +14,7 @@ use ottla_records::control::{ControlRecordType, kraft_control_batch};
 use ottla_records::{BatchError, Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-/// Most bytes that the records of a metadata batch may take; Kafka writes none above 8 MiB.
+/// Maximum size of the records of a metadata batch; Kafka writes none above 8 MiB.
 const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 
 /// Why a batch of the metadata log or of a snapshot cannot be read.
@@ -49,7 +49,7 @@ impl From<ottla_raft::ControlRecord> for ControlValue {
 }
 
 impl ControlValue {
-    /// All are written in version 0, as Kafka 4.3 writes them.
+    /// All in version 0, as written by Kafka 4.3.
     fn encode(&self) -> Result<(ControlRecordType, Bytes), EncodeError> {
         Ok(match self {
             ControlValue::LeaderChange(value) => {
@@ -70,7 +70,7 @@ impl ControlValue {
         })
     }
 
-    /// `None` for a kind that is not known, which is skipped as Kafka skips it.
+    /// `None` for an unknown type, which is skipped as in Kafka.
     fn decode(key: &[u8], value: &Bytes) -> Result<Option<ControlValue>, ControlDecodeError> {
         let Some(kind) = ControlRecordType::parse_key(key).map_err(ControlDecodeError::Batch)?
         else {
@@ -169,7 +169,7 @@ impl MetadataBatch {
 }
 
 impl MetadataBatch {
-    /// Whether the cluster has a level of `metadata.version` from here on.
+    /// Whether the batch sets `metadata.version`.
     pub fn sets_metadata_version(&self) -> bool {
         let MetadataBatchContent::Records(records) = &self.content else {
             return false;
@@ -180,7 +180,7 @@ impl MetadataBatch {
         })
     }
 
-    /// The records of the cluster in it.
+    /// The metadata records in it.
     pub fn records(&self) -> &[MetadataRecord] {
         match &self.content {
             MetadataBatchContent::Records(records) => records,
@@ -188,7 +188,7 @@ impl MetadataBatch {
         }
     }
 
-    /// Applies the batch as the next of the log. The error is a sentence for people.
+    /// Applies the batch as the next of the log. The error is a sentence.
     pub fn load_into(self, loader: &mut MetadataLoader) -> Result<Option<MetadataDelta>, String> {
         let provenance = Provenance {
             last_contained_offset: self.last_offset,
@@ -197,7 +197,7 @@ impl MetadataBatch {
         };
         let records = match self.content {
             MetadataBatchContent::Records(records) => records,
-            // Moves the offset of the image and nothing else.
+            // Only advances the offset of the image.
             MetadataBatchContent::Control(_) => Vec::new(),
         };
         loader.load_batch(records, provenance).map_err(|error| {
@@ -209,7 +209,7 @@ impl MetadataBatch {
     }
 }
 
-/// Records as one batch, each in the version that `metadata_version` calls for.
+/// Records as one batch, each in the version required by `metadata_version`.
 pub fn records_batch(
     base_offset: Offset,
     epoch: LeaderEpoch,

@@ -1,10 +1,11 @@
 //! Snapshot files: `<offset>-<epoch>.checkpoint` of the metadata log, and `bootstrap.checkpoint`.
 //!
-//! A snapshot is a sequence of batches: control records first (header, and with `kraft.version` 1 the
-//! voters), then the records, then a control record as footer. It is written under another name, forced
-//! to disk and renamed, so that a file of that name is whole.
+//! A snapshot is a sequence of batches: control records (a header, and with `kraft.version` 1 the
+//! voters), then the records, then a control record as footer. It is written under another name,
+//! fsynced and renamed, so that a file of this name is complete.
 //!
-//! In Kafka: `RecordsSnapshotWriter`, `RecordsSnapshotReader`, `FileRawSnapshotWriter`, `BatchFileWriter`.
+//! Kafka: `RecordsSnapshotWriter`, `RecordsSnapshotReader`, `FileRawSnapshotWriter`,
+//! `BatchFileWriter`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -25,13 +26,13 @@ use super::record_batches::{
     records_batch,
 };
 
-/// Records of one batch of a snapshot.
+/// Number of records per batch of a snapshot.
 const RECORDS_PER_BATCH: usize = 1024;
 
-/// What a snapshot says.
+/// The content of a snapshot.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
-    /// Of the last record of the log that is contained; 0 for none.
+    /// The append time of the last contained record; 0 for none.
     pub last_contained_log_time: Timestamp,
     pub kraft_version: KRaftVersion,
     /// `None` with `kraft.version` 0, where the voters are configured.
@@ -74,7 +75,7 @@ impl Snapshot {
         Ok(batches)
     }
 
-    /// The records say themselves in which version they are written: `metadata.version` comes first.
+    /// The version in which the records are written: `metadata.version` comes first.
     fn metadata_version(&self) -> MetadataVersion {
         self.records
             .iter()
@@ -100,8 +101,9 @@ impl Snapshot {
         Ok(size)
     }
 
-    /// Writes `bootstrap.checkpoint`, what the first controller of the cluster begins with. The file is on
-    /// disk afterwards; its name is when `meta.properties` is written into the same directory.
+    /// Writes `bootstrap.checkpoint`, the initial records of the cluster's first controller. The
+    /// file is fsynced; its directory entry is fsynced when `meta.properties` is written into the
+    /// directory.
     pub fn write_bootstrap(&self, log_dir: &Path, now: Timestamp) -> io::Result<u64> {
         let partial = log_dir.join(format!("{BOOTSTRAP_FILE}.tmp"));
         self.write_file(&partial, &log_dir.join(BOOTSTRAP_FILE), LeaderEpoch(0), now)
@@ -128,7 +130,7 @@ impl Snapshot {
             Ok(size)
         })();
         if written.is_err() {
-            // What is left of it is of no use to anybody; a start would delete it as well.
+            // The partial file is useless; a start would delete it too.
             let _ = fs::remove_file(partial);
         }
         written
@@ -147,7 +149,7 @@ pub enum SnapshotReadError {
         path: String,
         error: MetadataReadError,
     },
-    /// What it says cannot be skipped.
+    /// The content cannot be skipped.
     #[error(
         "{path}: {error}; it was written by a newer release, or metadata.version is newer than this release"
     )]
@@ -159,7 +161,7 @@ pub enum SnapshotReadError {
     Content { path: String, reason: String },
 }
 
-/// Reads a snapshot, which must be whole.
+/// Reads a complete snapshot.
 pub fn read_snapshot(path: &Path) -> Result<Snapshot, SnapshotReadError> {
     let name = || path.display().to_string();
     let content = |reason: String| SnapshotReadError::Content {
@@ -300,7 +302,8 @@ mod tests {
             .unwrap();
         let path = dir.path().join("bootstrap.checkpoint");
         let bytes = fs::read(&path).unwrap();
-        // The footer's batch is the last 61 + some bytes; cut it off whole, then in the middle.
+        // The footer's batch is the last 61 + some bytes; it is cut off completely, then in the
+        // middle.
         for cut in [bytes.len() - 100, bytes.len() - 10, 0] {
             std::fs::write(&path, &bytes[..cut]).unwrap();
             assert!(read_snapshot(&path).is_err(), "cut at {cut}");

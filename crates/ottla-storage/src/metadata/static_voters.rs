@@ -1,4 +1,4 @@
-//! The quorum that a properties file names: `controller.quorum.voters` and `controller.quorum.bootstrap.servers`.
+//! The configured quorum: `controller.quorum.voters` and `controller.quorum.bootstrap.servers`.
 //!
 //! Kafka: `QuorumConfig.parseVoterConnections`, `QuorumConfig.parseBootstrapServers`.
 
@@ -7,7 +7,7 @@ use ottla_config::BrokerConfig;
 use ottla_raft::{KRaftVersion, Node, Quorum, ReplicaKey, Voter, VoterEndpoint, VoterSet};
 use ottla_types::BrokerId;
 
-/// The voters of a quorum whose voters are in the configuration (`kraft.version` 0). Their directory ids are unknown.
+/// The configured voters (`kraft.version` 0). Their directory IDs are unknown.
 pub fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
     let name = controller_listener_name(config);
     let voters = config.controller_quorum_voters.iter().map(|voter| Voter {
@@ -25,7 +25,7 @@ pub fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
     VoterSet::new(voters).map_err(|_| no_quorum())
 }
 
-/// Where a node that knows no leader asks first. Numbered, since their ids are unknown.
+/// The nodes that are asked first when no leader is known. Numbered, because their IDs are unknown.
 pub fn bootstrap_servers(config: &BrokerConfig) -> Vec<Node> {
     let voters = config
         .controller_quorum_voters
@@ -47,7 +47,7 @@ pub fn bootstrap_servers(config: &BrokerConfig) -> Vec<Node> {
         .collect()
 }
 
-/// The error of a configuration that names no quorum.
+/// The error for a configuration without a quorum.
 pub fn no_quorum() -> String {
     "there is no metadata quorum: give controller.quorum.voters, or format the directory with \
      --standalone"

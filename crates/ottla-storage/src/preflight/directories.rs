@@ -1,4 +1,4 @@
-//! The directories of a node: whose they are, whether they are in use, and whether they can be used.
+//! The directories of a node: their identity, whether they are in use, and whether they are usable.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ use super::recovery::{self, DirSize};
 use crate::format::{check_empty, directories, not_formatted, read_all, unformatted_metadata_dir};
 use crate::log_dirs::{Holder, holder_of};
 
-/// Below this there is hardly room to start and to clean up.
+/// Below this, there is hardly room to start and clean up.
 const LITTLE_SPACE: u64 = 1024 * 1024 * 1024;
 
-/// What to make of directories that hold nothing.
+/// How empty directories are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unformatted {
-    /// There is nothing to take over, and nothing to start.
+    /// Nothing to take over, and nothing to start.
     Refused,
-    /// They are going to be formatted.
+    /// They will be formatted.
     Formatted,
 }
 
-/// A log directory and the partitions in it.
+/// A log directory and its partitions.
 struct Listed {
     path: PathBuf,
     partitions: Vec<TopicPartition>,
@@ -133,7 +133,7 @@ fn usable(dir: &Path, look: &mut Look) {
     }
 }
 
-/// Whether a process works on the directory.
+/// Whether a process is using the directory.
 fn in_use(dir: &Path, look: &mut Look) -> bool {
     match holder_of(dir) {
         Ok(None) => return false,
@@ -178,12 +178,12 @@ fn directory_ids(found: &[(PathBuf, Option<MetaProperties>)], look: &mut Look) {
     }
 }
 
-/// The partitions of a log directory, and whether their directories can be written.
+/// The partitions of a log directory, and whether their directories are writable.
 fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
     let place = dir.display().to_string();
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        // One that is added is created at the start.
+        // A new directory is created at start.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => {
             let what = format!("cannot be listed: {error}");
@@ -235,22 +235,22 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
     Some(Listed { path, partitions })
 }
 
-/// What of a partition the user that runs this cannot write: its directory, or a file in it, such as one that was
-/// made when a broker ran as another user for once.
+/// The first path of a partition that the current user cannot write: its directory or a file in it,
+/// for example from a broker that once ran as another user.
 fn closed_in(dir: &Path, name: &str) -> Option<String> {
     if fs::check_dir_access(dir).is_err() {
         return Some(name.to_owned());
     }
     let is_closed = |file: &fs::DirEntry| {
         let refused = fs::check_file_access(file.path()).err();
-        // While a broker runs, files go that were there a moment ago.
+        // A running broker may delete files at any moment.
         refused.is_some_and(|error| error.kind() != std::io::ErrorKind::NotFound)
     };
     let closed = fs::read_dir(dir).ok()?.flatten().find(is_closed)?;
     Some(format!("{name}/{}", closed.file_name().display()))
 }
 
-/// How the directory was left, unless a process is still at it.
+/// How the directory was stopped, unless a process is still using it.
 fn stop(dir: &Listed, is_running: bool, look: &mut Look) -> DirSize {
     if is_running {
         return recovery::size_of(&dir.path, &dir.partitions, true);

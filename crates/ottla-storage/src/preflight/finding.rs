@@ -1,15 +1,15 @@
-//! One thing that was found, and what the node is.
+//! A finding, and the facts about the node.
 
 use std::fmt;
 
-/// How much a finding weighs; what stands in the way first.
+/// The severity of a finding; refusals first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// A take-over is not possible until it is changed.
+    /// Prevents a take-over until it is changed.
     Refuses,
-    /// A take-over is possible, and something will not be as it was.
+    /// A take-over is possible, but something will behave differently.
     Warns,
-    /// Good to know.
+    /// For information.
     Notes,
 }
 
@@ -23,14 +23,15 @@ impl Severity {
     }
 }
 
-/// What Kafka enforced or served and Ottla does not yet, and what `ottla.accept.unserved` can let pass.
+/// Features that Kafka enforces or serves and Ottla does not yet; `ottla.accept.unserved` can
+/// accept them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unserved {
     Settings,
 }
 
 impl Unserved {
-    /// As the setting names it.
+    /// The name in the setting.
     pub const fn name(self) -> &'static str {
         match self {
             Unserved::Settings => "settings",
@@ -44,18 +45,18 @@ impl Unserved {
     }
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     pub severity: Severity,
-    /// What it is about, in a word or two, always the same for the same kind of finding.
+    /// The subject in a word or two, constant for a kind of finding.
     pub subject: &'static str,
-    /// The line of a file, a directory, or where in the metadata log.
+    /// The line of a file, a directory, or a position in the metadata log.
     pub place: String,
     pub what: String,
-    /// What to change, where something can be.
+    /// What to change, if anything can be changed.
     pub change: Option<String>,
-    /// With what it can be let pass.
+    /// The setting that accepts it.
     pub accept: Option<Unserved>,
 }
 
@@ -73,20 +74,20 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the node is, as far as it could be read.
+/// Facts about the node, as far as they could be read.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Facts {
     pub node_id: Option<i32>,
     pub cluster_id: Option<String>,
-    /// As Kafka writes it: `4.3-IV0`.
+    /// In Kafka's notation: `4.3-IV0`.
     pub metadata_version: Option<String>,
     pub topics: usize,
     pub partitions: usize,
-    /// Of all logs.
+    /// Size of all logs.
     pub size_bytes: u64,
     pub directories: Vec<String>,
-    /// Whether every directory was stopped cleanly; `None` where none is formatted.
+    /// Whether every directory was stopped cleanly; `None` if none is formatted.
     pub stopped_cleanly: Option<bool>,
-    /// How much a start would have to read to recover.
+    /// Bytes that a start must read for recovery.
     pub recovery_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Reads the batches of a log that belongs to somebody else: no lock, no recovery, nothing written.
+//! Reads the batches of a log in use by another process: no lock, no recovery, no writes.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use ottla_types::Offset;
 
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// One segment's file.
+/// The file of one segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SegmentFile {
     pub(super) base_offset: Offset,
@@ -30,7 +30,7 @@ impl From<WholeSegment> for SegmentFile {
     }
 }
 
-/// The segments of a log, first offset first; those too that a cleaner was about to put in their place.
+/// The segments of a log, ascending, including `.swap` files of the cleaner.
 pub(super) fn segments(dir: &Path) -> io::Result<Vec<SegmentFile>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -44,7 +44,7 @@ pub(super) fn segments(dir: &Path) -> io::Result<Vec<SegmentFile>> {
         let Some(base_offset) = offset_from_file_name(log_name) else {
             continue;
         };
-        // A file that is deleted meanwhile is none.
+        // A file deleted meanwhile is skipped.
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
@@ -60,8 +60,8 @@ pub(super) fn segments(dir: &Path) -> io::Result<Vec<SegmentFile>> {
     Ok(found)
 }
 
-/// Gives every whole batch of a segment to `each`, and says how many bytes they were. What follows the last whole
-/// one is left alone: a torn end, or what another process is just writing.
+/// Passes every whole batch of a segment to `each` and returns their total size. Bytes after the
+/// last whole batch are ignored: a torn end, or a write in progress.
 pub(super) fn scan(
     segment: &SegmentFile,
     each: &mut dyn FnMut(&RecordBatch) -> Result<(), String>,
@@ -87,14 +87,15 @@ pub(super) fn scan(
                 fill(&mut file, &mut buffer, &mut unread, missing).map_err(unreadable)?;
                 continue;
             }
-            // Older message sets are no coordinator's; the rest is a torn end.
+            // Older message formats do not occur in coordinator topics; anything else is a torn
+            // end.
             Err(_) => return Ok(scanned),
         };
         scan_buffer(batch, bytes, &mut buffer, &mut scanned, each)?;
     }
 }
 
-/// Works off a buffer from its first batch on, and leaves what is not a whole one in it.
+/// Processes the whole batches in a buffer and keeps the rest.
 fn scan_buffer(
     first: RecordBatch,
     mut rest: Bytes,
@@ -116,14 +117,14 @@ fn scan_buffer(
     Ok(())
 }
 
-/// Reads more of a file, as much as there was of it when it was listed.
+/// Reads more of a file, up to its size when it was listed.
 fn fill(file: &mut File, buffer: &mut BytesMut, unread: &mut u64, bytes: usize) -> io::Result<()> {
     let wanted = (bytes as u64).min(*unread);
     let before = buffer.len();
     buffer.resize(before + wanted as usize, 0);
     let read = read_up_to(file, &mut buffer[before..])?;
     buffer.truncate(before + read);
-    // A file that was cut meanwhile has ended.
+    // A file that was truncated meanwhile has ended.
     *unread = if read as u64 == wanted {
         *unread - wanted
     } else {

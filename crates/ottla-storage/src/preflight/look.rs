@@ -1,10 +1,10 @@
-//! What a look at a node collects, and how lists and numbers read in it.
+//! Collects findings, and formats lists and numbers for them.
 
 use ottla_config::BrokerConfig;
 
 use super::finding::{Facts, Finding, Severity, Unserved};
 
-/// What has been found so far.
+/// The findings so far.
 #[derive(Default)]
 pub(super) struct Look {
     pub(super) facts: Facts,
@@ -48,7 +48,7 @@ impl Look {
         });
     }
 
-    /// Something that would stop to hold: it stands in the way until whoever starts the node says that it may.
+    /// A guarantee that would no longer hold: a refusal until the operator accepts it.
     pub(super) fn unserved(
         &mut self,
         config: &BrokerConfig,
@@ -86,7 +86,7 @@ pub(super) fn count(number: usize, singular: &str, plural: &str) -> String {
     }
 }
 
-/// The first few of a list, and how many more there are.
+/// The first items of a list, and how many more there are.
 pub(super) fn some_of<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     const SHOWN: usize = 5;
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();

@@ -1,4 +1,4 @@
-//! What the cluster is, by its metadata log: the newest snapshot and what was written after it.
+//! The cluster according to its metadata log: the newest snapshot and the records after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,9 +24,9 @@ use crate::metadata::record_batches::{MetadataBatch, MetadataBatchContent};
 use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
 use crate::metadata::static_voters::static_voters;
 
-/// Why the metadata cannot be read on.
+/// Why the metadata cannot be read further.
 enum Unreadable {
-    /// `metadata.version` has a level that is not known.
+    /// An unknown level of `metadata.version`.
     Level(i16),
     Other(String),
 }
@@ -37,7 +37,7 @@ impl From<String> for Unreadable {
     }
 }
 
-/// Looks at the metadata log of a formatted node. Returns the image, where it could be read.
+/// Examines the metadata log of a formatted node. Returns the image if it could be read.
 pub(super) fn examine(config: &BrokerConfig, own: &MetaProperties, look: &mut Look) {
     let metadata_log_dir = Path::new(&config.metadata_log_dir);
     let dir = metadata_log_dir.join(METADATA_DIR);
@@ -60,7 +60,7 @@ pub(super) fn examine(config: &BrokerConfig, own: &MetaProperties, look: &mut Lo
     look.facts.topics = image.topics.len();
     look.facts.partitions = image.topics.partition_count();
     features(&image, &place, look);
-    // A node with one role is one of several.
+    // A node with one role is part of a larger cluster.
     if config.is_combined() {
         quorum(config, own, &loaded, &place, look);
         brokers(config, &image, &place, look);
@@ -93,7 +93,7 @@ fn refuse_level(place: &str, level: i16, look: &mut Look) {
     look.refuse("metadata.version", place, what, change);
 }
 
-/// Folds the newest snapshot and the log behind it, as a start would, without opening the log.
+/// Reads the newest snapshot and the log after it, as a start would, without opening the log.
 fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadable> {
     let mut loaded = LoadedMetadata::new(election_state(dir)?);
     let mut next_offset = Offset::ZERO;
@@ -148,7 +148,7 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
     Ok(loaded)
 }
 
-/// What a node begins with that was formatted and never started.
+/// The initial records of a node that was formatted and never started.
 fn read_bootstrap(metadata_log_dir: &Path, loaded: &mut LoadedMetadata) -> Result<(), Unreadable> {
     let path = metadata_log_dir.join(BOOTSTRAP_FILE);
     if fs::metadata(&path).is_err() {
@@ -205,7 +205,7 @@ fn newest_snapshot(dir: &Path) -> std::io::Result<Option<(SnapshotId, PathBuf)>>
     Ok(newest)
 }
 
-/// Who votes: this node alone, or there is nobody to decide with.
+/// Checks the voters: this node alone, or a quorum with others.
 fn quorum(
     config: &BrokerConfig,
     own: &MetaProperties,
@@ -231,7 +231,8 @@ fn quorum(
             }
         },
     };
-    // Beside others it may be another disk of a node that is to be voted in again (KIP-853); alone it would wait for ever.
+    // With other voters, it may be a node with a new disk that is to be added again (KIP-853);
+    // alone it would wait forever.
     let mut of_quorum = voters.voters();
     let (Some(voter), None) = (of_quorum.next(), of_quorum.next()) else {
         return;
@@ -250,7 +251,7 @@ fn quorum(
     }
 }
 
-/// Levels that are not known stand in the way.
+/// Unknown feature levels are refusals.
 fn features(image: &MetadataImage, place: &str, look: &mut Look) {
     for (name, level) in image.features.levels() {
         let Some(feature) = Feature::from_name(name) else {
@@ -292,7 +293,7 @@ fn brokers(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut
     }
 }
 
-/// What guards the cluster in Kafka and would not here.
+/// Security settings that Kafka enforces and this release does not.
 fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut Look) {
     let acls = image.kept.acls.len();
     if acls > 0 && !config.has_authorizer() {
@@ -316,7 +317,7 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
     }
 }
 
-/// Settings that the broker was given while it ran.
+/// Dynamic broker settings.
 fn dynamic_settings(config: &BrokerConfig, image: &MetadataImage, look: &mut Look) {
     let own = ConfigResource::broker(BrokerId(config.node_id));
     for (resource, place) in [
@@ -371,7 +372,7 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
     }
 }
 
-/// Settings that topics have of their own.
+/// Topic overrides.
 fn topic_settings(image: &MetadataImage, look: &mut Look) {
     let mut unserved: BTreeMap<(&'static str, &'static str, bool), BTreeSet<String>> =
         BTreeMap::new();

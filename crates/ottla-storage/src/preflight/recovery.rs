@@ -1,4 +1,4 @@
-//! How much lies in a directory, and how much of it a start has to read after an unclean stop.
+//! The size of a directory, and how much of it a start must read after an unclean stop.
 
 use std::ops::AddAssign;
 use std::path::Path;
@@ -23,9 +23,10 @@ impl AddAssign for DirSize {
     }
 }
 
-/// An estimate: recovery reads every segment that reaches beyond the recovery point, whole.
+/// An estimate: recovery reads every segment that extends beyond the recovery point completely.
 pub(super) fn size_of(dir: &Path, partitions: &[TopicPartition], is_clean: bool) -> DirSize {
-    // One that cannot be read has been told of; recovery begins at the start of every log then.
+    // An unreadable checkpoint was reported already; recovery then starts at the beginning of every
+    // log.
     let path = dir.join(RECOVERY_POINT_CHECKPOINT);
     let recovery_points = OffsetCheckpoint::read(&path).unwrap_or_default();
     let mut size = DirSize::default();

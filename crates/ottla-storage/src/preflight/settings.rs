@@ -1,4 +1,4 @@
-//! What the properties file asks for.
+//! Checks of the properties file.
 
 use ottla_config::{
     BrokerConfig, ConfigError, DefaultValue, Properties, Support, Warning, broker_config,
@@ -23,7 +23,7 @@ pub(super) fn examine(
     if let Some(config) = config {
         look.facts.node_id = Some(config.node_id);
         let (errors, found) = NodeTls::examine(config);
-        // Each begins with the setting that it is about.
+        // Each message starts with its setting.
         let place = |message: &str| {
             let key = message.split(['=', ':']).next().unwrap_or_default();
             properties.place(key)
@@ -64,7 +64,7 @@ pub(super) fn examine(
     }
 }
 
-/// A sentence of what is wrong and what to do about it, in its two halves.
+/// Splits a message into the problem and the remedy.
 fn in_two(message: &str) -> (String, &str) {
     match message.rsplit_once("; ") {
         Some((what, change)) => (what.to_owned(), change),

@@ -1,4 +1,4 @@
-//! A node of its own for each finding: what it holds, and the finding that must come of it.
+//! One node per finding: its content, and the expected finding.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::format::format_standalone;
 use crate::metadata::metadata_log::METADATA_DIR;
 use crate::metadata::record_batches::records_batch;
 
-/// A formatted node that was stopped cleanly, as much of one as a test asks for.
+/// A formatted node that was stopped cleanly, with the parts that a test needs.
 struct Node {
     dir: tempfile::TempDir,
     properties: Properties,
@@ -51,7 +51,7 @@ impl Node {
         self
     }
 
-    /// A partition's log with one record, or a tombstone.
+    /// A partition's log with the given records and tombstones.
     fn coordinator(self, dir: &str, records: &[(bytes::Bytes, Option<bytes::Bytes>)]) -> Node {
         let mut builder = RecordBatchBuilder::new(Compression::Zstd { level: 3 });
         for (key, value) in records {
@@ -81,7 +81,7 @@ impl Node {
         Preflight::of(&self.properties, Unformatted::Refused)
     }
 
-    /// The look must come to this finding, as part of its sentence.
+    /// The check must produce this finding, as part of its sentence.
     #[track_caller]
     fn finds(&self, severity: Severity, sentence: &str) {
         let preflight = self.look();
@@ -245,7 +245,7 @@ fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
     let whole = fs::read(&log).unwrap();
     let mut bytes = whole.clone();
     *bytes.last_mut().unwrap() ^= 1;
-    // Behind it comes a whole batch, or it would be the torn end of a crash, which is cut off.
+    // A whole batch follows; otherwise it would be the torn end of a crash, which is cut off.
     bytes.extend_from_slice(&whole);
     let offset = bytes.len() - whole.len();
     bytes[offset..offset + 8].copy_from_slice(&100_i64.to_be_bytes());
@@ -311,7 +311,7 @@ fn dynamic_settings_of_the_broker_are_looked_at() {
     broker("", "num.io.threads", "3").finds(Severity::Notes, "num.io.threads=3 has no effect");
     broker("1", "my.setting", "3").finds(Severity::Notes, "my.setting is an unknown setting");
     broker("1", "log.dirs", "/x").finds(Severity::Notes, "is ignored, as Kafka ignores it");
-    // Of another broker: nothing of ours.
+    // A setting of another broker is ignored.
     assert_eq!(broker("2", "listeners", "x").look().refusals().count(), 0);
 }
 
@@ -346,7 +346,7 @@ fn other_brokers_are_named() {
 fn more_voters_than_the_node_itself_do_not_stand_in_the_way() {
     let voters = "1@localhost:9093,2@localhost:9094,3@localhost:9095";
     let node = Node::new().setting("controller.quorum.voters", voters);
-    // Without the snapshot that names the voters, the quorum is the configured one.
+    // Without the snapshot with the voters, the quorum is the configured one.
     let snapshot = "00000000000000000000-0000000000.checkpoint";
     fs::remove_file(node.path().join(METADATA_DIR).join(snapshot)).unwrap();
     let found = node.look();
@@ -440,7 +440,7 @@ fn an_unclean_stop_is_a_note_with_what_recovery_reads() {
     );
     let facts = node.look().facts;
     assert_eq!(facts.stopped_cleanly, Some(false));
-    // The first segment ends before the recovery point; the metadata log is always read whole.
+    // The first segment ends before the recovery point; the metadata log is always read completely.
     let metadata_log = node
         .path()
         .join(METADATA_DIR)

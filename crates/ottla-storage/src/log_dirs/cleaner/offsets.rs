@@ -1,4 +1,4 @@
-//! Up to where each log is clean: `cleaner-offset-checkpoint` in every log directory.
+//! The clean offset of each log: `cleaner-offset-checkpoint` in every log directory.
 //!
 //! Kafka: `LogCleanerManager.allCleanerCheckpoints`, `LogCleanerManager.updateCheckpoints`.
 
@@ -12,7 +12,7 @@ use crate::log_dirs::LogDirs;
 use crate::log_dirs::log_dir::LogDir;
 
 impl LogDirs {
-    /// Up to where a log is clean; `None` where it was never cleaned.
+    /// The offset below which a log is clean; `None` if it was never cleaned.
     pub fn clean_offset(&self, log: &LogReader) -> Option<Offset> {
         let dir = self.dir_of(log)?;
         let mut written = dir.written.clean_offsets.lock();
@@ -20,8 +20,8 @@ impl LogDirs {
         offsets.get(log.topic_partition()).copied()
     }
 
-    /// Notes up to where a log is clean, unless it has been truncated since there were so many truncations: that may
-    /// have lowered the offset, and what comes in the place of what was cut off is not clean.
+    /// Sets the clean offset of a log, unless the log was truncated since `truncations` was read:
+    /// the truncation may have lowered it, and records appended since are not clean.
     pub fn set_clean_offset(&self, log: &LogReader, offset: Offset, truncations: u64) {
         if let Some(dir) = self.dir_of(log).filter(|dir| dir.is_online()).cloned() {
             let is_true = || log.truncations() == truncations;
@@ -29,7 +29,7 @@ impl LogDirs {
         }
     }
 
-    /// Takes what is known of a log along into another directory. Nobody cleans it meanwhile.
+    /// Moves the clean offset of a log to another directory. No cleaning may run.
     pub(in crate::log_dirs) fn move_clean_offset(
         &self,
         topic_partition: &TopicPartition,
@@ -45,8 +45,8 @@ impl LogDirs {
         self.change_clean_offset(to, topic_partition, offset);
     }
 
-    /// Writes the file of a directory anew with another offset of a partition, or without it, and without
-    /// those that have gone. What could not be loaded goes on saying what it said.
+    /// Rewrites the checkpoint of a directory with a changed or removed offset of one partition,
+    /// and without deleted logs. Entries of logs that could not be loaded are kept.
     pub(in crate::log_dirs) fn change_clean_offset(
         &self,
         dir: &Arc<LogDir>,
@@ -56,7 +56,8 @@ impl LogDirs {
         self.change_clean_offset_if(dir, topic_partition, offset, || true);
     }
 
-    /// A truncation is announced before it lowers the offset, and so comes either before or after this.
+    /// A truncation is announced before it lowers the offset, so it comes either before or after
+    /// this.
     fn change_clean_offset_if(
         &self,
         dir: &Arc<LogDir>,
@@ -91,8 +92,8 @@ impl LogDirs {
     }
 }
 
-/// What the file holds, read when it is first asked for. One that cannot be read holds nothing: the logs are
-/// then cleaned from their starts.
+/// The content of the checkpoint, read on first use. An unreadable one counts as empty, and its
+/// logs are cleaned from their starts.
 fn read_once<'a>(dir: &LogDir, written: &'a mut Option<OffsetCheckpoint>) -> &'a OffsetCheckpoint {
     written.get_or_insert_with(|| {
         let path = dir.path.join(CLEANER_OFFSET_CHECKPOINT);

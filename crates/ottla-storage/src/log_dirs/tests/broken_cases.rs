@@ -1,6 +1,6 @@
-//! What may be wrong in a log directory, what is decided, and what Kafka does: one table, which is shown in
-//! `docs/recovery.md` and whose every row is tried out here. What may be wrong in a partition's directory
-//! stands in `ottla-log`.
+//! Damage in a log directory, the decision about it, and what Kafka does: one table, shown in
+//! `docs/recovery.md`, with a test of every row. Damage in a partition's directory is covered in
+//! `ottla-log`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,13 @@ use super::*;
 
 const SAME: &str = "the same";
 
-/// One row. Every log directory was stopped in an orderly way.
+/// A row. Every log directory was stopped cleanly.
 struct Case {
     found: &'static str,
     decision: &'static str,
     kafka: &'static str,
-    /// Makes it so, in the first of two directories, which holds `topic-0`; the other holds `topic-1`.
+    /// Causes the damage in the first of two directories, which holds `topic-0`; the other holds
+    /// `topic-1`.
     damage: fn(&[PathBuf]),
     check: fn(&Started),
 }
@@ -40,7 +41,7 @@ impl Started {
         described.iter().map(|dir| dir.is_online).collect()
     }
 
-    /// The log is there with both of its records.
+    /// The log exists with both of its records.
     fn has_log(&self, n: i32) {
         assert_eq!(self.online(), [true, true]);
         let log = open(self.dirs(), n);
@@ -250,7 +251,7 @@ const CASES: &[Case] = &[
         },
         check: |start| {
             assert_eq!(open(start.dirs(), 0).log_end_offset(), Offset(0));
-            // Up to where the other log was clean says nothing of this one.
+            // The clean offset of the other log does not apply to this one.
             let clean = start.paths[0].join(CLEANER_OFFSET_CHECKPOINT);
             let offsets = OffsetCheckpoint::read(&clean).unwrap().offsets;
             assert_eq!(offsets.get(&partition(0)), None);
@@ -343,7 +344,7 @@ fn replace(dir: &Path, what: &str, by: &str) {
     fs::write(path, text.replace(what, by)).unwrap();
 }
 
-/// Two directories with a log of two records each, stopped in an orderly way.
+/// Two directories with a log of two records each, stopped cleanly.
 fn stopped() -> Dirs {
     let test = Dirs::new(2);
     let dirs = test.load().unwrap();
@@ -388,25 +389,25 @@ fn the_documented_table_is_this_one() {
     ottla_testkit::assert_documented("directory", &table);
 }
 
-/// What a start makes of a damaged small file, as the tables say.
+/// The decision about a damaged small file, according to the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Decision {
-    /// All records are there, in a directory that is in use.
+    /// All records are there, in an online directory.
     GoesOn,
-    /// The file can be read, and where the log starts is believed.
+    /// The file is readable, and its start offset is trusted.
     StartsAt(Offset),
     Refused,
     Offline,
-    /// The log is that of another topic.
+    /// The log belongs to another topic.
     Stray,
 }
 
-/// What has to become of a directory whose file `name` holds something else than it did.
+/// The expected decision about a directory whose file `name` was changed.
 fn decision(name: &str, dir: &Path) -> Decision {
     let log_dir = dir.join("topic-0");
     match name {
         META_PROPERTIES => {
-            // The other directory of the node says of which cluster and node both are.
+            // The other directory of the node tells the cluster and the node.
             let other = MetaProperties::read(&dir.with_file_name("d1"))
                 .unwrap()
                 .unwrap();
@@ -444,7 +445,7 @@ fn decision(name: &str, dir: &Path) -> Decision {
     }
 }
 
-/// Whatever the small files of a log directory hold, a start takes the decision that the tables name.
+/// Whatever the small files of a log directory hold, a start takes the decision of the tables.
 #[test]
 fn no_byte_of_a_small_file_loses_records_silently() {
     let names = [
@@ -503,7 +504,7 @@ fn no_byte_of_a_small_file_loses_records_silently() {
                 let expected = decision(name, &test.path());
                 let found = match start(&test) {
                     Err(sentence) => {
-                        // It names the directory, which is all that some can say.
+                        // It names the directory, which is all that some errors can name.
                         assert!(sentence.contains("d0"), "{name}: {sentence}");
                         Decision::Refused
                     }
@@ -511,7 +512,7 @@ fn no_byte_of_a_small_file_loses_records_silently() {
                     Ok(dirs) => {
                         let log = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
                         let log = log.unwrap_or_else(|error| panic!("{}: {error}", context()));
-                        // What it writes beside the log must not come into the next round.
+                        // Its writes beside the log must not reach the next round.
                         dirs.dirs.iter().for_each(|dir| dir.files.stop());
                         if names_in(&test).any(|name| name.ends_with("-stray")) {
                             Decision::Stray
@@ -528,7 +529,7 @@ fn no_byte_of_a_small_file_loses_records_silently() {
             }
         }
     }
-    // Each kind of file leads to each of its decisions, or the damage is too tame.
+    // Each kind of file must lead to each of its decisions; otherwise the damage is too mild.
     assert!(taken[META_PROPERTIES].contains("Refused"));
     assert!(taken[PARTITION_METADATA].is_superset(&["Offline".into(), "Stray".into()].into()));
     assert!(taken[LEADER_EPOCH_CHECKPOINT].contains("Offline"));

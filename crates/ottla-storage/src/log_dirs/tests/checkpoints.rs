@@ -1,4 +1,4 @@
-//! What the checkpoint files of a directory say of a log that is truncated.
+//! The checkpoint entries of a truncated log.
 
 use ottla_log::checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
@@ -8,7 +8,7 @@ use ottla_types::Offset;
 
 use super::{Dirs, append, open, partition};
 
-/// A start that is too high after a crash would have hidden records, or had them deleted.
+/// A start offset that is too high after a crash would hide records, or have them deleted.
 #[test]
 fn a_truncation_lowers_what_is_written_of_one_log_and_leaves_the_others() {
     let test = Dirs::new(1);
@@ -45,7 +45,7 @@ fn a_truncation_lowers_what_is_written_of_one_log_and_leaves_the_others() {
     log.announce_truncation(Offset(1));
     dirs.lower_checkpoints(&reader, Offset(1)).unwrap();
     assert_eq!([written(0), written(1)], [[0, 1, 1], [3, 2, 3]]);
-    // What a cleaning has found out that began before comes too late.
+    // The result of a cleaning that started before is ignored.
     dirs.set_clean_offset(&reader, Offset(3), of_cleaning);
     assert_eq!(written(0), [0, 1, 1]);
     dirs.set_clean_offset(&reader, Offset(2), reader.truncations());

@@ -1,10 +1,10 @@
-//! Logs that are made under the name of one that is gone: what the checkpoint files say is of that one.
+//! New logs with the name of a deleted one: the checkpoint entries belong to the deleted log.
 
 use super::*;
 
 const OTHER_TOPIC_ID: TopicId = TopicId::from_u128(78);
 
-/// Leaves a log with three records, the first two of them deleted, as an orderly stop does.
+/// Leaves a cleanly stopped log of three records, of which the first two were deleted.
 fn leave_a_log_that_starts_late(test: &Dirs) {
     let dirs = test.load().unwrap();
     let mut log = open(&dirs, 0);
@@ -21,7 +21,7 @@ fn make_anew(dirs: &LogDirs) -> Log {
         .unwrap()
 }
 
-/// One record in a new log, and a kill: what the next start finds.
+/// Appends one record to a new log and kills the process: what the next start finds.
 fn append_one_and_kill(test: &Dirs, dirs: LogDirs, mut log: Log) {
     append(&mut log);
     drop((dirs, log));

@@ -1,11 +1,11 @@
-//! A snapshot that is being fetched from the leader.
+//! A snapshot being fetched from the leader.
 
 use std::path::PathBuf;
 
 use ottla_raft::SnapshotId;
 use ottla_sync::fs::File;
 
-/// Its first `size_bytes` are in the file, which has a name that a start deletes.
+/// Its first `size_bytes` are in the file, whose name a start deletes.
 pub(super) struct PartialSnapshot {
     pub(super) id: SnapshotId,
     pub(super) path: PathBuf,

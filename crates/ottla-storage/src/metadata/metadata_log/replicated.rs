@@ -1,12 +1,12 @@
-//! The metadata log as one replica of several: batches and snapshots that come from the leader, and what is
-//! read for those who fetch from this node.
+//! Replication of the metadata log: batches and snapshots from the leader, and reads for nodes that
+//! fetch from this one.
 //!
-//! A snapshot is fetched into a file of another name, which a start deletes, forced to disk and renamed when it
-//! is whole. Only then is the log emptied; a crash between the two leaves a snapshot that is ahead of the log,
-//! and opening the log empties it.
+//! A snapshot is fetched into a file whose name a start deletes, fsynced and renamed when it is
+//! complete. Only then is the log emptied; a crash in between leaves a snapshot that is ahead of
+//! the log, and opening the log empties it.
 //!
-//! In Kafka: `KafkaRaftLog.appendAsFollower`, `KafkaRaftLog.truncateToLatestSnapshot`, `FileRawSnapshotWriter`,
-//! `FileRawSnapshotReader`.
+//! Kafka: `KafkaRaftLog.appendAsFollower`, `KafkaRaftLog.truncateToLatestSnapshot`,
+//! `FileRawSnapshotWriter`, `FileRawSnapshotReader`.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -24,8 +24,8 @@ use super::partial_snapshot::PartialSnapshot;
 use super::{MetadataLog, MetadataLogError};
 
 impl MetadataLog {
-    /// Appends batches as the leader wrote them; they are not on disk before `flush`. Those that are in the log already are
-    /// left out: a full disk may have taken some and refused the rest.
+    /// Appends batches as the leader wrote them; they are not on disk before `flush`. Batches that
+    /// are already in the log are skipped, because a full disk may have accepted only some of them.
     pub fn append_fetched(
         &mut self,
         batches: &[RecordBatch],
@@ -44,7 +44,7 @@ impl MetadataLog {
             .map_err(|error| self.append_error(&error))
     }
 
-    /// Everything from the batch at `from` to the end of the log.
+    /// Everything from the batch at `from` to the log end.
     pub fn batches_from(&self, from: Offset) -> Result<Vec<MetadataBatch>, MetadataLogError> {
         let mut batches = Vec::new();
         let mut next_offset = from;
@@ -62,8 +62,8 @@ impl MetadataLog {
         Ok(batches)
     }
 
-    /// Where the batches from `from` on lie: at least one, more only up to `max_bytes`. `None` at the end of the
-    /// log.
+    /// The region of the batches from `from` on: at least one, more only up to `max_bytes`. `None`
+    /// at the log end.
     pub fn region_from(
         &self,
         from: Offset,
@@ -80,8 +80,8 @@ impl MetadataLog {
         Ok(read.region)
     }
 
-    /// Where at most `max_bytes` of a snapshot lie from `position` on, and how large all of it is. `None` where
-    /// the position is not in the file.
+    /// The region of at most `max_bytes` of a snapshot from `position` on, and the snapshot's size.
+    /// `None` if the position is outside the file.
     pub fn snapshot_region(
         &self,
         id: SnapshotId,
@@ -101,7 +101,7 @@ impl MetadataLog {
         Ok(Some((region, size)))
     }
 
-    /// Begins to fetch a snapshot; what was fetched of another is given up.
+    /// Starts to fetch a snapshot, discarding a partial one.
     pub fn begin_snapshot(&mut self, id: SnapshotId) -> Result<(), MetadataLogError> {
         self.give_up_partial_snapshot();
         let path = self.dir.join(format!(
@@ -118,7 +118,7 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Appends the next part of the snapshot that is being fetched.
+    /// Appends the next part of the snapshot being fetched.
     pub fn append_to_snapshot(
         &mut self,
         id: SnapshotId,
@@ -142,8 +142,8 @@ impl MetadataLog {
         }
     }
 
-    /// Puts the snapshot that was fetched in the place of everything in the log. What it says is read first, so
-    /// that one that cannot be read changes nothing.
+    /// Replaces the log by the fetched snapshot. The snapshot is read first, so that an unreadable
+    /// one changes nothing.
     pub fn install_snapshot(
         &mut self,
         id: SnapshotId,
@@ -176,7 +176,7 @@ impl MetadataLog {
         Ok(snapshot)
     }
 
-    /// The log begins anew behind the snapshot, and older snapshots are gone.
+    /// Restarts the log after the snapshot and removes older snapshots.
     fn adopt_snapshot(
         &mut self,
         id: SnapshotId,
@@ -205,7 +205,7 @@ impl MetadataLog {
 
     fn give_up_partial_snapshot(&mut self) {
         if let Some(partial) = self.partial_snapshot.take() {
-            // A start deletes what is left.
+            // A start deletes the leftovers.
             let _ = fs::remove_file(&partial.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Snapshots that come from the leader, and crashes in between.
+//! Snapshots from the leader, and crashes in between.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn open(dir: &Path) -> (MetadataLog, LoadedMetadata) {
     MetadataLog::open(&config, NOW).expect("opens")
 }
 
-/// A log of one record a batch, all of one epoch.
+/// A log with one record per batch and one epoch.
 fn filled(dir: &Path, records: i64, epoch: i32) -> MetadataLog {
     let (mut log, _) = open(dir);
     let batches: Vec<RecordBatch> = (0..records)
@@ -57,7 +57,7 @@ fn id(end_offset: i64, epoch: i32) -> SnapshotId {
     }
 }
 
-/// The bytes of a snapshot as another node wrote it.
+/// The bytes of a snapshot written by another node.
 fn bytes_of(id: SnapshotId) -> Bytes {
     let snapshot = Snapshot {
         last_contained_log_time: NOW,
@@ -135,7 +135,8 @@ fn a_snapshot_that_cannot_be_read_changes_nothing() {
 
 #[test]
 fn a_crash_before_the_log_was_emptied_is_made_good() {
-    // Behind the end of the log, and within it but of a later epoch: what the log holds there was never committed.
+    // After the log end, and within the log but of a later epoch: those records were never
+    // committed.
     for snapshot in [id(40, 1), id(3, 2)] {
         let dir = tempfile::tempdir().expect("a directory");
         filled(dir.path(), 5, 1).close().expect("closes");
