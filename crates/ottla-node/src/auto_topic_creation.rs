@@ -1,4 +1,4 @@
-//! Topics that come into being because a client uses them, and the broker's own topics.
+//! Automatic creation of topics that clients use, and of the internal topics.
 //!
 //! Kafka: `DefaultAutoTopicCreationManager`.
 
@@ -25,15 +25,17 @@ use failures::Failures;
 #[derive(Debug)]
 pub struct AutoTopicCreation {
     node: Arc<Node>,
-    /// Topics whose creation is under way, so that clients that ask again do not start it again.
+    /// Topics whose creation is under way. A request for one of them does not start a second
+    /// creation.
     in_flight: Arc<Mutex<HashSet<ByteString>>>,
-    /// Of what was created on behalf of a member of a streams group.
+    /// Failed creations of internal topics of streams groups.
     failures: Mutex<Failures>,
-    /// A client asks for its coordinator ten times a second.
+    /// Limits the warnings: a client retries FindCoordinator ten times a second.
     complaints: Complaints,
 }
 
-/// Topics whose creation is under way until this is dropped: also by a task that panics, or is given up.
+/// Marks topics as being created. Dropping it removes the mark, also when the task panics or is
+/// aborted.
 #[derive(Debug)]
 struct UnderWay {
     names: Vec<ByteString>,
@@ -50,7 +52,7 @@ impl AutoTopicCreation {
         }
     }
 
-    /// Those of the topics whose creation is not under way yet.
+    /// Marks those of the topics that are not being created yet.
     fn begin(&self, mut names: Vec<ByteString>) -> UnderWay {
         let mut in_flight = self.in_flight.lock();
         names.retain(|name| in_flight.insert(name.clone()));
@@ -71,8 +73,8 @@ impl Drop for UnderWay {
 }
 
 impl AutoTopicCreation {
-    /// Has the controller create topics, each as `creatable_topic` says: on behalf of a client where there is one, else
-    /// as the broker's own. Returns at once.
+    /// Asks the controller to create topics, each as `creatable_topic` says: on behalf of the
+    /// client in the context if there is one, otherwise on behalf of the broker. Returns at once.
     pub fn create_topics_in_background(
         self: &Arc<Self>,
         client: Option<&RequestContext>,
@@ -123,8 +125,9 @@ impl AutoTopicCreation {
         });
     }
 
-    /// Has the controller create the internal topics of a streams group on behalf of a client, who is in `context`. Returns
-    /// at once. What fails is not tried again for `pause`, during which [`failed_creations`](Self::failed_creations) has it.
+    /// Asks the controller to create the internal topics of a streams group on behalf of the client
+    /// in `context`. Returns at once. A creation that failed is not retried for `pause`; until then
+    /// [`failed_creations`](Self::failed_creations) returns its error.
     pub fn create_topics_for(
         self: &Arc<Self>,
         context: &RequestContext,
@@ -161,7 +164,7 @@ impl AutoTopicCreation {
         });
     }
 
-    /// Those of the topics that could not be created lately, each with the reason.
+    /// Those of the topics whose creation has failed recently, each with the error message.
     pub fn failed_creations(&self, names: &[ByteString]) -> Vec<(ByteString, ByteString)> {
         let now_ms = self.node.context.now_ms();
         let failures = self.failures.lock();
@@ -173,7 +176,8 @@ impl AutoTopicCreation {
     }
 }
 
-/// A controller elsewhere is sent a request in the version of the context, which was that of another request.
+/// The context for CreateTopics. A remote controller is sent the request in the version that the
+/// context names, which was that of another API.
 fn creating(context: &RequestContext) -> RequestContext {
     RequestContext {
         api_key: ApiKey::CreateTopics,
@@ -194,7 +198,7 @@ fn failures_of(response: CreateTopicsResponse) -> Vec<(ByteString, ByteString)> 
         .collect()
 }
 
-/// What an operator does about a topic of the broker's own that cannot be made.
+/// What an operator can do when an internal topic cannot be created.
 fn way_out(topic: &str, error: ErrorCode) -> String {
     let setting = match topic {
         "__consumer_offsets" => "offsets.topic.replication.factor",

@@ -1,5 +1,5 @@
-//! Requests to the controller: decided by the thread of this node where it leads, sent to the active controller where
-//! that is another process.
+//! Requests to the controller. If this node is the active controller, its controller thread decides
+//! them; otherwise they are sent to the active controller.
 
 pub mod requests;
 

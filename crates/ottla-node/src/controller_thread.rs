@@ -1,20 +1,20 @@
-//! The thread of the metadata quorum: drives the state machine of the quorum in every role, keeps the metadata log,
-//! and while this node leads decides requests to the controller.
+//! The thread of the metadata quorum. It drives the Raft state machine in every role, maintains the
+//! metadata log and, while this node is the active controller, decides requests.
 //!
-//! Events come in through a channel: requests to decide, answers of other nodes, their requests, and time.
-//! The effects of each are carried out before the next is looked at (`effects`). What is committed is folded
-//! into the image (`committed`). While this node leads, requests that wait together share one
-//! fsync: each is decided on the image that includes the records of those before it, and all are answered
-//! when all are committed (`deciding`). A response therefore never tells of something that a crash could take
-//! back.
+//! Events arrive through a channel: requests to decide, responses of other nodes, requests of other
+//! nodes, and timer ticks. The effects of each event are executed before the next event is handled
+//! (`effects`). Committed records are applied to the image (`committed`). While this node is
+//! leader, requests that wait together share one fsync: each is decided on the image that includes
+//! the records of the requests before it, and all are answered when their records are committed
+//! (`deciding`). A response therefore never reports something that a crash could undo.
 //!
-//! This thread waits for the metadata log and for nothing else: the other nodes hold an election when it does not answer.
-//! What is committed is put in force on a thread beside it (`publishing`), and written down as a snapshot on another
-//! (`snapshots`).
+//! This thread blocks on the metadata log and on nothing else, because the other nodes hold an
+//! election when it does not answer. Committed metadata is published on a second thread
+//! (`publishing`), and snapshots are written on a third (`snapshots`).
 //!
-//! A full disk refuses requests and nothing else: what was decided and is not on disk is taken back, and
-//! the controller goes on, and what it follows waits for space (`disk_space`). Any other error of the log ends the thread for good, and the node with it:
-//! what was not answered is refused.
+//! If the disk is full, a leader takes back what it decided and has not written, refuses those
+//! requests, and continues; appends from the leader wait for space (`disk_space`). Any other error
+//! of the log ends the thread and with it the node, and all pending requests are refused.
 //!
 //! In Kafka: `KafkaRaftClientDriver`, `KafkaRaftClient.poll`, `QuorumController`, `MetadataLoader`,
 //! `SnapshotGenerator`.
@@ -65,19 +65,20 @@ use publishing::Publisher;
 use snapshot_writer::SnapshotWriter;
 use trouble::Trouble;
 
-/// Requests that share one fsync at most.
+/// The maximum number of requests that share one fsync.
 const MAX_REQUESTS_PER_FLUSH: usize = 256;
-/// How often an idle thread looks whether a snapshot is due by time.
+/// How often an idle thread checks whether a time-based snapshot is due.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
-/// What the thread begins with.
+/// The state with which the thread starts.
 pub struct Opened {
     pub log: MetadataLog,
     pub loaded: LoadedMetadata,
     pub quorum: Quorum,
     pub config: BrokerConfig,
     pub cluster_id: String,
-    /// What the first controller of the cluster writes; empty where the log has it.
+    /// The bootstrap records, written by the first controller of the cluster. Empty if the log has
+    /// them already.
     pub bootstrap: Vec<MetadataRecord>,
     /// The SCRAM credentials on this node's disk, committed or not.
     pub scram: ScramImage,
@@ -87,48 +88,48 @@ pub struct Opened {
 pub struct Controller {
     log: MetadataLog,
     quorum: Quorum,
-    /// Where the clock of the quorum and of the sessions begins.
+    /// The origin of the clock that the quorum and the sessions use.
     clock: Instant,
     /// `None` before the thread runs.
     network: Option<QuorumNetwork>,
-    /// The requests of other nodes that wait for their answers.
+    /// Requests of other nodes that have not been answered yet.
     asked: BTreeMap<RequestId, oneshot::Sender<(Response, ServedData)>>,
     next_request_id: u64,
-    /// What came with the response that is being handled.
+    /// The payload of the response that is being handled.
     incoming: Payload,
     trouble: Trouble,
-    /// The node's configuration without dynamic settings.
+    /// The static configuration of the node, without dynamic settings.
     file_config: BrokerConfig,
-    /// The same with them, as of what is decided or committed.
+    /// The configuration with the dynamic settings, as decided or committed.
     config: BrokerConfig,
     cluster_id: String,
     bootstrap: Vec<MetadataRecord>,
-    /// The SCRAM credentials on this node's disk at its start.
+    /// The SCRAM credentials that were on this node's disk at its start.
     pub scram_at_start: ScramImage,
-    /// Folded from what is committed, and where that ends in the log. The high watermark may be further while
-    /// this node leads.
+    /// The loader with everything applied up to the given end offset. While this node is leader,
+    /// the high watermark can be larger than that offset.
     committed: (MetadataLoader, Offset),
-    /// What the log holds behind `committed`, while this node does not lead.
+    /// The batches after `committed`, while this node is not the leader.
     uncommitted: VecDeque<MetadataBatch>,
-    /// While this node leads.
+    /// `Some` while this node is the leader.
     deciding: Option<Decisions>,
     /// The newest committed image.
     image: MetadataImage,
-    /// Where in the log it ends.
+    /// The end offset of `image` in the metadata log.
     image_end_offset: Offset,
     publisher: Publisher,
     is_publishing: bool,
-    /// What the leader last called committed.
+    /// The high watermark in the leader's last response.
     leader_high_watermark: Option<Offset>,
     is_caught_up: bool,
     waiting_to_catch_up: Vec<oneshot::Sender<MetadataImage>>,
-    /// Whoever begins to publish when the record at that offset is in the image.
+    /// Requests to begin publishing. Each waits until the record at its offset is in the image.
     waiting_to_publish: Vec<(Offset, oneshot::Sender<Offset>)>,
     snapshot_progress: SnapshotProgress,
     snapshot_writer: SnapshotWriter,
     sessions: BrokerSessions,
     leader_balance: LeaderBalance,
-    /// When to look for delegation tokens whose time is over.
+    /// When to look for expired delegation tokens next.
     next_token_sweep_ms: u64,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
@@ -136,8 +137,9 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Takes the lead of a quorum of which this node is the only voter: an epoch of its own, the leader's
-    /// first records, and the activation records of the cluster's first start decided (not yet on disk).
+    /// Becomes leader of a quorum in which this node is the only voter: starts a new epoch and
+    /// appends the leader's first records and, on the first start of the cluster, the bootstrap
+    /// records. They are not on disk yet.
     pub fn lead(opened: Opened) -> Result<Controller, MetadataLogError> {
         let mut opened = opened;
         let applied = opened.loaded.apply_tail();
@@ -147,13 +149,14 @@ impl Controller {
         let mut controller = Controller::new(opened, log_end_offset);
         controller.refresh_config();
         controller.step(Event::Started)?;
-        // Before its own first record is committed, so that both share a flush: nobody else can commit anything.
+        // Done before the leader's first record is committed, so that both share a flush. No other
+        // node can commit anything.
         controller.activate()?;
         Ok(controller)
     }
 
-    /// Takes part in a quorum of others, or of several: begins with the newest snapshot, and sends nothing
-    /// before the thread runs.
+    /// Joins a quorum with other nodes: starts from the newest snapshot, and sends nothing before
+    /// the thread runs.
     pub fn join(opened: Opened) -> Controller {
         let mut opened = opened;
         let start = opened.loaded.loader.image().provenance;
@@ -180,7 +183,7 @@ impl Controller {
         let now = time_of_day();
         let mut snapshot_progress = SnapshotProgress::new(now);
         let tail_bytes: u64 = loaded.tail.iter().map(|batch| batch.size_bytes).sum();
-        // What is in the tail is counted when it is committed.
+        // The tail after the snapshot is counted when it is committed.
         snapshot_progress.add_loaded(loaded.bytes_since_snapshot.saturating_sub(tail_bytes));
         let own_broker = config
             .process_roles
@@ -233,7 +236,8 @@ impl Controller {
         &self.cluster_id
     }
 
-    /// Everything that was decided so far, or on a node that does not lead what is committed.
+    /// The image of everything decided so far, or, on a node that is not the leader, of what is
+    /// committed.
     pub fn image(&self) -> &MetadataImage {
         match &self.deciding {
             Some(deciding) => deciding.loader.image(),
@@ -241,12 +245,13 @@ impl Controller {
         }
     }
 
-    /// Where in the log the metadata ends that this node acts by.
+    /// The end offset of the metadata that is published on this node.
     pub fn published(&self) -> watch::Receiver<Offset> {
         self.publisher.published()
     }
 
-    /// How the thread reaches other nodes, and where it hears of what others do for it.
+    /// Sets the network, and the channel on which the thread receives responses and finished
+    /// snapshots.
     pub fn connect(
         &mut self,
         tls: Option<Arc<TlsContext>>,
@@ -257,9 +262,10 @@ impl Controller {
         self.snapshot_writer = SnapshotWriter::new(Arc::downgrade(work));
     }
 
-    /// Works until it is told to stop. `on_failure` is told why the log cannot be used any more; the node
-    /// must stop then. Who waits for the end is told of it when `publish`, and with it the locks of the directories, has been
-    /// let go. Blocks: this is the body of the thread.
+    /// Runs until it is told to stop. `on_failure` is called with the reason when the log cannot be
+    /// used any more; the node must stop then. The requester of the stop is answered after
+    /// `publish`, which holds the locks of the directories, has been dropped. Blocks: this is the
+    /// body of the thread.
     pub fn run(
         mut self,
         work: &thread_channel::Receiver<Work>,
@@ -281,11 +287,12 @@ impl Controller {
             Err(error) => {
                 self.refuse_pending(ErrorCode::KafkaStorageError);
                 match error.is_temporary && self.is_stop_requested() {
-                    // It waited for space; the next start fetches again what is missing.
+                    // The append was waiting for space. The next start fetches the missing records
+                    // again.
                     true => tracing::warn!("stopped on a full disk: {error}"),
                     false => on_failure(error.to_string()),
                 }
-                // Whoever waits for an answer learns that there is none.
+                // The pending requesters see that their senders are dropped.
                 drop(self);
                 stop = refuse_all(work, stop);
             }
@@ -314,7 +321,7 @@ impl Controller {
             match next {
                 Ok(first) => self.serve(first, work, stop)?,
                 Err(RecvTimeoutError::Timeout) => self.begin_snapshot_if_due(),
-                // Nobody can ask any more.
+                // All senders are gone.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             let held_up_ms = (ottla_sync::time::now() - began).as_millis() as u64;
@@ -331,7 +338,7 @@ impl Controller {
         Ok(())
     }
 
-    /// For how long there is nothing to do unless somebody asks.
+    /// How long the thread can wait for an event.
     fn idle_time(&self) -> Duration {
         let now_ms = self.now_ms();
         Duration::from_millis(self.quorum.wake_at_ms().saturating_sub(now_ms))
@@ -340,7 +347,7 @@ impl Controller {
             .min(IDLE_CHECK)
     }
 
-    /// Does what waits, and brings what was decided to the disk with one fsync.
+    /// Handles the waiting work, and flushes all decisions with one fsync.
     fn serve(
         &mut self,
         first: Work,
@@ -353,7 +360,7 @@ impl Controller {
                 self.decide(decide)?;
                 continue;
             }
-            // The state machine has to know where the log ends before it is told anything else.
+            // The state machine must know the log end offset before the next event.
             self.settle_or_refuse()?;
             match item {
                 Work::Decide(_) => {}
@@ -385,7 +392,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Hands in an event and carries out what follows, up to where nothing does.
+    /// Feeds an event to the state machine and executes its effects, until there are none left.
     fn step(&mut self, event: Event) -> Result<(), MetadataLogError> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -415,7 +422,8 @@ impl Controller {
     }
 }
 
-/// After an error of the log: everything is refused until the node stops. Returns who waits for the end, if anybody does.
+/// Refuses everything after an error of the log, until the node stops. Returns the requester of the
+/// stop, if there is one.
 fn refuse_all(
     work: &thread_channel::Receiver<Work>,
     stop: Option<oneshot::Sender<()>>,
@@ -424,7 +432,7 @@ fn refuse_all(
     while stop.is_none() {
         match work.recv() {
             Ok(Work::Stop { stopped, .. }) => stop = Some(stopped),
-            // Dropping it drops the sender of the answer, which tells the one who waits.
+            // Dropping the work drops its reply sender, which the requester sees.
             Ok(refused) => drop(refused),
             Err(thread_channel::RecvError) => return None,
         }

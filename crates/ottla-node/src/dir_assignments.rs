@@ -1,8 +1,9 @@
-//! Tells the controller in which directories this broker's replicas lie (KIP-858).
+//! Reports the log directories of this broker's replicas to the controller (KIP-858).
 //!
-//! The controller has to know, or it would not move leaders away when a directory fails. What is to be told
-//! is queued here by whoever opens or moves a log, and sent by one task: in batches, one request at a time,
-//! again after a while where it was refused. Of several assignments of a replica the last counts.
+//! The controller needs them to elect new leaders when a directory fails. Whoever opens or moves a
+//! log queues an assignment here. One task sends the assignments in batches, one request at a time,
+//! and retries failed ones with a backoff. If a replica is assigned several times, the last
+//! assignment counts.
 //!
 //! Kafka: `AssignmentsManager`.
 
@@ -24,23 +25,23 @@ use crate::node::Node;
 #[cfg(test)]
 mod tests;
 
-/// Replicas that one request names at most.
+/// The maximum number of replicas in one request.
 const MAX_ASSIGNMENTS_PER_REQUEST: usize = 2_250;
-/// How long assignments are gathered, and the first wait after a request that failed; each further one
-/// waits twice as long.
+/// How long assignments are collected before a request. Also the first backoff after a failed
+/// request; each further one is twice as long.
 const GATHER: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Called when the controller has written the assignment down.
+/// Called when the controller has committed the assignment.
 pub type OnAssigned = Box<dyn FnOnce() + Send>;
 
-/// What the controller is still to be told.
+/// The assignments that the controller has not taken yet.
 #[derive(Debug)]
 pub struct DirAssignments {
     node: Arc<Node>,
     queue: Mutex<Queue>,
     queued: Notify,
-    /// Something was queued for which nothing is to be gathered.
+    /// Notified when an assignment must be sent without waiting for others.
     hurried: Notify,
 }
 
@@ -55,7 +56,7 @@ struct Assignment {
 struct Queue {
     ready: BTreeMap<Replica, Assignment>,
     in_flight: BTreeMap<Replica, Assignment>,
-    /// Requests that failed as a whole since one succeeded.
+    /// Consecutive requests that failed as a whole.
     failures: u32,
 }
 
@@ -75,7 +76,7 @@ impl DirAssignments {
         }
     }
 
-    /// Has the controller told that a replica of this broker lies in a directory.
+    /// Queues the assignment of a replica of this broker to a directory.
     pub fn assign(
         &self,
         topic_id: TopicId,
@@ -94,12 +95,13 @@ impl DirAssignments {
         self.queued.notify_one();
     }
 
-    /// Does not wait for what may come besides: appends are held until the controller has answered.
+    /// Sends the queued assignments without waiting for others. Used when appends are held until
+    /// the controller answers.
     pub fn hurry(&self) {
         self.hurried.notify_one();
     }
 
-    /// Sends what is queued until the broker stops.
+    /// Sends the queued assignments until the broker stops.
     pub async fn send_all(self: Arc<Self>) {
         let (assignments, node) = (&*self, &*self.node);
         loop {
@@ -118,7 +120,7 @@ impl DirAssignments {
                 () = node.context.stopping() => return,
             }
             if delay.is_none() {
-                // What comes together is told together.
+                // Collects the assignments that arrive together.
                 continue;
             }
             let taken = assignments
@@ -140,7 +142,7 @@ impl DirAssignments {
 }
 
 impl DirAssignments {
-    /// Where the controller is to be told that a replica lies.
+    /// The directory that is queued for the replica.
     pub fn queued(&self, topic_id: TopicId, partition: i32) -> Option<DirectoryId> {
         let queue = self.queue.lock();
         let replica = (topic_id, PartitionIndex(partition));
@@ -151,7 +153,7 @@ impl DirAssignments {
 }
 
 impl Queue {
-    /// How long to wait before the next request; `None` where there is nothing to send.
+    /// The time to wait before the next request; `None` if nothing is queued.
     fn delay(&self) -> Option<Duration> {
         match self.ready.len() {
             0 => None,
@@ -164,7 +166,7 @@ impl Queue {
         }
     }
 
-    /// The next request, without who sends it. What has become pointless is forgotten.
+    /// The next request, without the broker id and epoch. Drops assignments that are obsolete.
     fn take(
         &mut self,
         broker: BrokerId,
@@ -182,8 +184,8 @@ impl Queue {
         (!self.in_flight.is_empty()).then(|| request_of(&self.in_flight))
     }
 
-    /// Returns who is to be told of an assignment. What was refused is tried again, unless it was
-    /// replaced meanwhile.
+    /// Handles the response. Returns the callbacks of the accepted assignments. A refused
+    /// assignment is retried, unless it was replaced meanwhile.
     fn on_response(
         &mut self,
         response: Result<AssignReplicasToDirsResponse, ErrorCode>,

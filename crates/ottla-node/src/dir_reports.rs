@@ -1,7 +1,7 @@
-//! Tells the controller how this broker's directories are: which have failed, which are cordoned.
+//! Reports failed and cordoned directories of this broker to the controller.
 //!
-//! Whenever either has changed, the broker's heartbeats say both until the controller has taken it (`heartbeats`). Here is
-//! what brings it from whichever thread has met it to them.
+//! When either set changes, the broker's heartbeats carry both until the controller has taken them
+//! (`heartbeats`). This module passes changes from the thread that notices them to the heartbeats.
 //!
 //! Kafka: `BrokerLifecycleManager.propagateDirectoryFailure`, `propagateDirectoryCordoned`.
 
@@ -26,12 +26,13 @@ impl DirReports {
         }
     }
 
-    /// A directory has failed, or others are cordoned. May be called from any thread.
+    /// Notes that a directory has failed, or that the set of cordoned directories has changed. Can
+    /// be called from any thread.
     pub fn on_changed(&self) {
         self.changed.notify_one();
     }
 
-    /// Reports until the broker stops.
+    /// Reports changes until the broker stops.
     pub async fn send_all(self: Arc<Self>, log_dirs: Arc<LogDirs>) {
         loop {
             ottla_sync::select! {

@@ -1,12 +1,13 @@
-//! This node in its cluster: its part in the metadata quorum, the controller while it leads, and the way to the active
-//! controller wherever that is.
+//! This node as a member of its cluster: the metadata quorum, the active controller, and the
+//! channel to a remote active controller.
 //!
-//! From below: `quorum` holds the edges of the thread that takes part in the metadata quorum (what it is asked and asks
-//! others), `controller_thread` is that thread, `open` and `quorum_handle` start it and talk to it. `controller` decides
-//! or forwards requests to the controller. `membership` keeps the node registered. [`Node`] is what the rest of the
-//! process holds; the files beside it are what a broker asks the controller for on its own.
+//! From the bottom up: `quorum` holds the interfaces of the thread of the metadata quorum (requests
+//! to it and requests that it sends), `controller_thread` is that thread, `open` and
+//! `quorum_handle` start it and communicate with it. `controller` decides controller requests or
+//! forwards them. `membership` keeps the node registered. [`Node`] is what the rest of the process
+//! uses. The other modules are requests that a broker sends to the controller on its own.
 //!
-//! What is decided is decided by `ottla-raft` and `ottla-controller`.
+//! The decisions themselves are made in `ottla-raft` and `ottla-controller`.
 //!
 //! Kafka: `KafkaRaftManager`, `QuorumController`, `NodeToControllerChannelManager`, `BrokerLifecycleManager`.
 

@@ -1,13 +1,16 @@
-//! Brokers whose connection to the active controller has closed: whether that was because their process has ended. The
-//! controller fences such a broker at once, in place of waiting for its session to end.
+//! Detects brokers whose process has ended after their connection to the active controller was
+//! closed. The controller fences such a broker at once instead of waiting for its session to
+//! expire.
 //!
-//! That a connection has closed says little by itself: whoever lives opens another one. So the listeners that the broker has
-//! registered are tried. Where each of them refuses, nobody listens any more: the kernel of its machine says so, and goes on
-//! accepting for a process that is merely held up. The files of a process that ends are closed one after the other, and with
-//! those of thousands of partitions among them the connection may close long before the listeners do: where somebody accepts,
-//! it is looked again for a while. Anything else, and be it silence, leaves the broker its session. A refusal that
-//! meant something else costs the broker its leaders until its next heartbeat, and nothing is lost by that: it is
-//! fenced as it would be a session later (`docs/decisions/0023-closed-connection.md`).
+//! A closed connection alone proves little, because a living broker opens another one. So the
+//! controller tries to connect to the registered listeners of the broker. If all of them refuse the
+//! connection, the process is gone: the kernel refuses when nobody listens, and continues to accept
+//! for a process that merely hangs. The kernel closes the files of a process that ends one after
+//! the other, and with the files of thousands of partitions among them the connection can close
+//! long before the listeners. So while a listener accepts, the attempt is repeated for a while.
+//! With any other result, including silence, the broker keeps its session. A wrong conclusion costs
+//! the broker its leaderships until its next heartbeat and loses no data: it is fenced as it would
+//! be when its session expires (`docs/decisions/0023-closed-connection.md`).
 //!
 //! Kafka's controller only waits for the session to end.
 
@@ -23,9 +26,10 @@ use ottla_types::{BrokerEpoch, BrokerId};
 
 use crate::node::Node;
 
-/// A machine that has no process to give a connection to says so at once; one that is silent for so long is not asked further.
+/// The connect timeout. A machine on which nobody listens refuses at once, so silence is not waited
+/// for any longer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Before each look.
+/// The pauses before the attempts.
 const PAUSES: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_millis(10),
@@ -35,16 +39,17 @@ const PAUSES: [Duration; 6] = [
     Duration::from_millis(1500),
 ];
 
-/// What an attempt to connect came to.
+/// The outcome of an attempt to connect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     Refused,
     Accepted,
-    /// Nobody knows the name, or nobody answers, or it could not be made.
+    /// The name does not resolve, nobody answers, or the attempt itself failed.
     Unclear,
 }
 
-/// Looks whether the process of a broker has ended, whose heartbeats came over a connection that it has closed.
+/// Checks whether the process of a broker has ended, after the connection of its heartbeats was
+/// closed.
 pub async fn on_connection_closed(node: Arc<Node>, id: BrokerId, epoch: BrokerEpoch) {
     let Some(controller) = node.controller() else {
         return;
@@ -54,7 +59,7 @@ pub async fn on_connection_closed(node: Arc<Node>, id: BrokerId, epoch: BrokerEp
         let registration = registration.filter(|it| it.epoch == epoch && !it.fenced);
         Decision::unchanged(registration.map(|it| it.listeners.clone()))
     });
-    // Who does not lead has nobody to fence.
+    // Only the active controller can fence a broker.
     let Ok(Some(listeners)) = listeners.await else {
         return;
     };
@@ -68,7 +73,7 @@ pub async fn on_connection_closed(node: Arc<Node>, id: BrokerId, epoch: BrokerEp
         facts.sessions.on_process_gone(context.image, id, epoch);
         Decision::unchanged(())
     });
-    // The lead may have gone elsewhere meanwhile.
+    // This node may have lost the leadership meanwhile.
     let _ = noted.await;
 }
 
@@ -84,7 +89,7 @@ async fn is_gone(listeners: &[Endpoint]) -> bool {
     false
 }
 
-/// Refused where all of them refuse.
+/// Tries all listeners. Refused only if all of them refuse.
 async fn attempt_all(listeners: &[Endpoint]) -> Attempt {
     let mut outcome = Attempt::Unclear;
     for listener in listeners {
@@ -97,7 +102,7 @@ async fn attempt_all(listeners: &[Endpoint]) -> Attempt {
     outcome
 }
 
-/// At every address that the name stands for.
+/// Tries every address of the host name.
 async fn attempt(host: &str, port: u16) -> Attempt {
     let Ok(addresses) = lookup_host((host, port)).await else {
         return Attempt::Unclear;
@@ -106,7 +111,7 @@ async fn attempt(host: &str, port: u16) -> Attempt {
     for address in addresses {
         outcome = match TcpStream::connect(address).await {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Attempt::Refused,
-            // It was accepted, and closed before it was told.
+            // The connection was accepted by the kernel and closed before the process took it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Attempt::Accepted,
             Ok(_) => Attempt::Accepted,
             Err(_) => Attempt::Unclear,

@@ -1,8 +1,9 @@
-//! The life of this node in the cluster: it takes part in the metadata quorum, as a voter or as one that follows, and is
-//! registered, as broker, as controller or as both. A broker is one under any controller, also under that of its own
-//! process: `heartbeats` registers it, keeps it registered, and gives its partitions away before it stops.
+//! The membership of this node in the cluster. The node takes part in the metadata quorum as a
+//! voter or as an observer, and registers as a broker, as a controller or as both. A broker
+//! registers with the active controller even if that is in its own process: `heartbeats` registers
+//! it, keeps the registration alive, and performs the controlled shutdown.
 //!
-//! Kafka does the same in `SharedServer`, `BrokerServer`, `ControllerServer`.
+//! In Kafka: `SharedServer`, `BrokerServer`, `ControllerServer`.
 
 use ottla_sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
@@ -29,18 +30,18 @@ mod registration;
 
 mod controller_node;
 
-/// How often a start looks whether anybody can be followed.
+/// How often a start checks whether there is a quorum to follow.
 const LOOK_AT_QUORUM: Duration = Duration::from_millis(50);
 
-/// The controller of this node and this node's registration with it.
+/// The controller of this node, and this node's registration.
 #[derive(Debug)]
 pub struct Membership {
     pub controller: ControllerHandle,
     cluster_id: ByteString,
     broker_epoch: Arc<AtomicI64>,
-    /// `None` for a node that is no broker.
+    /// `None` for a node that is not a broker.
     heartbeats: Option<Heartbeats>,
-    /// Ends when this node has asked once to be registered as a controller, or never will.
+    /// Completes after the first attempt to register as a controller, or when there will be none.
     controller_registration: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
@@ -49,7 +50,7 @@ impl Membership {
         &self.cluster_id
     }
 
-    /// The epoch with which this broker is registered.
+    /// The epoch of this broker's registration.
     pub fn broker_epoch(&self) -> BrokerEpoch {
         BrokerEpoch(self.broker_epoch.load(Ordering::Acquire))
     }
@@ -58,12 +59,14 @@ impl Membership {
         self.heartbeats.as_ref()
     }
 
-    /// Takes part in the quorum, and begins to register this broker with its controllers: it is fenced, and nothing is
-    /// published, until [`catch_up`](Self::catch_up) and [`serve`](Self::serve). The others may ask a voter from here on;
-    /// before they do, nobody may lead. Within the runtime. Reads and writes files: not for a thread that serves
-    /// connections.
+    /// Joins the quorum, and starts to register this broker with the controller. The broker stays
+    /// fenced and nothing is published until [`catch_up`](Self::catch_up) and
+    /// [`serve`](Self::serve). Other nodes can send requests to a voter from here on; without them
+    /// there may be no leader. Must be called within the runtime. Reads and writes files, so it
+    /// must not run on a thread that serves connections.
     ///
-    /// `previous_broker_epoch` is what the markers of the last clean stop say, -1 without them.
+    /// `previous_broker_epoch` is the epoch in the files of the last clean shutdown, -1 without
+    /// one.
     pub fn join(
         context: &Arc<NodeContext>,
         file_config: &BrokerConfig,
@@ -105,7 +108,7 @@ impl Membership {
         })
     }
 
-    /// Waits until this node has the metadata log as it is committed, and returns the image of it.
+    /// Waits until this node has caught up with the committed metadata log, and returns the image.
     pub async fn catch_up(
         &self,
         context: &NodeContext,
@@ -124,31 +127,32 @@ impl Membership {
         }
     }
 
-    /// Ends when all of the controllers that this node was given have said that they belong to another cluster. None of
-    /// them would ever take it in.
+    /// Completes when all configured bootstrap servers have answered that they belong to another
+    /// cluster, so that this node can never join.
     async fn meets_other_cluster(&self) {
         while !self.controller.quorum().status().is_of_other_cluster {
             ottla_sync::time::sleep(LOOK_AT_QUORUM).await;
         }
     }
 
-    /// Publishes the image, and every change from here on, and has clients sent to this broker.
+    /// Publishes the image and all later changes, and unfences this broker.
     pub async fn serve(
         &self,
         context: &NodeContext,
         heartbeats: &Heartbeats,
         log_dirs: &LogDirs,
     ) -> Result<(), String> {
-        // Before that, another process may be this broker: logs are not made for its partitions, and those that
-        // are here stay as they were left.
+        // Until the registration is accepted, another process may be running with this broker id.
+        // No logs are created for its partitions, and the existing ones are left unchanged.
         heartbeats.registered().await?;
         let controller_registration = self.controller_registration.lock().take();
         if let Some(asked_once) = controller_registration {
-            // An error means that there was nothing to ask.
+            // An error means that there is no registration to wait for.
             let _ = asked_once.await;
         }
-        // What stands before its registration says what the broker was in an earlier life: with that it would lead on
-        // where it led then, in the same epoch, without what it has lost since.
+        // Metadata before the registration describes this broker before its restart. With that
+        // metadata it would continue as leader in the same epoch, without the records that it has
+        // lost since.
         let registration = Offset(self.broker_epoch().value());
         ottla_sync::select! {
             () = self.controller.quorum().begin_publishing(registration) => {}
@@ -160,7 +164,8 @@ impl Membership {
             log_dirs.cordoned_directory_ids(),
         );
         heartbeats.unfence().await?;
-        // The first clients find their leaders here: a heartbeat is answered before this node acts by what it led to.
+        // The first clients must find their leaders here, and the heartbeat is answered before its
+        // effect is published on this node.
         let is_unfenced = || {
             let image = context.metadata();
             let registration = image.cluster.broker(context.broker_id());
@@ -172,7 +177,7 @@ impl Membership {
         }
     }
 
-    /// Ends a start that has failed.
+    /// Stops everything after a failed start.
     pub async fn abandon(&self) {
         if let Some(heartbeats) = &self.heartbeats {
             heartbeats.abort();

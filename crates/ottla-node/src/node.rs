@@ -1,4 +1,4 @@
-//! What the rest of the process knows of this node's part in its cluster.
+//! The interface of this node's cluster membership for the rest of the process.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,11 +14,12 @@ use crate::membership::Membership;
 use crate::membership::heartbeats::Heartbeats;
 use crate::quorum_handle::QuorumHandle;
 
-/// This node in its cluster. Before it has joined, it knows no controller and refuses what needs one.
+/// This node as a member of its cluster. Before it has joined, it refuses requests that need a
+/// controller.
 #[derive(Debug)]
 pub struct Node {
     pub context: Arc<NodeContext>,
-    /// Set once, when the node has joined its cluster, before the first request is read.
+    /// Set once, when the node has joined its cluster and before the first request is read.
     membership: OnceLock<Membership>,
 }
 
@@ -39,12 +40,12 @@ impl Node {
         self.membership.get()
     }
 
-    /// The metadata quorum; `None` before the node takes part in it.
+    /// The metadata quorum; `None` before the node has joined it.
     pub fn quorum(&self) -> Option<&QuorumHandle> {
         Some(self.controller()?.quorum())
     }
 
-    /// The task that keeps this broker in its cluster; `None` for a node that is no broker.
+    /// The task that keeps this broker registered; `None` for a node that is not a broker.
     pub fn heartbeats(&self) -> Option<&Heartbeats> {
         self.membership.get()?.heartbeats()
     }
@@ -56,7 +57,7 @@ impl Node {
             .map(|membership| &membership.controller)
     }
 
-    /// The id of the cluster; empty before the node has joined it.
+    /// The cluster id; empty before the node has joined its cluster.
     pub fn cluster_id(&self) -> ByteString {
         self.membership
             .get()
@@ -64,14 +65,14 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// The epoch with which this broker is registered.
+    /// The epoch of this broker's registration.
     pub fn broker_epoch(&self) -> BrokerEpoch {
         self.membership
             .get()
             .map_or(BrokerEpoch::UNKNOWN, Membership::broker_epoch)
     }
 
-    /// Has the controller decide what this node asks for itself: see [`ControllerHandle::submit`].
+    /// Sends a request of this node to the active controller: see [`ControllerHandle::submit`].
     pub async fn ask_controller<R: ControllerRequest>(
         &self,
         request: R,
@@ -85,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Has this node's controller decide a request, if it is the active one.
+    /// Decides a request on this node, if it is the active controller.
     pub async fn decide_here<R: ControllerRequest>(
         &self,
         context: &RequestContext,
@@ -104,8 +105,10 @@ impl Node {
         }
     }
 
-    /// Has the controller decide what a client asks for, with the client's rights: a controller elsewhere receives its
-    /// principal and address. A client of a controller's listener looks for the active controller itself.
+    /// Sends a client's request to the active controller on behalf of the client: a remote
+    /// controller receives its principal and address. On a controller listener, the request is
+    /// decided by this node or refused, because such clients look for the active controller
+    /// themselves.
     pub async fn forward<R: ControllerRequest>(
         &self,
         context: &RequestContext,
@@ -123,8 +126,8 @@ impl Node {
         }
     }
 
-    /// The channel to the active controller, where that is another process and the request came to a listener of the
-    /// broker.
+    /// The channel to the active controller, if that is another process and the request came in on
+    /// a broker listener.
     pub fn controller_elsewhere(&self, context: &RequestContext) -> Option<&ControllerChannel> {
         if context.listener().is_controller {
             return None;

@@ -1,5 +1,5 @@
-//! What the thread of the quorum begins with: the metadata log, who votes by it and by the configuration, and
-//! whom to ask.
+//! Opens what the quorum thread starts with: the metadata log, the voters in it and in the
+//! configuration, and the bootstrap servers.
 
 use std::io;
 use std::path::Path;
@@ -24,8 +24,8 @@ use ottla_storage::metadata::static_voters::{
     bootstrap_servers, controller_listener_name, no_quorum, static_voters,
 };
 
-/// Opens the metadata log. The only voter takes the lead, and knows then what the cluster was when it stopped;
-/// every other node sends nothing before the thread runs.
+/// Opens the metadata log. If this node is the only voter, it becomes leader at once and has the
+/// metadata as of its last stop. Any other node sends nothing before the thread runs.
 pub fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller, String> {
     let (log, loaded) =
         MetadataLog::open(config, time_of_day()).map_err(|error| error.to_string())?;
@@ -35,7 +35,8 @@ pub fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller
     let mut control_records = loaded.control_records.clone();
     let can_become_voter = config.process_roles.controller;
     if !config.controller_quorum_voters.is_empty() {
-        // Also where the log names voters: what raised kraft.version there may not be committed, and be cut off.
+        // Also set if the log names voters: the record that raised `kraft.version` may be
+        // uncommitted, and be truncated.
         control_records.set_static_voters(static_voters(config)?);
     }
     let voters = control_records.last_voters();
@@ -48,7 +49,7 @@ pub fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller
         local,
         can_become_voter,
         listener_name: ByteString::from(controller_listener_name(config)),
-        // Also for the only voter, who may be voted out.
+        // Also set for the only voter, because it can be removed from the voters.
         bootstrap_servers: bootstrap_servers(config),
         control_records,
         election: loaded.election.clone(),
@@ -70,7 +71,8 @@ pub fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller
     }
 }
 
-/// Controllers log in to each other with these before they have a leader, who says what is committed.
+/// The SCRAM credentials with which controllers authenticate to each other before there is a
+/// leader, from which they would learn what is committed.
 fn scram_on_disk(loaded: &LoadedMetadata, bootstrap: &[MetadataRecord]) -> ScramImage {
     let mut scram = loaded.loader.image().kept.scram.clone();
     let in_log = loaded.tail.iter().flat_map(MetadataBatch::records);
@@ -80,7 +82,7 @@ fn scram_on_disk(loaded: &LoadedMetadata, bootstrap: &[MetadataRecord]) -> Scram
     scram
 }
 
-/// This node as it would stand among the voters. A broker has no listener for the others.
+/// The voter entry of this node. A broker has no controller listener.
 fn local_voter(config: &BrokerConfig, identity: &NodeIdentity) -> Voter {
     Voter {
         key: ReplicaKey::new(BrokerId(config.node_id), identity.metadata_directory_id),
@@ -111,8 +113,8 @@ fn quorum_config(config: &BrokerConfig) -> QuorumConfig {
     }
 }
 
-/// What the first controller of the cluster begins with, while the log does not say it. A broker never writes
-/// it.
+/// The bootstrap records for the first controller of the cluster, if the log does not have them. A
+/// broker never writes them.
 fn bootstrap_of(
     config: &BrokerConfig,
     loaded: &LoadedMetadata,
@@ -128,7 +130,8 @@ fn bootstrap_of(
     }
 }
 
-/// `bootstrap.checkpoint`, or without one the newest level, as Kafka begins.
+/// Reads `bootstrap.checkpoint`; without one, the bootstrap records are the newest level, as in
+/// Kafka.
 fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String> {
     match read_snapshot(&metadata_log_dir.join(BOOTSTRAP_FILE)) {
         Ok(snapshot) => Ok(snapshot.records),

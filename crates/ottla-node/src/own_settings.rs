@@ -1,8 +1,10 @@
-//! Changes of brokers' settings, on their way from the broker that is asked to the controller, be that here or elsewhere.
+//! Changes of broker settings, validated by this broker before they are sent to the controller.
 //!
-//! Whether a broker can take a setting while it runs is known to that broker alone: the controller looks at the names of
-//! a broker's settings, and at its own. So the broker that is asked judges them first, refuses what it cannot take, and
-//! hands on the rest. It judges by the metadata that is in force here; what the controller decides is what counts.
+//! Only the broker itself knows whether it can apply a setting at runtime: the controller checks
+//! the names of broker settings, and applies the values to itself only. So the broker that receives
+//! the request validates changes of its own settings first, refuses those that it cannot apply, and
+//! forwards the rest. It validates them on the metadata that is published here; the controller
+//! makes the final decision.
 //!
 //! Kafka: `ConfigAdminManager.preprocess`, `copyWithoutPreprocessed`, `reassembleIncrementalResponse`.
 
@@ -27,7 +29,7 @@ use crate::node::Node;
 #[cfg(test)]
 mod tests;
 
-/// The two requests have the same shape and no type in common.
+/// The two requests have the same shape and no common type.
 macro_rules! judged_and_forwarded {
     ($function:ident, $judge:ident, $after:ident, $refusal:ident, $request:ty => $response:ty) => {
         pub async fn $function(
@@ -82,7 +84,7 @@ macro_rules! judged_and_forwarded {
                 false => hand_on(request).await?,
             };
             response.responses.extend(refused);
-            // As they were asked for.
+            // In the order of the request.
             response.responses.sort_by_key(|resource| {
                 asked_for.iter().position(|(kind, name)| {
                     *kind == resource.resource_type && *name == resource.resource_name
@@ -96,7 +98,7 @@ macro_rules! judged_and_forwarded {
 judged_and_forwarded!(incremental_alter_configs, judge_incremental_alter_configs, change, IncrementalResourceResponse, IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse);
 judged_and_forwarded!(alter_configs, judge_alter_configs, replace, AlterConfigsResourceResponse, AlterConfigsRequest => AlterConfigsResponse);
 
-/// The settings after a request that changes some. Only keys and whole values matter here.
+/// The settings after an incremental change. Only whole values matter here.
 fn change(settings: &mut BTreeMap<String, String>, changes: &[IncrementalConfig]) {
     const SET: i8 = 0;
     for change in changes {
@@ -111,7 +113,7 @@ fn change(settings: &mut BTreeMap<String, String>, changes: &[IncrementalConfig]
     }
 }
 
-/// The settings after a request that says all of them.
+/// The settings after a request that replaces all of them.
 fn replace(settings: &mut BTreeMap<String, String>, all: &[AlterableConfig]) {
     settings.clear();
     for setting in all {
@@ -121,8 +123,9 @@ fn replace(settings: &mut BTreeMap<String, String>, all: &[AlterableConfig]) {
     }
 }
 
-/// Whether what this broker's listeners show and trust over TLS may become what the settings name. Reads files, on a
-/// thread that may wait. The message is for the client; Kafka: `SslFactory.validateReconfiguration`.
+/// Checks whether the TLS listeners of this broker can switch to the key and trust stores in the
+/// settings. Reads files on a blocking thread. The error is a message for the client. Kafka:
+/// `SslFactory.validateReconfiguration`.
 async fn check_certificates(node: &Node, settings: BTreeMap<String, String>) -> Result<(), String> {
     let context = Arc::clone(&node.context);
     if context.tls.all().is_empty() {
@@ -142,7 +145,7 @@ async fn check_certificates(node: &Node, settings: BTreeMap<String, String>) -> 
     }
 }
 
-/// What this node would answer if it had to decide.
+/// Runs a controller decision against the metadata of this node.
 fn judge<T>(node: &Node, decide: impl FnOnce(&ControllerContext<'_>) -> T) -> T {
     let kraft_version = node.controller().map_or(0, |controller| {
         controller.status().kraft_version.feature_level()
@@ -155,7 +158,7 @@ fn judge<T>(node: &Node, decide: impl FnOnce(&ControllerContext<'_>) -> T) -> T 
         image: &image,
         config: &config,
         kraft_version,
-        // No setting of a broker depends on it.
+        // No broker setting depends on it.
         kraft_version_upgrade: &|_| Ok(false),
         client: Default::default(),
         mutation_quota: None,

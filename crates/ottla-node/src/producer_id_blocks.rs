@@ -1,4 +1,4 @@
-//! Producer ids of this broker: handed out from a block that the controller gave it.
+//! Producer ids, allocated by this broker from blocks that the controller assigns.
 //!
 //! Kafka: `RPCProducerIdManager`.
 
@@ -10,11 +10,11 @@ use ottla_types::{ErrorCode, ProducerId};
 
 use crate::node::Node;
 
-/// The block that is being used up. Ids left over at a stop are never given out.
+/// The current block. The ids left over when the broker stops are never used.
 #[derive(Debug)]
 pub struct ProducerIdBlocks {
     node: Arc<Node>,
-    /// The next id, and the end of the block, exclusive.
+    /// The next id, and the exclusive end of the block.
     block: Mutex<(i64, i64)>,
 }
 
@@ -26,7 +26,7 @@ impl ProducerIdBlocks {
         }
     }
 
-    /// Of a node without controllers, which is given its ids here.
+    /// For a node without controllers, with a fixed block.
     #[cfg(feature = "fault-injection")]
     pub fn with_block(node: Arc<Node>, ids: std::ops::Range<i64>) -> ProducerIdBlocks {
         ProducerIdBlocks {
@@ -35,9 +35,10 @@ impl ProducerIdBlocks {
         }
     }
 
-    /// An id that no other producer of the cluster has.
+    /// A producer id that is unique in the cluster.
     pub async fn next_producer_id(&self) -> Result<ProducerId, ErrorCode> {
-        // Whoever finds the block used up asks for the next; the others wait for it here.
+        // The first caller that finds the block used up requests the next one, and the others wait
+        // for the lock.
         let mut block = self.block.lock().await;
         if block.0 >= block.1 {
             let request = AllocateProducerIdsRequest {

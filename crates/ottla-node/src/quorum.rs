@@ -1,7 +1,8 @@
-//! The edges of the metadata quorum: what it asks other nodes (`outgoing`, `network`) and gives to them (`served`), what
-//! the rest of the node asks of it (`work`), and how it stands (`status`).
+//! The interfaces of the metadata quorum: the requests that it sends (`outgoing`, `network`), what
+//! it serves to other nodes (`served`), the work that the rest of the node gives to its thread
+//! (`work`), and its status (`status`).
 //!
-//! The state machine is `ottla-raft`; the thread that drives it is `controller_thread`.
+//! The state machine is `ottla-raft`. `controller_thread` is the thread that drives it.
 //!
 //! In Kafka: `KafkaRaftManager`, `KafkaNetworkChannel`, `RaftUtil`.
 

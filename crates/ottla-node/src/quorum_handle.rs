@@ -1,4 +1,4 @@
-//! How the rest of the node reaches the thread of the quorum.
+//! The interface of the quorum thread for the rest of the node.
 
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_sync::thread;
@@ -21,26 +21,28 @@ use crate::quorum::served::{QuorumDescription, ServedData};
 use crate::quorum::status::QuorumStatus;
 use crate::quorum::work::Work;
 
-/// Reaches the thread. Cheap to clone; the thread ends when the last is dropped.
+/// Sends work to the thread. Cheap to clone. The thread ends when the last handle is dropped.
 #[derive(Clone)]
 pub struct QuorumHandle {
     work: Arc<thread_channel::Sender<Work>>,
     status: Arc<ArcSwap<QuorumStatus>>,
     cluster_id: ByteString,
-    /// Where in the log the metadata ends that this node acts by.
+    /// The end offset of the metadata that is published on this node.
     published: watch::Receiver<Offset>,
-    /// The thread looks at it while it waits for something else than work.
+    /// Checked by the thread while it waits for something other than work.
     stop_requested: Arc<AtomicBool>,
-    /// The thread does nothing any more.
+    /// Set when the thread has ended.
     has_ended: Arc<AtomicBool>,
 }
 
-/// The thread of the quorum is not there any more.
+/// The quorum thread has ended.
 #[derive(Debug)]
 pub struct ThreadEnded;
 
-/// Starts the thread; has to be called within the runtime. Nothing is published before
-/// [`QuorumHandle::begin_publishing`]. `tls` is for the listener of the other controllers, where it uses TLS. `on_failure` is told why the log cannot be used any more; the node must stop then.
+/// Starts the thread. Must be called within the runtime. Nothing is published before
+/// [`QuorumHandle::begin_publishing`]. `tls` is for the controller listener, if that uses TLS.
+/// `on_failure` is called with the reason when the log cannot be used any more; the node must stop
+/// then.
 pub fn start(
     mut controller: Controller,
     tls: Option<Arc<TlsContext>>,
@@ -64,7 +66,7 @@ pub fn start(
     thread::Builder::new()
         .name("controller".to_owned())
         .spawn(move || {
-            // What is published starts tasks: coordinators load, partitions flush.
+            // Publishing spawns tasks: coordinators load, partitions are flushed.
             let _runtime = runtime.enter();
             controller.run(&receiver, publish, on_failure);
             has_ended.store(true, Ordering::Release);
@@ -74,50 +76,51 @@ pub fn start(
 }
 
 impl QuorumHandle {
-    /// The quorum as of the last commit, or the last change of who leads.
+    /// The status as of the last commit or leader change.
     pub fn status(&self) -> Arc<QuorumStatus> {
         self.status.load_full()
     }
 
-    /// Which cluster it is the quorum of.
+    /// The id of the quorum's cluster.
     pub fn cluster_id(&self) -> &ByteString {
         &self.cluster_id
     }
 
-    /// Whether nothing will be done any more: the node stops.
+    /// Whether the thread has ended, which means that the node stops.
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// The work is dropped where the thread has ended.
+    /// Sends work, which is dropped if the thread has ended.
     pub fn send(&self, work: Work) -> Result<(), ThreadEnded> {
         self.work.send(work).map_err(|_| ThreadEnded)
     }
 
-    /// Has a request of another node answered; `None` where the thread has ended.
+    /// Sends a request of another node and waits for the response; `None` if the thread has ended.
     pub async fn ask(&self, request: Request) -> Option<(Response, ServedData)> {
         let (respond, answer) = oneshot::channel();
         self.send(Work::Asked { request, respond }).ok()?;
         answer.await.ok()
     }
 
-    /// The quorum as its leader sees it; `None` where that is another node.
+    /// The quorum as its leader sees it; `None` if this node is not the leader.
     pub async fn describe(&self) -> Option<QuorumDescription> {
         let (sender, description) = oneshot::channel();
         self.send(Work::Describe(sender)).ok()?;
         description.await.ok()?
     }
 
-    /// The committed image, as soon as everything that the leader calls committed is in it. `None` where the
-    /// thread has ended.
+    /// The committed image, as soon as this node has applied everything up to the leader's high
+    /// watermark. `None` if the thread has ended.
     pub async fn caught_up(&self) -> Option<MetadataImage> {
         let (sender, image) = oneshot::channel();
         self.send(Work::CatchUp(sender)).ok()?;
         image.await.ok()
     }
 
-    /// Has everything that is committed published as one change, as soon as the record at `offset` is in it, and each change
-    /// of it from then on. Returns when the first is published, or the thread has ended.
+    /// Publishes everything that is committed as one change, as soon as the record at `offset` is
+    /// in the image, and each later change after that. Returns when the first change is published,
+    /// or when the thread has ended.
     pub async fn begin_publishing(&self, offset: Offset) {
         let (sender, published) = oneshot::channel();
         if self.send(Work::BeginPublishing(offset, sender)).is_ok()
@@ -127,21 +130,24 @@ impl QuorumHandle {
         }
     }
 
-    /// Returns when this node acts by the metadata up to `end`, exclusive, or never will, since it ends.
+    /// Waits until the metadata up to `end`, exclusive, is published on this node, or the thread
+    /// has ended.
     pub async fn published(&self, end: Offset) {
         let mut published = self.published.clone();
         // An error means that nothing is published any more.
         let _ = published.wait_for(|published| *published >= end).await;
     }
 
-    /// Returns when a change is published that makes this true, or nothing is published any more.
+    /// Waits until `is_there` returns true after a published change, or nothing is published any
+    /// more.
     pub async fn published_when(&self, is_there: impl Fn() -> bool) {
         let mut published = self.published.clone();
         while !is_there() && published.changed().await.is_ok() {}
     }
 
-    /// Ends the thread; returns when its log is closed and what is published to has been let go. A leader tries for so long to
-    /// give the lead away. May be asked again while it is under way, with less time.
+    /// Ends the thread; returns when its log is closed and the publisher has been dropped. A leader
+    /// tries to resign for at most `timeout`. Can be called again with a shorter timeout while a
+    /// stop is in progress.
     pub async fn stop(&self, timeout: Duration) {
         let (sender, stopped) = oneshot::channel();
         self.stop_requested.store(true, Ordering::Release);
@@ -150,14 +156,14 @@ impl QuorumHandle {
             stopped: sender,
         };
         if self.send(work).is_ok() {
-            // An error means that the thread has ended, which is what was asked for.
+            // An error means that the thread has ended already.
             let _ = stopped.await;
         }
     }
 }
 
-/// Has this node's part in the quorum answer a request. `has_endpoints` says whether the version that is spoken can carry
-/// the leader's endpoint at the listener that was asked.
+/// Answers a quorum request of another node. `has_endpoints` says whether the version of the
+/// request supports the leader's endpoint at the listener that received it.
 pub async fn answer<R: QuorumApi>(
     quorum: Option<&QuorumHandle>,
     request: R,
@@ -193,7 +199,7 @@ impl fmt::Debug for QuorumHandle {
 
 #[cfg(test)]
 impl QuorumHandle {
-    /// Of a node that knows nobody, and never will.
+    /// The handle of a node without a quorum.
     pub fn of_nobody() -> QuorumHandle {
         let (work, _) = thread_channel::channel();
         QuorumHandle {

@@ -1,5 +1,5 @@
-//! Topics that could not be created, for as long as it is not tried again. There are never more than so many: those that
-//! would be tried again first make room.
+//! A bounded cache of topics whose creation has failed, kept until the creation may be retried.
+//! When the cache is full, the entries that expire first are removed.
 //!
 //! Kafka: `ExpiringErrorCache`.
 
@@ -20,7 +20,7 @@ struct Failure {
 }
 
 impl Failures {
-    /// Topics that could not be created just now, each with the reason.
+    /// Adds topics whose creation has just failed, each with the error message.
     pub(super) fn put(
         &mut self,
         failed: impl IntoIterator<Item = (ByteString, ByteString)>,
@@ -44,7 +44,7 @@ impl Failures {
         }
     }
 
-    /// What was wrong with the topic.
+    /// The error message for the topic, unless it has expired.
     pub(super) fn of(&self, topic: &str, now_ms: u64) -> Option<&ByteString> {
         let failure = self.0.get(topic);
         failure

@@ -1,16 +1,17 @@
-//! The way from this broker to the active controller, which is another process.
+//! The channel from this broker to an active controller in another process.
 //!
-//! Requests go to whoever leads the metadata quorum. Where nobody leads, the connection breaks, the node says
-//! that it does not lead, or another leads before it has answered, a request is sent again, to whoever leads then, until
-//! its time is up. Each purpose has a
-//! connection of its own, on which one request is under way at a time: a controller answers a connection's
-//! requests one by one, and a heartbeat must not wait behind the creation of a thousand topics.
+//! Requests go to the leader of the metadata quorum. A request is retried until its timeout when
+//! there is no leader, when the connection breaks, when the node answers that it is not the leader,
+//! and when another node becomes leader before the answer. Each purpose has a connection of its own
+//! with one request in flight: a controller answers the requests of a connection one by one, and a
+//! heartbeat must not wait for the creation of a thousand topics.
 //!
-//! What clients ask of the controller goes in an Envelope (KIP-590) with their principal and address, so that the
-//! controller can judge who asks; what the broker asks for itself goes as it is.
+//! Requests of clients are wrapped in an Envelope (KIP-590) with the principal and the address of
+//! the client, so that the controller can authorize them. The broker's own requests are sent as
+//! they are.
 //!
-//! It never decides anything, and never touches the metadata log. Waiting requests are bounded by their askers:
-//! connections, each with one, and the broker's own tasks.
+//! The channel decides nothing and does not touch the metadata log. The number of waiting requests
+//! is bounded by the callers: client connections with one request each, and the broker's own tasks.
 //!
 //! Kafka: `NodeToControllerChannelManagerImpl`, `NodeToControllerRequestThread`, `ForwardingManagerImpl`.
 
@@ -39,18 +40,18 @@ use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 #[cfg(test)]
 mod tests;
 
-/// How long a request waits at most for a controller that takes it, as in Kafka.
+/// How long a request is retried, as in Kafka.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two attempts (Kafka's reconnect backoff).
+/// The pause between two attempts (Kafka's reconnect backoff).
 const RETRY_BACKOFF: Duration = Duration::from_millis(50);
-/// How often to look whether it is still the leader who is waited for.
+/// How often a waiting request checks whether the leader has changed.
 const LOOK_WHO_LEADS: Duration = Duration::from_millis(100);
-/// Elections and the start of a node take that long, and nothing is wrong.
+/// Trouble is logged only after this time: elections and the start of a node take about as long.
 const NOTEWORTHY: Duration = Duration::from_secs(1);
-/// The largest answer that is read. Lists of reassignments are the largest, and far below.
+/// The maximum size of a response. Lists of reassignments are the largest, and are far smaller.
 const MAX_ANSWER_BYTES: usize = 100 * 1024 * 1024;
 
-/// The node that leads the metadata quorum, and where it takes requests.
+/// The leader of the metadata quorum, and the address for requests to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ActiveController {
     pub id: BrokerId,
@@ -58,13 +59,14 @@ pub struct ActiveController {
     pub port: u16,
 }
 
-/// Who leads, as far as this node knows, or why it does not. Asked before each attempt, and now and then during it.
+/// Returns the leader that this node knows, or why it knows none. Called before each attempt and
+/// periodically during it.
 pub type WhoLeads = Box<dyn Fn() -> Result<ActiveController, String> + Send + Sync>;
 
 /// Sends requests to the active controller.
 pub struct ControllerChannel {
     who_leads: WhoLeads,
-    /// What the controller serves that was connected to last.
+    /// The API versions of the controller that was connected last.
     served: Arc<ArcSwapOption<ServedByController>>,
     heartbeats: Line,
     alter_partition: Line,
@@ -78,22 +80,22 @@ impl std::fmt::Debug for ControllerChannel {
     }
 }
 
-/// The versions of the APIs that a controller has said it serves.
+/// The API versions that a controller supports, from its ApiVersions response.
 struct ServedByController {
     controller: BrokerId,
     versions: HashMap<ApiKey, RangeInclusive<i16>>,
 }
 
-/// A connection for one purpose, with those that wait for it.
+/// The connection for one purpose, with the requests that wait for it.
 struct Line {
     own_id: BrokerId,
     settings: PeerSettings,
     served: Arc<ArcSwapOption<ServedByController>>,
-    /// How long a request may be tried; `None` for as long as its asker waits.
+    /// How long a request is retried; `None` for as long as its caller waits.
     retry_timeout: Option<Duration>,
-    /// Whoever sends holds it until the answer is there.
+    /// Locked while a request is in flight.
     connected: ottla_sync::async_lock::Mutex<Option<Connected>>,
-    /// What last kept a request from its answer; `None` since one was answered.
+    /// The error of the last attempt; `None` if it was answered.
     trouble: Mutex<Option<String>>,
     complaints: Complaints,
 }
@@ -103,17 +105,17 @@ struct Connected {
     controller: BrokerId,
 }
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 enum Attempt<T> {
     Answered(T),
-    /// Another attempt would come to the same.
+    /// A retry would have the same outcome.
     Refused(ErrorCode),
-    /// Why not yet.
+    /// Why the attempt failed. It can be retried.
     Failed(String),
 }
 
 impl ControllerChannel {
-    /// `tls` is for the listener of the controllers, where it uses TLS.
+    /// `tls` is for the controller listener, if that uses TLS.
     pub fn new(
         config: &BrokerConfig,
         tls: Option<Arc<TlsContext>>,
@@ -125,9 +127,9 @@ impl ControllerChannel {
             |retry_timeout| Line::new(config, tls.clone(), retry_timeout, Arc::clone(&served));
         ControllerChannel {
             who_leads,
-            // One that is late is of no use: the next would wait behind it.
+            // A late heartbeat is useless, and the next one would wait for it.
             heartbeats: line(Some(heartbeat_interval)),
-            // Nothing else could be done about it, and the partition waits for it.
+            // Retried without a limit: the partition cannot continue without the answer.
             alter_partition: line(None),
             directory_assignments: line(Some(RETRY_TIMEOUT)),
             forwarding: line(Some(RETRY_TIMEOUT)),
@@ -135,8 +137,8 @@ impl ControllerChannel {
         }
     }
 
-    /// Which versions of an API the active controller serves, empty for none. `None` while it has not said so: nobody
-    /// leads, or it was not connected to yet.
+    /// The versions of an API that the active controller supports, empty if it does not support the
+    /// API. `None` while that is unknown, because there is no leader or no connection to it yet.
     pub fn versions_at_leader(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
         let leader = (self.who_leads)().ok()?;
         let served = self.served.load();
@@ -145,8 +147,9 @@ impl ControllerChannel {
         Some(versions.unwrap_or(RangeInclusive::new(0, -1)))
     }
 
-    /// Sends a request of the broker's own. `REQUEST_TIMED_OUT` where no controller has taken it in time: nothing is
-    /// known of its fate then. `NOT_CONTROLLER` where the lead has come to this node itself.
+    /// Sends a request of the broker itself. Returns `REQUEST_TIMED_OUT` if no controller answered
+    /// in time; whether the request was executed is unknown then. Returns `NOT_CONTROLLER` if this
+    /// node has become the leader itself.
     pub async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ErrorCode> {
         let line = match R::API_KEY {
             ApiKey::BrokerHeartbeat | ApiKey::BrokerRegistration => &self.heartbeats,
@@ -157,7 +160,7 @@ impl ControllerChannel {
         line.send(&self.who_leads, request).await
     }
 
-    /// Sends what a client has asked for, in its name.
+    /// Sends a client's request on behalf of that client.
     pub async fn forward<R: ApiRequest>(
         &self,
         context: &RequestContext,
@@ -173,7 +176,7 @@ impl ControllerChannel {
         let response = self.forwarding.send(&self.who_leads, &envelope).await?;
         match ErrorCode::from_code(response.error_code) {
             ErrorCode::None => {}
-            // The controller is older than this broker, and does not know what the client asks.
+            // The controller is older than this broker and does not support the request.
             ErrorCode::UnsupportedVersion => return Err(ErrorCode::UnsupportedVersion),
             code => return Err(failed("the controller refuses the envelope of", &code)),
         }
@@ -184,7 +187,7 @@ impl ControllerChannel {
             .map_err(|error| failed("cannot read the response to", &error))
     }
 
-    /// What keeps heartbeats from the controller, where something does.
+    /// Why heartbeats do not reach the controller, if they do not.
     pub fn trouble(&self) -> Option<String> {
         self.heartbeats.trouble.lock().clone()
     }
@@ -261,7 +264,7 @@ impl Line {
     }
 }
 
-/// Connects where that has to be, and sends a request once.
+/// Connects if necessary, and sends a request once.
 async fn attempt<R: ApiRequest>(
     line: &Line,
     connected: &mut Option<Connected>,
@@ -332,8 +335,8 @@ async fn attempt<R: ApiRequest>(
     }
 }
 
-/// Ends when another node leads: who led before may be held up or cut off, and would be waited for in vain. What becomes of
-/// the request is as open then as it is when the connection breaks.
+/// Ends when another node becomes leader. The former leader may be hung or partitioned away, and
+/// may never answer. Whether it has executed the request is unknown, as with a broken connection.
 async fn another_leads(who_leads: &WhoLeads, leader: BrokerId) {
     loop {
         sleep(LOOK_WHO_LEADS).await;
@@ -351,7 +354,7 @@ fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.max(1) as u64)
 }
 
-/// A client's request, as it came, with who sent it and from where.
+/// Wraps a client's request, as it was received, with the client's principal and address.
 fn envelope<R: ApiRequest>(
     context: &RequestContext,
     request: &R,

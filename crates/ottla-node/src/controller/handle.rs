@@ -1,4 +1,4 @@
-//! How the rest of the broker asks the controller.
+//! The interface of the controller for the rest of the broker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,20 +16,22 @@ use crate::quorum::work::{Decide, Decided, Work};
 use crate::quorum_handle::QuorumHandle;
 use ottla_net::RequestContext;
 
-/// Requests that may wait for the controller; more wait in their senders.
+/// The capacity of the request channel; further senders wait.
 const MAX_PENDING: usize = 1024;
-/// For how long a request is tried while this node has the lead and may not decide yet, or has just lost it.
+/// How long a request is retried while this node is leader without being active yet, or has just
+/// lost the leadership.
 const LEAD_CHANGE: Duration = Duration::from_secs(60);
 const LEAD_CHANGE_BACKOFF: Duration = Duration::from_millis(20);
-/// How long the answer to a client waits until this node acts by it: less than clients wait for an answer.
+/// How long the answer to a client waits for the metadata to be published on this node. Shorter
+/// than the request timeouts of clients.
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Sends requests to the controller, in this process or in another: whoever asks does not see the difference. Cheap to
+/// Sends requests to the active controller, whether that is in this process or in another. Cheap to
 /// clone.
 #[derive(Clone)]
 pub struct ControllerHandle {
     quorum: QuorumHandle,
-    /// The way to a leader elsewhere; `None` where this node only answers for itself.
+    /// The channel to a remote leader; `None` if this node only decides its own requests.
     channel: Option<Arc<ControllerChannel>>,
     own_id: BrokerId,
     pending: Arc<Semaphore>,
@@ -49,8 +51,9 @@ impl ControllerHandle {
         }
     }
 
-    /// Has what this broker asks for itself decided, wherever the active controller is. The error is for a controller that
-    /// is not there any more, or has not answered in time: nothing is known of the request's fate.
+    /// Sends a request of this broker to the active controller. An error can mean that the
+    /// controller is gone or has not answered in time; whether the request was executed is unknown
+    /// then.
     pub async fn submit<R: ControllerRequest>(&self, request: R) -> Result<R::Response, ErrorCode>
     where
         R::Response: Send + 'static,
@@ -58,7 +61,8 @@ impl ControllerHandle {
         self.find_leader(Arc::new(request), None).await
     }
 
-    /// As [`submit`](Self::submit), for what a client asks: a controller elsewhere is told its principal and address.
+    /// As [`submit`](Self::submit), on behalf of a client: a remote controller receives the
+    /// client's principal and address.
     pub async fn forward<R: ControllerRequest>(
         &self,
         context: &RequestContext,
@@ -70,11 +74,12 @@ impl ControllerHandle {
         self.find_leader(Arc::new(request), Some(context)).await
     }
 
-    /// Has a request decided by this node, for whoever looks for the active controller himself: `NOT_CONTROLLER` where
-    /// that is another. Returns when what was decided is committed; and where a client asks, who looks for it with its next
-    /// request, when this node acts by it.
+    /// Decides a request on this node, for clients that look for the active controller themselves.
+    /// Returns `NOT_CONTROLLER` if this node is not the active controller. Returns when the
+    /// decision is committed and, for a client's request, published on this node as well, because
+    /// the client expects its next request to see the change.
     ///
-    /// What a client changes counts to its quota.
+    /// A change by a client counts toward its controller mutation quota.
     pub async fn decide_here<R: ControllerRequest>(
         &self,
         request: Arc<R>,
@@ -97,8 +102,8 @@ impl ControllerHandle {
         Ok(response)
     }
 
-    /// The lead may come to this node and go from it while a request looks for it. With the context of the client who
-    /// asks, if one does.
+    /// Sends a request to the active controller, which may become this node or another one
+    /// meanwhile. `context` is that of the client, if a client made the request.
     async fn find_leader<R: ControllerRequest>(
         &self,
         request: Arc<R>,
@@ -125,25 +130,25 @@ impl ControllerHandle {
         }
     }
 
-    /// The way to the active controller, unless this node has the lead.
+    /// The channel to the active controller, unless that is this node.
     pub fn channel_to_leader(&self) -> Option<&ControllerChannel> {
         self.channel
             .as_deref()
             .filter(|_| self.quorum.status().leader != Some(self.own_id))
     }
 
-    /// What keeps this broker's heartbeats from the controller, where something does.
+    /// Why this broker's heartbeats do not reach the controller, if they do not.
     pub fn trouble(&self) -> Option<String> {
         self.channel.as_ref()?.trouble()
     }
 
-    /// The thread that takes part in the quorum.
+    /// The thread of the metadata quorum.
     pub fn quorum(&self) -> &QuorumHandle {
         &self.quorum
     }
 
-    /// As [`submit`](Self::submit) at the controller of this process, with the decision itself. Returns when this node acts by
-    /// what was decided.
+    /// As [`submit`](Self::submit) for the controller of this process, with a closure that decides.
+    /// Returns when the decision is published on this node.
     pub async fn decide<T: Send + 'static>(
         &self,
         decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decision<T> + Send + 'static,
@@ -153,16 +158,17 @@ impl ControllerHandle {
         Ok(response)
     }
 
-    /// Waits until this node acts by what was committed up to there. Where a disk hangs that may be never: a client is told
-    /// after a while all the same that the change is made, which it is.
+    /// Waits until the committed metadata up to `end` is published on this node. A hung disk can
+    /// delay that indefinitely, so the wait is limited: the change is committed, and the client can
+    /// be answered.
     async fn published(&self, end: Option<Offset>) {
         if let Some(end) = end {
             let _ = timeout(PUBLISHED_WITHIN, self.quorum.published(end)).await;
         }
     }
 
-    /// Has something decided by the controller of this process. Returns when it is committed, with where its records end in
-    /// the log; `None` without records.
+    /// Runs a decision on the controller of this process. Returns when it is committed, with the
+    /// end offset of its records in the metadata log; `None` if it has no records.
     async fn commit<T: Send + 'static>(
         &self,
         decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decision<T> + Send + 'static,
@@ -179,7 +185,7 @@ impl ControllerHandle {
                 records: decision.records,
                 reply: Box::new(move |outcome| {
                     drop(permit);
-                    // Whoever asked may have gone.
+                    // The caller may be gone.
                     let _ = sender.send(outcome.map(|end| {
                         let end = has_records.then_some(end);
                         (decision.response, end)
@@ -198,7 +204,7 @@ impl ControllerHandle {
         self.quorum.status()
     }
 
-    /// Ends this node's part in the quorum; returns when its log is closed.
+    /// Stops this node's quorum thread; returns when its log is closed.
     pub async fn stop(&self, timeout: Duration) {
         self.quorum.stop(timeout).await;
     }

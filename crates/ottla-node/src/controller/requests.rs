@@ -1,7 +1,7 @@
-//! The requests that the controller answers, each with the pure function that decides it.
+//! The requests that the controller serves, each with the pure function that decides it.
 //!
-//! A request is whole in itself: a broker whose controller is another process would send the same
-//! message there.
+//! A request contains everything that the decision needs besides the controller's state, so it can
+//! be sent to a controller in another process unchanged.
 
 use ottla_controller::{BrokerSessions, ControllerContext, Decision};
 use ottla_protocol::ApiRequest;
@@ -16,24 +16,25 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{Offset, Timestamp};
 
-/// What the controller knows besides image and configuration.
+/// What a decision needs besides the image and the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub cluster_id: &'a str,
-    /// Where the next record will stand.
+    /// The offset of the next record.
     pub next_offset: Offset,
-    /// Which brokers were heard of lately.
+    /// When each broker sent its last heartbeat.
     pub sessions: &'a BrokerSessions,
-    /// Of the clock that the sessions go by.
+    /// The time of the monotonic clock that the sessions use.
     pub now_ms: u64,
-    /// The time of day.
+    /// The wall-clock time.
     pub timestamp: Timestamp,
 }
 
 /// A request to the controller.
 pub trait ControllerRequest: ApiRequest + Send + Sync + 'static {
-    /// Whether the nodes of the cluster ask it of each other: they are answered when it is committed, and learn the rest from
-    /// the metadata log. A client expects to see with its next request what it was answered.
+    /// Whether the nodes of the cluster send this request to each other. They are answered when the
+    /// decision is committed, and learn its effects from the metadata log. A client's request is
+    /// answered when the decision is published, because the client's next request must see it.
     const IS_CLUSTER_ACTION: bool = false;
 
     fn decide(
@@ -43,7 +44,7 @@ pub trait ControllerRequest: ApiRequest + Send + Sync + 'static {
     ) -> Decision<Self::Response>;
 }
 
-/// A request that needs nothing but the context.
+/// Implements a request whose decision needs only the context.
 macro_rules! decided_by {
     (IS_CLUSTER_ACTION = $is_cluster_action:literal: $($request:ty => $function:ident),* $(,)?) => {
         $(impl ControllerRequest for $request {
@@ -83,7 +84,7 @@ decided_by! { IS_CLUSTER_ACTION = true:
     ControllerRegistrationRequest => register_controller,
 }
 
-/// A request about tokens, whose time is that of day.
+/// Implements a request for delegation tokens, whose decision needs the wall-clock time.
 macro_rules! decided_at {
     ($($request:ty => $function:ident),* $(,)?) => {
         $(impl ControllerRequest for $request {

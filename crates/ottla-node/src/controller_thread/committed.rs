@@ -1,8 +1,10 @@
-//! What is committed: folded into the image, and left for the thread that puts it in force (`publishing`).
+//! Applies committed records to the image, and hands changes to the publisher thread
+//! (`publishing`).
 //!
-//! A node that has just started publishes nothing before it is told to, and is told when it has caught up: then
-//! the whole image is one change, however many batches it came in. A broker that opened its partitions batch by
-//! batch would go through every state that its cluster ever had.
+//! A node that has just started publishes nothing until it has caught up. Then it publishes the
+//! whole image as one change, regardless of the number of batches that it has read. Otherwise the
+//! broker would open its partitions batch by batch, and pass through every earlier state of the
+//! cluster.
 //!
 //! In Kafka: `MetadataLoader`.
 
@@ -17,7 +19,8 @@ use ottla_storage::metadata::metadata_log::MetadataLogError;
 use ottla_storage::metadata::snapshot_file::Snapshot;
 
 impl Controller {
-    /// Folds what became committed of what was fetched. A leader's own records are in `deciding`.
+    /// Applies the fetched batches that have become committed. The records of a leader are handled
+    /// in `deciding`.
     pub(super) fn apply_committed(&mut self) -> Result<(), MetadataLogError> {
         if self.deciding.is_some() {
             return Ok(());
@@ -45,7 +48,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes a committed change into the image, and has it published.
+    /// Applies a committed change to the image, and publishes it.
     pub(super) fn take_committed(&mut self, end: Offset, delta: MetadataDelta) {
         if end <= self.image_end_offset {
             return;
@@ -60,7 +63,7 @@ impl Controller {
         }
     }
 
-    /// A snapshot of the leader's replaces everything.
+    /// Replaces everything with a snapshot of the leader.
     pub(super) fn take_snapshot(
         &mut self,
         id: SnapshotId,
@@ -79,13 +82,13 @@ impl Controller {
         self.committed.1 = id.end_offset;
         self.uncommitted.clear();
         let delta = MetadataDelta::between(self.image.clone(), self.committed.0.image().clone());
-        // Only what is committed is in a snapshot, and it is fetched for being ahead of the log.
+        // A snapshot contains only committed records, and is fetched only if it ends after the log.
         self.take_committed(id.end_offset, delta);
         self.refresh_config();
         Ok(())
     }
 
-    /// From nothing to what there is now, in one change.
+    /// Publishes the whole image as one change.
     fn begin_publishing(&mut self) {
         if !std::mem::replace(&mut self.is_publishing, true) {
             let delta = MetadataDelta::between(MetadataImage::empty(), self.image.clone());
@@ -93,8 +96,8 @@ impl Controller {
         }
     }
 
-    /// Tells those who wait for it that this node knows what its cluster is, and begins to publish where the image has
-    /// what that waits for.
+    /// Answers the waiting requests when this node has caught up, and begins publishing when the
+    /// image contains the record for which that waits.
     pub(super) fn answer_caught_up(&mut self) {
         if !self.is_caught_up && self.has_caught_up() {
             self.is_caught_up = true;
@@ -102,7 +105,7 @@ impl Controller {
         }
         if self.is_caught_up {
             for sender in self.waiting_to_catch_up.drain(..) {
-                // Whoever asked may have gone.
+                // The requester may be gone.
                 let _ = sender.send(self.image.clone());
             }
         }
@@ -123,14 +126,15 @@ impl Controller {
             true => self.quorum.high_watermark(),
             false => self.leader_high_watermark,
         };
-        // A quorum that was just formatted has committed who leads, and nothing about the cluster yet.
+        // A quorum that was just formatted has committed its leader and no records of the cluster
+        // yet.
         known.is_some_and(|known| self.image_end_offset >= known)
             && self.image.features.metadata_version().is_some()
     }
 
     pub(super) fn refresh_config(&mut self) {
         let id = ottla_types::BrokerId(self.file_config.node_id);
-        // What is not accepted was reported where it was published.
+        // Settings that are refused were reported where they were published.
         (self.config, _) = effective_config(&self.file_config, self.image(), id);
     }
 }

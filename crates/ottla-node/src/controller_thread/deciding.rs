@@ -1,5 +1,5 @@
-//! The controller while this node leads: decides requests ahead of the disk, and answers when their records are
-//! committed.
+//! The active controller: decides requests before their records are on disk, and answers them when
+//! the records are committed.
 //!
 //! In Kafka: `QuorumController`.
 
@@ -22,11 +22,12 @@ use crate::quorum::work::{Decide, Decided};
 use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
 use ottla_storage::metadata::record_batches::{ControlValue, control_batch, records_batch};
 
-/// Between two looks for delegation tokens whose time is over, while there are some.
+/// The pause between two searches for expired delegation tokens, while there are tokens.
 const TOKEN_SWEEP_PAUSE_MS: u64 = 1_000;
 
 impl Controller {
-    /// This node leads from here on: what is in the log and not known as committed is decided on as well.
+    /// Called when this node becomes leader. Decisions include the records in the log that are not
+    /// known to be committed.
     pub(super) fn begin_deciding(&mut self) -> Result<(), MetadataLogError> {
         let mut loader = self.committed.0.clone();
         let mut pending = VecDeque::new();
@@ -52,7 +53,8 @@ impl Controller {
         Ok(())
     }
 
-    /// This node leads no longer: back to what is committed. What is not may still become so.
+    /// Called when this node is no longer leader. Goes back to the committed records; the others
+    /// may still become committed.
     pub(super) fn end_deciding(&mut self) -> Result<(), MetadataLogError> {
         self.refuse_pending(ErrorCode::NotController);
         self.leader_balance.end();
@@ -87,7 +89,7 @@ impl Controller {
                 }
                 Ok(())
             }
-            // Neither log nor image have changed.
+            // Neither the log nor the image has changed.
             Err(error) if error.is_temporary => {
                 tracing::warn!("a request to the controller is refused: {error}");
                 reply(Err(ErrorCode::KafkaStorageError));
@@ -100,11 +102,12 @@ impl Controller {
         }
     }
 
-    /// Has the quorum raise `kraft.version`. Returns whether what was decided before is still there: where a full disk
-    /// took it back, the decision that wants this was made on what is gone.
+    /// Raises `kraft.version` in the quorum. Returns false if earlier decisions were taken back
+    /// because the disk is full, in which case the decision that needs this level was based on
+    /// records that are gone.
     fn raise_kraft_version(&mut self, level: i16) -> Result<bool, MetadataLogError> {
         let decided_end = self.log.log_end_offset();
-        // The state machine has to know where the log ends before it appends to it.
+        // The state machine must know the log end offset before it appends.
         self.settle_or_refuse()?;
         if self.log.log_end_offset() < decided_end {
             return Ok(false);
@@ -119,7 +122,7 @@ impl Controller {
         Ok(true)
     }
 
-    /// `None` where this node is not the active controller.
+    /// `None` if this node is not the active controller.
     fn with_context<T>(
         &mut self,
         decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> T,
@@ -145,7 +148,8 @@ impl Controller {
         Some(decide(&mut context, &facts))
     }
 
-    /// Requests may be decided from here on; first what a new leader has to write.
+    /// Becomes the active controller: writes the first records of a new leader, and accepts
+    /// requests afterwards.
     pub(super) fn activate(&mut self) -> Result<(), MetadataLogError> {
         let now_ms = self.now_ms();
         let Some(deciding) = self.deciding.as_mut().filter(|it| !it.is_activated) else {
@@ -164,14 +168,14 @@ impl Controller {
         self.append(records.unwrap_or_default())
     }
 
-    /// Appends records as one batch and applies them to what was decided.
+    /// Appends records as one batch, and applies them to the decided image.
     fn append(&mut self, records: Vec<MetadataRecord>) -> Result<(), MetadataLogError> {
         let Some(deciding) = self.deciding.as_mut().filter(|_| !records.is_empty()) else {
             return Ok(());
         };
         let now = time_of_day();
         let (offset, epoch) = (self.log.log_end_offset(), self.quorum.epoch());
-        // The records that set `metadata.version` themselves are written by the new level.
+        // The records that set `metadata.version` are themselves written in the new version.
         let metadata_version = records
             .iter()
             .find_map(|record| match record {
@@ -216,7 +220,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Appends control records of the quorum's as one batch.
+    /// Appends control records of the quorum as one batch.
     pub(super) fn append_control(
         &mut self,
         epoch: LeaderEpoch,
@@ -252,8 +256,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Forces everything to disk, has what is committed published, and answers, up to where nothing more follows
-    /// from it.
+    /// Flushes the log, publishes what is committed and answers the requests, until nothing further
+    /// follows.
     pub(super) fn settle(&mut self) -> Result<(), MetadataLogError> {
         let mut has_flushed = false;
         loop {
@@ -268,7 +272,7 @@ impl Controller {
                 break;
             };
             let end_offset = match deciding.has_unflushed_control {
-                // It cannot be taken back.
+                // Control records cannot be taken back.
                 true => self.when_there_is_space(MetadataLog::flush)?,
                 false => self.log.flush()?,
             };
@@ -292,7 +296,7 @@ impl Controller {
         }
     }
 
-    /// As `settle`; a full disk refuses what was decided and is not on it.
+    /// As `settle`. If the disk is full, the decisions that are not on disk are refused.
     pub(super) fn settle_or_refuse(&mut self) -> Result<(), MetadataLogError> {
         match self.settle() {
             Err(error) if error.is_temporary && self.can_roll_back() => {
@@ -311,8 +315,8 @@ impl Controller {
             .is_some_and(|it| it.is_unflushed && !it.has_unflushed_control)
     }
 
-    /// Answers what is committed, and has it published, in the order in which it was decided. Who needs this node to act by it
-    /// waits for that outside of this thread.
+    /// Answers and publishes what is committed, in the order of the decisions. Requesters that need
+    /// it published on this node wait for that outside this thread.
     fn release(&mut self) {
         let Some(high_watermark) = self.quorum.high_watermark() else {
             return;
@@ -350,7 +354,8 @@ impl Controller {
         }
     }
 
-    /// Goes back to what is on disk, and refuses what was decided since. Nobody was told of it.
+    /// Goes back to what is on disk, and refuses the decisions since then. None of them was
+    /// answered.
     fn roll_back(&mut self) -> Result<(), MetadataLogError> {
         let Some((loader, end)) = self.deciding.as_ref().map(|it| it.flushed.clone()) else {
             return Ok(());
@@ -373,7 +378,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Fences the brokers that have been silent for too long, as the active controller.
+    /// Fences the brokers whose sessions have expired.
     pub(super) fn fence_silent_brokers(&mut self) -> Result<(), MetadataLogError> {
         let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_activated) else {
             return Ok(());
@@ -390,7 +395,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Moves leaders back to where they belong, as the active controller, when it is time for that.
+    /// Elects preferred leaders when the periodic check is due.
     pub(super) fn balance_leaders(&mut self) -> Result<(), MetadataLogError> {
         let now_ms = self.now_ms();
         let is_due = |at_ms: u64| at_ms <= now_ms;
@@ -415,7 +420,8 @@ impl Controller {
         }
     }
 
-    /// Removes the delegation tokens whose time is over, as the active controller. Now and then: nobody can use them any more.
+    /// Removes the expired delegation tokens. They are invalid already, so a periodic removal is
+    /// enough.
     pub(super) fn remove_expired_tokens(&mut self) -> Result<(), MetadataLogError> {
         let now_ms = self.now_ms();
         let is_deciding = self.deciding.as_ref().is_some_and(|it| it.is_activated);
@@ -427,7 +433,7 @@ impl Controller {
         });
         let records = records.unwrap_or_default();
         let interval_ms = self.config.delegation_token_expiry_check_interval_ms.max(1) as u64;
-        // There may be more of them.
+        // There may be more expired tokens.
         let pause_ms = match records.is_empty() {
             true => interval_ms,
             false => interval_ms.min(TOKEN_SWEEP_PAUSE_MS),
@@ -439,20 +445,20 @@ impl Controller {
         }
     }
 
-    /// How long this node may sleep before leaders are to be looked at.
+    /// The time until the next check for preferred leaders.
     pub(super) fn leader_check(&self, now_ms: u64) -> Option<Duration> {
         let wake_at_ms = self.leader_balance.wake_at_ms()?;
         Some(Duration::from_millis(wake_at_ms.saturating_sub(now_ms)))
     }
 
-    /// How long this node may sleep while it has sessions to watch.
+    /// The time until the next check of the sessions.
     pub(super) fn session_check(&self) -> Option<Duration> {
         let deciding = self.deciding.as_ref().filter(|it| it.is_activated)?;
         let look_every_ms = self.sessions.look_every_ms(deciding.loader.image())?;
         Some(Duration::from_millis(look_every_ms))
     }
 
-    /// Answers everything that waits to be committed with an error.
+    /// Answers all uncommitted requests with an error.
     pub(super) fn refuse_pending(&mut self, error: ErrorCode) {
         let Some(deciding) = &mut self.deciding else {
             return;
@@ -465,7 +471,8 @@ impl Controller {
     }
 }
 
-/// Whether raising `kraft.version` to the level would change anything; the error is for the response.
+/// Whether raising `kraft.version` to the level would change anything. The error is a message for
+/// the response.
 fn check_upgrade(quorum: &Quorum, level: i16) -> Result<bool, String> {
     let version = KRaftVersion::from_feature_level(level)
         .ok_or_else(|| format!("Unknown KRaft feature level: {level}"))?;

@@ -1,4 +1,4 @@
-//! What was decided in the epoch that this node leads, and who waits for it to be committed.
+//! The decisions of the current leader epoch, and the requests that wait for their commit.
 
 use std::collections::VecDeque;
 
@@ -7,28 +7,30 @@ use ottla_types::Offset;
 
 use crate::quorum::work::Reply;
 
-/// What was decided in the epoch that this node leads.
+/// The decisions of the epoch in which this node is leader.
 pub struct Decisions {
-    /// Everything that is in the log, committed or not.
+    /// With all records of the log applied, committed or not.
     pub loader: MetadataLoader,
-    /// What is on disk, and where that ends in the log: what is gone back to.
+    /// With the records on disk applied, and their end offset. A full disk makes the controller go
+    /// back to this.
     pub flushed: (MetadataLoader, Offset),
-    /// What waits to be committed, and up to where the log has to be for it, in order.
+    /// The entries that wait for a commit, each with the log end offset that it needs, in order.
     pub pending: VecDeque<(Offset, Pending)>,
     pub bytes_unflushed: u64,
     pub is_unflushed: bool,
-    /// The state machine counts on what is not on disk: it cannot be taken back.
+    /// Whether there are control records that are not on disk. The state machine relies on them, so
+    /// they cannot be taken back.
     pub has_unflushed_control: bool,
-    /// Requests may be decided.
+    /// Whether requests may be decided.
     pub is_activated: bool,
-    /// The first of its records is committed, and nothing was decided yet.
+    /// Whether the leader's first record is committed and nothing has been decided yet.
     pub is_activation_due: bool,
 }
 
-/// What waits to be committed.
+/// An entry that waits for a commit.
 pub enum Pending {
     Delta(Box<MetadataDelta>),
     Reply(Reply),
-    /// All of a flush, and the bytes of it.
+    /// Everything of one flush, and its size in bytes.
     Flushed(Box<MetadataLoader>, u64),
 }

@@ -1,9 +1,10 @@
-//! Waits for space on the disk where the quorum's state machine counts on what is to be written.
+//! Waits for disk space where the state machine of the quorum relies on a write.
 //!
-//! What a leader decides for others can be refused (`deciding`). What comes from the leader, who votes for whom, and what
-//! the quorum itself appends cannot: the state machine goes on as if it were there. So this thread waits and tries again.
-//! To the other nodes it is one that does not answer; a broker goes on with the metadata that it has, and catches up when
-//! there is space.
+//! Decisions for other nodes can be refused (`deciding`). Records from the leader, votes and the
+//! control records of the quorum cannot, because the state machine continues as if they were
+//! written. So this thread blocks and retries. To the other nodes it looks like a node that does
+//! not answer. A broker continues with the metadata that it has, and catches up when there is
+//! space.
 
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use std::time::Duration;
 use super::Controller;
 use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
 
-/// How often it is tried again.
+/// The pause between two attempts.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often a thread that waits looks whether it is to end.
+/// How often the waiting thread checks whether it must stop.
 const LOOK_FOR_STOP: Duration = Duration::from_millis(50);
 
 impl Controller {
-    /// Raised when the thread is to end, before it is told so.
+    /// The flag that is set before the thread is told to stop.
     pub fn stop_requested(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop_requested)
     }
@@ -36,8 +37,9 @@ impl Controller {
         self.network.is_some() && !self.is_stop_requested()
     }
 
-    /// Does something to the log, again and again while the disk is full. The error of a full disk comes only where the
-    /// thread is to end, or does not run yet: a start says at once what is wrong.
+    /// Runs an operation on the log, and retries it while the disk is full. Returns the disk-full
+    /// error only if the thread must stop, or does not run yet: a start must report the problem at
+    /// once.
     pub(super) fn when_there_is_space<T>(
         &mut self,
         mut act: impl FnMut(&mut MetadataLog) -> Result<T, MetadataLogError>,

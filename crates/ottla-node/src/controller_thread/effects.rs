@@ -1,4 +1,4 @@
-//! Carries out what the quorum's state machine asks for: in its order, each finished before the next.
+//! Executes the effects of the quorum's state machine in order, each completed before the next.
 
 use ottla_protocol::Records;
 use ottla_raft::{Effect, Event, FetchData, RequestId, Response, SnapshotId};
@@ -12,7 +12,7 @@ use crate::quorum::served::ServedData;
 use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
 
 impl Controller {
-    /// Returns the event that has to be handed in next, if there is one.
+    /// Executes an effect. Returns the event that must be handled next, if there is one.
     pub(super) fn execute(
         &mut self,
         effects: Vec<Effect>,
@@ -121,7 +121,7 @@ impl Controller {
         Ok(next)
     }
 
-    /// Appends what came with the answer to a Fetch, up to where the state machine wants it.
+    /// Appends the batches of a Fetch response, up to the offset that the state machine gives.
     fn append_fetched(&mut self, end_offset: Offset, flush: bool) -> Result<(), MetadataLogError> {
         let Payload::Batches(received) = std::mem::take(&mut self.incoming) else {
             return Err(self.log.error("a Fetch brought no batches".to_owned()));
@@ -138,7 +138,8 @@ impl Controller {
         self.log.maintain()
     }
 
-    /// Cuts off what the leader does not have; it was never committed.
+    /// Truncates the log to `end_offset`. The leader does not have the removed records, so they
+    /// were never committed.
     fn truncate(&mut self, end_offset: Offset) -> Result<(), MetadataLogError> {
         tracing::info!(
             "the metadata log is truncated to offset {end_offset}, where it diverges from the leader's"
@@ -166,7 +167,7 @@ impl Controller {
         })
     }
 
-    /// Answers another node, with what it asked for out of the log or a snapshot.
+    /// Answers another node, with the requested part of the log or of a snapshot.
     fn respond(
         &mut self,
         request_id: RequestId,
@@ -210,7 +211,7 @@ impl Controller {
             }
             _ => {}
         }
-        // Whoever asked may have gone.
+        // The requester may be gone.
         let _ = asked.send((response, data));
         Ok(())
     }

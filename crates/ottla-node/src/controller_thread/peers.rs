@@ -1,4 +1,5 @@
-//! What other nodes of the quorum answer and ask, and what is told to people of their silence.
+//! Responses and requests of the other nodes of the quorum, and the log messages about nodes that
+//! do not answer.
 
 use ottla_raft::wire::Unusable;
 use ottla_raft::{Event, ReplicaState, Request, RequestId, Response};
@@ -15,11 +16,12 @@ use crate::quorum::work::{Answered, Failure};
 use ottla_storage::metadata::metadata_log::MetadataLogError;
 use ottla_storage::metadata::static_voters::bootstrap_servers;
 
-/// Requests of other nodes that wait for an answer; each takes a connection, and they are bounded as well.
+/// The maximum number of unanswered requests of other nodes. Each occupies a connection, and
+/// connections are bounded as well.
 const MAX_ASKED: usize = 10_000;
 
 impl Controller {
-    /// An answer came, or there will be none.
+    /// Handles a response, or the failure of a request.
     pub(super) fn on_answered(&mut self, answered: Answered) -> Result<(), MetadataLogError> {
         let Answered {
             from,
@@ -55,7 +57,7 @@ impl Controller {
                 self.incoming = Payload::None;
                 outcome
             }
-            // What it says cannot be skipped, and cannot be understood by asking again.
+            // The content cannot be skipped, and a retry would return the same.
             Err((_, reason, Unusable::Undecodable(_))) => Err(self.log.error(reason)),
             Err((error, reason, _)) => {
                 if error == ErrorCode::InconsistentClusterId {
@@ -76,7 +78,7 @@ impl Controller {
         }
     }
 
-    /// The leader is there, and says how far it is.
+    /// Notes that the leader has answered, and its high watermark.
     fn note_answer(&mut self, response: &Response) {
         let Response::Fetch(fetch) = response else {
             return;
@@ -92,7 +94,7 @@ impl Controller {
         }
     }
 
-    /// A request of another node came.
+    /// Handles a request of another node.
     pub(super) fn on_asked(
         &mut self,
         request: Request,
@@ -111,11 +113,11 @@ impl Controller {
         })
     }
 
-    /// The quorum as this node sees it, if it leads.
+    /// The quorum as this node sees it; `None` if it is not the leader.
     pub(super) fn describe(&self) -> Option<QuorumDescription> {
         let (now_ms, now) = (self.moment().now_ms, time_of_day());
         let (voters, observers) = self.quorum.replicas(now_ms)?;
-        // The state machine's clock begins with the node.
+        // The clock of the state machine starts with the node.
         let on_the_wall = |at: Option<u64>| {
             at.map(|at| (now.value() as u64).saturating_sub(now_ms.saturating_sub(at)))
         };
@@ -137,7 +139,7 @@ impl Controller {
         })
     }
 
-    /// Tells of a leader's address that became known or changed.
+    /// Reports the address of the leader when it becomes known or changes.
     pub(super) fn note_leader(&mut self) {
         let endpoint = self.quorum.leader_node().map(|node| (node.host, node.port));
         if self.status.load().leader_endpoint != endpoint {

@@ -1,9 +1,10 @@
-//! Puts committed metadata in force on a thread of its own, beside the thread of the quorum.
+//! Publishes committed metadata on a thread of its own.
 //!
-//! Opening and deleting the logs of thousands of partitions takes seconds, and a disk that hangs takes any time. Neither may
-//! keep the quorum's thread from answering votes and fetches, or from deciding for other nodes. So that thread only leaves
-//! each change here. Changes are put in force in their order. Those that come while the thread is at work become one, so what
-//! waits is never larger than the difference of two images.
+//! Opening and deleting the logs of thousands of partitions takes seconds, and a hung disk can take
+//! any time. Neither may keep the quorum thread from answering votes and fetches, or from deciding
+//! for other nodes. The quorum thread therefore only queues the changes. They are published in
+//! order. Changes that arrive while the publisher is busy are merged into one, so that the queue is
+//! never larger than the difference of two images.
 //!
 //! In Kafka: the event queue of `MetadataLoader`, beside that of `KafkaRaftClient`.
 
@@ -16,10 +17,10 @@ use ottla_sync::watch;
 use ottla_sync::{Condvar, Mutex};
 use ottla_types::Offset;
 
-/// Puts a committed change in force. Called for one change after the other, on the publisher's thread.
+/// Publishes a committed change. Called on the publisher's thread, for one change after the other.
 pub type Publish = Box<dyn FnMut(&MetadataDelta) + Send>;
 
-/// The thread, and what waits for it.
+/// The publisher thread and its inbox.
 pub(super) struct Publisher {
     shared: Arc<Shared>,
     /// `None` before the thread runs.
@@ -28,15 +29,15 @@ pub(super) struct Publisher {
 
 struct Shared {
     inbox: Mutex<Inbox>,
-    /// Something was left in the inbox, or it was closed.
+    /// Notified when the inbox gets a change or is closed.
     changed: Condvar,
-    /// Where the change that was put in force last ends in the log, exclusive.
+    /// The exclusive end offset of the change that was published last.
     published: watch::Sender<Offset>,
 }
 
 #[derive(Default)]
 struct Inbox {
-    /// Everything that is committed and not in force, and where it ends in the log.
+    /// Everything that is committed and not published yet, and its end offset in the log.
     waiting: Option<(MetadataDelta, Offset)>,
     is_closed: bool,
 }
@@ -53,7 +54,8 @@ impl Publisher {
         }
     }
 
-    /// Starts the thread, within the runtime of its caller if that has one: what is put in force starts tasks.
+    /// Starts the thread. It enters the runtime of the caller, if there is one, because publishing
+    /// spawns tasks.
     pub fn start(&mut self, publish: Publish) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let runtime = ottla_sync::task::Handle::try_current().ok();
@@ -67,7 +69,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Leaves a change that ends at `end` in the log, exclusive. Does not wait.
+    /// Queues a change whose exclusive end offset in the log is `end`. Does not block.
     pub fn publish(&self, delta: MetadataDelta, end: Offset) {
         let mut inbox = self.shared.inbox.lock();
         let all = match inbox.waiting.take() {
@@ -78,22 +80,23 @@ impl Publisher {
         self.shared.changed.notify_one();
     }
 
-    /// Where in the log the change ends that was put in force last.
+    /// The end offset of the change that was published last.
     pub fn published(&self) -> watch::Receiver<Offset> {
         self.shared.published.subscribe()
     }
 
-    /// Whether the thread has ended by itself, which only a panic makes it do.
+    /// Whether the thread has ended by itself, that is by a panic.
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Puts in force what waits, and ends the thread. What `publish` holds is dropped when this returns.
+    /// Publishes what is queued and ends the thread. The state that `publish` holds has been
+    /// dropped when this returns.
     pub fn stop(self) {
         self.shared.inbox.lock().is_closed = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread {
-            // A panic has been reported where it happened.
+            // The panic was reported where it happened.
             let _ = thread.join();
         }
     }
@@ -107,7 +110,7 @@ impl Shared {
         }
     }
 
-    /// What is to be put in force next; `None` when the inbox is closed and empty.
+    /// The next change to publish; `None` when the inbox is closed and empty.
     fn next(&self) -> Option<(MetadataDelta, Offset)> {
         let mut inbox = self.inbox.lock();
         loop {

@@ -1,4 +1,4 @@
-//! The thread on which a snapshot is written: one at a time.
+//! The thread that writes a snapshot. There is at most one at a time.
 
 use std::sync::Weak;
 
@@ -7,11 +7,11 @@ use ottla_sync::thread_channel;
 
 use crate::quorum::work::{SnapshotWritten, Work};
 
-/// The writing of a snapshot, if one is under way.
+/// The snapshot that is being written, if there is one.
 #[derive(Default)]
 pub struct SnapshotWriter {
     thread: Option<JoinHandle<()>>,
-    /// Where the end of it is told; the quorum's thread ends when nobody else can reach it.
+    /// Receives the completion. Weak, because the quorum thread ends when no other sender is left.
     work: Weak<thread_channel::Sender<Work>>,
 }
 
@@ -31,7 +31,7 @@ impl SnapshotWriter {
             .spawn(move || {
                 let written = write();
                 if let Some(work) = work.upgrade() {
-                    // The quorum's thread may have ended.
+                    // The quorum thread may have ended.
                     let _ = work.send(Work::SnapshotWritten(written));
                 }
             });
@@ -41,10 +41,10 @@ impl SnapshotWriter {
         }
     }
 
-    /// Waits until nothing is written to the directory any more.
+    /// Waits until the snapshot that is being written is complete.
     pub fn finish(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported where it happened.
+            // The panic was reported where it happened.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! Writes snapshots of what is committed, on a thread of their own: a file of the size of the whole metadata is forced to
-//! disk, and the quorum has to be answered meanwhile. That it is written is an event for the quorum's thread, which then
-//! deletes what the snapshot replaces.
+//! Writes snapshots of the committed metadata on a thread of its own: writing and flushing a file
+//! with the whole metadata takes time, and the quorum must be answered meanwhile. The completion is
+//! an event for the quorum thread, which then deletes what the snapshot replaces.
 //!
-//! One snapshot is written at a time. One that fails costs nothing but a longer log.
+//! Only one snapshot is written at a time. If one fails, the only consequence is a longer log.
 //!
 //! In Kafka: the event queue of `SnapshotGenerator`, and `KafkaRaftClient.createSnapshot`.
 
@@ -32,7 +32,7 @@ impl Controller {
             .on_committed(bytes, time_of_day(), &policy);
     }
 
-    /// Begins to write a snapshot of what is committed, if one is due.
+    /// Starts to write a snapshot of the committed metadata, if one is due.
     pub(super) fn begin_snapshot_if_due(&mut self) {
         let now = time_of_day();
         let (loader, _) = &self.committed;
@@ -42,7 +42,7 @@ impl Controller {
         {
             return;
         }
-        // Counted as done even if it fails: the next attempt comes with the next bytes, not at once.
+        // Counted even if the snapshot fails, so that the next attempt waits for further bytes.
         self.snapshot_progress.on_snapshot_written(now);
         let image = loader.image().clone();
         let provenance = image.provenance;
@@ -75,7 +75,7 @@ impl Controller {
         });
     }
 
-    /// A snapshot is on disk, or could not be written: drops what it replaces.
+    /// Handles the completion of a snapshot: on success, deletes what it replaces.
     pub(super) fn on_snapshot_written(
         &mut self,
         written: SnapshotWritten,

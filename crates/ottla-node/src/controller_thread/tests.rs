@@ -1,4 +1,4 @@
-//! What becomes of requests when the disk refuses the metadata log.
+//! Requests when writes to the metadata log fail.
 
 mod broken_cases;
 mod raised_kraft_version;
@@ -17,7 +17,7 @@ use super::*;
 use crate::quorum::work::Decided;
 use ottla_storage::format::{format_standalone, read_identity};
 
-/// A controller on a directory of its own, and the answers that it has given.
+/// A controller with a directory of its own, and the answers that it has given.
 struct Story {
     controller: Controller,
     answers: Arc<Mutex<Vec<(&'static str, Result<(), ErrorCode>)>>>,
@@ -61,7 +61,7 @@ impl Story {
         }))
     }
 
-    /// Serves requests that share one flush, up to where nothing more follows from them; returns their answers.
+    /// Serves requests that share one flush, until nothing further follows; returns their answers.
     fn serve(&mut self, names: &[&'static str]) -> Vec<(&'static str, Result<(), ErrorCode>)> {
         let (sender, receiver) = channel_to(&mut self.controller);
         for name in &names[1..] {
@@ -88,7 +88,7 @@ impl Story {
     }
 }
 
-/// A way to the controller, also for the threads that work for it.
+/// A channel to the controller, also for its helper threads.
 fn channel_to(
     controller: &mut Controller,
 ) -> (
@@ -199,7 +199,7 @@ fn another_error_stops_the_node() {
     }
 }
 
-/// Takes its time to be let go, and tells of it.
+/// Is slow to drop, and sets the flag when it is done.
 struct LetGo(Arc<AtomicBool>);
 
 impl Drop for LetGo {
@@ -236,7 +236,7 @@ fn whoever_waits_for_the_end_may_take_the_directories() {
     }
 }
 
-/// What another node of the quorum waits for.
+/// Requests that the other nodes of the quorum wait for.
 fn requests_of_the_quorum() -> [Request; 2] {
     let log_end = LogEnd {
         offset: Offset(0),
@@ -262,7 +262,7 @@ fn requests_of_the_quorum() -> [Request; 2] {
     ]
 }
 
-/// Has the thread answer requests of the quorum and decide, within the time after which others would hold an election.
+/// Checks that the thread answers the quorum and decides requests within the election timeout.
 fn assert_takes_part(
     sender: &thread_channel::Sender<Work>,
     decide: Work,
@@ -324,7 +324,7 @@ fn the_quorum_is_answered_while_metadata_is_put_in_force() {
     drop(hanging);
     stopped.blocking_recv().expect("is told");
     serving.join().expect("joins");
-    // Nothing that was committed is left out at the end.
+    // The last change is published although the thread ends.
     assert_eq!(published.lock().last().expect("some"), &["a", "b"]);
 }
 

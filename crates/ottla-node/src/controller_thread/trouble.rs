@@ -1,25 +1,25 @@
-//! Why the quorum is not followed, and when people were told of it.
+//! Why this node cannot follow the quorum, and when that was last logged.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
 
-/// Trouble is told of once in this time.
+/// The minimum interval between two log messages.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
-/// Why the quorum is not followed, as far as is known.
+/// Why this node cannot follow the quorum, as far as is known.
 #[derive(Default)]
 pub struct Trouble {
     pub reason: Option<String>,
-    /// Those of the nodes that this one was given to ask that say they belong to another cluster.
+    /// Bootstrap servers that have answered that they belong to another cluster.
     pub foreign: HashSet<(ByteString, u16)>,
-    /// When something was told last.
+    /// When a message was last logged.
     told: Option<Instant>,
 }
 
 impl Trouble {
-    /// Says it, unless something of the kind was said a moment ago: while nobody leads, every node that is asked
-    /// has a reason of its own, many times a second.
+    /// Logs the reason, unless a message was logged recently. While there is no leader, each node
+    /// that is asked gives a different reason many times a second.
     pub fn report(&mut self, reason: &str) {
         if self
             .told
@@ -30,7 +30,7 @@ impl Trouble {
         }
     }
 
-    /// Notes it, for those who ask why.
+    /// Stores the reason for the status.
     pub fn set(&mut self, reason: String) {
         self.reason = Some(reason);
     }

@@ -12,7 +12,7 @@ const GONE: TopicId = Uuid::from_u128(2002);
 const FIRST: DirectoryId = Uuid::from_u128(3001);
 const SECOND: DirectoryId = Uuid::from_u128(3002);
 
-/// A topic with partitions of broker 1.
+/// A topic whose replicas are all on broker 1.
 fn image(partitions: i32) -> MetadataImage {
     let mut records = vec![MetadataRecord::Topic(TopicRecord {
         name: "orders".into(),
@@ -47,7 +47,7 @@ fn queue(assignments: &[(TopicId, i32, DirectoryId)]) -> Queue {
     queue
 }
 
-/// Each directory with the partitions that the request names for it.
+/// The partitions of each directory in the request.
 fn named(request: &AssignReplicasToDirsRequest) -> Vec<(DirectoryId, Vec<i32>)> {
     let partitions = |directory: &DirectoryData| {
         let topics = directory.topics.iter();

@@ -1,5 +1,5 @@
-//! A node that is a controller: it takes part in the metadata quorum, and decides for brokers while it leads. One that is a
-//! broker as well begins as brokers do.
+//! A node that is only a controller: it takes part in the quorum, and decides requests while it is
+//! leader. A node in combined mode starts as a broker does.
 //!
 //! Kafka: `ControllerServer`, `ControllerRegistrationManager`.
 
@@ -23,8 +23,9 @@ use ottla_storage::format::NodeIdentity;
 use ottla_storage::log_dirs::LogDirs;
 
 impl Membership {
-    /// Takes part in the quorum. When it returns the others may ask this node, which may not know who leads
-    /// yet. The directories stay locked as long as its thread runs. Within the runtime.
+    /// Joins the quorum. Other nodes can send requests to this node when the function returns,
+    /// although the leader may not be known yet. The directories stay locked while the thread runs.
+    /// Must be called within the runtime.
     pub fn control(
         context: &Arc<NodeContext>,
         file_config: &BrokerConfig,
@@ -45,14 +46,15 @@ impl Membership {
         let controllers = find_controllers(&context, &config, &quorum);
         let (asked_once, _) = oneshot::channel();
         ottla_sync::task::spawn(async move {
-            // There is nothing that would have to be ready before it.
+            // Nothing has to be ready before the metadata is published.
             if controllers.quorum().caught_up().await.is_some() {
                 controllers.quorum().begin_publishing(Offset(-1)).await;
             }
             register_controller(&context, &controllers, &config, asked_once).await;
         });
         Ok(Membership {
-            // Who asks an inactive controller is told so, and asks the active one.
+            // An inactive controller answers `NOT_CONTROLLER`, and the client then asks the active
+            // one.
             controller: ControllerHandle::new(quorum, None, own_id),
             cluster_id: ByteString::from(identity.cluster_id.clone()),
             broker_epoch: Arc::new(AtomicI64::new(BrokerEpoch::UNKNOWN.value())),

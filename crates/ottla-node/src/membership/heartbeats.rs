@@ -1,8 +1,8 @@
-//! Carries out what the broker's lifecycle asks for: sends its registration and its heartbeats to the controller, and
-//! tells the rest of the broker what came of them.
+//! Executes the effects of the broker lifecycle: sends the registration and the heartbeats to the
+//! controller, and reports the results to the rest of the broker.
 //!
-//! One task per broker, wherever its controller is. What is decided stands in `ottla_controller::BrokerLifecycle`; here are
-//! the clock, the way to the controller, and the sentences for people.
+//! There is one task per broker. The decisions are in `ottla_controller::BrokerLifecycle`; this
+//! module adds the clock, the channel to the controller and the log messages.
 //!
 //! Kafka: the event queue of `BrokerLifecycleManager`.
 
@@ -30,32 +30,33 @@ use ottla_metrics::complaints::Complaints;
 #[cfg(test)]
 mod tests;
 
-/// How long the controller may take to let the broker go, as in Kafka.
+/// The time limit of a controlled shutdown, as in Kafka.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(5 * 60);
 
-/// The task that keeps this broker in its cluster.
+/// The task that keeps this broker registered.
 #[derive(Debug)]
 pub struct Heartbeats {
-    /// Holds little: whoever sends does so once, or when a directory or the registration changes.
+    /// Unbounded, but holds little: each sender sends once, or when a directory or the registration
+    /// changes.
     events: mpsc::UnboundedSender<Event>,
     phase: watch::Receiver<Phase>,
     task: AbortHandle,
 }
 
-/// How far the broker has come.
+/// The phase of the broker's lifecycle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Phase {
     Joining,
     Registered,
     Unfenced,
     LetGo,
-    /// Why it cannot go on: a sentence for people.
+    /// Why the broker cannot continue, as a sentence for a log message.
     Failed(String),
 }
 
 impl Heartbeats {
-    /// Registers the broker, and keeps it registered until [`leave`](Self::leave). `broker_epoch` follows the
-    /// registration.
+    /// Registers the broker, and keeps it registered until [`leave`](Self::leave). `broker_epoch`
+    /// is updated with each registration.
     pub fn start(
         context: &Arc<NodeContext>,
         controller: ControllerHandle,
@@ -80,7 +81,8 @@ impl Heartbeats {
         }
     }
 
-    /// Returns when the controller has taken the broker in, or with why it never will.
+    /// Completes when the controller has accepted the registration. The error says why it never
+    /// will.
     pub async fn registered(&self) -> Result<(), String> {
         match self.wait_for(|phase| *phase != Phase::Joining).await {
             Phase::Failed(reason) => Err(reason),
@@ -88,7 +90,8 @@ impl Heartbeats {
         }
     }
 
-    /// Clients may come from here on. Returns when the controller sends them, or with why it never will.
+    /// Asks to be unfenced, when the broker is ready for clients. Completes when the controller has
+    /// unfenced it. The error says why it never will.
     pub async fn unfence(&self) -> Result<(), String> {
         self.tell(Event::ReadyToUnfence);
         let is_over = |phase: &Phase| !matches!(phase, Phase::Joining | Phase::Registered);
@@ -98,7 +101,7 @@ impl Heartbeats {
         }
     }
 
-    /// Returns when the broker cannot join its cluster or stay in it, with the reason.
+    /// Completes with the reason when the broker cannot join the cluster or cannot stay in it.
     pub async fn failed(&self) -> String {
         let is_failed = |phase: &Phase| matches!(phase, Phase::Failed(_));
         match self.wait_for(is_failed).await {
@@ -111,12 +114,13 @@ impl Heartbeats {
         self.tell(Event::DirectoriesChanged { failed, cordoned });
     }
 
-    /// What the controller has noted of this broker is not what it should be.
+    /// Registers again: the controller has an outdated registration of this broker.
     pub fn on_registration_outdated(&self) {
         self.tell(Event::RegistrationOutdated);
     }
 
-    /// Has the controller move the leaders away. Returns when the broker may stop, or has waited for long enough.
+    /// Asks the controller for a controlled shutdown. Completes when the broker may stop, or when
+    /// the time limit is over.
     pub async fn leave(&self) {
         self.tell(Event::ShutdownRequested);
         let is_over = |phase: &Phase| matches!(phase, Phase::LetGo | Phase::Failed(_));
@@ -130,17 +134,17 @@ impl Heartbeats {
         self.abort();
     }
 
-    /// Sends nothing any more.
+    /// Ends the task without a controlled shutdown.
     pub fn abort(&self) {
         self.task.abort();
     }
 
     fn tell(&self, event: Event) {
-        // An error means that the task has ended: whoever waits sees why.
+        // An error means that the task has ended. Waiting callers see the reason in the phase.
         let _ = self.events.send(event);
     }
 
-    /// The first phase of that kind; the last one where the task ends before.
+    /// Waits for a phase that matches; returns the last phase if the task ends before.
     async fn wait_for(&self, is_it: impl Fn(&Phase) -> bool) -> Phase {
         let mut phase = self.phase.clone();
         let reached = phase
@@ -151,11 +155,11 @@ impl Heartbeats {
     }
 }
 
-/// What the task works with.
+/// The state of the task.
 struct Member {
     context: Arc<NodeContext>,
     controller: ControllerHandle,
-    /// The same each time: it says which life of the broker this is.
+    /// The same for every registration: its incarnation id identifies this process.
     registration: BrokerRegistrationRequest,
     broker_epoch: Arc<AtomicI64>,
     phase: watch::Sender<Phase>,
@@ -183,7 +187,7 @@ impl Member {
             let broker_epoch = lifecycle.broker_epoch();
             self.broker_epoch
                 .store(broker_epoch.value(), Ordering::Release);
-            // With a new registration it is fenced, whatever its heartbeats were.
+            // A new registration starts fenced, whatever the heartbeats before it said.
             if before.1 == broker_epoch {
                 self.tell_of_fence(before.0, lifecycle.is_fenced());
             }
@@ -227,7 +231,7 @@ impl Member {
             event = ottla_sync::select! {
                 event = events.recv() => match event {
                     Some(event) => event,
-                    // Nobody is there any more who could want anything.
+                    // All senders are gone.
                     None => return,
                 },
                 event = answer => {
@@ -248,7 +252,7 @@ impl Member {
         let id = self.registration.broker_id;
         match &answer {
             Ok(epoch) => tracing::info!("broker {id} is registered with epoch {epoch}"),
-            // The channel has said why.
+            // The channel has logged the reason.
             Err(ErrorCode::RequestTimedOut) => {}
             Err(ErrorCode::DuplicateBrokerRegistration) => {
                 self.complaints.say(|| {
@@ -323,14 +327,14 @@ impl Member {
         let trouble = self.controller.trouble();
         let reason = reason_of(failure, &config, &self.registration, trouble.as_deref());
         let before = self.phase.send_replace(Phase::Failed(reason.clone()));
-        // Before that whoever starts the broker is told.
+        // Before that, the caller of the start gets the reason.
         if before == Phase::Unfenced {
             self.context.fail(reason);
         }
     }
 }
 
-/// What to do about controllers of another cluster.
+/// The error message for controllers of another cluster.
 pub(super) fn of_other_cluster(id: BrokerId, cluster_id: &str) -> String {
     format!(
         "the directories of node {id} belong to cluster {cluster_id}, and the controllers to another one; give the \
@@ -338,7 +342,7 @@ pub(super) fn of_other_cluster(id: BrokerId, cluster_id: &str) -> String {
     )
 }
 
-/// What is wrong, and what to do about it.
+/// The error message for a refused registration, with what to do about it.
 fn reason_of(
     failure: LifecycleFailure,
     config: &BrokerConfig,

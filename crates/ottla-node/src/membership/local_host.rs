@@ -1,4 +1,4 @@
-//! The name of this machine for others: what a listener without a host is advertised under.
+//! The host name of this machine, under which a listener without a host is advertised.
 //!
 //! Kafka: `ListenerInfo.withWildcardHostnamesResolved`, which asks `InetAddress.getLocalHost().getCanonicalHostName()`.
 
@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 
 use ottla_config::Listener;
 
-/// The name under which the address of the host's name is known: the address itself where it has no name, and
-/// `localhost` where the host's name has no address. Asks the resolver the first time, and may wait for it.
+/// The canonical name of the address of the host name. Returns the address itself if it has no
+/// name, and `localhost` if the host name has no address. The first call asks the resolver, and can
+/// block.
 pub fn canonical_host_name() -> String {
     static NAME: OnceLock<String> = OnceLock::new();
     let name = NAME.get_or_init(|| {
@@ -25,7 +26,7 @@ pub fn canonical_host_name() -> String {
     name.clone()
 }
 
-/// What clients are told of a listener.
+/// The host of the listener that clients are given.
 pub fn host_of(listener: &Listener) -> String {
     match &listener.host {
         Some(host) => host.clone(),
@@ -39,7 +40,7 @@ fn canonical(
     name: impl Fn(&IpAddr) -> Option<String>,
 ) -> String {
     let found = addresses(host);
-    // As Java does unless told otherwise.
+    // The first address, as Java does by default.
     let first = found
         .iter()
         .find(|address| address.is_ipv4())
@@ -47,7 +48,7 @@ fn canonical(
     let Some(address) = first else {
         return "localhost".to_owned();
     };
-    // A name that does not lead back is no name of this machine.
+    // A name that does not resolve back to the address is not a name of this machine.
     let leads_back = |name: &String| addresses(name).contains(address);
     name(address)
         .filter(leads_back)

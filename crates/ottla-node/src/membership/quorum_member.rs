@@ -1,4 +1,4 @@
-//! This node's thread of the quorum, and the way from it to whoever decides.
+//! Starts the quorum thread of this node, and the channel to the active controller.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::controller_thread::Publish;
 use crate::open::open;
 use crate::quorum_handle::{self, QuorumHandle};
 
-/// Takes part in the quorum. Within the runtime.
+/// Joins the quorum. Must be called within the runtime.
 pub fn start(
     context: &Arc<NodeContext>,
     config: &BrokerConfig,
@@ -26,7 +26,7 @@ pub fn start(
     quorum_handle::start(member, tls, publish, stop_node(context))
 }
 
-/// The way to whoever decides, this node or another.
+/// The handle for requests to the active controller, local or remote.
 pub fn find_controllers(
     context: &NodeContext,
     config: &BrokerConfig,
@@ -37,7 +37,7 @@ pub fn find_controllers(
     ControllerHandle::new(quorum.clone(), Some(channel), BrokerId(config.node_id))
 }
 
-/// Who leads, as the thread of the quorum knows it.
+/// The leader, as the quorum thread knows it.
 fn who_leads(quorum: &QuorumHandle) -> WhoLeads {
     let quorum = quorum.clone();
     Box::new(move || {
@@ -56,7 +56,7 @@ fn who_leads(quorum: &QuorumHandle) -> WhoLeads {
     })
 }
 
-/// Ends the node when the metadata log cannot be used any more.
+/// Stops the node when the metadata log cannot be used any more.
 fn stop_node(context: &Arc<NodeContext>) -> impl FnOnce(String) + Send + 'static {
     let context = Arc::downgrade(context);
     move |reason: String| {

@@ -1,4 +1,4 @@
-//! What this node says of itself to the controllers, as a broker and as a controller.
+//! The registrations of this node as a broker and as a controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use ottla_types::{BrokerEpoch, DirectoryId, ErrorCode};
 use super::local_host::host_of;
 use crate::controller::handle::ControllerHandle;
 
-/// Between two attempts to register.
+/// The pause between two attempts to register.
 const REGISTRATION_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Listeners as the messages of one module have them: both registrations have the same, of types of their own.
+/// Converts the listeners to the types of one message module. Both registrations have the same
+/// fields with types of their own.
 macro_rules! listeners {
     ($module:ident, $advertised:expr) => {
         $advertised
@@ -37,7 +38,7 @@ macro_rules! listeners {
     };
 }
 
-/// The features of this node, in the same way.
+/// Converts the features of this node in the same way.
 macro_rules! features {
     ($module:ident) => {
         local_supported_features()
@@ -84,8 +85,9 @@ pub fn broker_registration(
     }
 }
 
-/// Shows this node to the cluster as one of its controllers. Tells `asked_once` when the first answer is there, whatever it
-/// is: a cluster of an older level knows no registrations of controllers, and works without.
+/// Registers this node as a controller. Completes `asked_once` after the first answer, whatever it
+/// is: clusters with an older `metadata.version` do not support registrations of controllers, and
+/// work without them.
 pub async fn register_controller(
     context: &Arc<NodeContext>,
     controller: &ControllerHandle,
@@ -101,7 +103,7 @@ pub async fn register_controller(
         loop {
             let answer = controller.submit(request.clone()).await;
             if let Some(asked_once) = asked_once.take() {
-                // Nobody may wait for it.
+                // The receiver may be gone.
                 let _ = asked_once.send(());
             }
             match answer {

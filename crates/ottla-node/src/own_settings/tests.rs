@@ -1,4 +1,4 @@
-//! Against a controller that takes whatever it is given, and says what that was.
+//! Against a controller that accepts every change and records it.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn change(
     }
 }
 
-/// Answers as if all was done; `seen` gets what was asked for.
+/// Answers with success, and adds the changed names to `seen`.
 fn take(asked: &Asked, seen: &Mutex<Vec<ByteString>>) -> Bytes {
     let envelope: EnvelopeRequest = asked.request();
     let mut reader = Reader::new(envelope.request_data);
@@ -67,7 +67,7 @@ fn take(asked: &Asked, seen: &Mutex<Vec<ByteString>>) -> Bytes {
     })
 }
 
-/// The codes that come back, in their order, and what the controller was asked for.
+/// The error codes of the response in order, and the names that the controller has received.
 async fn alter(resources: Vec<AlterConfigsResource>) -> (Vec<ErrorCode>, Vec<ByteString>) {
     let seen = Arc::<Mutex<Vec<ByteString>>>::default();
     let log = Arc::clone(&seen);
@@ -100,7 +100,7 @@ async fn what_this_broker_cannot_take_is_refused_here_and_the_rest_goes_on() {
     let (codes, seen) = alter(vec![
         change(BROKER, "4", "log.cleaner.threads", "none"),
         change(TOPIC, "orders", "retention.ms", "1000"),
-        // Of another broker, which alone could say.
+        // A setting of another broker, which only that broker can validate.
         change(BROKER, "5", "log.cleaner.threads", "2"),
         change(BROKER, "", "log.cleaner.threads", "2"),
     ])

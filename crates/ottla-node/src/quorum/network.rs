@@ -1,11 +1,14 @@
-//! Sends the requests of the quorum to the other nodes and brings the answers back to its thread.
+//! Sends the requests of the quorum to the other nodes, and returns the responses to the quorum
+//! thread.
 //!
-//! One connection a node, opened when there is something to send; each request is a task of its own that ends
-//! with an answer or a failure, so the state machine hears of every request once, or has given it up. A node
-//! that cannot be connected to is left alone for a while that grows, as Kafka's client does it: the state
-//! machine's own back-off of 20 ms is meant for answers, and would try fifty times a second.
+//! There is one connection per node, opened when there is something to send. Each request is a task
+//! that ends with a response or a failure, so the state machine gets exactly one outcome per
+//! request, unless it has timed the request out. After a failed connection attempt, a node is not
+//! tried again for an exponentially growing backoff, as in Kafka's client: the state machine's own
+//! backoff of 20 ms is meant for error responses, and would try 50 times a second.
 //!
-//! Never touches: the log, the state machine, whom to ask and when.
+//! This module does not touch the log or the state machine, and does not decide when to ask which
+//! node.
 //!
 //! In Kafka: `KafkaNetworkChannel`, `InterBrokerSendThread`, `NetworkClient`'s reconnect back-off.
 
@@ -25,16 +28,18 @@ use ottla_types::ErrorCode;
 use super::work::{Answered, Failure, Work};
 use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 
-/// `reconnect.backoff.ms` and `reconnect.backoff.max.ms` of Kafka's channel between the nodes of a quorum.
+/// The defaults of `reconnect.backoff.ms` and `reconnect.backoff.max.ms` for Kafka's channel
+/// between the nodes of a quorum.
 const RECONNECT_BACKOFF: Duration = Duration::from_millis(50);
 const RECONNECT_BACKOFF_MAX: Duration = Duration::from_millis(500);
-/// A batch comes whole, and a request may be told of a limit that is smaller than it.
+/// The maximum size of a response. The limit in a request can be exceeded by one whole batch.
 const RECEIVE_LIMIT: usize = 100 * 1024 * 1024;
-/// Addresses that are remembered. They come from the network: those that are not in use are forgotten first.
+/// The maximum number of addresses. They come from the network, and unused ones are removed first.
 const MAX_PEERS: usize = 64;
 
 pub struct QuorumNetwork {
-    /// Back to the thread, as long as anybody else can reach it.
+    /// The channel to the quorum thread. Weak, because the thread ends when no other sender is
+    /// left.
     work: Weak<thread_channel::Sender<Work>>,
     runtime: ottla_sync::task::Handle,
     settings: PeerSettings,
@@ -42,7 +47,7 @@ pub struct QuorumNetwork {
     peers: BTreeMap<(ByteString, u16), Arc<Peer>>,
 }
 
-/// One address.
+/// The state of one address.
 struct Peer {
     host: ByteString,
     port: u16,
@@ -53,12 +58,13 @@ struct Peer {
 #[derive(Default)]
 struct Link {
     connection: Option<Arc<PeerConnection>>,
-    /// Why the last attempt to connect failed, when the next may be made, and how long it waits.
+    /// Set after a failed attempt to connect: the error, when the next attempt may be made, and the
+    /// current backoff.
     failed: Option<(String, Instant, Duration)>,
 }
 
 impl QuorumNetwork {
-    /// Has to be called within the runtime that is to run the connections.
+    /// Must be called within the runtime in which the connections run.
     pub fn new(
         config: &BrokerConfig,
         tls: Option<Arc<TlsContext>>,
@@ -74,7 +80,7 @@ impl QuorumNetwork {
                 request_timeout,
                 tls,
                 sasl: config.sasl_of_controllers(),
-                // The state machine has given a request up by then.
+                // The state machine has timed out the request by then.
                 connection_setup_timeout: request_timeout,
                 receive_limit: RECEIVE_LIMIT,
             },
@@ -83,7 +89,7 @@ impl QuorumNetwork {
         }
     }
 
-    /// The answer comes as `Work::Answered`.
+    /// Sends a request. Its outcome arrives as `Work::Answered`.
     pub fn send(&mut self, to: Node, correlation_id: u64, request: Request) {
         let request = WireRequest::new(request, &self.cluster_id);
         let peer = self.peer(&to);
@@ -144,7 +150,7 @@ impl Peer {
         answer.map_err(|error| Failure::from(&error))
     }
 
-    /// The connection, opened if there is none that works.
+    /// The connection; opens one if there is none, or if it is broken.
     async fn connection(&self) -> Result<Arc<PeerConnection>, Failure> {
         let mut link = self.link.lock().await;
         if let Some(connection) = &link.connection

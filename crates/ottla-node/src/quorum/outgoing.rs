@@ -1,5 +1,6 @@
-//! What comes with the responses to this node's own requests: batches of the metadata log, decoded, and the bytes of
-//! snapshots. They are kept for the effect that asks for them; what the responses say is read by `ottla_raft::wire`.
+//! Payloads of the responses to this node's own requests: decoded batches of the metadata log, and
+//! parts of snapshots. They are kept for the effect that uses them. `ottla_raft::wire` reads the
+//! responses themselves.
 //!
 //! In Kafka: `KafkaRaftClient.handleFetchResponse`, `KafkaRaftClient.handleFetchSnapshotResponse`.
 
@@ -13,7 +14,7 @@ use ottla_storage::metadata::record_batches::{
     ControlValue, MetadataBatch, MetadataBatchContent, MetadataReadError,
 };
 
-/// A response in the words of the state machine, with what came beside it.
+/// A response for the state machine, and its payload.
 #[derive(Debug)]
 pub struct Received {
     pub response: Response,
@@ -24,13 +25,13 @@ pub struct Received {
 pub enum Payload {
     #[default]
     None,
-    /// In the order of the log; each as it is written and as it is applied.
+    /// In the order of the log, each as it is written and as it is applied.
     Batches(Vec<(RecordBatch, MetadataBatch)>),
     /// A part of a snapshot.
     SnapshotBytes(Bytes),
 }
 
-/// `listener_name`: of the listener at which the nodes of the quorum reach each other.
+/// `listener_name` is the controller listener.
 pub fn read(response: WireResponse, listener_name: &ByteString) -> Result<Received, Unusable> {
     let mut batches = Vec::new();
     let (response, snapshot_bytes) = response.read(listener_name, |bytes| {
@@ -45,7 +46,7 @@ pub fn read(response: WireResponse, listener_name: &ByteString) -> Result<Receiv
     Ok(Received { response, payload })
 }
 
-/// Decodes whole batches; one that is cut off at the end comes again.
+/// Decodes the complete batches. A batch that is cut off at the end is fetched again.
 fn read_batches(bytes: Bytes) -> Result<Vec<(RecordBatch, MetadataBatch)>, Unusable> {
     let mut batches = Vec::new();
     for batch in RecordBatch::read_all(bytes) {
@@ -61,7 +62,7 @@ fn read_batches(bytes: Bytes) -> Result<Vec<(RecordBatch, MetadataBatch)>, Unusa
     Ok(batches)
 }
 
-/// What the state machine has to know of a batch.
+/// The fields of a batch that the state machine needs.
 fn log_batch(batch: &MetadataBatch) -> LogBatch {
     let mut control_records = Vec::new();
     if let MetadataBatchContent::Control(values) = &batch.content {
@@ -81,7 +82,7 @@ fn log_batch(batch: &MetadataBatch) -> LogBatch {
     }
 }
 
-/// What of the control records of the log the quorum acts by.
+/// The control record for the quorum, if the value is one that it uses.
 pub fn control_record(value: &ControlValue) -> Option<ControlRecord> {
     match value {
         ControlValue::LeaderChange(record) => Some(ControlRecord::LeaderChange(record.clone())),

@@ -1,21 +1,21 @@
-//! What the thread of the quorum gives to those who ask it: batches of the log and parts of snapshots, as regions of
-//! their files, and the quorum as its leader sees it.
+//! What the quorum thread serves: batches of the log and parts of snapshots as regions of their
+//! files, and the description of the quorum by its leader.
 
 use ottla_protocol::Records;
 use ottla_raft::{ReplicaState, VoterSet};
 use ottla_types::{BrokerId, LeaderEpoch, Offset};
 
-/// What goes with an answer.
+/// The payload of a response.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum ServedData {
     #[default]
     None,
-    /// Whole batches, the last of which may be cut off; or a part of a snapshot.
+    /// Complete batches, of which the last can be cut off, or a part of a snapshot.
     Records(Records),
 }
 
 impl ServedData {
-    /// Kafka never leaves them out.
+    /// The records; empty ones if there are none, because Kafka never sends null.
     pub fn into_records(self) -> Records {
         match self {
             ServedData::None => Records::from(bytes::Bytes::new()),
@@ -29,7 +29,7 @@ impl ServedData {
 pub struct QuorumDescription {
     pub leader: BrokerId,
     pub epoch: LeaderEpoch,
-    /// -1 where it is not known yet.
+    /// -1 if it is not known yet.
     pub high_watermark: Offset,
     pub voters: VoterSet,
     /// Times are of the wall clock.

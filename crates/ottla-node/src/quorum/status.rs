@@ -1,14 +1,14 @@
-//! The metadata quorum as this node knows it, for everybody who asks.
+//! The status of the metadata quorum on this node.
 
 use bytestring::ByteString;
 use ottla_raft::{KRaftVersion, Quorum, VoterSet};
 use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp};
 
-/// The metadata quorum as this node knows it.
+/// The status of the metadata quorum on this node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QuorumStatus {
     pub leader: Option<BrokerId>,
-    /// Host and port of the leader, at the listener by which the nodes of the quorum reach each other.
+    /// Host and port of the leader's controller listener.
     pub leader_endpoint: Option<(ByteString, u16)>,
     pub epoch: LeaderEpoch,
     /// Exclusive.
@@ -16,13 +16,14 @@ pub struct QuorumStatus {
     pub log_end_offset: Offset,
     pub kraft_version: KRaftVersion,
     pub voters: VoterSet,
-    /// This node is the active controller: it decides requests.
+    /// Whether this node is the active controller and decides requests.
     pub is_active: bool,
-    /// Everything that a leader called committed has been applied here, once since the start.
+    /// Whether this node has caught up with the leader's high watermark once since its start.
     pub is_caught_up: bool,
-    /// Why nobody is followed, as far as is known: a sentence for people without a full stop.
+    /// Why no leader is followed, as far as is known: a sentence for log messages, without a full
+    /// stop.
     pub trouble: Option<String>,
-    /// All of the nodes that this one was given to ask belong to another cluster.
+    /// Whether all configured bootstrap servers belong to another cluster.
     pub is_of_other_cluster: bool,
     /// When the status was taken.
     pub updated: Timestamp,

@@ -1,4 +1,4 @@
-//! What the thread of the quorum is given to do.
+//! The work items of the quorum thread.
 
 use std::io;
 
@@ -14,56 +14,59 @@ use super::served::{QuorumDescription, ServedData};
 use crate::controller::requests::Facts;
 
 pub enum Work {
-    /// A request to the controller, decided by this node if it is the active one.
+    /// A controller request, decided by this node if it is the active controller.
     Decide(Decide),
-    /// What became of a request of the quorum's.
+    /// The outcome of a request of the quorum.
     Answered(Answered),
-    /// A request of another node of the quorum, or about who votes.
+    /// A request of another node of the quorum, or one that changes or describes the voters.
     Asked {
         request: Request,
         respond: oneshot::Sender<(Response, ServedData)>,
     },
-    /// Describe the quorum, if this node leads it.
+    /// Describe the quorum, if this node is its leader.
     Describe(oneshot::Sender<Option<QuorumDescription>>),
-    /// A snapshot was written, or could not be.
+    /// A snapshot was written, or failed.
     SnapshotWritten(SnapshotWritten),
-    /// Answer with the committed image as soon as everything that the leader calls committed is in it.
+    /// Reply with the committed image when this node has applied everything up to the leader's high
+    /// watermark.
     CatchUp(oneshot::Sender<MetadataImage>),
-    /// Publish what is committed, and every change of it from now on, as soon as the record at that offset is in it. Answered
-    /// with where in the log that ends which is published first.
+    /// Begin to publish the committed metadata when the record at the offset is in the image.
+    /// Replied to with the end offset of the first publication.
     BeginPublishing(Offset, oneshot::Sender<Offset>),
-    /// Write everything out and end. A leader gives the lead away first, for so long at most.
+    /// Flush everything and end. A leader first tries to resign in favour of another voter, for at
+    /// most this time.
     Stop {
         timeout_ms: u64,
         stopped: oneshot::Sender<()>,
     },
 }
 
-/// Decides a request and says how to answer it. Dropped where this node is not the active controller: whoever
-/// waits for the reply sees that it is gone.
+/// Decides a request and returns its reply. Dropped if this node is not the active controller; the
+/// requester then sees that the reply sender is gone.
 pub type Decide = Box<dyn FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decided + Send>;
 
-/// A decision whose response waits for its records.
+/// A decision whose response waits for the commit of its records.
 pub struct Decided {
     /// The level to which `kraft.version` is raised before the records are appended.
     pub kraft_version: Option<i16>,
     pub records: Vec<MetadataRecord>,
-    /// Called with `Ok` when the records are committed, and with where they end in the log: up to there the image has to be
-    /// published for this node to act by them. 0 while nothing is published here.
+    /// Called with `Ok` and the end offset of the records when they are committed. The decision
+    /// takes effect on this node when the metadata up to that offset is published. 0 while nothing
+    /// is published here.
     pub reply: Reply,
 }
 
 pub type Reply = Box<dyn FnOnce(Result<Offset, ErrorCode>) + Send>;
 
-/// What became of a snapshot.
+/// The outcome of writing a snapshot.
 pub struct SnapshotWritten {
     pub id: SnapshotId,
     pub last_contained_log_time: Timestamp,
-    /// Its size in bytes.
+    /// The size of the snapshot in bytes, or the error.
     pub outcome: io::Result<u64>,
 }
 
-/// What became of a request.
+/// The outcome of a request to another node.
 #[derive(Debug)]
 pub struct Answered {
     pub from: Node,
@@ -71,10 +74,10 @@ pub struct Answered {
     pub outcome: Result<WireResponse, Failure>,
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Debug)]
 pub struct Failure {
     pub error: ErrorCode,
-    /// For people; names the address.
+    /// A message for log entries that names the address.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! Against controllers that answer as a test says.
+//! The channel against controllers that answer as each test defines.
 
 use ottla_sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ottla_testkit::peer::{Asked, broker_only_config, client_context, peer};
 
 const SERVED: &[(ApiKey, i16)] = &[(ApiKey::AllocateProducerIds, 0), (ApiKey::Envelope, 0)];
 
-/// The port at which the leader takes requests; its id is the port as well, 0 where nobody leads.
+/// The port of the leader. Its id is the port as well; 0 means that there is no leader.
 fn channel(leader: &Arc<AtomicU16>) -> ControllerChannel {
     let leader = Arc::clone(leader);
     let who_leads = move || {
@@ -41,7 +41,7 @@ fn allocated(asked: &Asked, producer_id_start: i64) -> Option<Vec<Bytes>> {
 
 #[tokio::test]
 async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() {
-    // The second drops the first connection with the request on it.
+    // The second controller drops its first connection without an answer.
     let tries = AtomicUsize::new(0);
     let second = peer(SERVED, move |asked| {
         match tries.fetch_add(1, Ordering::Relaxed) {
@@ -51,7 +51,7 @@ async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() 
     });
     let second = second.await;
     let leader = Arc::<AtomicU16>::default();
-    // The first leads no longer, and by the time that it says so another does.
+    // The first is no longer the leader; when it says so, the second is.
     let next = Arc::clone(&leader);
     let first = peer(SERVED, move |asked: Asked| {
         next.store(second, Ordering::Relaxed);
@@ -76,7 +76,7 @@ async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() 
 async fn a_controller_that_is_silent_is_not_waited_for_when_another_leads() {
     let leader = Arc::<AtomicU16>::default();
     let second = peer(SERVED, |asked| allocated(&asked, 2_000)).await;
-    // The first is paused with the request, and another is elected.
+    // The first hangs with the request in flight, and another node is elected.
     let next = Arc::clone(&leader);
     let first = peer(SERVED, move |_| {
         next.store(second, Ordering::Relaxed);
@@ -124,7 +124,7 @@ async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
         assert_eq!(header.client_id.as_deref(), Some("admin"));
         let request = UnregisterBrokerRequest::decode(&mut reader, 0).unwrap();
         assert_eq!(request.broker_id, 3);
-        // The response as the client would get it, in the envelope's.
+        // The client's response, inside the envelope's response.
         let inner = Asked::of(api, header, reader).answer(&UnregisterBrokerResponse {
             error_code: ErrorCode::BrokerIdNotRegistered.code(),
             error_message: Some(ByteString::from_static("no broker 3")),
@@ -185,11 +185,11 @@ async fn what_the_leader_serves_is_known_once_it_is_connected_to() {
     assert_eq!(versions, Some(0..=0));
     let none = channel.versions_at_leader(ApiKey::CreateTopics).unwrap();
     assert!(none.is_empty());
-    // Another leader has not said what it serves.
+    // The new leader has not sent its API versions yet.
     leader.store(1, Ordering::Relaxed);
     let of_another = channel.versions_at_leader(ApiKey::AllocateProducerIds);
     assert_eq!(of_another, None);
-    // What has come to this node itself is not sent anywhere.
+    // If this node is the leader, nothing is sent.
     leader.store(4, Ordering::Relaxed);
     let here = channel.send(&request).await;
     assert_eq!(here.unwrap_err(), ErrorCode::NotController);

@@ -1,5 +1,5 @@
-//! What may be wrong with the files of the metadata log, what is decided, and what Kafka does: one table, which is
-//! shown in `docs/recovery.md` and whose every row is tried out here, by the preflight and by a start.
+//! Damaged files of the metadata log: what Ottla does and what Kafka does. The table is printed in
+//! `docs/recovery.md`. Each row is tested here with the preflight and with a start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use ottla_storage::preflight::{Preflight, Severity, Unformatted};
 
 const SAME: &str = "the same";
 
-/// One row: a node that made the topics `a` and `b`, wrote a snapshot after each, made `c`, and was killed.
+/// One row. The node created the topics `a` and `b`, wrote a snapshot after each, created `c`, and
+/// was killed.
 struct Case {
     found: &'static str,
     decision: &'static str,
@@ -26,9 +27,9 @@ struct Case {
 }
 
 enum Expected {
-    /// Topics that are there afterwards.
+    /// The node starts with these topics.
     Topics(&'static [&'static str]),
-    /// Neither the preflight nor the server goes on, and both say these words.
+    /// Both the preflight and the server refuse, with a message that contains these words.
     Refused(&'static [&'static str]),
 }
 
@@ -46,7 +47,7 @@ impl Files {
         self.metadata("00000000000000000000.log")
     }
 
-    /// Oldest first, without the one that formatting wrote.
+    /// The snapshots, oldest first, without the one that formatting wrote.
     fn snapshots(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.0.join(METADATA_DIR)).unwrap();
         let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -61,7 +62,7 @@ impl Files {
         fs::write(path, bytes).unwrap();
     }
 
-    /// Adds a batch of one record to the log, as the leader that wrote the last one would.
+    /// Appends a batch of one record to the log, in the epoch of the last batch.
     fn append(&self, value: &[u8]) {
         self.edit(&self.log(), |bytes| {
             let number = |at: usize| i32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -250,7 +251,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Of a snapshot after every commit but the last.
+/// The directory of a killed node that wrote a snapshot after every commit except the last.
 fn killed() -> (tempfile::TempDir, Vec<u8>) {
     let mut story = Story::begin_with(SNAPSHOTS_ALWAYS);
     story.serve(&["a"]);
@@ -272,7 +273,7 @@ fn killed() -> (tempfile::TempDir, Vec<u8>) {
 
 pub(super) const SNAPSHOTS_ALWAYS: &[(&str, &str)] =
     &[("metadata.log.max.record.bytes.between.snapshots", "1")];
-/// A quorum of voters in the properties file: no snapshot names them.
+/// A quorum of voters in the properties file, named by no snapshot.
 const STATIC: &[(&str, &str)] = &[("controller.quorum.voters", "1@127.0.0.1:9093")];
 
 fn lead(data: &Path, settings: &[(&str, &str)]) -> Result<Controller, String> {
@@ -281,7 +282,7 @@ fn lead(data: &Path, settings: &[(&str, &str)]) -> Result<Controller, String> {
     crate::open::open(&config, &identity.ok_or("is not formatted")?)
 }
 
-/// The topics that a start finds, or why there is none; the preflight must come to the same.
+/// The topics that a start finds, or why it is refused. The preflight must come to the same result.
 fn start(data: &Path, settings: &[(&str, &str)]) -> Result<Vec<String>, String> {
     let before = Preflight::of(&properties_of(data, settings), Unformatted::Refused);
     let refusals = before.findings.iter();
@@ -339,8 +340,8 @@ fn the_documented_table_is_this_one() {
     ottla_testkit::assert_documented("metadata", &table);
 }
 
-/// Whatever the files of the metadata log hold, a start has all topics, or cut off the last batch of the log, or
-/// says which file keeps it from going on.
+/// Whatever byte of the metadata log is damaged, a start either has all topics, or truncates the
+/// last batch of the log, or names the file that prevents it.
 #[test]
 fn no_byte_of_the_metadata_log_loses_a_topic_silently() {
     let (data, log) = killed();
@@ -371,7 +372,7 @@ fn no_byte_of_the_metadata_log_loses_a_topic_silently() {
             .wrapping_add(1442695040888963407);
         (seed >> 33) as usize
     };
-    // The topic `c` was made in the last batch.
+    // The last batch created the topic `c`.
     let last = log.len() - 120;
     for name in names {
         let whole = fs::read(&name).unwrap();
@@ -397,7 +398,7 @@ fn no_byte_of_the_metadata_log_loses_a_topic_silently() {
                 Ok(found) if found == ["a", "b", "c"] => {}
                 Ok(found) => {
                     assert_eq!(found, ["a", "b"], "{context}");
-                    // Cut short, or the last batch is not whole.
+                    // The file is truncated, or the last batch is incomplete.
                     assert!(path == Files(data.path().to_owned()).log(), "{context}");
                     assert!(round % 3 == 0 || at >= last, "{context}");
                 }

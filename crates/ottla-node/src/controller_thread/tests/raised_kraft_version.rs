@@ -1,4 +1,4 @@
-//! `kraft.version` goes from 0 to 1 while a quorum of configured voters runs.
+//! Raising `kraft.version` from 0 to 1 in a running quorum with static voters.
 
 use ottla_protocol::messages::update_features_request::FeatureUpdateKey;
 use ottla_protocol::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse};
@@ -8,7 +8,7 @@ use super::*;
 use crate::controller::requests::ControllerRequest;
 use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 
-/// The only voter, by its configuration.
+/// The configuration of a node that is the only static voter.
 fn static_quorum(data: &Path) -> BrokerConfig {
     let voters = ("controller.quorum.voters", "1@127.0.0.1:9093");
     let mut properties = properties_of(data, &[voters]);
@@ -60,7 +60,7 @@ fn upgrade(answers: &Answers, level: i16, validate_only: bool) -> Work {
     }))
 }
 
-/// Serves what shares one flush.
+/// Serves work that shares one flush.
 fn serve(controller: &mut Controller, works: Vec<Work>) {
     let (sender, receiver) = thread_channel::channel();
     let mut works = works.into_iter();
@@ -114,7 +114,8 @@ fn the_only_voter_raises_it_between_other_requests_and_keeps_it() {
     let local = controller.quorum.local_key();
     assert!(local.directory_id.is_some() && controller.quorum.voters().is_voter(local));
     assert_eq!(topics(controller.image()), ["a", "b"]);
-    // Were that cut off, for not being committed, the configuration would say again who votes.
+    // If this record were truncated as uncommitted, the configuration would define the voters
+    // again.
     let mut control_records = controller.quorum.control_records().clone();
     control_records.truncate_new_entries(Offset::ZERO);
     assert_eq!(control_records.last_voters(), &configured);

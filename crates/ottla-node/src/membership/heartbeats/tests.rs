@@ -1,4 +1,4 @@
-//! A broker without logs, and a controller that answers as a test says.
+//! A broker without logs, against a controller that answers as each test defines.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -18,7 +18,7 @@ const SERVED: &[(ApiKey, i16)] = &[
     (ApiKey::BrokerHeartbeat, 2),
 ];
 
-/// A broker that registers with whoever listens on the port; 0 is nobody.
+/// A broker that registers with the controller on the port; 0 means that there is none.
 fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
     let config = broker_only_config(settings);
     let who_leads = move || match port {
@@ -92,7 +92,7 @@ async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
     assert_eq!((last.want_fence, last.want_shut_down), (false, true));
 }
 
-/// As where it was unregistered, or another process has had its node.id meanwhile.
+/// Happens when the broker was unregistered, or when another process has registered with its id.
 #[tokio::test]
 async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
     let said = Said::listen();
@@ -106,7 +106,7 @@ async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
         }
         let request: BrokerHeartbeatRequest = asked.request();
         let mut heard = log.lock();
-        // Once it is unfenced.
+        // The epoch is stale once the broker is unfenced.
         let is_stale = request.broker_epoch == 7 && !heard.is_empty();
         let error = match is_stale {
             true => ErrorCode::StaleBrokerEpoch,
