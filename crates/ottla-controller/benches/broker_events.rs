@@ -1,9 +1,9 @@
-//! What the end of one broker costs the controller, by how many partitions the cluster has: each broker has 1,000 of
-//! them, three replicas each.
+//! The cost of a broker failure for the controller by the number of partitions in the cluster. Each
+//! broker has 1,000 partitions with three replicas each.
 //!
 //! `cargo bench -p ottla-controller`
 
-// It measures.
+// A benchmark measures time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::{Duration, Instant};

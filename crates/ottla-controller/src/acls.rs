@@ -32,7 +32,7 @@ pub fn create_acls(
         let acl = acl(creation);
         let error = match validate_new_acl(&acl) {
             Ok(()) => {
-                // What is there already is a success.
+                // Creating an ACL that exists succeeds.
                 if !context.image.kept.acls.contains(&acl) && created.insert(acl.clone()) {
                     let record = acl.to_record(context.random_uuid());
                     records.push(MetadataRecord::AccessControlEntry(record));
@@ -61,7 +61,7 @@ pub fn create_acls(
 fn creation_result(error: &ApiError) -> AclCreationResult {
     AclCreationResult {
         error_code: error.code.code(),
-        // Kafka answers a success with a message of no characters.
+        // On success, Kafka sends an empty message instead of null.
         error_message: error.wire_message(),
         ..Default::default()
     }
@@ -145,7 +145,7 @@ pub fn delete_acls(
                      operation."
                 ),
             );
-            // Nothing is deleted then.
+            // Nothing is deleted in that case.
             return Decision::unchanged(DeleteAclsResponse {
                 filter_results: vec![failed(&error); request.filters.len()],
                 ..Default::default()
@@ -194,7 +194,8 @@ fn validate_filter(filter: &AclFilter) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// In the order of the ACLs. Two ids may have the same ACL: the log of a former version may have both.
+/// In the order of the ACLs. Two ids can have the same ACL, written by an earlier version of the
+/// controller.
 fn matching(context: &ControllerContext<'_>, filter: &AclFilter) -> Vec<(Acl, Uuid)> {
     let acls = context.image.kept.acls.acls();
     let matching = acls.filter(|(_, acl)| filter.matches(acl));
@@ -332,7 +333,7 @@ mod tests {
         let decision = delete_acls(&mut cluster.context(), &request);
         assert_eq!(decision.records.len(), 2);
         assert_eq!(decision.response.filter_results[0].matching_acls.len(), 2);
-        // The other one is still there.
+        // The other one still exists.
         cluster.apply(&[MetadataRecord::RemoveAccessControlEntry(remove)]);
         assert_eq!(create(&mut cluster, vec![creation("User:a", "foo")]).0, 0);
     }

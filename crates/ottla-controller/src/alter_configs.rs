@@ -1,6 +1,6 @@
 //! `AlterConfigs` and `IncrementalAlterConfigs`.
 //!
-//! Requests for broker loggers do not come here: their levels are no metadata.
+//! Requests for broker loggers are not handled here: log levels are not part of the metadata.
 //!
 //! In Kafka: `ConfigAdminManager.preprocess`, `ControllerApis.handleIncrementalAlterConfigs`,
 //! `ConfigurationControlManager`.
@@ -26,7 +26,7 @@ use crate::decision::{ApiError, ControllerContext, Decision};
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 const CORDONED_LOG_DIRS: &str = "cordoned.log.dirs";
 
-/// What happens to one setting.
+/// The change of one setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ConfigChange {
     Set(ByteString),
@@ -46,15 +46,16 @@ impl ConfigChange {
     }
 }
 
-/// Who looks at the settings of a broker: whether it can take them while it runs, that broker alone knows, and looks before
-/// it hands the request on. The controller, which has taken it from any broker, does not look again.
+/// Which node validates the settings of a broker. Only the broker itself knows whether it can apply
+/// a setting at runtime, and validates the request before it forwards it. The controller trusts a
+/// request that a broker has forwarded, and does not validate it again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum JudgedBy {
     Broker,
     Controller,
 }
 
-/// `IncrementalAlterConfigs`: each setting says what happens to it.
+/// `IncrementalAlterConfigs`: each setting has an operation.
 pub fn incremental_alter_configs(
     context: &ControllerContext<'_>,
     request: &IncrementalAlterConfigsRequest,
@@ -62,7 +63,7 @@ pub fn incremental_alter_configs(
     change_configs(context, request, JudgedBy::Controller)
 }
 
-/// What the broker that is asked has to say about it before the controller is.
+/// Validates the request on the broker that receives it, before it goes to the controller.
 pub fn judge_incremental_alter_configs(
     context: &ControllerContext<'_>,
     request: &IncrementalAlterConfigsRequest,
@@ -98,7 +99,7 @@ fn change_configs(
     Decision::new(records, response)
 }
 
-/// `AlterConfigs`: the given settings are all that the resource has afterwards.
+/// `AlterConfigs`: the given settings replace all settings of the resource.
 pub fn alter_configs(
     context: &ControllerContext<'_>,
     request: &AlterConfigsRequest,
@@ -106,7 +107,7 @@ pub fn alter_configs(
     replace_configs(context, request, JudgedBy::Controller)
 }
 
-/// What the broker that is asked has to say about it before the controller is.
+/// Validates the request on the broker that receives it, before it goes to the controller.
 pub fn judge_alter_configs(
     context: &ControllerContext<'_>,
     request: &AlterConfigsRequest,
@@ -145,7 +146,8 @@ fn replace_configs(
 /// Name, operation and value.
 type RequestedChange = (ByteString, i8, Option<ByteString>);
 
-/// What comes of a request: the records of the resources that can be changed, and how it went with each.
+/// The result of a request: the records of the accepted resources, and the error code of each
+/// resource.
 struct ChangedResources {
     records: Vec<ConfigRecord>,
     outcomes: Vec<(i8, ByteString, ApiError)>,
@@ -254,8 +256,8 @@ fn config_resource(kind: i8, name: &ByteString) -> Result<ConfigResource, ApiErr
     }
 }
 
-/// A broker's settings are checked by the broker that is asked, as dynamic settings: only what can
-/// change while it runs, and only for itself or for all.
+/// Validates broker settings on the broker that receives the request, as dynamic settings: they
+/// must be changeable at runtime, and the resource must be this broker or the cluster default.
 fn check_dynamic_broker_configs(
     context: &ControllerContext<'_>,
     resource: &ConfigResource,
@@ -341,14 +343,14 @@ fn check_dynamic_broker_configs(
         .map_err(invalid)
 }
 
-/// What becomes of the settings that a request does not name.
+/// The effect on settings that the request does not name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
     Kept,
     Removed,
 }
 
-/// The type that a setting of the resource has, if it is known.
+/// The type of the resource's setting, if it is known.
 fn config_type(resource: &ConfigResource, key: &str) -> Option<ConfigType> {
     let def = match resource.kind {
         ConfigResourceType::Topic => ottla_config::topic_config(key),
@@ -371,7 +373,7 @@ fn default_text(resource: &ConfigResource, key: &str) -> Option<&'static str> {
     .default_text()
 }
 
-/// What is set for the key after the change; `None` for nothing.
+/// The value of the key after the change; `None` if it is unset.
 fn new_value(
     context: &ControllerContext<'_>,
     resource: &ConfigResource,
@@ -416,7 +418,7 @@ fn new_value(
     Ok(Some(ByteString::from(parts.join(","))))
 }
 
-/// The records of changes to one resource, if they are acceptable.
+/// The records that change one resource. The error says why the change is not valid.
 pub(crate) fn changed_config_records(
     context: &ControllerContext<'_>,
     resource: &ConfigResource,
@@ -432,7 +434,7 @@ pub(crate) fn changed_config_records(
     Ok(records)
 }
 
-/// The records that leave the resource with these settings and no others.
+/// The records that replace all settings of the resource.
 fn replaced_config_records(
     context: &ControllerContext<'_>,
     resource: &ConfigResource,
@@ -450,8 +452,9 @@ fn replaced_config_records(
     changed_config_records(context, resource, &changes, false)
 }
 
-/// The record that sets the value; `None` when nothing changes. A broker's settings are written even
-/// then, because that makes the broker read files again that the value names (KAFKA-14136).
+/// The record that sets the value; `None` if nothing changes. A broker setting is written even if
+/// its value is the same, because the broker then reloads the files that the value names
+/// (KAFKA-14136).
 fn config_record(
     context: &ControllerContext<'_>,
     resource: &ConfigResource,
@@ -533,8 +536,8 @@ fn validate_change(
     check_existence(context, resource)
 }
 
-/// All records of a request: with eligible leader replicas, a change of `min.insync.replicas` makes
-/// what was known of them void.
+/// All records of a request. With eligible leader replicas, a change of `min.insync.replicas` also
+/// clears the ELRs that depend on it.
 fn finished_records(
     context: &ControllerContext<'_>,
     configs: Vec<ConfigRecord>,
@@ -568,8 +571,8 @@ fn finished_records(
         .collect()
 }
 
-/// With eligible leader replicas the cluster has one explicit `min.insync.replicas` and no broker one of
-/// its own.
+/// With eligible leader replicas, the cluster has an explicit `min.insync.replicas`, and brokers
+/// have none of their own.
 pub(crate) fn elr_safety_records(context: &ControllerContext<'_>) -> Vec<MetadataRecord> {
     let mut records = Vec::new();
     let mut push = |resource: &ConfigResource, value: Option<String>| {

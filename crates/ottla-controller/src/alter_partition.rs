@@ -1,4 +1,4 @@
-//! `AlterPartition`: a leader asks for another ISR (KIP-497).
+//! `AlterPartition`: a leader changes the ISR (KIP-497).
 //!
 //! In Kafka: `ReplicationControlManager.alterPartition`.
 
@@ -62,7 +62,7 @@ pub fn alter_partition(
     Decision::new(records, response)
 }
 
-/// Older versions name the ISR without the brokers' epochs; an epoch of -1 is not checked.
+/// Older versions have no broker epochs in the ISR. An epoch of -1 is not checked.
 fn requested_isr(partition: &RequestedPartition) -> Vec<BrokerState> {
     if partition.new_isr_with_epochs.is_empty() {
         let without_epoch = |&broker_id: &i32| BrokerState {
@@ -106,7 +106,7 @@ fn altered(
             record.leader != ottla_metadata::NO_LEADER_CHANGE && record.leader != leader.value();
         records.push(MetadataRecord::PartitionChange(record));
         if elects_another {
-            // The change completed a reassignment that the leader is no part of.
+            // The change completed a reassignment, and the leader is not among the target replicas.
             return Err(ErrorCode::NewLeaderElected);
         }
     }
@@ -131,7 +131,8 @@ fn validate(
     let leader_epoch = LeaderEpoch(request.leader_epoch);
     let partition_epoch = PartitionEpoch(request.partition_epoch);
     if leader_epoch > partition.leader_epoch || partition_epoch > partition.partition_epoch {
-        // The leader knows more than this controller, which is then no longer the active one.
+        // The leader has a newer epoch than this controller, so this controller is no longer the
+        // active one.
         return Err(ErrorCode::NotController);
     }
     if leader_epoch < partition.leader_epoch && !planted::has(Bug::TakeIsrOfAnyEpoch) {

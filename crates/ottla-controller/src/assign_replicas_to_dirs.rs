@@ -1,4 +1,4 @@
-//! `AssignReplicasToDirs`: a broker says in which of its directories replicas lie (KIP-858).
+//! `AssignReplicasToDirs`: a broker reports the log directories of its replicas (KIP-858).
 //!
 //! In Kafka: `ReplicationControlManager.handleAssignReplicasToDirs`.
 
@@ -37,7 +37,7 @@ pub fn assign_replicas_to_dirs(
         Err(error) => return refused(error.code),
     };
     let mut records = Vec::new();
-    // A directory that has failed meanwhile: what is assigned to it must not be led from it.
+    // The directory has failed meanwhile. The broker must not lead partitions in it.
     let mut offline = BTreeSet::new();
     let mut response = AssignReplicasToDirsResponse::default();
     for directory in &request.directories {
@@ -86,7 +86,7 @@ pub fn assign_replicas_to_dirs(
     Decision::new(records, response)
 }
 
-/// The record that puts a replica into a directory; `None` where it is there already.
+/// The record that assigns the replica to the directory; `None` if it is there already.
 fn assign(
     context: &ControllerContext<'_>,
     broker: BrokerId,

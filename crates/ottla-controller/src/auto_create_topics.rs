@@ -1,4 +1,4 @@
-//! What a topic is created with that a client used before it existed.
+//! The settings of automatically created topics and of internal topics.
 //!
 //! In Kafka: `DefaultAutoTopicCreationManager.creatableTopic`, and the coordinators'
 //! `groupMetadataTopicConfigs`, `transactionTopicConfigs`, `shareGroupStateTopicConfigs`.
@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 
-/// A topic that the broker itself keeps its state in.
+/// A topic in which the broker stores its own state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InternalTopic {
     ConsumerOffsets,
@@ -34,8 +34,9 @@ impl InternalTopic {
     }
 }
 
-/// The topic as the controller is asked to create it. A client's topic gets numbers only where the
-/// broker's configuration names them: the controller has defaults of its own.
+/// The CreateTopics entry for the topic. For a client's topic, partition count and replication
+/// factor are given only if the broker's configuration sets them; otherwise the controller's
+/// defaults apply.
 pub fn creatable_topic(config: &BrokerConfig, name: &ByteString) -> CreatableTopic {
     let topic = |num_partitions, replication_factor, configs| CreatableTopic {
         name: name.clone(),
@@ -126,7 +127,7 @@ fn topic_configs<const COUNT: usize>(
         .collect()
 }
 
-/// What applies for a broker setting, or its default; empty for one that has neither.
+/// The effective value of a broker setting; empty if it has neither a value nor a default.
 pub(crate) fn broker_setting(config: &BrokerConfig, key: &str) -> String {
     config
         .setting(key)

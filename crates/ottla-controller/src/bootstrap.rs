@@ -1,7 +1,7 @@
 //! The first records of a cluster.
 //!
-//! Formatting writes them into `bootstrap.checkpoint`; the first active controller appends them to the
-//! empty log, as one metadata transaction, so that a crash in between leaves nothing half done.
+//! Formatting writes them to `bootstrap.checkpoint`. The first active controller appends them to
+//! the empty log in one metadata transaction, so that a crash leaves all or none of them.
 //!
 //! In Kafka: `BootstrapMetadata`, `ActivationRecordsGenerator`.
 
@@ -18,20 +18,20 @@ use ottla_protocol::metadata_records::{
 use crate::alter_configs::static_min_insync_replicas;
 use crate::decision::ControllerContext;
 
-/// The levels that a directory is formatted with.
+/// The feature levels with which a directory is formatted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BootstrapOptions {
     pub metadata_version: MetadataVersion,
-    /// Levels that were asked for, by name; others get their default.
+    /// The requested levels by name. Other features get their default.
     pub feature_levels: BTreeMap<String, i16>,
-    /// Whether voters are kept in the log: the level of `kraft.version` is then 1.
+    /// Whether the voters are stored in the log, that is, whether `kraft.version` is at level 1.
     pub has_dynamic_quorum: bool,
 }
 
 impl BootstrapOptions {
-    /// The levels of all features, `metadata.version` and `kraft.version` included, by name. Where
-    /// nothing was asked for, a feature gets Kafka's default, but no level above what is served. The
-    /// error is a sentence for the person who formats.
+    /// The levels of all features by name, including `metadata.version` and `kraft.version`. A
+    /// feature that was not requested gets Kafka's default, limited to what this broker supports.
+    /// The error is a message for the operator.
     pub fn effective_levels(&self) -> Result<BTreeMap<String, i16>, String> {
         let mut levels = BTreeMap::new();
         for (name, level) in &self.feature_levels {
@@ -92,7 +92,8 @@ impl BootstrapOptions {
     }
 }
 
-/// The records of `bootstrap.checkpoint`: `metadata.version` first, the others by name, none at level 0.
+/// The records of `bootstrap.checkpoint`: `metadata.version` first, then the others by name.
+/// Features at level 0 have no record.
 pub fn bootstrap_records(effective_levels: &BTreeMap<String, i16>) -> Vec<MetadataRecord> {
     let record = |name: &str, feature_level: i16| {
         MetadataRecord::FeatureLevel(FeatureLevelRecord {
@@ -113,8 +114,9 @@ pub fn bootstrap_records(effective_levels: &BTreeMap<String, i16>) -> Vec<Metada
     metadata_version.into_iter().chain(others).collect()
 }
 
-/// What a controller appends when it becomes active, before it serves any request: the bootstrap records
-/// to a log without records, and the end of a transaction that an earlier controller left open.
+/// The records that a controller appends when it becomes active, before it serves any request: the
+/// bootstrap records if the log is empty, and the abort of a transaction that an earlier controller
+/// left open.
 pub fn activation_records(
     context: &ControllerContext<'_>,
     bootstrap: &[MetadataRecord],

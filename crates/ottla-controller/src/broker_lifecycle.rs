@@ -1,19 +1,23 @@
-//! The life of a broker under its controllers: the other end of `brokers`. An event in, effects out.
+//! The lifecycle of a broker as seen by the broker, the counterpart of `brokers`. Each event
+//! returns effects.
 //!
-//! It registers the broker, sends heartbeats, says when it may serve, and gives its partitions away before it
-//! stops. One request is under way at a time; what becomes due meanwhile goes out when the answer is there. It
-//! owns the broker's epoch and the times at which something is due. It never touches a clock, a socket or the
-//! rest of the broker: a shell carries out the effects and reports back.
+//! The state machine registers the broker, sends heartbeats, asks to be unfenced, and performs the
+//! controlled shutdown. One request is in flight at a time; anything that becomes due meanwhile is
+//! sent after its response. The state machine holds the broker epoch and the deadlines. It uses no
+//! clock and no socket: the caller executes the effects and reports the results as events.
 //!
-//! In Kafka: `BrokerLifecycleManager`. Three things are otherwise. A registration that no later attempt could
-//! save (another cluster, features that are not known here) ends the start at once instead of after
-//! `initial.broker.registration.timeout.ms`. And a broker whose epoch the controller does not know any more
-//! registers again, where Kafka's repeats its heartbeat until somebody restarts it: the controller refuses
-//! while another process lives under that id, so that two cannot take it from each other. A broker that is to stop and
-//! that no controller answers waits for a session, where Kafka's waits 5 minutes: after a session the controllers take it
-//! for dead, and it has nothing left to give away.
-//! While logs are loaded the controller is asked less and less often, where Kafka's broker asks every 10 ms, and a stop
-//! is asked for more than twice before the broker goes back to its usual pace.
+//! In Kafka: `BrokerLifecycleManager`, with these differences:
+//! - A registration that no retry can save (another cluster, unknown features) fails the start at
+//!   once instead of after `initial.broker.registration.timeout.ms`.
+//! - A broker whose epoch the controller does not know any more registers again. Kafka's repeats
+//!   its heartbeat until it is restarted. The controller refuses the registration while another
+//!   process with that id is alive, so two processes cannot take the id from each other.
+//! - A controlled shutdown without answers from a controller ends after a session timeout instead
+//!   of 5 minutes: after that time the controllers have fenced the broker, and it has no leadership
+//!   left to give away.
+//! - While logs are loaded, heartbeats use an exponential backoff, where Kafka's broker sends one
+//!   every 10 ms. A controlled shutdown sends more than two early heartbeats before the broker
+//!   returns to its usual interval.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +26,14 @@ use ottla_types::{BrokerEpoch, DirectoryId, ErrorCode};
 #[cfg(test)]
 mod tests;
 
-/// How soon a broker that has not caught up asks again, the first time; each further time it waits twice as long, so
-/// that one whose logs take long to load does not keep the controller busy.
+/// The first retry interval of a broker that has not caught up. It doubles with each retry, so that
+/// a broker that takes long to load its logs does not keep the controller busy.
 const FIRST_CATCH_UP_RETRY_MS: u64 = 10;
-/// How soon the controller is asked again whether the broker may stop, the first time; likewise twice as long each
-/// further time. It says yes at the third at the earliest, or at the second where there is nobody else.
+/// The first retry interval of a controlled shutdown, which doubles as well. The controller agrees
+/// at the third heartbeat at the earliest, or at the second if there are no other brokers.
 const FIRST_SHUTDOWN_RETRY_MS: u64 = 10;
 
-/// How long things may take.
+/// Intervals and timeouts.
 #[derive(Clone, Copy, Debug)]
 pub struct LifecycleSettings {
     /// `broker.heartbeat.interval.ms`
@@ -38,78 +42,79 @@ pub struct LifecycleSettings {
     pub registration_timeout_ms: u64,
     /// `log.dir.failure.timeout.ms`
     pub dir_failure_timeout_ms: u64,
-    /// `broker.session.timeout.ms`, which counts at the controllers, and is the same there as a rule.
+    /// `broker.session.timeout.ms`. The value of the controllers counts, which is normally the
+    /// same.
     pub session_timeout_ms: u64,
 }
 
-/// How far the broker has come.
+/// The stage of the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Starting,
-    /// It knows the cluster as it is, and loads its logs.
+    /// It has caught up with the metadata, and loads its logs.
     Recovery,
     Running,
     PendingControlledShutdown,
     ShuttingDown,
 }
 
-/// The broker's place in its cluster.
+/// The state of the broker's registration.
 #[derive(Debug)]
 pub struct BrokerLifecycle {
     settings: LifecycleSettings,
     stage: Stage,
     broker_epoch: BrokerEpoch,
-    /// The controller knows the broker under `broker_epoch`.
+    /// Whether the controller knows the broker under `broker_epoch`.
     is_registered: bool,
-    /// Until when the first registration has to succeed; `None` once it has.
+    /// The deadline of the first registration; `None` once it has succeeded.
     registration_deadline_ms: Option<u64>,
-    /// Why the controller refused the last registration.
+    /// The error code of the last refused registration.
     last_refusal: Option<ErrorCode>,
-    /// The logs are loaded and the metadata is in force: clients may come.
+    /// Whether the logs are loaded and the metadata is published, so that clients can be served.
     is_ready_to_unfence: bool,
     is_fenced: bool,
     failed_directories: BTreeMap<DirectoryId, FailedDirectory>,
     cordoned_directories: Vec<DirectoryId>,
-    /// The failed directories that the heartbeat under way names.
+    /// The failed directories in the heartbeat that is in flight.
     directories_in_flight: Vec<DirectoryId>,
     is_in_flight: bool,
-    /// Something became due while a request was under way.
+    /// Whether something became due while a request was in flight.
     is_hurried: bool,
-    /// When the next request goes out; `None` while one is under way, and at the end.
+    /// When the next request is sent; `None` while one is in flight, and at the end.
     next_ms: Option<u64>,
     catch_up_retry_ms: u64,
     shutdown_retry_ms: u64,
-    /// Until when the controller has to answer a broker that is to stop; `None` before it is.
+    /// Until when the controller must answer the controlled shutdown; `None` before it begins.
     let_go_deadline_ms: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct FailedDirectory {
-    /// Until when the controller has to know.
+    /// When the controller must have been told.
     deadline_ms: u64,
     is_told: bool,
 }
 
-/// What happens to the broker.
+/// An event of the broker.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LifecycleEvent {
-    /// The logs are loaded and the metadata is in force.
+    /// The logs are loaded and the metadata is published.
     ReadyToUnfence,
-    /// Which directories have failed, and which get no new logs.
+    /// The failed and the cordoned directories have changed.
     DirectoriesChanged {
         failed: Vec<DirectoryId>,
         cordoned: Vec<DirectoryId>,
     },
-    /// What the controller has noted of this broker is not what it should be.
+    /// The controller has an outdated registration of this broker.
     RegistrationOutdated,
     ShutdownRequested,
     RegistrationAnswered(Result<BrokerEpoch, ErrorCode>),
     HeartbeatAnswered(Result<HeartbeatAnswer, ErrorCode>),
-    /// The time has come that [`BrokerLifecycle::next_wakeup_ms`] named.
+    /// The time of [`BrokerLifecycle::next_wakeup_ms`] has come.
     TimePassed,
 }
 
-/// What the controller says to a heartbeat.
+/// The response to a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeartbeatAnswer {
     pub is_caught_up: bool,
@@ -117,43 +122,44 @@ pub struct HeartbeatAnswer {
     pub should_shut_down: bool,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LifecycleEffect {
     SendRegistration,
     SendHeartbeat(Heartbeat),
-    /// The controller has taken the broker in, for the first time.
+    /// The first registration was accepted.
     Registered,
-    /// The controller agrees that the broker knows the cluster as it is, for the first time.
+    /// The controller agrees for the first time that the broker has caught up with the metadata.
     CaughtUp,
-    /// Clients may come, for the first time.
+    /// The broker is unfenced for the first time.
     Unfenced,
-    /// The broker may stop: nothing is asked of the controller any more.
+    /// The controlled shutdown is complete, and no further request is sent.
     LetGo,
-    /// The broker has to stop without having given its partitions away: no controller answers.
+    /// No controller answers the controlled shutdown, so the broker must stop without it.
     GiveUpLeaving,
-    /// The broker cannot go on.
+    /// The broker cannot continue.
     Fail(LifecycleFailure),
 }
 
-/// A heartbeat without what only the shell knows: who sends it, and what metadata is in force.
+/// A heartbeat without what the caller adds: the sender and the metadata offset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
     pub want_fence: bool,
     pub want_shut_down: bool,
     pub failed_directories: Vec<DirectoryId>,
-    /// `None` before the broker has caught up: until then its settings may be old.
+    /// `None` before the broker has caught up, because its settings may be outdated until then.
     pub cordoned_directories: Option<Vec<DirectoryId>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LifecycleFailure {
-    /// Within `initial.broker.registration.timeout.ms`; with what the controller last said, if it said anything.
+    /// No registration was accepted within `initial.broker.registration.timeout.ms`. Has the
+    /// controller's last error code, if it answered.
     NotRegistered(Option<ErrorCode>),
-    /// No later attempt could succeed.
+    /// No retry can succeed.
     Refused(ErrorCode),
-    /// The controller was not told of a failed directory within `log.dir.failure.timeout.ms`: what the broker led
-    /// from there would stay without a leader.
+    /// The controller did not learn of a failed directory within `log.dir.failure.timeout.ms`. The
+    /// partitions that the broker led from there would stay without a leader.
     DirectoryNotTold,
 }
 
@@ -186,9 +192,10 @@ impl BrokerLifecycle {
         self.broker_epoch
     }
 
-    /// Whether the controller keeps clients away from this broker that is to have some, as far as it has said.
+    /// Whether the controller keeps the broker fenced although it asks to be unfenced, according to
+    /// the last response.
     pub fn is_fenced(&self) -> bool {
-        // One that asks to stop is fenced because it asks.
+        // A broker in controlled shutdown is fenced at its own request.
         let is_stopping = matches!(
             self.stage,
             Stage::PendingControlledShutdown | Stage::ShuttingDown
@@ -196,7 +203,7 @@ impl BrokerLifecycle {
         self.is_fenced && !is_stopping
     }
 
-    /// When [`LifecycleEvent::TimePassed`] is due.
+    /// When the caller must send [`LifecycleEvent::TimePassed`].
     pub fn next_wakeup_ms(&self) -> Option<u64> {
         let untold = self.failed_directories.values().filter(|dir| !dir.is_told);
         let deadlines = untold.map(|dir| dir.deadline_ms);
@@ -262,7 +269,7 @@ impl BrokerLifecycle {
                 self.communicate_at(now_ms);
             }
             Stage::PendingControlledShutdown => {}
-            // It leads nothing that could be given away.
+            // It has no leaderships to give away.
             _ => self.let_go(effects),
         }
     }
@@ -275,7 +282,8 @@ impl BrokerLifecycle {
     ) {
         match answer {
             Ok(broker_epoch) => {
-                // Of a registration that is new the controller has not heard that the broker knows it.
+                // After a new registration, the controller does not know yet that the broker has
+                // caught up with it.
                 self.is_fenced |= broker_epoch != self.broker_epoch;
                 self.broker_epoch = broker_epoch;
                 self.is_registered = true;
@@ -330,7 +338,8 @@ impl BrokerLifecycle {
                     effects.push(LifecycleEffect::CaughtUp);
                     self.catch_up_retry_ms = FIRST_CATCH_UP_RETRY_MS;
                 }
-                // Where the logs were loaded before it had caught up, one answer says both.
+                // If the logs were loaded before the broker had caught up, one response can say
+                // both.
                 if answer.is_caught_up && !answer.is_fenced {
                     self.stage = Stage::Running;
                     effects.push(LifecycleEffect::Unfenced);
@@ -360,7 +369,7 @@ impl BrokerLifecycle {
         }
     }
 
-    /// Sends what is due, and fails where something should have happened by now.
+    /// Sends what is due, and fails if a deadline has passed.
     fn do_what_is_due(&mut self, now_ms: u64, effects: &mut Vec<LifecycleEffect>) {
         if self.stage == Stage::ShuttingDown {
             return;
@@ -401,7 +410,7 @@ impl BrokerLifecycle {
         }
     }
 
-    /// As soon as nothing is under way.
+    /// Sets the time of the next request, which waits for the one in flight.
     fn communicate_at(&mut self, now_ms: u64) {
         if self.is_in_flight {
             self.is_hurried = true
@@ -419,13 +428,14 @@ impl BrokerLifecycle {
         self.next_ms = Some(now_ms.saturating_add(wait_ms));
     }
 
-    /// Never at once, however much it is hurried: a controller in trouble would be hurried too.
+    /// Never at once, even if a request is due: that would add load to a controller that has
+    /// problems.
     fn retry_later(&mut self, now_ms: u64) {
         self.is_hurried = false;
         self.communicate_within(now_ms, self.settings.heartbeat_interval_ms);
     }
 
-    /// A broker that is to stop waits for the next answer this long.
+    /// Sets the deadline for the next answer to the controlled shutdown.
     fn expect_answer(&mut self, now_ms: u64) {
         let session_ms = self.settings.session_timeout_ms;
         self.let_go_deadline_ms = Some(now_ms.saturating_add(session_ms));
@@ -442,7 +452,8 @@ impl BrokerLifecycle {
     }
 }
 
-/// Whether a registration that is refused with that code is refused for as long as nobody changes anything.
+/// Whether a retry of a registration that was refused with that code cannot succeed without a
+/// change by the operator.
 fn is_hopeless(code: ErrorCode) -> bool {
     matches!(
         code,

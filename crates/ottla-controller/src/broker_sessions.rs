@@ -1,9 +1,10 @@
-//! Which brokers were heard of lately, as the active controller sees it: by their registrations and heartbeats. Who is
-//! silent for `broker.session.timeout.ms` is fenced, and so is at once whose process is known to have ended.
+//! Sessions of brokers on the active controller, renewed by registrations and heartbeats. A broker
+//! that is silent for `broker.session.timeout.ms` is fenced. A broker whose process is known to
+//! have ended is fenced at once.
 //!
-//! Not part of the log: a new active controller gives every broker a whole session anew, as Kafka's does. A broker
-//! in the controller's own process sends no heartbeats, and is never silent. Times are milliseconds of a clock of the
-//! caller's that never goes back.
+//! Sessions are not in the metadata log: a new active controller starts a full session for every
+//! broker, as in Kafka. A broker in the controller's own process sends no heartbeats, and its
+//! session does not expire. Times are milliseconds of a monotonic clock of the caller.
 //!
 //! In Kafka: `BrokerHeartbeatManager`, `BrokerHeartbeatTracker`.
 
@@ -20,22 +21,24 @@ use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset};
 use crate::brokers::{heartbeat, register_broker};
 use crate::{ControllerContext, Decision};
 
-/// Asked and told by one thread, by decisions that see the controller otherwise unchanged.
+/// Used by one thread only. The cells allow decisions to update sessions through a shared
+/// reference.
 #[derive(Debug)]
 pub struct BrokerSessions {
     timeout_ms: u64,
     own_broker: Option<BrokerId>,
     heard: RefCell<BTreeMap<BrokerId, Heard>>,
-    /// Up to where the others have to have seen the log before a broker that stops may go, inclusive.
+    /// For each broker in controlled shutdown, the inclusive metadata offset that all other brokers
+    /// must reach before it may stop.
     shutdown_offsets: RefCell<BTreeMap<BrokerId, Offset>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     at_ms: u64,
-    /// What the broker has seen of the metadata log, inclusive.
+    /// The broker's metadata offset, inclusive.
     metadata_offset: Offset,
-    /// Its process has ended, as far as can be seen: the session is over whatever the time.
+    /// Whether the process appears to have ended, which ends the session at once.
     is_gone: bool,
 }
 
@@ -55,7 +58,7 @@ impl BrokerSessions {
         }
     }
 
-    /// Registers a broker, whose session begins. `next_offset` is where the next record will stand.
+    /// Registers a broker and starts its session. `next_offset` is the offset of the next record.
     pub fn register(
         &self,
         context: &ControllerContext<'_>,
@@ -74,16 +77,16 @@ impl BrokerSessions {
         decision
     }
 
-    /// Acts on a heartbeat, with which the session goes on.
+    /// Handles a heartbeat, which renews the session.
     pub fn heartbeat(
         &self,
         context: &ControllerContext<'_>,
         request: &BrokerHeartbeatRequest,
         now_ms: u64,
     ) -> Decision<BrokerHeartbeatResponse> {
-        // A broker's epoch is the offset from which its registration was written, so that whoever has
-        // seen the epoch's offset has seen the registration, as far as it matters: partition changes of
-        // the same batch come with it.
+        // The broker epoch is the offset of the first record of its registration batch. A broker
+        // that has reached that offset has its registration and, because they are in the same
+        // batch, the partition changes that come with it.
         let register_offset = Offset(request.broker_epoch);
         let id = BrokerId(request.broker_id);
         let is_stopping = context
@@ -99,8 +102,8 @@ impl BrokerSessions {
         };
         let decision = heartbeat(context, request, register_offset, may_finish_shutdown);
         if decision.response.should_shut_down {
-            // It leads nothing and sends no more heartbeats. Kafka's controller keeps its session, for which a broker
-            // that is started again at once then waits.
+            // The broker leads nothing and sends no more heartbeats. Kafka's controller keeps the
+            // session, so a broker that is restarted at once has to wait for its end.
             self.heard.borrow_mut().remove(&id);
         } else if decision.response.error_code == ErrorCode::None.code() {
             self.touch(id, Offset(request.current_metadata_offset), now_ms);
@@ -108,7 +111,7 @@ impl BrokerSessions {
         decision
     }
 
-    /// The controller has just become active: everybody has a whole session.
+    /// Called when this controller becomes active. Starts a full session for every broker.
     pub fn begin(&self, image: &MetadataImage, now_ms: u64) {
         let heard = Heard {
             at_ms: now_ms,
@@ -133,8 +136,8 @@ impl BrokerSessions {
         self.heard.borrow_mut().insert(broker, heard);
     }
 
-    /// Ends the session of that registration of a broker, if it is still the one that counts: its process is gone. A heartbeat
-    /// all the same begins another session.
+    /// Ends the session of this registration of the broker, if it is still the current one, because
+    /// its process is gone. A later heartbeat starts another session.
     pub fn on_process_gone(&self, image: &MetadataImage, broker: BrokerId, epoch: BrokerEpoch) {
         if image.cluster.broker_epoch(broker) == epoch
             && let Some(heard) = self.heard.borrow_mut().get_mut(&broker)
@@ -143,10 +146,11 @@ impl BrokerSessions {
         }
     }
 
-    /// Nobody could be heard for so long, because the thread that hears was held up, as by a disk that hung. That is
-    /// nobody's silence.
+    /// Extends all sessions by the time during which the thread could not process heartbeats, for
+    /// example because a disk hung.
     pub fn on_held_up(&self, held_up_ms: u64, now_ms: u64) {
-        // What each round takes is not: with it, a busy controller would never take anybody for silent.
+        // The time of normal rounds is not added, or sessions would never expire on a busy
+        // controller.
         if held_up_ms < self.timeout_ms / 8 {
             return;
         }
@@ -155,8 +159,8 @@ impl BrokerSessions {
         }
     }
 
-    /// Whether a broker was heard of within its session. The one in this process registers when it starts, and
-    /// whoever was registered as it before is gone.
+    /// Whether the broker's session is valid. The broker in this process registers at its start,
+    /// and any earlier process with its id has ended.
     fn is_valid(&self, broker: BrokerId, now_ms: u64) -> bool {
         Some(broker) != self.own_broker
             && self
@@ -166,13 +170,13 @@ impl BrokerSessions {
                 .is_some_and(|heard| !heard.is_silent(self.timeout_ms, now_ms))
     }
 
-    /// The broker goes on, or begins anew.
+    /// The controlled shutdown has ended or starts again.
     fn end_shutdown(&self, broker: BrokerId) {
         self.shutdown_offsets.borrow_mut().remove(&broker);
     }
 
-    /// Whether every other active broker has seen who leads in the place of one that stops: what was decided when
-    /// this was asked first.
+    /// Whether every other active broker has reached the metadata offset of the elections that
+    /// replace the broker. That offset is taken at the first call.
     fn may_finish_shutdown(&self, broker: BrokerId, image: &MetadataImage) -> bool {
         let offset = *self
             .shutdown_offsets
@@ -192,8 +196,8 @@ impl BrokerSessions {
             })
     }
 
-    /// The active brokers that have been silent for too long, or are gone. Who is active and was never heard of has a whole
-    /// session from the first look on.
+    /// The active brokers whose session has expired or whose process is gone. The session of an
+    /// active broker without one starts now.
     pub fn silent(&self, image: &MetadataImage, now_ms: u64) -> Vec<BrokerId> {
         let mut heard = self.heard.borrow_mut();
         image
@@ -212,7 +216,7 @@ impl BrokerSessions {
             .collect()
     }
 
-    /// How often to look who is silent, while there is anybody who may be.
+    /// How often the sessions must be checked; `None` if no session can expire.
     pub fn look_every_ms(&self, image: &MetadataImage) -> Option<u64> {
         let mut others = image
             .cluster

@@ -1,7 +1,7 @@
-//! Brokers and controllers come, live and go: registration, heartbeats, fencing, controlled shutdown.
+//! Brokers and controllers: registration, heartbeats, fencing and controlled shutdown.
 //!
-//! When a broker was last heard of is no metadata and is kept by the caller, who knows the time; here
-//! stands what follows from a heartbeat, or from its absence (`fence_broker`).
+//! The time of the last heartbeat is not metadata. The caller tracks it; this module decides what
+//! follows from a heartbeat or from its absence (`fence_broker`).
 //!
 //! In Kafka: `ClusterControlManager`, `BrokerHeartbeatManager.calculateNextBrokerState`,
 //! `ReplicationControlManager.handleBroker*`.
@@ -25,8 +25,8 @@ use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset, Uuid};
 use crate::decision::{ApiError, ControllerContext, Decision};
 use crate::partition_change::{BrokerEvent, directory_failure_updates, leader_and_isr_updates};
 
-/// Registers a broker, or a new incarnation of one. `new_epoch` is the offset at which the next record
-/// will stand; `has_valid_session` says whether the registered incarnation was heard of lately.
+/// Registers a broker, or a new incarnation of one. `new_epoch` is the offset of the next record.
+/// `has_valid_session` says whether the session of the registered incarnation is valid.
 pub fn register_broker(
     context: &ControllerContext<'_>,
     request: &BrokerRegistrationRequest,
@@ -124,7 +124,8 @@ fn registration_records(
             record.broker_epoch = existing.epoch.value();
         }
         _ => {
-            // Without KIP-966 a return is as any departure: the broker has to be unfenced again.
+            // Before KIP-966, every restart counts as unclean, and the broker has to be unfenced
+            // again.
             let is_clean = existing
                 .is_some_and(|existing| existing.epoch.value() == request.previous_broker_epoch);
             let event = if context.image.features.is_elr_enabled() && !is_clean {
@@ -178,12 +179,13 @@ fn check_directories(
     Ok(())
 }
 
-/// The first hundred ids are kept for meanings of their own.
+/// The first hundred ids are reserved.
 fn is_reserved(id: Uuid) -> bool {
     u128::from_be_bytes(id.0) < 100
 }
 
-/// The broker has to work with every level in force; what it says nothing of, it has at level 0 only.
+/// The broker must support every finalized level. A feature that it does not name is supported at
+/// level 0 only.
 fn check_features(
     context: &ControllerContext<'_>,
     request: &BrokerRegistrationRequest,
@@ -269,7 +271,7 @@ pub fn register_controller(
     )
 }
 
-/// What a broker is to the controller.
+/// The state of a broker on the controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BrokerState {
     Fenced,
@@ -279,9 +281,9 @@ pub enum BrokerState {
     ShutdownNow,
 }
 
-/// Acts on a heartbeat. `register_offset` is where the broker's registration stands in the log: a broker
-/// is not unfenced before it has seen itself registered. `may_finish_shutdown` says whether every active
-/// broker has seen the records of this broker's controlled shutdown.
+/// Handles a heartbeat. `register_offset` is the offset of the broker's registration: a broker is
+/// unfenced only after its metadata offset has reached it. `may_finish_shutdown` says whether every
+/// active broker has applied the records of this broker's controlled shutdown.
 pub fn heartbeat(
     context: &ControllerContext<'_>,
     request: &BrokerHeartbeatRequest,
@@ -375,8 +377,8 @@ fn next_state(
     }
 }
 
-/// Directories that went offline take their partitions' leaders with them; cordoned ones get no new
-/// replicas.
+/// The records for changed directories. Partitions in failed directories get new leaders, and
+/// cordoned directories get no new replicas.
 fn directory_records(
     context: &ControllerContext<'_>,
     request: &BrokerHeartbeatRequest,
@@ -425,7 +427,7 @@ fn directory_records(
     records
 }
 
-/// Fences a broker that was not heard of for its session timeout. No records when it is fenced already.
+/// Fences a broker whose session has expired. Returns no records if it is fenced already.
 pub fn fence_broker(context: &ControllerContext<'_>, id: BrokerId) -> Vec<MetadataRecord> {
     match context.image.cluster.broker(id) {
         Some(broker) if !broker.fenced => fence_records(context, broker),

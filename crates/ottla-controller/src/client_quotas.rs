@@ -1,6 +1,6 @@
-//! `AlterClientQuotas`: which limits apply to users, client ids and addresses (KIP-546).
+//! `AlterClientQuotas`: quotas of users, client ids and IP addresses (KIP-546).
 //!
-//! The limits become records of the cluster, which every node enforces and DescribeClientQuotas gives back.
+//! The quotas become metadata records, which every node enforces and DescribeClientQuotas returns.
 //!
 //! In Kafka: `ClientQuotaControlManager`, `QuotaConfig`.
 
@@ -24,25 +24,25 @@ const USER: &str = "user";
 const CLIENT_ID: &str = "client-id";
 const IP: &str = "ip";
 
-/// What a limit may be, besides greater than 0.
+/// The valid values of a quota, which must also be greater than 0.
 #[derive(Clone, Copy)]
 enum Limit {
     Any,
-    /// A whole number that is no greater than this.
+    /// A whole number up to this maximum.
     Whole(f64, &'static str),
 }
 
 const LONG: Limit = Limit::Whole(i64::MAX as f64, "a LONG");
 const INT: Limit = Limit::Whole(i32::MAX as f64, "an INT");
 
-/// The limits of users and client ids.
+/// The quotas of users and client ids.
 const USER_AND_CLIENT_LIMITS: &[(&str, Limit)] = &[
     ("producer_byte_rate", LONG),
     ("consumer_byte_rate", LONG),
     ("request_percentage", Limit::Any),
     ("controller_mutation_rate", Limit::Any),
 ];
-/// The limits of addresses.
+/// The quotas of IP addresses.
 const IP_LIMITS: &[(&str, Limit)] = &[("connection_creation_rate", INT)];
 
 pub fn alter_client_quotas(
@@ -50,7 +50,7 @@ pub fn alter_client_quotas(
     request: &AlterClientQuotasRequest,
 ) -> Decision<AlterClientQuotasResponse> {
     let mut records = Vec::new();
-    // In the order of the request; Kafka answers in that of a hash map.
+    // In the order of the request. Kafka's order is that of a hash map.
     let mut order = Vec::new();
     let mut results: BTreeMap<QuotaEntity, ApiError> = BTreeMap::new();
     for entry in &request.entries {
@@ -95,7 +95,7 @@ pub fn alter_client_quotas(
     Decision::new(records, response)
 }
 
-/// The parts of the entity; of a part that is given twice the last counts.
+/// The parts of the entity. If a part is given twice, the last one counts.
 fn entity_of(entry: &EntryData) -> QuotaEntity {
     let parts: BTreeMap<_, _> = entry
         .entity
@@ -110,7 +110,7 @@ fn has_duplicate_key(ops: &[OpData]) -> bool {
     !ops.iter().all(|op| seen.insert(&op.key))
 }
 
-/// The records that bring one entity's limits to what is asked for.
+/// The records that change the quotas of one entity as requested.
 fn changes(
     context: &ControllerContext<'_>,
     entity: &QuotaEntity,
@@ -151,7 +151,7 @@ fn changes(
         .collect())
 }
 
-/// The limits that such an entity can have.
+/// The quotas that are valid for the entity.
 fn limits_of(entity: &QuotaEntity) -> Result<&'static [(&'static str, Limit)], ApiError> {
     if entity.is_empty() {
         return Err(invalid("Invalid empty client quota entity"));
@@ -175,7 +175,7 @@ fn limits_of(entity: &QuotaEntity) -> Result<&'static [(&'static str, Limit)], A
         ));
     }
     match address {
-        // Names are not resolved: the controller asks nobody.
+        // Host names are not resolved, because the controller makes no DNS requests.
         Some(address) if address.parse::<IpAddr>().is_err() => Err(invalid(format!(
             "{address} is not a valid IP or resolvable host."
         ))),
@@ -206,7 +206,7 @@ fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> ApiError {
     ApiError::new(ErrorCode::InvalidRequest, message)
 }
 
-/// As Java shows a `ClientQuotaEntity`.
+/// Formatted like Java's `ClientQuotaEntity`.
 fn shown(entity: &QuotaEntity) -> String {
     let parts: Vec<String> = entity
         .iter()

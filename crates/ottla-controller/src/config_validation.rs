@@ -1,4 +1,4 @@
-//! Whether the settings of a resource are acceptable together, after a change.
+//! Validates the settings of a resource as a whole, as they would be after a change.
 //!
 //! In Kafka: `ControllerConfigurationValidator`, `ConfigResourceExistenceChecker`, `GroupConfig.validate`,
 //! `ClientMetricsConfigs.validate`.
@@ -14,7 +14,7 @@ use crate::auto_create_topics::broker_setting;
 use crate::decision::{ApiError, ControllerContext};
 use crate::topic_names::validate_topic_name;
 
-/// What would be set for a resource, by key.
+/// The settings of a resource by key.
 pub(crate) type Settings = BTreeMap<String, String>;
 
 pub(crate) fn validate_configs(
@@ -56,7 +56,7 @@ pub(crate) fn validate_configs(
             }
             validate_group(context.config, settings)
         }
-        // Log levels are no metadata: the broker that they are for changes them.
+        // Log levels are not metadata: the broker changes its own.
         ConfigResourceType::BrokerLogger => Err(invalid_request(
             "Unknown resource type BROKER_LOGGER".to_owned(),
         )),
@@ -97,7 +97,7 @@ pub(crate) fn check_existence(
     }
 }
 
-/// The values of all settings of a table: those given, the others by default.
+/// The values of all settings of a table, with defaults for those that are not set.
 fn parse_all(
     table: &'static [ConfigDef],
     settings: &Settings,
@@ -123,8 +123,8 @@ fn integer(values: &BTreeMap<&'static str, ConfigValue>, key: &str) -> Option<i6
     }
 }
 
-/// A group's setting, the broker's bounds of it (keys), and whether the bounds count only when the
-/// setting was given (KAFKA-20337).
+/// A setting of a group, the keys of the broker settings that bound it (minimum, maximum), and
+/// whether the bounds apply only to an explicitly set value (KAFKA-20337).
 #[rustfmt::skip]
 const GROUP_BOUNDS: &[(&str, Option<&str>, Option<&str>, bool)] = &[
     ("consumer.heartbeat.interval.ms", Some("group.consumer.min.heartbeat.interval.ms"), Some("group.consumer.max.heartbeat.interval.ms"), false),
@@ -188,7 +188,7 @@ fn validate_group(config: &BrokerConfig, settings: &Settings) -> Result<(), ApiE
     Ok(())
 }
 
-/// What a client metrics subscription can match by.
+/// The client parameters that a client metrics subscription can match.
 const CLIENT_MATCH_PARAMETERS: [&str; 6] = [
     "client_instance_id",
     "client_id",

@@ -22,7 +22,7 @@ use crate::topic_names::{
     CLUSTER_METADATA_TOPIC, has_collision_chars, unify_collision_chars, validate_topic_name,
 };
 
-/// The most partitions that one request may create.
+/// The maximum number of partitions that one request can create.
 const MAX_PARTITIONS_PER_BATCH: usize = 10_000;
 
 pub fn create_topics(
@@ -133,10 +133,10 @@ fn all_failed(request: &CreateTopicsRequest, error: &ApiError) -> CreateTopicsRe
     }
 }
 
-/// The topics of one request, in their order.
+/// The topics of one request, in order.
 struct TopicCreation {
-    /// Names that this request creates, with collision characters unified: two topics of one request
-    /// may not collide either.
+    /// The names that this request creates, with `.` and `_` unified, because two topics of one
+    /// request must not collide either.
     created: BTreeSet<String>,
 }
 
@@ -173,8 +173,8 @@ impl TopicCreation {
             topic_id,
             ..Default::default()
         })];
-        // Settings stand between the topic and its partitions, so that a partition is never created
-        // with other settings than it will have.
+        // The settings are written between the topic and its partitions, so that a partition is
+        // never created without them.
         records.extend(config_records);
         let metadata_version = context.metadata_version();
         let is_elr_enabled = context.image.features.is_elr_enabled();
@@ -260,7 +260,7 @@ fn config_records(
     Ok(records.into_iter().map(MetadataRecord::Config).collect())
 }
 
-/// Partitions whose replicas the request names.
+/// Partitions with the replicas that the request names.
 fn assigned_partitions(
     context: &ControllerContext<'_>,
     topic: &CreatableTopic,
@@ -312,7 +312,7 @@ fn assigned_partitions(
     Ok(partitions.into_values().collect())
 }
 
-/// Partitions whose replicas the controller chooses.
+/// Partitions with replicas that the controller chooses.
 fn place_partitions(
     context: &mut ControllerContext<'_>,
     topic: &CreatableTopic,
@@ -354,8 +354,8 @@ fn place_partitions(
         .collect()
 }
 
-/// A partition that begins: the active replicas are in sync and the first of them leads. `None` when
-/// none is active.
+/// A new partition: its ISR is the active replicas, and the first of them is the leader. `None` if
+/// no replica is active.
 pub(crate) fn new_partition(
     context: &ControllerContext<'_>,
     replicas: Vec<BrokerId>,
@@ -379,8 +379,8 @@ pub(crate) fn new_partition(
     })
 }
 
-/// Where a new replica goes as far as the controller knows: a broker with one directory leaves no choice,
-/// any other chooses and says so with `AssignReplicasToDirs` (KIP-858).
+/// The initial directory of a new replica: the broker's directory if it has only one. Any other
+/// broker chooses a directory itself and reports it with `AssignReplicasToDirs` (KIP-858).
 pub(crate) fn default_directory(context: &ControllerContext<'_>, broker: BrokerId) -> DirectoryId {
     match context
         .image
@@ -433,7 +433,7 @@ pub(crate) fn validate_manual_assignment(
     }
 }
 
-/// The settings that the topic will have, for the response (KIP-525).
+/// The settings of the new topic for the response (KIP-525).
 fn created_configs(
     context: &ControllerContext<'_>,
     topic: &CreatableTopic,

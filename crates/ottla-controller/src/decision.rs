@@ -1,4 +1,4 @@
-//! The shape of every decision.
+//! The common types of all decisions.
 //!
 //! In Kafka: `ControllerResult`, `ApiError`.
 
@@ -13,23 +13,23 @@ use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_security::quota::{MutationQuota, QuotaExceeded};
 use ottla_types::ErrorCode;
 
-/// One request may not write more records than this: they are committed together.
+/// The maximum number of records per request, which are committed together.
 pub const MAX_RECORDS_PER_USER_OPERATION: usize = 10_000;
 
-/// What a decision may look at.
+/// The inputs of a decision.
 pub struct ControllerContext<'a> {
-    /// The cluster up to the last record that was decided, committed or not.
+    /// The cluster as of the last decided record, committed or not.
     pub image: &'a MetadataImage,
-    /// This node's configuration, dynamic settings laid over those of the file.
+    /// This node's configuration with its dynamic settings.
     pub config: &'a BrokerConfig,
-    /// The level of `kraft.version`, which stands in control records and so not in the image.
+    /// The level of `kraft.version`. It is in control records and therefore not in the image.
     pub kraft_version: i16,
-    /// Whether raising `kraft.version` to a level would change anything in the quorum; the error is why it cannot be
-    /// raised, in the words of the response.
+    /// Whether raising `kraft.version` to a level would change anything in the quorum. The error is
+    /// the response's message that it cannot be raised.
     pub kraft_version_upgrade: &'a dyn Fn(i16) -> Result<bool, String>,
-    /// Who asks, as `User:alice`; empty where the node asks for itself.
+    /// The principal of the client, such as `User:alice`; empty for the node's own requests.
     pub client: ByteString,
-    /// What the changes of topics count to, where the client has such a quota.
+    /// The controller mutation quota of the client, if there is one.
     pub mutation_quota: Option<Arc<dyn MutationQuota>>,
     /// A source of random numbers.
     pub random: &'a mut dyn FnMut() -> u64,
@@ -40,7 +40,7 @@ impl ControllerContext<'_> {
         self.image.metadata_version()
     }
 
-    /// The level in force of any feature; 0 of one that is not known.
+    /// The finalized level of a feature; 0 if it is unknown.
     pub(crate) fn finalized_level(&self, feature: &str) -> i16 {
         match feature {
             MetadataVersion::FEATURE_NAME => self.metadata_version().feature_level(),
@@ -49,7 +49,8 @@ impl ControllerContext<'_> {
         }
     }
 
-    /// Counts the creation or deletion of partitions. Kafka: `ControllerRequestContext.applyPartitionChangeQuota`.
+    /// Counts created or deleted partitions toward the quota. Kafka:
+    /// `ControllerRequestContext.applyPartitionChangeQuota`.
     pub(crate) fn count_mutations(&self, partitions: usize) -> Result<(), ApiError> {
         let Some(quota) = &self.mutation_quota else {
             return Ok(());
@@ -60,9 +61,8 @@ impl ControllerContext<'_> {
         })
     }
 
-    /// Refuses to store what would only look as if it held: what the broker does not enforce yet, unless
-    /// `ottla.accept.unserved` names it. A start refuses on the same grounds, so a broker could otherwise
-    /// be brought to a state from which it does not start again.
+    /// Refuses to store what the broker does not enforce yet, unless `ottla.accept.unserved` names
+    /// it. A start refuses on the same grounds, so storing it could prevent the next start.
     pub(crate) fn check_is_served(&self, name: &str, what: &str) -> Result<(), ApiError> {
         if self.config.accepts_unserved(name) {
             return Ok(());
@@ -74,7 +74,7 @@ impl ControllerContext<'_> {
         Err(ApiError::new(ErrorCode::InvalidRequest, message))
     }
 
-    /// A fresh id that is none of the reserved ones.
+    /// A random id that is not reserved.
     pub(crate) fn random_uuid(&mut self) -> ottla_types::Uuid {
         loop {
             let mut bytes = [0; 16];
@@ -87,11 +87,11 @@ impl ControllerContext<'_> {
     }
 }
 
-/// Records to append together, and the response for when they are committed.
+/// The records to append as one batch, and the response to send when they are committed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision<R> {
     pub records: Vec<MetadataRecord>,
-    /// The level to which the quorum is to raise `kraft.version`, before the records are appended.
+    /// The level to which the quorum raises `kraft.version` before the records are appended.
     pub kraft_version: Option<i16>,
     pub response: R,
 }
@@ -111,7 +111,7 @@ impl<R> Decision<R> {
     }
 }
 
-/// An error code with the message that goes with it.
+/// An error code and its message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApiError {
     pub code: ErrorCode,
@@ -131,7 +131,7 @@ impl ApiError {
         }
     }
 
-    /// A code that says it all.
+    /// An error code without a message.
     pub const fn bare(code: ErrorCode) -> ApiError {
         ApiError {
             code,
@@ -139,7 +139,7 @@ impl ApiError {
         }
     }
 
-    /// The message as a response carries it.
+    /// The message for the response.
     pub fn wire_message(&self) -> Option<ByteString> {
         self.message
             .as_ref()

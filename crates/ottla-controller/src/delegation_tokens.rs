@@ -1,7 +1,8 @@
-//! `CreateDelegationToken`, `RenewDelegationToken`, `ExpireDelegationToken` (KIP-48, KIP-900), and the removal of tokens
-//! whose time is over.
+//! `CreateDelegationToken`, `RenewDelegationToken`, `ExpireDelegationToken` (KIP-48, KIP-900), and
+//! the removal of expired tokens.
 //!
-//! A token's HMAC is its password. It is made of `delegation.token.secret.key` and the token's id, and is in no record.
+//! A token's HMAC is its password. It is computed from `delegation.token.secret.key` and the token
+//! id, and is not in any record.
 //!
 //! In Kafka: `DelegationTokenControlManager`.
 
@@ -20,7 +21,7 @@ use ottla_types::{ErrorCode, Timestamp};
 use crate::decision::{ControllerContext, Decision};
 
 const USER_TYPE: &str = "User";
-/// The most tokens that are removed at once.
+/// The maximum number of tokens that are removed at once.
 const MAX_RECORDS_PER_EXPIRATION: usize = 1000;
 
 pub fn create_delegation_token(
@@ -151,7 +152,7 @@ pub fn expire_delegation_token(
     Decision::new(vec![record], answer(ErrorCode::None, expiry))
 }
 
-/// Removes tokens whose time is over; there may be more of them than are removed at once.
+/// Removes expired tokens, at most [`MAX_RECORDS_PER_EXPIRATION`] at once.
 pub fn remove_expired_tokens(
     context: &ControllerContext<'_>,
     now: Timestamp,
@@ -167,7 +168,7 @@ pub fn remove_expired_tokens(
         .collect()
 }
 
-/// The key, if tokens are served and the cluster's level knows them.
+/// The secret key, if delegation tokens are enabled and supported by the `metadata.version`.
 fn usable_secret_key(context: &ControllerContext<'_>) -> Result<String, ErrorCode> {
     let secret_key = context
         .config
@@ -179,14 +180,14 @@ fn usable_secret_key(context: &ControllerContext<'_>) -> Result<String, ErrorCod
     }
 }
 
-/// The token with this HMAC.
+/// The token with this HMAC, if it belongs to the client.
 fn own_token<'a>(
     context: &ControllerContext<'a>,
     hmac: &[u8],
 ) -> Result<&'a DelegationTokenRecord, ErrorCode> {
     let secret_key = usable_secret_key(context)?;
     let mut tokens = context.image.kept.delegation_tokens.iter();
-    // In constant time for each token: who asks learns nothing of an HMAC.
+    // Compared in constant time, so that timing reveals nothing about an HMAC.
     tokens
         .find(|token| is_token_hmac(&secret_key, &token.token_id, hmac))
         .ok_or(ErrorCode::DelegationTokenNotFound)
@@ -196,7 +197,7 @@ fn may_renew(context: &ControllerContext<'_>, token: &DelegationTokenRecord) -> 
     token.owner == context.client || token.renewers.contains(&context.client)
 }
 
-/// The token with another time, which is never after the latest that it may have.
+/// The record of the token with a new expiry time, limited to the token's maximum time.
 fn until(token: &DelegationTokenRecord, timestamp: i64) -> (MetadataRecord, i64) {
     let expiration_timestamp = token.max_timestamp.min(timestamp);
     let record = DelegationTokenRecord {
@@ -216,7 +217,7 @@ fn removal(token: &DelegationTokenRecord) -> MetadataRecord {
     })
 }
 
-/// What is asked for, up to the limit; the limit where nothing is asked for.
+/// The requested time, limited to the maximum. The maximum if no time is requested.
 fn at_most(limit_ms: i64, asked_ms: i64) -> i64 {
     match asked_ms {
         1.. => limit_ms.min(asked_ms),
@@ -224,7 +225,7 @@ fn at_most(limit_ms: i64, asked_ms: i64) -> i64 {
     }
 }
 
-/// Type and name of a principal.
+/// The type and the name of a principal.
 fn parts(principal: &ByteString) -> (ByteString, ByteString) {
     let (principal_type, name) = principal.split_once(':').unwrap_or(("", principal));
     (principal_type.into(), name.into())

@@ -1,8 +1,8 @@
 //! `DeleteTopics`.
 //!
-//! In Kafka: `ControllerApis.deleteTopics`, `ReplicationControlManager.deleteTopics`. Kafka shuffles the
-//! results, so that their places tell nothing about topics one may not see; here they stand in the order
-//! of the request, since every caller sees every topic.
+//! In Kafka: `ControllerApis.deleteTopics`, `ReplicationControlManager.deleteTopics`. Kafka
+//! shuffles the results, so that their order reveals nothing about topics that the client must not
+//! see. Here they are in the order of the request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,15 @@ use ottla_types::{ErrorCode, TopicId, Uuid};
 
 use crate::decision::{ApiError, ControllerContext, Decision};
 
-/// How a request names a topic.
+/// How a request identifies a topic.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Name(ByteString),
     Id(TopicId),
 }
 
-/// `delete.topic.enable` is checked by the caller, who knows the version that decides the error code.
+/// The caller checks `delete.topic.enable`, because the error code depends on the version of the
+/// request.
 pub fn delete_topics(
     context: &ControllerContext<'_>,
     request: &DeleteTopicsRequest,
@@ -92,7 +93,8 @@ pub fn delete_topics(
                         "This server does not host this topic-partition.",
                     ),
                 ),
-                // The same topic by name and by id: neither is done, both say why.
+                // The same topic is given by name and by id: neither is deleted, and both entries
+                // get the error.
                 Some(topic) if ids_by_id.contains(&topic.id) => respond(
                     Some(name),
                     topic.id,
@@ -148,7 +150,7 @@ pub fn delete_topics(
     Decision::new(records, response)
 }
 
-/// Whether the request also names the topic; it is then refused where its name stands.
+/// Whether the request also contains the topic by name, where it is refused.
 fn seen_by_name(
     names: &[ByteString],
     topics: &[ottla_protocol::messages::delete_topics_request::DeleteTopicState],
@@ -159,7 +161,7 @@ fn seen_by_name(
             .iter()
             .filter(|topic| topic.name.as_ref() == Some(name) && topic.topic_id.is_zero())
             .count();
-    // A name given twice is refused as a duplicate and never resolved to the id.
+    // A name that is given twice is refused as a duplicate, and not resolved to the id.
     count == 1
 }
 

@@ -1,4 +1,4 @@
-//! `ElectLeaders`, and unclean elections that the configuration allows.
+//! `ElectLeaders`, and the unclean elections that the configuration allows.
 //!
 //! In Kafka: `ReplicationControlManager.electLeaders`.
 
@@ -18,7 +18,7 @@ pub fn elect_leaders(
     context: &ControllerContext<'_>,
     request: &ElectLeadersRequest,
 ) -> Decision<ElectLeadersResponse> {
-    // As in Kafka, before anything else is looked at.
+    // Checked before anything else, as in Kafka.
     if request.topic_partitions.as_deref() == Some(&[]) {
         return Decision::unchanged(ElectLeadersResponse::default());
     }
@@ -50,7 +50,7 @@ pub fn elect_leaders(
         });
     };
     match &request.topic_partitions {
-        // All partitions; those that need no election are not named.
+        // All partitions. Those that need no election are not in the response.
         None => {
             for topic in context.image.topics.iter() {
                 let mut partitions = Vec::new();
@@ -64,7 +64,7 @@ pub fn elect_leaders(
             }
         }
         Some(topics) => {
-            // A partition that is named twice is elected once.
+            // A partition that is given twice is elected once.
             let mut elected: BTreeMap<(ByteString, i32), ApiError> = BTreeMap::new();
             for topic in topics {
                 let partitions = topic.partitions.iter().map(|&index| {
@@ -138,7 +138,7 @@ fn elect(
     }
 }
 
-/// The election of the preferred replica of one partition; nothing where that changes nothing.
+/// Elects the preferred replica of one partition. No records if that changes nothing.
 pub(crate) fn elect_preferred(
     context: &ControllerContext<'_>,
     topic: Uuid,
@@ -150,8 +150,8 @@ pub(crate) fn elect_preferred(
     records.pop()
 }
 
-/// Elections out of sync for partitions without a leader, where the topic's settings allow it: done
-/// periodically, and when such a setting changes.
+/// Unclean elections for partitions without a leader whose topic allows them. Called periodically
+/// and when such a setting changes.
 pub fn elect_unclean_leaders(context: &ControllerContext<'_>) -> Vec<MetadataRecord> {
     let mut records = Vec::new();
     for topic in context.image.topics.iter() {

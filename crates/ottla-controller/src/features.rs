@@ -15,7 +15,7 @@ use ottla_types::ErrorCode;
 use crate::alter_configs::elr_safety_records;
 use crate::decision::{ApiError, ControllerContext, Decision};
 
-/// The levels that this node can work with, by name: all that Kafka 4.3.1 has.
+/// The feature levels that this node supports, by name: those of Kafka 4.3.1.
 pub fn local_supported_features() -> Vec<SupportedFeature> {
     let metadata_version = SupportedFeature {
         name: ByteString::from_static(MetadataVersion::FEATURE_NAME),
@@ -35,7 +35,7 @@ pub fn local_supported_features() -> Vec<SupportedFeature> {
     features
 }
 
-/// Each feature is named in the response, which older versions call for and newer ones leave out.
+/// Each feature has an entry in the response of older versions. Newer versions have no entries.
 pub fn update_features(
     context: &ControllerContext<'_>,
     request: &UpdateFeaturesRequest,
@@ -45,7 +45,7 @@ pub fn update_features(
         .iter()
         .map(|update| {
             let upgrade_type = match (update.upgrade_type, update.allow_downgrade) {
-                // Version 0 only says whether a downgrade is allowed.
+                // Version 0 only has a flag that allows downgrades.
                 (1, true) => UpgradeType::SafeDowngrade,
                 (1, false) => UpgradeType::Upgrade,
                 (2, _) => UpgradeType::SafeDowngrade,
@@ -91,11 +91,11 @@ pub fn update_features(
     }
 }
 
-/// What an acceptable request comes to.
+/// The result of a valid request.
 #[derive(Default)]
 struct Updated {
     records: Vec<MetadataRecord>,
-    /// To what the quorum is to raise `kraft.version`.
+    /// The level to which the quorum raises `kraft.version`.
     kraft_version: Option<i16>,
 }
 
@@ -107,7 +107,7 @@ enum UpgradeType {
     UnsafeDowngrade,
 }
 
-/// All or nothing: the first update that is not acceptable fails them all.
+/// All or nothing: the first invalid update fails the whole request.
 fn updated_levels(
     context: &ControllerContext<'_>,
     updates: &BTreeMap<&str, (i16, UpgradeType)>,
@@ -210,7 +210,7 @@ fn update_level(
     Ok(())
 }
 
-/// Why a node of the cluster cannot work with the level, first found first.
+/// Why some node of the cluster does not support the level: the first reason that is found.
 fn reason_not_supported(context: &ControllerContext<'_>, name: &str, level: i16) -> Option<String> {
     let reason = |what: String, min: i16, max: i16| {
         if (min..=max).contains(&level) {
@@ -257,7 +257,7 @@ fn reason_not_supported(context: &ControllerContext<'_>, name: &str, level: i16)
         })
 }
 
-/// A configured voter of which nobody knows what it supports.
+/// A configured voter whose supported features are unknown, because it has not registered.
 fn missing_controller(context: &ControllerContext<'_>) -> Option<i32> {
     if !context
         .metadata_version()

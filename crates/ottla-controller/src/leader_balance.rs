@@ -1,9 +1,10 @@
-//! Moves leaders back to the preferred replicas of their partitions, from time to time: after a rolling restart they are
-//! where they fled to (`auto.leader.rebalance.enable`, `leader.imbalance.check.interval.seconds`).
+//! Periodically moves leadership back to the preferred replicas, for example after a rolling
+//! restart (`auto.leader.rebalance.enable`, `leader.imbalance.check.interval.seconds`).
 //!
-//! A check lists the partitions that another replica than the preferred one leads; their elections follow in batches, so
-//! that the controller has time for others in between. A preferred replica that cannot lead is left alone until the next
-//! check. Times are milliseconds of a clock of the caller's that never goes back.
+//! A check lists the partitions that are not led by their preferred replica. Their elections follow
+//! in batches, so that the controller can serve requests in between. A preferred replica that
+//! cannot lead is skipped until the next check. Times are milliseconds of a monotonic clock of the
+//! caller.
 //!
 //! In Kafka: `ReplicationControlManager.maybeBalancePartitionLeaders`, and the task `electPreferred` of
 //! `QuorumController`. Kafka 4 has no `leader.imbalance.per.broker.percentage`.
@@ -16,15 +17,15 @@ use ottla_types::{PartitionIndex, Uuid};
 use crate::decision::ControllerContext;
 use crate::elect_leaders::elect_preferred;
 
-/// As many elections as Kafka puts into one batch.
+/// The maximum number of elections in one batch, as in Kafka.
 const MAX_ELECTIONS: usize = 1_000;
 
-/// When leaders are looked at next, and those that are still to be moved.
+/// The time of the next check, and the partitions that still need an election.
 #[derive(Debug)]
 pub struct LeaderBalance {
-    /// `None` where leaders stay where they are.
+    /// `None` if automatic rebalancing is disabled.
     interval_ms: Option<u64>,
-    /// `None` while another node is the active controller.
+    /// `None` while this node is not the active controller.
     next_check_at_ms: Option<u64>,
     imbalanced: VecDeque<(Uuid, PartitionIndex)>,
 }
@@ -39,20 +40,20 @@ impl LeaderBalance {
         }
     }
 
-    /// The controller has just become active.
+    /// Called when this controller becomes active.
     pub fn begin(&mut self, now_ms: u64) {
         self.imbalanced.clear();
         let interval_ms = self.interval_ms;
         self.next_check_at_ms = interval_ms.map(|interval_ms| now_ms.saturating_add(interval_ms));
     }
 
-    /// The controller is not active any more.
+    /// Called when this controller is no longer active.
     pub fn end(&mut self) {
         self.imbalanced.clear();
         self.next_check_at_ms = None;
     }
 
-    /// When there is something to do next.
+    /// When [`elections`](Self::elections) must be called next.
     pub fn wake_at_ms(&self) -> Option<u64> {
         match self.imbalanced.is_empty() {
             true => self.next_check_at_ms,
@@ -84,7 +85,7 @@ impl LeaderBalance {
     }
 }
 
-/// The partitions that another replica leads than the preferred one, which could.
+/// The partitions that are not led by their preferred replica although it could lead.
 fn imbalanced(context: &ControllerContext<'_>) -> impl Iterator<Item = (Uuid, PartitionIndex)> {
     let topics = context.image.topics.iter();
     topics.flat_map(|topic| {
@@ -106,7 +107,7 @@ mod tests {
 
     const TOPIC: Uuid = Uuid::from_u128(1001);
 
-    /// A topic of so many partitions, all of which broker 2 leads and broker 1 should.
+    /// A topic whose partitions are all led by broker 2 and have broker 1 as preferred replica.
     fn led_by_another(partitions: i32, isr: &[i32]) -> Cluster {
         let mut cluster = Cluster::with_brokers(&[1, 2]);
         cluster.apply(&[MetadataRecord::Topic(TopicRecord {

@@ -1,8 +1,8 @@
-//! Pure: what the controller decides about a request, given the image of the cluster.
+//! The decisions of the controller as pure functions.
 //!
-//! Every function takes a request and a `ControllerContext` and gives a `Decision`: the records that
-//! carry it out, and the response that may be sent once they are committed. Nothing is changed here, and
-//! nothing is read but the arguments: time and randomness come in with the context.
+//! Each function takes a request and a `ControllerContext`, and returns a `Decision`: the records
+//! to append, and the response to send when they are committed. The functions change nothing and
+//! read only their arguments; time and random numbers come from the context.
 //!
 //! In Kafka: `QuorumController` and its control managers.
 

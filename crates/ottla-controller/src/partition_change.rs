@@ -1,5 +1,5 @@
-//! The change of one partition that an event asks for: ISR, leader, replicas, and with KIP-966 the
-//! eligible leader replicas.
+//! Computes the change of one partition after an event: its ISR, leader, replicas, and with KIP-966
+//! its eligible leader replicas (ELR).
 //!
 //! In Kafka: `PartitionChangeBuilder`, `PartitionReassignmentReplicas`, and
 //! `ReplicationControlManager.generateLeaderAndIsrUpdates`.
@@ -16,18 +16,18 @@ use crate::create_topics::default_directory;
 use crate::decision::ControllerContext;
 use crate::planted::{self, Bug};
 
-/// Whom an election may choose.
+/// Which replica an election may choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Election {
-    /// The current leader if it can go on, else a replica in sync.
+    /// The current leader if it is acceptable, otherwise an in-sync replica.
     Online,
-    /// The preferred replica if it is in sync, else as `Online`.
+    /// The preferred replica if it is in sync, otherwise as `Online`.
     Preferred,
-    /// Any replica that lives, when none is in sync.
+    /// Any live replica, if none is in sync.
     Unclean,
 }
 
-/// A change in the making. `build` gives the record, or nothing when nothing changes.
+/// Builder of a partition change. `build` returns the record, or `None` if nothing changes.
 pub(crate) struct PartitionChange<'a, 'c> {
     context: &'a ControllerContext<'c>,
     topic: &'a TopicImage,
@@ -37,9 +37,9 @@ pub(crate) struct PartitionChange<'a, 'c> {
     pub election: Election,
     pub target_isr: Vec<BrokerId>,
     pub target_leader_recovery_state: LeaderRecoveryState,
-    /// Replicas whose broker stopped without a clean shutdown: no longer eligible to lead.
+    /// Replicas whose broker stopped without a clean shutdown. They lose their ELR membership.
     pub unclean_shutdown_replicas: Vec<BrokerId>,
-    /// A replica that is in another directory from now on.
+    /// The new directory of one replica.
     pub target_directory: Option<(BrokerId, DirectoryId)>,
     pub target_replicas: Vec<BrokerId>,
     pub target_removing: Vec<BrokerId>,
@@ -50,7 +50,8 @@ pub(crate) struct PartitionChange<'a, 'c> {
 }
 
 impl<'a, 'c> PartitionChange<'a, 'c> {
-    /// `is_acceptable_leader` says who lives; that the replica's directory is online is checked here.
+    /// `is_acceptable_leader` says which brokers are live. Whether the replica's directory is
+    /// online is checked here.
     pub fn new(
         context: &'a ControllerContext<'c>,
         topic: &'a TopicImage,
@@ -95,7 +96,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
                 .iter()
                 .any(|replica| !self.target_replicas.contains(replica))
         {
-            // A replica that goes must be fenced by a higher leader epoch.
+            // A removed replica must be fenced off by a higher leader epoch.
             record.leader = current_leader;
         }
         self.update_elr(&mut record);
@@ -143,7 +144,8 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         let is_complete = !isr.is_empty()
             && !replicas.is_empty()
             && self.target_adding.iter().all(|replica| isr.contains(replica))
-            // With fewer replicas than before, all of them must be in sync, or the ISR would shrink.
+            // If the number of replicas shrinks, all target replicas must be in sync, or the ISR
+            // would shrink.
             && (self.target_adding.len() >= self.target_removing.len()
                 || replicas.iter().all(|replica| isr.contains(replica)));
         if is_complete {
@@ -154,8 +156,8 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         }
     }
 
-    /// Whoever leaves the ISR while it is below its minimum may still lead, unless its broker stopped
-    /// uncleanly.
+    /// Replicas that leave the ISR while it is below its minimum become ELRs, unless their broker
+    /// stopped uncleanly.
     fn populate_target_elr(&mut self) {
         if !self.is_elr_enabled {
             return;
@@ -190,7 +192,8 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         }
         record.leader = leader.value();
         if is_unclean {
-            // Records that only others have are lost: the ISR begins anew with this leader.
+            // Records that only the other replicas have are lost: the ISR restarts with this leader
+            // alone.
             record.isr = Some(vec![leader.value()]);
             if self.partition.leader_recovery_state != LeaderRecoveryState::Recovering {
                 record.leader_recovery_state = LeaderRecoveryState::Recovering.code();
@@ -198,7 +201,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         }
     }
 
-    /// The leader after the election, and whether it was out of sync.
+    /// The leader after the election, and whether the election was unclean.
     fn new_leader(&self) -> (BrokerId, bool) {
         if self.election == Election::Preferred
             && let Some(&preferred) = self.target_replicas.first()
@@ -232,7 +235,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         (BrokerId::NONE, false)
     }
 
-    /// In the ISR, or eligible when the ISR is empty.
+    /// Whether the replica is in the ISR, or in the ELR if the ISR is empty.
     fn is_valid_new_leader(&self, replica: BrokerId) -> bool {
         let is_candidate = self.target_isr.contains(&replica)
             || (self.target_isr.is_empty() && self.target_elr.contains(&replica));
@@ -252,8 +255,8 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         (self.is_acceptable_leader)(replica) && has_online_directory()
     }
 
-    /// The last leader may come back although nothing says that it is in sync, when nobody else is
-    /// left (KIP-966, balanced recovery).
+    /// The last known leader, which may be elected without being in the ISR or ELR if there is no
+    /// other candidate (KIP-966, balanced recovery).
     fn last_known_leader(&self) -> Option<BrokerId> {
         if !self.is_elr_enabled || !self.target_elr.is_empty() || !self.target_isr.is_empty() {
             return None;
@@ -308,7 +311,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         }
     }
 
-    /// Where each of the target replicas is.
+    /// The directory of each target replica.
     fn target_directories(&self) -> Vec<DirectoryId> {
         let directory = |&replica: &BrokerId| match self.target_directory {
             Some((of, directory)) if of == replica => directory,
@@ -337,7 +340,7 @@ fn numbers(ids: &[BrokerId]) -> Vec<i32> {
     ids.iter().map(|id| id.value()).collect()
 }
 
-/// What applies for one of the topic's settings.
+/// The effective value of a topic setting.
 fn topic_setting<T: std::str::FromStr>(
     context: &ControllerContext<'_>,
     topic: &TopicImage,
@@ -352,7 +355,7 @@ fn topic_setting<T: std::str::FromStr>(
         .unwrap_or(default)
 }
 
-/// No ISR can be larger than the number of replicas, whatever the minimum says.
+/// The minimum ISR size, limited to the number of replicas.
 fn effective_min_isr(context: &ControllerContext<'_>, topic: &TopicImage) -> usize {
     let default = context.config.topic_defaults.min_insync_replicas;
     let configured = topic_setting(context, topic, "min.insync.replicas", default).max(0) as usize;
@@ -371,18 +374,19 @@ pub(crate) fn is_unclean_election_enabled(
     topic_setting(context, topic, "unclean.leader.election.enable", default)
 }
 
-/// An event in the life of a broker that moves leaders.
+/// A change of a broker's state that affects leaders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BrokerEvent {
-    /// Fenced, unregistered or shutting down: leaves ISRs and leads nothing.
+    /// Fenced, unregistered or shutting down: the broker leaves all ISRs and leads nothing.
     Leaves(BrokerId),
-    /// Comes back: may lead partitions that have no leader.
+    /// Unfenced: the broker can lead partitions that have no leader.
     Returns(BrokerId),
-    /// Came back after it lost what was not on disk: as `Leaves`, and is not eligible either.
+    /// Restarted after an unclean shutdown that may have lost unflushed records. As `Leaves`, and
+    /// the broker also leaves all ELRs.
     LostUnflushed(BrokerId),
 }
 
-/// The changes of all partitions that the event touches.
+/// The changes of all partitions that the event affects.
 pub(crate) fn leader_and_isr_updates(
     context: &ControllerContext<'_>,
     event: BrokerEvent,
@@ -393,7 +397,7 @@ pub(crate) fn leader_and_isr_updates(
         BrokerEvent::Returns(broker) => (None, Some(broker), None),
         BrokerEvent::LostUnflushed(broker) => (None, None, Some(broker)),
     };
-    // The image shows the broker as it was before the event.
+    // The image has the state of the broker before the event.
     let is_acceptable = |replica: BrokerId| {
         Some(replica) != leaving
             && Some(replica) != unclean
@@ -425,8 +429,8 @@ pub(crate) fn leader_and_isr_updates(
     records
 }
 
-/// The changes of some partitions whose replicas on one broker lie in directories that have failed: the
-/// broker leaves their ISRs and leads them no more, and goes on with all others.
+/// The changes of partitions whose replica on the broker is in a failed directory: the broker
+/// leaves their ISRs and no longer leads them. Its other partitions are not changed.
 pub(crate) fn directory_failure_updates(
     context: &ControllerContext<'_>,
     broker: BrokerId,
@@ -435,7 +439,7 @@ pub(crate) fn directory_failure_updates(
     let cluster = &context.image.cluster;
     let is_acceptable = |replica: BrokerId| replica != broker && cluster.is_broker_active(replica);
     let mut records = Vec::new();
-    // Where the broker is not in sync its directory changes nothing.
+    // A failed directory affects only partitions for which the broker is in the ISR.
     for (topic, index, partition) in context.image.topics.in_sync_of(broker) {
         if !is_touched(topic, index, partition) {
             continue;

@@ -1,14 +1,15 @@
-//! Bugs that simulations plant, to show that their checkers find them. Without the feature `planted-bugs` there are none:
-//! `has` is constantly false.
+//! Bugs that simulations plant to show that their checkers detect them. Without the feature
+//! `planted-bugs`, `has` always returns false.
 
-/// What can be broken on purpose.
+/// A bug that can be planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// Where nobody is in sync, any replica is elected, whatever `unclean.leader.election.enable` says.
+    /// If no replica is in sync, any replica is elected, regardless of
+    /// `unclean.leader.election.enable`.
     AlwaysElectUncleanly,
-    /// A change of the ISR is taken from who leads no more.
+    /// Accepts ISR changes from former leaders.
     TakeIsrOfAnyEpoch,
-    /// Producer ids are given out twice.
+    /// Assigns the same producer ids twice.
     RepeatProducerIds,
 }
 

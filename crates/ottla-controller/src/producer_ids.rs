@@ -1,4 +1,4 @@
-//! `AllocateProducerIds`: hands blocks of producer ids to brokers.
+//! `AllocateProducerIds`: assigns blocks of producer ids to brokers.
 //!
 //! In Kafka: `ProducerIdControlManager`.
 
@@ -10,7 +10,7 @@ use crate::brokers::check_broker_epoch;
 use crate::decision::{ControllerContext, Decision};
 use crate::planted::{self, Bug};
 
-/// How many ids a broker gets at a time.
+/// The number of ids in a block.
 pub const PRODUCER_ID_BLOCK_SIZE: i32 = 1000;
 
 pub fn allocate_producer_ids(

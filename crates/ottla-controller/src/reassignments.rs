@@ -1,5 +1,4 @@
-//! `AlterPartitionReassignments` and `ListPartitionReassignments` (KIP-455): partitions move to other
-//! replicas.
+//! `AlterPartitionReassignments` and `ListPartitionReassignments` (KIP-455).
 //!
 //! In Kafka: `ReplicationControlManager.alterPartitionReassignments`, `PartitionReassignmentReplicas`,
 //! `PartitionReassignmentRevert`.
@@ -102,8 +101,9 @@ fn reassign(
             }
             let is_active = |broker: BrokerId| context.image.cluster.is_broker_active(broker);
             let mut change = PartitionChange::new(context, topic, index, partition, &is_active);
-            // A move that is under way is replaced. Kafka keeps its lists where this one has none, and waits without end for a
-            // replica that both adds and removes.
+            // Replaces the reassignment that is in progress. Where the new one adds or removes
+            // nothing, Kafka keeps the old lists, and then waits forever for a replica that is both
+            // added and removed.
             let is_added = |replica: &BrokerId| partition.adding_replicas.contains(replica);
             let without_unneeded = |all: &[BrokerId]| -> Vec<BrokerId> {
                 let kept = all.iter().copied();
@@ -121,7 +121,7 @@ fn reassign(
             let removing = difference(&current, &replicas);
             let original: Vec<_> = current.into_iter().filter(|it| !is_added(it)).collect();
             change.target_adding = difference(&replicas, &original);
-            // Those that leave stay at the end until those that come are in sync.
+            // Removed replicas stay at the end of the list until the added ones are in sync.
             let mut all = replicas;
             all.extend(&removing);
             change.target_replicas = all;
@@ -180,7 +180,7 @@ fn cancel(
     Ok(change.build())
 }
 
-/// KIP-860: a request may ask that the number of replicas stays.
+/// KIP-860: a request can require that the replication factor does not change.
 fn validate_size(partition: &PartitionRegistration, target: usize) -> Result<(), ApiError> {
     let current: BTreeSet<_> = partition
         .replicas
@@ -215,7 +215,7 @@ fn is_in_progress(partition: &PartitionRegistration) -> bool {
     !partition.removing_replicas.is_empty() || !partition.adding_replicas.is_empty()
 }
 
-/// The reassignments under way, of all topics or of those that are asked for.
+/// The reassignments in progress, of all topics or of the requested partitions.
 pub fn list_partition_reassignments(
     image: &MetadataImage,
     request: &ListPartitionReassignmentsRequest,

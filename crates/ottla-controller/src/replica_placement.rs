@@ -1,8 +1,9 @@
-//! Which brokers keep the replicas of new partitions.
+//! Assigns the replicas of new partitions to brokers.
 //!
-//! Leaders go round the racks, and within a rack round its brokers; the other replicas follow in the
-//! next racks. Unfenced brokers come before fenced ones, and a fenced one never leads. When every broker
-//! was the first once, racks and brokers are shuffled, so that the same neighbours do not repeat.
+//! Leaders rotate over the racks, and within a rack over its brokers. The other replicas follow in
+//! the next racks. Unfenced brokers are preferred over fenced ones, and a fenced broker never
+//! leads. After each full rotation, racks and brokers are shuffled, so that different brokers
+//! become neighbours.
 //!
 //! In Kafka: `StripedReplicaPlacer` (KIP-36, KIP-455).
 
@@ -13,7 +14,7 @@ use ottla_types::BrokerId;
 
 use crate::decision::ControllerContext;
 
-/// A broker that can be given replicas.
+/// A broker that can be assigned replicas.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UsableBroker {
     pub id: BrokerId,
@@ -21,8 +22,8 @@ pub struct UsableBroker {
     pub fenced: bool,
 }
 
-/// Places `replication_factor` replicas for each of `partition_count` partitions on the cluster's brokers.
-/// The error is Kafka's sentence.
+/// Places `replication_factor` replicas for each of `partition_count` partitions on the cluster's
+/// brokers. The error is Kafka's message.
 pub(crate) fn place_replicas(
     context: &mut ControllerContext<'_>,
     partition_count: usize,
@@ -41,7 +42,7 @@ pub(crate) fn place_replicas(
     place_on_brokers(usable, context.random, partition_count, replication_factor)
 }
 
-/// As the controller places replicas, on these brokers, with random numbers from `random`.
+/// Places replicas on the given brokers as the controller does, with random numbers from `random`.
 pub fn place_on_brokers(
     brokers: impl IntoIterator<Item = UsableBroker>,
     random: &mut dyn FnMut() -> u64,
@@ -73,7 +74,7 @@ pub fn place_on_brokers(
         .collect())
 }
 
-/// Brokers of one rack, handed out round robin; each round begins one further.
+/// The brokers of one rack, assigned round robin. Each round starts at the next broker.
 #[derive(Default)]
 struct BrokerList {
     brokers: Vec<BrokerId>,
@@ -154,7 +155,8 @@ impl RackList {
         }
     }
 
-    /// At least one broker is unfenced and there are `replication_factor` brokers: both loops end.
+    /// Both loops terminate because at least one broker is unfenced and there are
+    /// `replication_factor` brokers.
     fn place(
         &mut self,
         random: &mut dyn FnMut() -> u64,
@@ -178,7 +180,7 @@ impl RackList {
         let mut rack = self.offset;
         while replicas.len() < replication_factor {
             if first_rack == Some(rack) {
-                // The leader's rack has had its turn in the first circle.
+                // The leader's rack had its turn in the first round.
                 first_rack = None;
             } else if let Some(replica) = self.racks[rack].next(self.round) {
                 replicas.push(replica);

@@ -1,7 +1,7 @@
-//! `AlterUserScramCredentials`: who can log in with SCRAM (KIP-554).
+//! `AlterUserScramCredentials`: the SCRAM credentials of users (KIP-554).
 //!
-//! The salted password comes over the wire; what is kept are the two keys that are made of it, from which
-//! it cannot be had back.
+//! The request contains the salted password. Only the two keys derived from it are stored, from
+//! which it cannot be recovered.
 //!
 //! In Kafka: `ScramControlManager`, `ScramFormatter`.
 
@@ -26,7 +26,7 @@ use crate::decision::{ApiError, ControllerContext, Decision};
 const MIN_ITERATIONS: i32 = ScramMechanism::MIN_ITERATIONS as i32;
 const MAX_ITERATIONS: i32 = ScramMechanism::MAX_ITERATIONS as i32;
 
-/// One change that is still thought to be good.
+/// A change that has passed the checks so far.
 enum Change<'a> {
     Delete(&'a ScramCredentialDeletion),
     Upsert(&'a ScramCredentialUpsertion),
@@ -73,7 +73,7 @@ pub fn alter_user_scram_credentials(
                 records.push(record);
                 results.push(result(user, &ApiError::NONE));
             }
-            // A key of no bytes, which Java's cryptography does not take.
+            // An empty salted password, which Java's cryptography refuses as a key.
             None => drop(errors.insert(user, ApiError::bare(ErrorCode::UnknownServerError))),
         }
     }

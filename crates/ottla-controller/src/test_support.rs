@@ -1,4 +1,4 @@
-//! A cluster to decide about, built up in a line or two.
+//! A builder of clusters for tests of decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Cluster {
             client: ByteString::new(),
             mutation_quota: None,
             random: Box::new(move || {
-                // xorshift64*: the same numbers in every run.
+                // xorshift64*: the same sequence in every run.
                 state ^= state >> 12;
                 state ^= state << 25;
                 state ^= state >> 27;
@@ -108,7 +108,7 @@ impl Cluster {
         self
     }
 
-    /// A quorum of configured voters, which answers so whether `kraft.version` can be raised.
+    /// A quorum of static voters. `upgrade` is the result for `kraft_version_upgrade`.
     pub fn with_static_quorum(mut self, upgrade: Result<bool, &'static str>) -> Cluster {
         self.kraft_version = 0;
         self.kraft_version_upgrade = Box::new(move |_| upgrade.map_err(str::to_owned));

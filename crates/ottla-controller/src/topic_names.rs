@@ -1,17 +1,17 @@
-//! Which names a topic may have.
+//! Valid topic names.
 //!
 //! In Kafka: `org.apache.kafka.common.internals.Topic`.
 
 const MAX_NAME_LENGTH: usize = 249;
 
-/// Topics of the broker itself, which clients may read but not create or write as they like.
+/// The internal topics. Clients can read them, but creating and writing them is restricted.
 const INTERNAL_TOPICS: [&str; 3] = [
     "__consumer_offsets",
     "__transaction_state",
     "__share_group_state",
 ];
 
-/// The log of the cluster's metadata; not a topic that anybody creates.
+/// The metadata log of the cluster. No topic can have this name.
 pub(crate) const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
 pub fn is_internal(name: &str) -> bool {
@@ -22,7 +22,7 @@ pub fn is_valid_topic_name(name: &str) -> bool {
     validate_topic_name(name).is_ok()
 }
 
-/// The error is Kafka's sentence.
+/// The error is Kafka's message.
 pub fn validate_topic_name(name: &str) -> Result<(), String> {
     let reason = if name.is_empty() {
         "the empty string is not allowed".to_owned()
@@ -43,7 +43,8 @@ pub fn validate_topic_name(name: &str) -> Result<(), String> {
     Err(format!("Topic name is invalid: {reason}"))
 }
 
-/// Names that differ only in `.` and `_` have metrics of the same name, so only one may exist.
+/// Names that differ only in `.` and `_` have metrics of the same name, so only one of them can
+/// exist.
 pub fn has_collision_chars(name: &str) -> bool {
     name.contains(['.', '_'])
 }

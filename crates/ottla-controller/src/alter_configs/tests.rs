@@ -78,7 +78,7 @@ fn one_resource(
     }
 }
 
-/// They come from the broker that they are of, by way of its listener or another process's controller.
+/// The requests come from the broker itself, through its listener or through a remote controller.
 #[test]
 fn a_controller_takes_the_settings_of_every_broker_that_it_knows() {
     let mut cluster = Cluster::with_brokers(&[1, 2]);

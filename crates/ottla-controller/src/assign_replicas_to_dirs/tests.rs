@@ -10,8 +10,8 @@ use crate::test_support::{Cluster, SINGLE_NODE_EPOCH, directory};
 const TOPIC: Uuid = Uuid::from_u128(2001);
 const SECOND: Uuid = Uuid::from_u128(3001);
 
-/// Two partitions of which broker 1 leads both, and broker 2 follows the second; their directories are not
-/// known.
+/// Two partitions without known directories. Broker 1 leads both, and broker 2 is a follower of the
+/// second.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_brokers(&[1, 2]);
     let partition = |index, replicas: Vec<i32>| {

@@ -1,4 +1,4 @@
-//! One event after the other, with exactly what follows from it.
+//! Single events, each with its exact effects.
 
 use ottla_types::Uuid;
 
@@ -28,7 +28,7 @@ const MAY_STOP: HeartbeatAnswer = HeartbeatAnswer {
     ..CAUGHT_UP
 };
 
-/// The heartbeat of a broker that serves.
+/// The heartbeat of an unfenced broker.
 fn heartbeat() -> Heartbeat {
     Heartbeat {
         want_fence: false,
@@ -65,7 +65,7 @@ fn begun() -> BrokerLifecycle {
     broker
 }
 
-/// A broker that serves since 1,000; its next heartbeat is due at 3,000.
+/// A broker that has been unfenced since 1,000; its next heartbeat is due at 3,000.
 fn running() -> BrokerLifecycle {
     let mut broker = begun();
     broker.step(900, registered(5));
@@ -142,7 +142,7 @@ fn what_is_due_while_a_request_is_under_way_follows_its_answer_at_once() {
     };
     let effects = broker.step(3_002, answered(UNFENCED));
     assert_eq!(effects, [LifecycleEffect::SendHeartbeat(cordoned)]);
-    // Not after a failure: that would hurry a controller in trouble.
+    // Not after a failure: that would add load to a controller that has problems.
     broker.step(3_003, directories(&[], &[]));
     let failed = LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
     assert_eq!(broker.step(3_004, failed), []);
@@ -187,7 +187,7 @@ fn what_cannot_be_saved_ends_the_start_at_once() {
             [LifecycleEffect::Fail(LifecycleFailure::Refused(code))]
         );
     }
-    // A broker that serves goes on: the controller may have been brought to another version.
+    // A running broker continues: the controller may have been changed to another version.
     let mut broker = running();
     broker.step(1_100, LifecycleEvent::RegistrationOutdated);
     assert_eq!(
@@ -214,7 +214,7 @@ fn a_broker_that_the_controller_does_not_know_registers_again() {
         let effects = broker.step(5_020, registered(9));
         assert_eq!(effects, [LifecycleEffect::SendHeartbeat(heartbeat())]);
         assert_eq!(broker.broker_epoch(), BrokerEpoch(9));
-        // Fenced until it has seen its new registration.
+        // Fenced until it has caught up with its new registration.
         assert!(broker.is_fenced());
         assert_eq!(broker.step(5_030, answered(CAUGHT_UP)), []);
         assert!(broker.is_fenced());
@@ -227,7 +227,7 @@ fn an_outdated_registration_is_sent_again_at_once() {
     let mut broker = running();
     let effects = broker.step(1_100, LifecycleEvent::RegistrationOutdated);
     assert_eq!(effects, [LifecycleEffect::SendRegistration]);
-    // Amended, not made anew: the epoch stays.
+    // The registration is updated and keeps its epoch.
     let effects = broker.step(1_110, registered(5));
     assert_eq!(effects, [LifecycleEffect::SendHeartbeat(heartbeat())]);
 }
@@ -242,7 +242,7 @@ fn a_failed_directory_is_told_until_the_controller_knows() {
     let effects = broker.step(1_100, directories(&[7], &[]));
     assert_eq!(effects, [LifecycleEffect::SendHeartbeat(telling.clone())]);
     broker.step(1_200, answered(UNFENCED));
-    // It stays in what is sent, and nothing fails any more.
+    // The directory stays in the heartbeats, and no deadline is left.
     let effects = broker.step(40_000, LifecycleEvent::TimePassed);
     assert_eq!(effects, [LifecycleEffect::SendHeartbeat(telling)]);
 }
@@ -253,7 +253,7 @@ fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker() {
     broker.step(1_100, directories(&[7], &[]));
     let failed = LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
     broker.step(30_000, failed);
-    // Said once more: the time counts from the first.
+    // Reported again: the deadline counts from the first report.
     broker.step(30_500, directories(&[7], &[]));
     assert_eq!(broker.next_wakeup_ms(), Some(31_100));
     let effects = broker.step(31_100, LifecycleEvent::TimePassed);
@@ -271,7 +271,7 @@ fn a_broker_stops_when_the_controller_lets_it() {
     let effects = broker.step(1_100, LifecycleEvent::ShutdownRequested);
     assert_eq!(effects, [LifecycleEffect::SendHeartbeat(asking.clone())]);
     assert_eq!(broker.step(1_110, LifecycleEvent::ShutdownRequested), []);
-    // Soon at first, then less and less often.
+    // The retry interval grows.
     broker.step(1_120, answered(UNFENCED));
     assert_eq!(broker.next_wakeup_ms(), Some(1_130));
     let effects = broker.step(1_130, LifecycleEvent::TimePassed);
@@ -311,13 +311,13 @@ fn a_broker_that_no_controller_answers_stops_after_a_session() {
         assert_eq!(broker.step(now_ms, unanswered()), []);
         broker.step(now_ms + 2_000, LifecycleEvent::TimePassed);
     }
-    // Also while a heartbeat is under way.
+    // Also while a heartbeat is in flight.
     assert_eq!(broker.next_wakeup_ms(), Some(11_000));
     let effects = broker.step(11_000, LifecycleEvent::TimePassed);
     assert_eq!(effects, [LifecycleEffect::GiveUpLeaving]);
     assert_eq!(broker.next_wakeup_ms(), None);
 
-    // One that answers has more time: it moves what the broker leads.
+    // With an answer the deadline moves: the controller is moving the leaderships.
     let mut broker = running();
     broker.step(2_000, LifecycleEvent::ShutdownRequested);
     broker.step(10_900, answered(UNFENCED));

@@ -48,7 +48,7 @@ fn registration_error(request: BrokerRegistrationRequest) -> ErrorCode {
     ErrorCode::from_code(decision.response.error_code)
 }
 
-/// A partition that broker 1 alone keeps.
+/// With a partition whose only replica is on broker 1.
 fn with_partition(mut cluster: Cluster) -> Cluster {
     cluster.apply(&[
         MetadataRecord::Topic(TopicRecord {
@@ -210,11 +210,11 @@ fn a_broker_has_to_support_every_level_in_force() {
         request
     };
     let refused = ErrorCode::UnsupportedVersion;
-    // In a quorum whose voters stand in the log; also of a broker that has never heard of the feature.
+    // In a quorum with voters in the log. Also for a broker that does not know the feature.
     for range in [Some((0, 0)), Some((2, 2)), None] {
         assert_eq!(registration_error(with("kraft.version", range)), refused);
     }
-    // At level 0 with everybody else.
+    // At level 0 all other brokers are accepted.
     for range in [Some((1, 1)), Some((2, 5))] {
         assert_eq!(registration_error(with("other.version", range)), refused);
     }
@@ -389,7 +389,7 @@ fn fencing_and_unregistering_move_leaders() {
     assert_eq!(fence_broker(&fenced.context(), BrokerId(1)), []);
 }
 
-/// A broker that is restarted in order comes back at once, within the session that it had.
+/// A broker that is restarted after a controlled shutdown can register at once.
 #[test]
 fn the_session_of_a_broker_ends_when_it_may_shut_down() {
     let mut cluster = with_partition(Cluster::single_node());

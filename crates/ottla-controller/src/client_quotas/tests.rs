@@ -16,7 +16,7 @@ fn entry(
                 ..Default::default()
             })
             .collect(),
-        // A value of -1 stands for a removal.
+        // A value of -1 means removal.
         ops: ops
             .iter()
             .map(|&(key, value)| OpData {
@@ -61,7 +61,7 @@ fn limits_are_set_changed_and_removed() {
     ];
     assert_eq!(quotas(&cluster), expected);
 
-    // Nothing changes what is as it should be.
+    // Values that are the same produce no records.
     let decision = alter_client_quotas(&cluster.context(), &set);
     assert_eq!(decision.records, []);
     let remove = request(vec![entry(

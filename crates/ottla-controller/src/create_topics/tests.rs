@@ -42,7 +42,7 @@ fn create(cluster: &mut Cluster, topics: Vec<CreatableTopic>) -> Decision<Create
     create_topics(&mut cluster.context(), &request(topics))
 }
 
-/// Error code and message of the only topic.
+/// The error code and message of the only topic.
 fn error_of(cluster: &mut Cluster, topic: CreatableTopic) -> (ErrorCode, String) {
     let decision = create(cluster, vec![topic]);
     assert_eq!(decision.records, []);
@@ -170,7 +170,7 @@ fn names() {
             "Creation of internal topic __cluster_metadata is prohibited.".to_owned()
         )
     );
-    // Two new names that collide: the first wins.
+    // Two new names that collide: the first one succeeds.
     let results = create(&mut cluster, vec![topic("x.y"), topic("x_y")])
         .response
         .topics;

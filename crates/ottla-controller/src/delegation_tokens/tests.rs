@@ -21,7 +21,7 @@ fn renewer(principal_type: &'static str, name: &'static str) -> CreatableRenewer
     }
 }
 
-/// Creates a token of alice that bob may renew.
+/// Creates a token of alice that bob can renew.
 fn create(cluster: &mut Cluster) -> CreateDelegationTokenResponse {
     let request = CreateDelegationTokenRequest {
         renewers: vec![renewer("User", "bob")],
@@ -127,7 +127,7 @@ fn a_token_is_refused_where_it_cannot_be_served() {
             ErrorCode::DelegationTokenAuthDisabled,
         ),
         (
-            // 3.6-IV1 knows no tokens.
+            // 3.6-IV1 does not support delegation tokens.
             cluster().with_feature("metadata.version", 13),
             ErrorCode::UnsupportedVersion,
         ),
@@ -197,7 +197,7 @@ fn a_token_is_ended_at_once_or_later() {
         expire(&mut cluster, "User:bob", &hmac, 10, NOW.0 + 11),
         expired
     );
-    // Ending it at once is possible even so.
+    // It can still be expired at once.
     let ended = (ErrorCode::None, NOW.0 + 11);
     assert_eq!(
         expire(&mut cluster, "User:alice", &hmac, -1, NOW.0 + 11),

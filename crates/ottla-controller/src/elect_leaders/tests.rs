@@ -9,7 +9,7 @@ use crate::test_support::{Cluster, directory};
 
 const TOPIC: Uuid = Uuid::from_u128(1001);
 
-/// Partition 0 is led by its preferred replica, 1 by another, 2 by nobody.
+/// Partition 0 is led by its preferred replica, 1 by another replica, 2 has no leader.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_brokers(&[1, 2]);
     cluster.apply(&[MetadataRecord::Topic(TopicRecord {
@@ -134,7 +134,7 @@ fn all_partitions_names_only_those_that_change() {
         decision.response.error_code,
         ErrorCode::InvalidRequest.code()
     );
-    // Of no partitions nothing is asked, not even the type.
+    // Without partitions, not even the election type is checked.
     let none = ElectLeadersRequest {
         topic_partitions: Some(Vec::new()),
         ..unknown

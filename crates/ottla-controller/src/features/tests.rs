@@ -176,7 +176,7 @@ fn kraft_version_is_raised_by_the_quorum_and_stands_in_no_record() {
         (0, None)
     );
 
-    // One that cannot be raised keeps kraft.version where it is, whichever stands first.
+    // If another feature cannot be raised, `kraft.version` stays unchanged, whichever comes first.
     for other in ["group.version", "streams.version"] {
         let updates = vec![update(other, 9, 1), update("kraft.version", 1, 1)];
         let decision = decide(&mut cluster, updates);
@@ -259,7 +259,7 @@ fn a_configured_voter_that_has_not_registered_may_not_support_a_level() {
             .error_code,
         0
     );
-    // Where controllers do not register yet, nobody can tell.
+    // Before controllers register, the levels that they support are unknown.
     let mut cluster = Cluster::empty()
         .with_feature("metadata.version", 14)
         .with_setting("controller.quorum.voters", voters);

@@ -141,7 +141,7 @@ fn with_elr_a_replica_below_the_minimum_stays_eligible() {
             ..change()
         }]
     );
-    // The same without a clean shutdown: what 2 had not on disk is gone.
+    // After an unclean shutdown, the unflushed records of 2 may be lost.
     assert_eq!(
         updates(&mut cluster, BrokerEvent::LostUnflushed(BrokerId(2))),
         [PartitionChangeRecord {

@@ -11,7 +11,7 @@ fn cluster_of(brokers: &[i32], replicas: &[i32]) -> Cluster {
     cluster_in_sync(brokers, replicas, replicas)
 }
 
-/// The same with these in sync.
+/// The same with this ISR.
 fn cluster_in_sync(brokers: &[i32], replicas: &[i32], isr: &[i32]) -> Cluster {
     let mut cluster = Cluster::with_brokers(brokers);
     let topic_id = Uuid::from_u128(77);
@@ -180,8 +180,8 @@ fn the_number_of_replicas_stays_where_that_is_asked_for() {
     );
 }
 
-/// What a move is replaced by that comes while it is under way: in Kafka, a replica may come to be both added and removed, and
-/// neither ends.
+/// A reassignment that replaces another one. In Kafka a replica can then be both added and removed,
+/// and neither reassignment completes.
 #[test]
 fn a_move_is_replaced_by_the_next() {
     let all = [1, 2, 3, 4];
@@ -193,14 +193,15 @@ fn a_move_is_replaced_by_the_next() {
         cluster.apply(&moved.records);
         replicas_of(cluster)
     };
-    // Broker 2 is not in sync, so that 3 has to stay; then it is wanted again.
+    // Broker 2 is not in sync, so 3 has to stay. Then 3 is a target again.
     let waits = moves(&mut in_part, &[1, 2]);
     assert_eq!(waits, [vec![1, 2, 3], vec![], vec![3]]);
     assert_eq!(
         moves(&mut in_part, &[1, 2, 3]),
         [vec![1, 2, 3], vec![], vec![]]
     );
-    // What was about to come and is not wanted any more goes at once; what still is goes on coming.
+    // A replica that was being added and is no longer a target is removed at once. One that still
+    // is continues to be added.
     assert_eq!(
         moves(&mut whole, &[1, 2, 3]),
         [vec![1, 2, 3], vec![3], vec![]]

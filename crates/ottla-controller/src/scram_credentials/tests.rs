@@ -9,7 +9,7 @@ fn upsertion(name: &'static str, mechanism: i8, iterations: i32) -> ScramCredent
         mechanism,
         iterations,
         salt: Bytes::from_static(b"salt"),
-        // The salted password of RFC 7677's example: password "pencil", 4096 iterations.
+        // The salted password in the example of RFC 7677: password "pencil", 4096 iterations.
         salted_password: Bytes::from_static(&[
             0xc4, 0xa4, 0x95, 0x10, 0x32, 0x3a, 0xb4, 0xf9, 0x52, 0xca, 0xc1, 0xfa, 0x99, 0x44,
             0x19, 0x39, 0xe7, 0x8e, 0xa7, 0x4d, 0x6b, 0xe8, 0x1d, 0xdf, 0x70, 0x96, 0xe8, 0x75,
@@ -62,7 +62,7 @@ fn a_credential_is_made_and_deleted() {
     let MetadataRecord::UserScramCredential(credential) = &made.records[0] else {
         panic!("{:?}", made.records);
     };
-    // As computed from RFC 7677's example with another implementation.
+    // Computed from the example of RFC 7677 with another implementation.
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
     assert_eq!(
         hex(&credential.stored_key),
