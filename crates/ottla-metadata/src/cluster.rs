@@ -15,7 +15,7 @@ use rpds::RedBlackTreeMapSync;
 
 use crate::{MetadataVersion, ReplayError};
 
-/// Where a broker or controller can be reached under one listener name.
+/// The address of a broker or controller for one listener.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     /// The listener's name, as in `listeners`: `PLAINTEXT`, `CONTROLLER`.
@@ -26,7 +26,7 @@ pub struct Endpoint {
     pub security_protocol: i16,
 }
 
-/// The levels of one feature that a node can work with, both ends included.
+/// The supported levels of one feature, both ends inclusive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SupportedFeature {
     pub name: ByteString,
@@ -34,7 +34,7 @@ pub struct SupportedFeature {
     pub max: i16,
 }
 
-/// A broker as it registered, with what changed since.
+/// A registered broker in its current state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokerRegistration {
     pub id: BrokerId,
@@ -142,7 +142,7 @@ impl BrokerRegistration {
             .find(|listener| &*listener.name == name)
     }
 
-    /// Whether a replica may be kept there: in a directory that is online, or in one not yet named.
+    /// Whether the broker can hold a replica in the directory: it is online, or not assigned yet.
     pub fn has_online_directory(&self, directory: DirectoryId) -> bool {
         if directory == Uuid::DIRECTORY_UNASSIGNED || directory == Uuid::DIRECTORY_MIGRATING {
             return true;
@@ -150,7 +150,7 @@ impl BrokerRegistration {
         if directory == Uuid::DIRECTORY_LOST {
             return false;
         }
-        // A broker from before KIP-858 does not say which directories it has.
+        // A broker from before KIP-858 does not report its directories.
         self.directories.is_empty() || self.directories.contains(&directory)
     }
 
@@ -196,7 +196,7 @@ impl BrokerRegistration {
     }
 }
 
-/// A controller as it registered (KIP-919).
+/// A registered controller (KIP-919).
 #[derive(Clone, PartialEq, Debug)]
 pub struct ControllerRegistration {
     pub id: BrokerId,

@@ -1,4 +1,4 @@
-//! Settings that were changed while running: of topics, brokers, groups and client metrics.
+//! Settings that were changed at runtime: of topics, brokers, groups and client metrics.
 //!
 //! Contains only explicitly set values; `ottla-config` resolves defaults and validates values. Unknown
 //! keys are kept, so that a snapshot writes them again.
@@ -63,7 +63,7 @@ impl ConfigResourceType {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ConfigResource {
     pub kind: ConfigResourceType,
-    /// The topic's or group's name or the broker's number; empty for the default of all brokers.
+    /// A topic or group name, or a broker id; empty for the default of all brokers.
     pub name: ByteString,
 }
 

@@ -124,8 +124,9 @@ impl MetadataDelta {
         delta
     }
 
-    /// This change and the next one as a single change: what is between the two images is passed over, as with a snapshot.
-    /// Takes time by what changed, not by the size of the cluster.
+    /// Merges this change and the next one into a single change. States between the two are
+    /// skipped, as with a snapshot. The cost depends on what changed, not on the size of the
+    /// cluster.
     pub fn then(self, next: MetadataDelta) -> MetadataDelta {
         assert_eq!(
             self.after.provenance.last_contained_offset,
@@ -136,7 +137,7 @@ impl MetadataDelta {
         let mut topics = TopicsDelta::default();
         let gone = self.topics.deleted.keys().chain(next.topics.deleted.keys());
         for id in gone {
-            // As it was before both: that is what this broker has of it.
+            // The topic as it was before both changes, because that is what this broker still has.
             if let Some(topic) = before.topics.by_id(*id) {
                 topics.deleted.insert(*id, Arc::clone(topic));
             }
@@ -184,7 +185,7 @@ impl MetadataDelta {
                 || self.delegation_tokens)
     }
 
-    /// What `broker` has to do about its replicas.
+    /// What `broker` must do with its replicas.
     pub fn local_changes(&self, broker: BrokerId) -> LocalReplicaChanges {
         let mut changes = LocalReplicaChanges::default();
         for topic in self.topics.deleted.values() {
@@ -232,7 +233,7 @@ impl MetadataDelta {
     }
 }
 
-/// One replica that a broker keeps or kept.
+/// One replica of a broker.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LocalReplica {
     pub topic: TopicName,
@@ -256,7 +257,7 @@ impl LocalReplica {
     }
 }
 
-/// What a delta means for the replicas of one broker.
+/// The effect of a delta on the replicas of one broker.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LocalReplicaChanges {
     /// Replicas that the broker no longer has, as they were.

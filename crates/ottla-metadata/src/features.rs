@@ -14,7 +14,7 @@ use crate::{MetadataVersion, ReplayError};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FeaturesImage {
-    /// `None` before the first record of a fresh log was applied.
+    /// `None` before the first record of a new log is applied.
     metadata_version: Option<MetadataVersion>,
     /// Without `metadata.version`, and without features at level 0.
     levels: BTreeMap<ByteString, i16>,
@@ -49,7 +49,8 @@ impl FeaturesImage {
                 .ok_or(ReplayError::UnknownMetadataVersion(record.feature_level))?;
             self.metadata_version = Some(version);
         } else if &*record.name == KRAFT_VERSION.name {
-            // Some 4.0 releases wrote this record by mistake; the level in the control records counts.
+            // Some 4.0 releases wrote this record by mistake. The level in the control records
+            // counts.
         } else if record.feature_level == 0 {
             self.levels.remove(&record.name);
         } else {

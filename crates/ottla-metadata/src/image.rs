@@ -1,4 +1,4 @@
-//! The cluster as the metadata log describes it up to one offset.
+//! The state of the cluster that the metadata log describes up to one offset.
 //!
 //! An image never changes. Applying records (`replay`) gives the next image, which shares everything that did not
 //! change, and a delta that names what did. Cloning an image costs a few reference counts.
@@ -11,7 +11,7 @@ use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, ProducerId, Timest
 use crate::kept_records::{ClientQuotasImage, KeptRecords};
 use crate::{ClusterImage, ConfigurationsImage, FeaturesImage, MetadataVersion, TopicsImage};
 
-/// Up to where the log is contained in an image.
+/// The last offset of the metadata log that an image contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Provenance {
     /// Inclusive; -1 for the empty image.
@@ -44,7 +44,7 @@ pub struct MetadataImage {
     pub topics: TopicsImage,
     pub configs: ConfigurationsImage,
     pub client_quotas: ClientQuotasImage,
-    /// The first producer id that was not yet given to a broker; `None` before the first block was.
+    /// The first producer id that is not assigned to a broker; `None` before the first block.
     pub next_producer_id: Option<ProducerId>,
     pub kept: KeptRecords,
 }
@@ -55,7 +55,7 @@ impl MetadataImage {
         MetadataImage::default()
     }
 
-    /// The level that was finalized; the oldest one for an empty image.
+    /// The finalized level; the oldest supported one for an empty image.
     pub fn metadata_version(&self) -> MetadataVersion {
         self.features
             .metadata_version()

@@ -1,9 +1,9 @@
-//! Which partitions a broker is in sync for, so that what happens to a broker is decided by looking at these and not at
-//! all partitions of the cluster.
+//! The partitions for which each broker is in sync, so that an event of a broker is decided by
+//! looking at these partitions only instead of all partitions of the cluster.
 //!
-//! A broker is listed with the partitions of whose ISR or eligible leader replicas it is part, and `BrokerId::NONE` with
-//! the partitions that have no leader. Numbers stand in one array for each broker and topic: it is written anew when one of
-//! them changes, and a partition takes four bytes in it.
+//! A broker is listed with the partitions whose ISR or eligible leader replicas contain it, and
+//! `BrokerId::NONE` with the partitions without a leader. The partition numbers of each broker and
+//! topic are in one array of four bytes per partition, which is replaced when one of them changes.
 //!
 //! In Kafka: `BrokersToIsrs`.
 
@@ -17,10 +17,10 @@ use crate::PartitionRegistration;
 
 type OfBroker = RedBlackTreeMapSync<TopicId, Arc<[PartitionIndex]>>;
 
-/// Kept current with the topics.
+/// Updated together with the topics.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct IsrIndex {
-    /// No broker without topics, and no topic without partitions.
+    /// Has no brokers without topics, and no topics without partitions.
     by_broker: RedBlackTreeMapSync<BrokerId, OfBroker>,
 }
 
@@ -38,7 +38,8 @@ impl IsrIndex {
         })
     }
 
-    /// Partitions of a topic have changed, are new, or are gone: each with what it was and what it is.
+    /// Updates the index for changed, new and deleted partitions of a topic, each given with its
+    /// old and its new registration.
     pub(crate) fn on_changed<'a>(
         &mut self,
         topic: TopicId,
@@ -91,7 +92,7 @@ struct Change {
     added: Vec<PartitionIndex>,
 }
 
-/// Under which brokers a partition is listed.
+/// The brokers under which a partition is listed.
 fn listed(partition: Option<&PartitionRegistration>) -> Vec<BrokerId> {
     let Some(partition) = partition else {
         return Vec::new();

@@ -35,14 +35,14 @@ impl ClientQuotasImage {
         self.quotas.values()
     }
 
-    /// Each limit with its entity, those of an entity together.
+    /// All quotas with their entities. Those of one entity are adjacent.
     pub fn by_entity(&self) -> impl Iterator<Item = (&QuotaEntity, &ClientQuotaRecord)> {
         self.quotas
             .iter()
             .map(|((entity, _), record)| (entity, record))
     }
 
-    /// The limit of this name for exactly this entity, whose parts are sorted.
+    /// The quota with this name for exactly this entity, whose parts are sorted.
     pub fn value(&self, entity: &QuotaEntity, key: &ByteString) -> Option<f64> {
         let record = self.quotas.get(&(entity.clone(), key.clone()));
         record.map(|record| record.value)
@@ -67,7 +67,8 @@ impl ClientQuotasImage {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AclsImage {
     acls: RedBlackTreeMapSync<Uuid, AccessControlEntryRecord>,
-    /// The same without their ids, and how many ids have each: what is there is not created again.
+    /// The ACLs without their ids, with the number of ids of each. Used to find out whether an ACL
+    /// exists already.
     existing: RedBlackTreeMapSync<Acl, usize>,
 }
 
@@ -99,7 +100,7 @@ impl AclsImage {
         self.existing.contains_key(acl)
     }
 
-    /// The ids of the ACLs that only one of two images has.
+    /// The ids of the ACLs that are in only one of the two images.
     pub(crate) fn changes_to(&self, after: &AclsImage) -> BTreeSet<Uuid> {
         let (before, after) = (&self.acls, &after.acls);
         let gone_or_changed = before
@@ -131,7 +132,7 @@ impl AclsImage {
         Ok(())
     }
 
-    /// One id less has this ACL.
+    /// Removes one id of this ACL.
     fn forget(&mut self, acl: &Acl) {
         match self.existing.get(acl).copied() {
             Some(times @ 2..) => self.existing.insert_mut(acl.clone(), times - 1),
@@ -161,7 +162,7 @@ impl ScramImage {
         self.credentials.get(&(mechanism, user.clone()))
     }
 
-    /// Applies a record, if it is about a credential.
+    /// Applies a record, if it is about a SCRAM credential.
     pub fn apply(&mut self, record: &MetadataRecord) {
         match record {
             MetadataRecord::UserScramCredential(record) => self.insert(record),
@@ -209,7 +210,7 @@ impl DelegationTokensImage {
     }
 }
 
-/// Everything that is kept without being acted on.
+/// Records that are stored without being interpreted.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct KeptRecords {
     pub acls: AclsImage,

@@ -1,10 +1,12 @@
-//! Pure: metadata records folded into an immutable cluster image, and deltas between images.
+//! The cluster image: metadata records applied to an immutable image, and deltas between images.
 //!
-//! The metadata log is the one representation of a cluster. Every broker and controller folds its
-//! records into the same image: `MetadataImage::apply`. This crate does not know where the records
-//! come from or what is done with a delta; it has no I/O, clock or randomness.
+//! The metadata log is the only representation of a cluster. Every broker and every controller
+//! applies its records to the same image with `MetadataImage::apply`. This crate does not know
+//! where the records come from or how a delta is used. It is pure: it has no I/O, clock or
+//! randomness.
 //!
-//! Every record type of Kafka 4.3.1 is understood or kept, so that a snapshot of the image loses nothing.
+//! Every record type of Kafka 4.3.1 is either interpreted or stored, so that a snapshot of the
+//! image loses nothing.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

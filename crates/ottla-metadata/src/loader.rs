@@ -1,4 +1,4 @@
-//! Folds the batches of the metadata log, in order, into images.
+//! Applies the batches of the metadata log to images, in order.
 //!
 //! Records between `BeginTransactionRecord` and `EndTransactionRecord` (KIP-868) are held back until the
 //! transaction ends, and dropped when it is aborted. A transaction may span batches.
@@ -12,7 +12,7 @@ use crate::{MetadataDelta, MetadataImage, Provenance, ReplayError};
 #[derive(Clone, Debug, Default)]
 pub struct MetadataLoader {
     image: MetadataImage,
-    /// The records of the transaction that has begun and not ended.
+    /// The records of the open transaction.
     transaction: Option<Vec<MetadataRecord>>,
 }
 
@@ -33,7 +33,7 @@ impl MetadataLoader {
         self.transaction.is_some()
     }
 
-    /// Replaces everything by a snapshot's records.
+    /// Replaces everything with the records of a snapshot.
     pub fn load_snapshot(
         &mut self,
         records: &[MetadataRecord],
@@ -54,8 +54,8 @@ impl MetadataLoader {
     ) -> Result<Option<MetadataDelta>, ReplayError> {
         let mut ready = Vec::with_capacity(records.len());
         let mut transaction = self.transaction.take();
-        // The number of records at the end of the batch that belong to an open transaction: an image
-        // does not contain them, and a snapshot of it must not claim to.
+        // The number of records at the end of the batch that belong to an open transaction. The
+        // image does not contain them, so the provenance of a snapshot must not cover them.
         let mut held_count = 0;
         for record in records {
             held_count += 1;

@@ -1,4 +1,4 @@
-//! `metadata.version`: the feature level that says which records the metadata log may hold.
+//! `metadata.version`: the feature level that defines which records the metadata log may contain.
 //!
 //! A record is written in the version that the finalized level allows, so that every Kafka of that level
 //! can read the log: `record_version` is the one place that knows which version that is.
@@ -169,7 +169,7 @@ impl MetadataVersion {
                     0
                 }
             }
-            // Kafka writes the lowest version that can say what changed, whatever the level.
+            // Kafka writes the lowest version that can express the change, at every level.
             MetadataRecord::BrokerRegistrationChange(change) => {
                 if change.cordoned_log_dirs.is_some() {
                     3

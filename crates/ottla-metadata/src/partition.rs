@@ -9,7 +9,8 @@ use ottla_types::{
 
 use crate::{MetadataVersion, ReplayError};
 
-/// Whether the leader was elected from the ISR, or uncleanly and still has to recover.
+/// Whether the leader was elected from the ISR, or in an unclean election after which it still has
+/// to recover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LeaderRecoveryState {
     #[default]
@@ -40,20 +41,20 @@ impl LeaderRecoveryState {
 /// The value in a `PartitionChangeRecord` if the leader did not change.
 pub const NO_LEADER_CHANGE: i32 = -2;
 
-/// One partition as the cluster knows it.
+/// The registration of one partition.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PartitionRegistration {
-    /// In the order of preference: the first is the preferred leader.
+    /// In order of preference: the first is the preferred leader.
     pub replicas: Vec<BrokerId>,
     /// The directory of each replica, in the order of `replicas`.
     pub directories: Vec<DirectoryId>,
     pub isr: Vec<BrokerId>,
     pub removing_replicas: Vec<BrokerId>,
     pub adding_replicas: Vec<BrokerId>,
-    /// Eligible to lead although out of the ISR (KIP-966).
+    /// Replicas that are eligible to become leader without being in the ISR (KIP-966).
     pub elr: Vec<BrokerId>,
     pub last_known_elr: Vec<BrokerId>,
-    /// `BrokerId::NONE` when the partition has no leader.
+    /// `BrokerId::NONE` if the partition has no leader.
     pub leader: BrokerId,
     pub leader_recovery_state: LeaderRecoveryState,
     pub leader_epoch: LeaderEpoch,
@@ -137,7 +138,7 @@ impl PartitionRegistration {
         })
     }
 
-    /// The record that creates this registration, as far as `metadata_version` can say it.
+    /// The record that creates this registration, as far as `metadata_version` can express it.
     pub fn to_record(
         &self,
         topic_id: TopicId,
@@ -181,7 +182,7 @@ impl PartitionRegistration {
         self.replicas.contains(&broker)
     }
 
-    /// Where `broker` keeps its replica; `None` when it has none.
+    /// The directory of the replica on `broker`; `None` if it has no replica.
     pub fn directory(&self, broker: BrokerId) -> Option<DirectoryId> {
         let index = self
             .replicas
@@ -203,7 +204,8 @@ fn numbers(ids: &[BrokerId]) -> Vec<i32> {
     ids.iter().map(|id| id.value()).collect()
 }
 
-/// Records from before KIP-858 name no directory; Kafka then takes each as MIGRATING.
+/// Records from before KIP-858 have no directories. As in Kafka, each replica then has the
+/// directory MIGRATING.
 fn directories_of(
     directories: &[Uuid],
     replica_count: usize,

@@ -1,4 +1,4 @@
-//! Applies records to an image: the next image, and the delta between the two.
+//! Applies records to an image. The result is the next image and the delta between the two.
 //!
 //! In Kafka: `MetadataDelta.replay` and those of its parts.
 
@@ -13,8 +13,8 @@ use crate::image::{MetadataImage, Provenance};
 use crate::{ConfigResource, PartitionRegistration, ReplayError, TopicImage};
 
 impl MetadataImage {
-    /// The image after `records`, which `provenance` places in the log. On an error nothing is applied:
-    /// a log that cannot be replayed must stop its reader, as it stops Kafka's.
+    /// The image after `records`, whose offsets are in `provenance`. On an error nothing is
+    /// applied: as in Kafka, a node that cannot replay the log must stop.
     pub fn apply(
         &self,
         records: &[MetadataRecord],
@@ -142,9 +142,9 @@ impl Replay {
                 self.image.kept.delegation_tokens.remove(record);
                 self.delta.delegation_tokens = true;
             }
-            // The migration from ZooKeeper is over in every cluster that 4.3 can work with.
+            // The ZooKeeper migration is complete in every cluster that 4.3 supports.
             MetadataRecord::ZkMigrationState(_) | MetadataRecord::NoOp(_) => {}
-            // Transactions are folded by the loader; none of their markers reaches an image.
+            // The loader handles transactions, so their markers never reach an image.
             MetadataRecord::BeginTransaction(_)
             | MetadataRecord::EndTransaction(_)
             | MetadataRecord::AbortTransaction(_) => {

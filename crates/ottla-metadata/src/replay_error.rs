@@ -1,5 +1,5 @@
-//! Why a record of the metadata log cannot be applied. None of these can happen in a log that Kafka or
-//! Ottla wrote, except by corruption: a node that meets one stops following the log.
+//! Why a record of the metadata log cannot be applied. In a log that Kafka or Ottla wrote, this
+//! happens only after corruption. A node with such a log stops following it.
 
 use ottla_types::{BrokerEpoch, BrokerId, TopicId, Uuid};
 

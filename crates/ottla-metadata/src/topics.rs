@@ -114,8 +114,9 @@ impl TopicsImage {
         self.by_name.range(name.clone()..).map(|(_, topic)| topic)
     }
 
-    /// The partitions of whose ISR or eligible leader replicas a broker is part, and of `BrokerId::NONE` those without a
-    /// leader. Takes time by how many these are, and not by the size of the cluster.
+    /// The partitions whose ISR or eligible leader replicas contain the broker; for
+    /// `BrokerId::NONE`, the partitions without a leader. The cost depends on the number of these
+    /// partitions, not on the size of the cluster.
     pub fn in_sync_of(
         &self,
         broker: BrokerId,

@@ -1,4 +1,4 @@
-//! Two changes as one.
+//! Merging two changes into one.
 
 use ottla_protocol::metadata_records::{
     ConfigRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord,
@@ -60,7 +60,7 @@ fn setting(name: &'static str) -> MetadataRecord {
     })
 }
 
-/// The changes that batches of records make, from an empty cluster on.
+/// The changes of batches of records, starting with an empty cluster.
 fn changes(batches: Vec<Vec<MetadataRecord>>) -> Vec<MetadataDelta> {
     let mut loader = MetadataLoader::default();
     let mut last_offset = -1;
@@ -77,7 +77,7 @@ fn changes(batches: Vec<Vec<MetadataRecord>>) -> Vec<MetadataDelta> {
     changes.collect()
 }
 
-/// The last two changes as one.
+/// The last two changes, merged.
 fn last_two(batches: Vec<Vec<MetadataRecord>>) -> MetadataDelta {
     let mut changes = changes(batches);
     let (next, first) = (changes.pop().expect("two"), changes.pop().expect("two"));
@@ -114,7 +114,8 @@ fn what_either_changed_has_changed() {
     assert!(!both.features);
 }
 
-/// Else this broker would keep its log for good: what the second change deletes was no replica of its any more.
+/// Otherwise this broker would keep the log forever: at the second change, which deletes the topic,
+/// it was not a replica any more.
 #[test]
 fn a_replica_that_was_moved_away_before_its_topic_was_deleted_is_deleted_here() {
     let both = last_two(vec![

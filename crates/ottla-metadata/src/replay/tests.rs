@@ -255,7 +255,7 @@ fn a_deleted_topic_takes_its_settings_along() {
     assert_eq!(delta.topics.deleted[&TOPIC].partition_count(), 2);
     assert_eq!(delta.configs.len(), 1);
 
-    // Deleted and created again under another id, in one batch.
+    // Deleted and created again with another id, in one batch.
     let again = Uuid::from_u128(8);
     let (image, delta) = apply(
         &base(),
@@ -267,7 +267,7 @@ fn a_deleted_topic_takes_its_settings_along() {
     assert_eq!(delta.topics.created.len(), 1);
     assert_eq!(delta.topics.deleted.len(), 1);
 
-    // Created and deleted in one batch: as if it had never been.
+    // Created and deleted in one batch, which leaves no trace.
     let remove_again = MetadataRecord::RemoveTopic(RemoveTopicRecord {
         topic_id: again,
         ..Default::default()
