@@ -1,12 +1,12 @@
 //! Prints what it costs to validate a produced batch of 100-byte records, by codec:
 //! `cargo run --release -p ottla-records --example validation_cost`.
 //!
-//! The batches lie in memory that the processor's cache does not hold, as they do when they come from a
-//! socket; the best of several rounds is printed. The last column is the longest that a broker's thread is
-//! kept by one batch: the records of `INLINE_DECOMPRESSED_BYTES` in `ottla-broker`, compressed well enough to
-//! be looked through where they were read.
+//! The batches are too large for the processor's cache, like batches that arrive from a socket. The
+//! best of several rounds is printed. The last column is the maximum time for which one batch
+//! occupies a network thread of the broker: a batch of `INLINE_DECOMPRESSED_BYTES` in
+//! `ottla-broker`, compressed well enough to be validated on that thread.
 
-// It measures; the crate itself has no clock.
+// A benchmark measures time. The crate itself uses no clock.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::hint::black_box;
@@ -26,7 +26,7 @@ const BATCHES: usize = 512;
 const ROUNDS: usize = 40;
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-/// With `fresh` bytes of each value that no other has.
+/// `fresh` bytes of each value are unique.
 fn batch(codec: CompressionType, seed: u64, bytes: usize, fresh: usize) -> RecordBatch {
     let mut builder = RecordBatchBuilder::new(Compression::from(codec)).capacity(bytes);
     let mut state = seed | 1;

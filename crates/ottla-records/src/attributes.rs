@@ -1,16 +1,16 @@
-//! The attribute bits of a batch header, and the two enums that live in them.
+//! The attribute bits of a batch header, and the two enums encoded in them.
 //!
 //! ```text
 //! | unused (7-15) | delete horizon (6) | control (5) | transactional (4) | timestamp type (3) | codec (0-2) |
 //! ```
 //!
-//! The unused bits are kept as they came, so that a header that was read is written back byte for byte.
+//! The unused bits are preserved, so that a header that was read is written back byte for byte.
 
 use std::fmt;
 
 use crate::{BatchError, CompressionType};
 
-/// Whose clock set the timestamps of a batch.
+/// Which clock sets the timestamps of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TimestampType {
     /// The producer, record by record.
@@ -47,7 +47,7 @@ const CONTROL: i16 = 0x20;
 const DELETE_HORIZON: i16 = 0x40;
 
 impl Attributes {
-    /// The codec, or an error for a number that means none.
+    /// The codec, or an error for an unassigned number.
     pub fn compression_type(self) -> Result<CompressionType, BatchError> {
         let id = (self.0 & CODEC_MASK) as u8;
         CompressionType::from_id(id).ok_or(BatchError::UnknownCompression { id })
@@ -69,7 +69,7 @@ impl Attributes {
         self.0 & TRANSACTIONAL != 0
     }
 
-    /// Whether the records are markers of the broker's own: ends of transactions, leader changes.
+    /// Whether the records are control records: transaction markers or records of the quorum.
     pub const fn is_control(self) -> bool {
         self.0 & CONTROL != 0
     }

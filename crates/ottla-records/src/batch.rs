@@ -1,9 +1,9 @@
 //! One batch of magic 2: its header, and its records as a slice of the buffer it was read from.
 //!
 //! Assigning offset and leader epoch changes only the part of the header that the checksum does not
-//! cover; a batch goes to disk as header bytes and body in one vectored write. Reading a sequence of
-//! batches stops silently at a truncated one, as Kafka's `ByteBufferLogInputStream` does: fetch responses
-//! end so.
+//! cover. A batch is written to disk as header and body in one vectored write. Reading a sequence
+//! of batches ends silently at a truncated one, as in Kafka's `ByteBufferLogInputStream`, because
+//! fetch responses can end like that.
 
 use bytes::Bytes;
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
@@ -21,7 +21,7 @@ pub struct RecordBatch {
 }
 
 impl RecordBatch {
-    /// Puts header and body together. The length in the header must be that of the body.
+    /// Combines header and body. The length in the header must match the body.
     pub fn new(header: BatchHeader, body: Bytes) -> RecordBatch {
         assert_eq!(
             header.size_in_bytes(),
@@ -60,19 +60,19 @@ impl RecordBatch {
         &self.body
     }
 
-    /// The records, decompressed if they are compressed; more than `limit` bytes of them are an error.
-    /// The checksum is not verified.
+    /// The records, decompressed if necessary. More than `limit` bytes of them are an error. The
+    /// checksum is not verified.
     pub fn records(&self, limit: usize) -> Result<BatchRecords, BatchError> {
         let bytes = match self.header.compression_type()? {
             CompressionType::None => self.body.clone(),
-            // Kafka does not look at the body of a batch without records.
+            // Kafka ignores the body of a batch without records.
             _ if self.header.record_count == 0 => Bytes::new(),
             codec => decompress(codec, &self.body, limit)?,
         };
         BatchRecords::new(self.header, bytes)
     }
 
-    /// Header and body together.
+    /// The size of header and body.
     pub fn size_in_bytes(&self) -> usize {
         BatchHeader::SIZE + self.body.len()
     }
@@ -86,7 +86,7 @@ impl RecordBatch {
         Bytes::from(bytes)
     }
 
-    /// The checksum that the header should hold, from the attributes to the end of the body.
+    /// The checksum from the attributes to the end of the body, as the header should contain it.
     pub fn compute_crc(&self) -> u32 {
         self.header.compute_crc(&self.body)
     }
@@ -103,7 +103,7 @@ impl RecordBatch {
         Ok(())
     }
 
-    /// Gives the batch its place in the log. The checksum stays valid.
+    /// Sets the offset and the leader epoch of the batch. The checksum stays valid.
     pub fn assign_offset(&mut self, base_offset: Offset, leader_epoch: LeaderEpoch) {
         self.header.assign_offset(base_offset, leader_epoch);
     }

@@ -1,9 +1,10 @@
-//! Building a batch of magic 2, record by record.
+//! Builds a batch of magic 2 record by record.
 //!
-//! Records are encoded as they are appended, after room for the header, and compressed when the batch is
-//! built. An uncompressed batch is therefore sent from the buffer into which its records were encoded.
-//! Kafka's `MemoryRecordsBuilder` compresses incrementally; the batches are equivalent, and their bytes
-//! differ only if the codec's output depends on how its input is split.
+//! Records are encoded when they are appended, after space that is reserved for the header, and
+//! compressed when the batch is built. An uncompressed batch is therefore sent from the buffer in
+//! which its records were encoded. Kafka's `MemoryRecordsBuilder` compresses incrementally. The
+//! batches are equivalent; their bytes differ only if the codec's output depends on how its input
+//! is split.
 
 use bytes::{Bytes, BytesMut};
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -31,17 +32,17 @@ pub struct RecordBatchBuilder {
     /// The timestamp of the first record, or the delete horizon; the others are relative to it.
     base_timestamp: Timestamp,
     max_timestamp: Timestamp,
-    /// Of the last record appended, -1 before the first.
+    /// The offset delta of the last record, -1 before the first.
     last_offset_delta: i32,
     record_count: i32,
-    /// Room for the header, then the records. Empty until the first of them.
+    /// Space for the header, then the records. Empty until the first record.
     buffer: Vec<u8>,
-    /// The records in the buffer are compressed: no more can be appended.
+    /// Whether the records in the buffer are compressed, so that no more can be appended.
     is_compressed: bool,
 }
 
 impl RecordBatchBuilder {
-    /// With this much room beyond the batch, a buffer never grows.
+    /// The spare capacity beyond the batch with which a buffer never grows.
     pub const SPARE_CAPACITY: usize = 2 * NUMBERS;
 
     pub fn new(compression: Compression) -> RecordBatchBuilder {
@@ -75,7 +76,7 @@ impl RecordBatchBuilder {
         self
     }
 
-    /// Reserves room for records of this many bytes.
+    /// Reserves space for records of this many bytes.
     #[must_use]
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.buffer.reserve(BatchHeader::SIZE + bytes);
@@ -94,7 +95,7 @@ impl RecordBatchBuilder {
         self
     }
 
-    /// Makes the batch an idempotent producer's.
+    /// Sets the producer id, epoch and base sequence of an idempotent producer.
     #[must_use]
     pub fn producer(
         mut self,
@@ -118,7 +119,7 @@ impl RecordBatchBuilder {
         self
     }
 
-    /// Gives all records this time, set by the broker.
+    /// Sets the same timestamp on all records, for `LogAppendTime`.
     #[must_use]
     pub fn log_append_time(mut self, now: Timestamp) -> Self {
         self.attributes = self
@@ -128,8 +129,9 @@ impl RecordBatchBuilder {
         self
     }
 
-    /// From when the cleaner may drop the batch's tombstones and markers (KIP-534). It takes the place of
-    /// the first record's timestamp, so it is said before the first record.
+    /// Sets the time from which the cleaner may drop the batch's tombstones and markers (KIP-534).
+    /// It replaces the timestamp of the first record as base timestamp, so it must be set before
+    /// the first record.
     #[must_use]
     pub fn delete_horizon(mut self, horizon: Timestamp) -> Self {
         assert!(self.is_empty(), "timestamps are relative to the horizon");
@@ -152,8 +154,8 @@ impl RecordBatchBuilder {
         self.append_at(offset_delta, timestamp, key, value, headers);
     }
 
-    /// Appends a record `offset_delta` after the base offset, more than the record before it. Offsets
-    /// may be left out, as compaction does.
+    /// Appends a record at `offset_delta`, which must be larger than that of the previous record.
+    /// Gaps are allowed, as after compaction.
     #[inline(always)]
     pub fn append_at(
         &mut self,
@@ -178,7 +180,7 @@ impl RecordBatchBuilder {
         );
     }
 
-    /// Appends a record of another batch at the offset that it has, with its timestamp and headers.
+    /// Appends a record of another batch with its offset, timestamp and headers.
     pub fn append_view(&mut self, record: &RecordView<'_>) {
         let offset_delta = i32::try_from(record.offset.since(self.base_offset))
             .expect("a record lies within 2^31 offsets of its batch");
@@ -201,7 +203,7 @@ impl RecordBatchBuilder {
         out.extend_from_slice(headers.bytes());
     }
 
-    /// Takes a record into account and returns its timestamp relative to the batch's.
+    /// Updates the batch's fields for a record, and returns the record's timestamp delta.
     #[inline]
     fn on_record(&mut self, offset_delta: i32, timestamp: Timestamp) -> i64 {
         assert!(
@@ -220,8 +222,8 @@ impl RecordBatchBuilder {
         timestamp.0.wrapping_sub(self.base_timestamp.0)
     }
 
-    /// Makes the batch end at an offset after its last record: compaction keeps the last offsets of
-    /// batches, and with them the last sequences of producers.
+    /// Sets the last offset of the batch to one after its last record. Compaction keeps the last
+    /// offsets of batches, and with them the last sequence numbers of producers.
     pub fn end_at(&mut self, last_offset: Offset) {
         let delta = i32::try_from(last_offset.since(self.base_offset));
         let delta = delta.expect("a batch spans fewer than 2^31 offsets");
@@ -241,7 +243,7 @@ impl RecordBatchBuilder {
         self.max_timestamp
     }
 
-    /// The batch as it would be without compression.
+    /// The size of the batch without compression.
     #[inline]
     pub fn uncompressed_size(&self) -> usize {
         self.buffer.len().max(BatchHeader::SIZE)
@@ -287,8 +289,8 @@ impl RecordBatchBuilder {
         RecordBatch::new(header, body)
     }
 
-    /// As [`RecordBatchBuilder::build`], in one piece and without a copy: the header goes into the room in
-    /// front of the records.
+    /// As [`RecordBatchBuilder::build`], as one buffer and without a copy: the header is written
+    /// into the space before the records.
     pub fn build_in_place(mut self) -> Bytes {
         self.compress();
         let mut header = self.header();
@@ -323,8 +325,8 @@ impl RecordBatchBuilder {
     }
 }
 
-/// Assigns a built batch to another producer, or moves its sequences. Copies the batch if it is still
-/// shared.
+/// Changes the producer and the sequence numbers of a batch that is already built. Copies the batch
+/// if it is shared.
 pub fn replace_producer(
     batch: Bytes,
     id: ProducerId,
@@ -382,8 +384,9 @@ fn write_any(
 /// Fast path for a record without headers whose varints all fit three bytes, which is nearly every record. Returns
 /// false, and writes nothing, for any other.
 ///
-/// The varints are assembled in registers and written eight bytes at a time. Writing them byte by byte and reading
-/// them back at once would stall until they reach the cache, which takes as long as the rest.
+/// The varints are assembled in registers and written eight bytes at a time. Writing them byte by
+/// byte and copying them at once would stall until the bytes reach the cache, which takes as long
+/// as everything else.
 #[inline(always)]
 fn write_small(
     out: &mut Vec<u8>,
@@ -397,16 +400,16 @@ fn write_small(
     let key_length = zigzag(nullable_length(key));
     let value_length = zigzag(nullable_length(value));
     let largest = timestamp | offset | key_length | value_length;
-    // Room for the numbers in the length of the whole.
+    // Leaves space for the other numbers in the length of the record.
     if largest >= ShortNumbers::LIMIT / 4 {
         return false;
     }
-    // No attribute of a record is in use.
+    // Record attributes are unused.
     let first = ShortNumbers::default().with(0).with(timestamp);
     let second = ShortNumbers::default().with(offset).with(key_length);
     let third = ShortNumbers::default().with(value_length);
     let (key, value) = (key.unwrap_or_default(), value.unwrap_or_default());
-    // With the number of headers.
+    // Plus one byte for the number of headers.
     let size = first.bytes + second.bytes + third.bytes + key.len() + value.len() + 1;
     let length = ShortNumbers::default().with(zigzag(size as i64));
     out.reserve(size + RecordBatchBuilder::SPARE_CAPACITY);
@@ -432,7 +435,7 @@ struct ShortNumbers {
 }
 
 impl ShortNumbers {
-    /// What takes more than three bytes.
+    /// Numbers from here on need more than three bytes.
     const LIMIT: u64 = 1 << 21;
 
     #[inline(always)]
@@ -451,14 +454,14 @@ impl ShortNumbers {
     fn followed_by(self, next: ShortNumbers) -> ShortNumbers {
         debug_assert!(self.bytes + next.bytes <= 8);
         ShortNumbers {
-            // Nothing is shifted by 64: if something follows, the first part has at most seven bytes.
+            // The shift is never 64: if something follows, the first part has at most seven bytes.
             bits: self.bits | next.bits << (8 * self.bytes),
             bytes: self.bytes + next.bytes,
         }
     }
 
-    /// All eight bytes are copied and the surplus is truncated: a copy of constant length is one instruction, any
-    /// other is a call.
+    /// Copies all eight bytes and truncates the surplus: a copy of constant length is one
+    /// instruction, any other is a call.
     #[inline(always)]
     fn append_to(self, out: &mut Vec<u8>) {
         let end = out.len() + self.bytes;
@@ -472,14 +475,14 @@ const fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
-/// Room for the numbers of a record: its length, attributes, timestamp and offset, and the lengths of key
-/// and value.
+/// The maximum size of the numbers of a record: its length, attributes, timestamp and offset
+/// deltas, and the lengths of key and value.
 const NUMBERS: usize = MAX_VARINT + 1 + MAX_VARLONG + MAX_VARINT + MAX_VARINT + MAX_VARINT;
 
-/// A record of `size` bytes behind its length, up to its headers.
+/// Writes a record up to its headers. `size` is its length without the length prefix.
 ///
-/// The varints before the key, and those between key and value, are assembled separately and appended
-/// in one go: appending byte by byte would check the capacity for each.
+/// The varints before the key, and those between key and value, are assembled separately and
+/// appended at once, because appending byte by byte would check the capacity for each byte.
 #[inline]
 fn write_start(
     out: &mut Vec<u8>,
@@ -493,7 +496,7 @@ fn write_start(
     out.reserve(size + RecordBatchBuilder::SPARE_CAPACITY);
     let mut numbers = [0; NUMBERS];
     let mut at = put_varlong(&mut numbers, 0, i64::from(length));
-    // No attribute of a record is in use.
+    // Record attributes are unused.
     at += 1;
     at = put_varlong(&mut numbers, at, timestamp_delta);
     at = put_varlong(&mut numbers, at, i64::from(offset_delta));
@@ -508,7 +511,7 @@ fn write_start(
     out.extend_from_slice(value.unwrap_or_default());
 }
 
-/// Appends the first `count` of these bytes. All are copied, and the surplus is truncated: a copy of
+/// Appends the first `count` of these bytes. Copies all and truncates the surplus: a copy of
 /// constant length is a few instructions, any other is a call.
 #[inline(always)]
 fn append_first(out: &mut Vec<u8>, bytes: &[u8; NUMBERS], count: usize) {
@@ -581,7 +584,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// The two ways to write a record write the same, on both sides of every length.
+        /// The fast path and the general path write the same bytes, for lengths on both sides of
+        /// each limit.
         #[test]
         fn the_short_way_writes_what_the_long_one_does(
             timestamp_delta in proptest::sample::select(vec![

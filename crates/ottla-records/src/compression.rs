@@ -1,8 +1,8 @@
 //! The codecs of `compression.type`, with Kafka's levels, and bounded decompression.
 //!
-//! Data is decompressed as a stream of chunks and the output is counted, so that a small batch that
-//! expands to gigabytes is rejected at the caller's limit, whatever its headers say. Each codec's file
-//! documents what Kafka writes and what else it reads.
+//! Data is decompressed in chunks and the output is counted, so that a small batch that expands to
+//! gigabytes is rejected at the caller's limit, whatever sizes its headers claim. The file of each
+//! codec documents what Kafka writes and what else it reads.
 
 mod block;
 mod gzip;
@@ -16,7 +16,8 @@ use bytes::Bytes;
 
 use crate::{BatchError, CompressionType};
 
-/// A codec with its level, to compress with. `CompressionType` converts into it with Kafka's default level.
+/// A codec with its compression level. Converted from a `CompressionType`, it has Kafka's default
+/// level.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Compression {
     #[default]
@@ -139,8 +140,8 @@ pub fn decompress(codec: CompressionType, data: &[u8], limit: usize) -> Result<B
     read_to_end(decompressor, data.len())
 }
 
-/// Decompresses the value of a wrapper message of magic 0, whose lz4 frames have a header checksum that
-/// old clients computed wrongly and that Kafka ignores for that reason.
+/// Decompresses the value of a wrapper message of magic 0. Old clients computed the header checksum
+/// of lz4 frames wrongly, so Kafka does not verify it in such messages.
 pub(crate) fn decompress_magic_0(
     codec: CompressionType,
     data: &[u8],
@@ -181,7 +182,7 @@ fn read_to_end(mut decompressor: Decompressor<'_>, compressed: usize) -> Result<
     Ok(Bytes::from(out))
 }
 
-/// What decompressing one batch leaves to the next, so that it need not be allocated again.
+/// Buffers of a decompressor that are reused for the next batch.
 #[derive(Default)]
 pub(crate) struct CodecMemory {
     block: Vec<u8>,
@@ -191,7 +192,7 @@ pub(crate) struct CodecMemory {
 /// A block buffer larger than this is not kept.
 const LARGEST_KEPT_BLOCK: usize = 4 << 20;
 
-/// Decompresses piece by piece and stops at a limit.
+/// Decompresses in chunks, up to a limit.
 pub(crate) struct Decompressor<'a> {
     codec: CompressionType,
     limit: usize,
@@ -237,7 +238,7 @@ impl<'a> Decompressor<'a> {
         })
     }
 
-    /// Fills some of `out`, which is not empty. 0 at the end of the data.
+    /// Reads at least one byte into `out`, which is not empty. Returns 0 at the end of the data.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, BatchError> {
         let read = match &mut self.inner {
             Inner::None(data) => {

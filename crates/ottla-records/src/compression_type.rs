@@ -23,7 +23,7 @@ impl CompressionType {
         CompressionType::Zstd,
     ];
 
-    /// The codec with this number, `None` for the three numbers that Kafka has not given out.
+    /// The codec with this number; `None` for the three unassigned numbers.
     pub const fn from_id(id: u8) -> Option<CompressionType> {
         match id {
             0 => Some(CompressionType::None),

@@ -1,4 +1,4 @@
-//! Control records: markers that brokers and controllers write between the records of clients.
+//! Control records: records that brokers and controllers write between the records of clients.
 //!
 //! The key contains the type, `version i16 | type i16`; the value depends on the type. The marker that
 //! ends a transaction is defined here; the values of the KRaft types are messages of the protocol.
@@ -64,7 +64,7 @@ impl ControlRecordType {
         [v0, v1, t0, t1]
     }
 
-    /// The type in a record key; `Ok(None)` for an unknown number. Of keys of a later version, the
+    /// The type in a record key; `Ok(None)` for an unknown number. Of a key of a later version, the
     /// known prefix is read.
     pub fn parse_key(key: &[u8]) -> Result<Option<ControlRecordType>, BatchError> {
         let Some(&[v0, v1, t0, t1]) = key.first_chunk::<4>() else {
@@ -98,7 +98,7 @@ impl EndTxnMarker {
         bytes
     }
 
-    /// Reads the value; of a later version as far as this one goes.
+    /// Reads the value. Of a later version, the known fields are read.
     pub fn parse(value: &[u8]) -> Result<EndTxnMarker, BatchError> {
         let Some(&[v0, v1, e0, e1, e2, e3]) = value.first_chunk::<6>() else {
             return Err(BatchError::MalformedControlRecord(format!(
@@ -118,8 +118,8 @@ impl EndTxnMarker {
     }
 }
 
-/// The batch that ends a producer's transaction in one partition; `control_type` is `Commit` or `Abort`.
-/// Offset and leader epoch are the log's to assign.
+/// The batch that ends a producer's transaction in one partition. `control_type` is `Commit` or
+/// `Abort`. The log assigns offset and leader epoch.
 pub fn end_txn_batch(
     producer_id: ProducerId,
     producer_epoch: ProducerEpoch,

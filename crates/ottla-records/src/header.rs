@@ -8,17 +8,19 @@
 //! 17 crc u32 (CRC-32C from byte 21 to the end)        61 records
 //! ```
 //!
-//! Parsing checks only what is needed to find the end of the batch: a header that was read is written
-//! back byte for byte, whatever its other fields say. Kafka: `DefaultRecordBatch`.
+//! Parsing checks only what is needed to find the end of the batch. A header that was read is
+//! written back byte for byte, whatever its other fields contain. Kafka: `DefaultRecordBatch`.
 
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use crate::{Attributes, BatchError, CompressionType};
 
-/// What batches of every magic have at the same place, enough to step from one to the next.
+/// The fields that batches of every magic have at the same positions, enough to step from one batch
+/// to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchPrefix {
-    /// For magic 2 the offset of the first record; before it, of the last record in a compressed message.
+    /// For magic 2 the offset of the first record. For older magics, that of the last record in a
+    /// compressed message.
     pub base_offset: Offset,
     /// Bytes that follow this field.
     pub batch_length: i32,
@@ -26,14 +28,15 @@ pub struct BatchPrefix {
 }
 
 impl BatchPrefix {
-    /// From the offset up to and with the magic.
+    /// From the offset up to and including the magic.
     pub const SIZE: usize = 17;
     /// Offset and length, which `batch_length` does not count: `Records.LOG_OVERHEAD`.
     pub const LOG_OVERHEAD: usize = 12;
-    /// The least `batch_length` of any format: an empty message of magic 0.
+    /// The smallest `batch_length` of any format: an empty message of magic 0.
     pub const MIN_LENGTH: i32 = 14;
 
-    /// Reads the prefix, refusing a length too small for any format and a magic that Kafka refuses too.
+    /// Reads the prefix. Refuses a length that is too small for any format, and magics that Kafka
+    /// also refuses.
     pub fn parse(bytes: &[u8]) -> Result<BatchPrefix, BatchError> {
         let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
             return Err(BatchError::TruncatedHeader {
@@ -59,7 +62,7 @@ impl BatchPrefix {
         })
     }
 
-    /// The whole batch with offset and length.
+    /// The size of the whole batch including offset and length.
     pub const fn size_in_bytes(&self) -> usize {
         Self::LOG_OVERHEAD + self.batch_length as usize
     }
@@ -73,32 +76,32 @@ pub struct BatchHeader {
     pub base_offset: Offset,
     /// Bytes that follow this field: 49 and the records.
     pub batch_length: i32,
-    /// The leader epoch in which the batch was appended, assigned by the leader (-1 from a producer).
+    /// The leader epoch of the append, assigned by the leader (-1 from a producer).
     pub partition_leader_epoch: LeaderEpoch,
     /// Always 2.
     pub magic: i8,
     /// CRC-32C from the attributes to the end of the records.
     pub crc: u32,
     pub attributes: Attributes,
-    /// The last record's offset less `base_offset`; kept by compaction.
+    /// The last record's offset minus `base_offset`. Compaction does not change it.
     pub last_offset_delta: i32,
     /// The base of the records' timestamps; the delete horizon if the attributes say so.
     pub base_timestamp: Timestamp,
-    /// The largest timestamp of the records, or the append time of them all.
+    /// The largest timestamp of the records, or the append time of all of them.
     pub max_timestamp: Timestamp,
     pub producer_id: ProducerId,
     pub producer_epoch: ProducerEpoch,
     /// The sequence of the first record, -1 without idempotence.
     pub base_sequence: Sequence,
-    /// Records that are there, fewer than `last_offset_delta + 1` after compaction.
+    /// The number of records, which is less than `last_offset_delta + 1` after compaction.
     pub record_count: i32,
 }
 
 impl BatchHeader {
-    /// Bytes of a header: `DefaultRecordBatch.RECORD_BATCH_OVERHEAD`.
+    /// The size of the header: `DefaultRecordBatch.RECORD_BATCH_OVERHEAD`.
     pub const SIZE: usize = 61;
     pub const MAGIC: i8 = 2;
-    /// Where the checksummed part starts.
+    /// The start of the checksummed part.
     pub const CRC_START: usize = 21;
     /// The `batch_length` of a batch without records.
     pub const MIN_LENGTH: i32 = (Self::SIZE - BatchPrefix::LOG_OVERHEAD) as i32;
@@ -168,7 +171,7 @@ impl BatchHeader {
         digest.finalize() as u32
     }
 
-    /// Header and records together.
+    /// The size of header and records.
     pub const fn size_in_bytes(&self) -> usize {
         BatchPrefix::LOG_OVERHEAD + self.batch_length as usize
     }
@@ -182,12 +185,12 @@ impl BatchHeader {
         )
     }
 
-    /// The offset that follows the batch.
+    /// The offset after the batch.
     pub const fn next_offset(&self) -> Offset {
         Offset(self.last_offset().0.wrapping_add(1))
     }
 
-    /// Moves the batch to `base_offset`; the checksum does not cover it.
+    /// Moves the batch to `base_offset`, which the checksum does not cover.
     pub const fn assign_offset(&mut self, base_offset: Offset, leader_epoch: LeaderEpoch) {
         self.base_offset = base_offset;
         self.partition_leader_epoch = leader_epoch;
@@ -218,7 +221,7 @@ impl BatchHeader {
         self.attributes.is_control()
     }
 
-    /// From when the cleaner may drop the batch's tombstones and markers (KIP-534).
+    /// The time from which the cleaner may drop the batch's tombstones and markers (KIP-534).
     pub const fn delete_horizon(&self) -> Option<Timestamp> {
         if self.attributes.has_delete_horizon() {
             Some(self.base_timestamp)

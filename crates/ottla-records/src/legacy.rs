@@ -1,5 +1,5 @@
-//! Message sets of magic 0 and 1, which old segments may still hold. They are read, never written:
-//! produce requests that could carry them are older than those that Kafka 4 accepts.
+//! Message sets of magic 0 and 1, which old segments can still contain. They are only read, never
+//! written: produce requests that could carry them are older than those that Kafka 4 accepts.
 //!
 //! ```text
 //! offset i64 | size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64, magic 1] | key i32 + bytes | value i32 + bytes
@@ -20,10 +20,10 @@ use crate::{
     decompress,
 };
 
-/// One message of magic 0 or 1 as it lies in a log: a record, or a wrapper of compressed ones.
+/// One message of magic 0 or 1 as stored in a log: a record, or a wrapper with compressed records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LegacyMessage {
-    /// Its own offset; of a wrapper, that of the last message inside.
+    /// The message's own offset; in a wrapper, that of the last message inside.
     pub offset: Offset,
     /// 0 or 1.
     pub magic: i8,
@@ -33,9 +33,9 @@ pub struct LegacyMessage {
     /// -1 in magic 0.
     pub timestamp: Timestamp,
     pub key: Option<Bytes>,
-    /// Of a wrapper the compressed messages.
+    /// In a wrapper, the compressed messages.
     pub value: Option<Bytes>,
-    /// From the magic to the end: what the checksum covers.
+    /// The bytes that the checksum covers, from the magic to the end.
     checksummed: Bytes,
 }
 
@@ -79,7 +79,7 @@ impl LegacyMessage {
         })
     }
 
-    /// The message with offset and size.
+    /// The size of the message including offset and size field.
     pub fn size_in_bytes(&self) -> usize {
         LOG_OVERHEAD + CRC_SIZE + self.checksummed.len()
     }
@@ -95,7 +95,7 @@ impl LegacyMessage {
         Bytes::from(bytes)
     }
 
-    /// Who set the timestamp; `None` for magic 0, which has none.
+    /// The timestamp type; `None` for magic 0, which has no timestamps.
     pub fn timestamp_type(&self) -> Option<TimestampType> {
         (self.magic > 0).then(|| self.attributes.timestamp_type())
     }
@@ -192,7 +192,7 @@ impl LegacyMessage {
         loop {
             match LegacyMessage::read(&mut bytes) {
                 Ok(message) => messages.push(message),
-                // Kafka stops silently at a truncated message.
+                // Kafka ends silently at a truncated message.
                 Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. }) => {
                     return Ok(messages);
                 }

@@ -1,17 +1,18 @@
-//! Record batches: view, validate, build, checksum, compress. Magic 2, and reading of magic 0 and 1.
+//! Record batches of magic 2: read, validate, build, checksum and compress. Also reads magic 0 and
+//! 1.
 //!
-//! Owns the byte format of records (KIP-98 and, for reading, the message sets before it) and the four
-//! codecs. Never touches files, sockets, clocks or threads: time is an argument, and every length in
-//! a batch is checked against the available bytes before it is used.
+//! This crate defines the byte format of records (KIP-98 and, for reading, the earlier message
+//! sets) and the four codecs. It uses no files, sockets, clocks or threads: time is an argument.
+//! Every length in a batch is checked against the available bytes before it is used.
 //!
 //! Invariants:
-//! - A batch that was read is never copied: its body is a slice of the buffer it came in.
-//! - The partition leader and its epoch lie outside the checksum, so that assigning them changes only
-//!   the 61 bytes of the header.
-//! - No input, however broken, leads to a panic, an endless loop, or an allocation beyond the limit that
-//!   the caller gave.
+//! - A batch that was read is never copied: its body is a slice of the buffer that it arrived in.
+//! - The base offset and the leader epoch are outside the checksum, so that assigning them changes
+//!   only the 61 bytes of the header.
+//! - No input, however malformed, leads to a panic, an endless loop, or an allocation beyond the
+//!   caller's limit.
 //!
-//! Kafka does the same in `org.apache.kafka.common.record` and in `LogValidator`.
+//! Kafka: `org.apache.kafka.common.record` and `LogValidator`.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

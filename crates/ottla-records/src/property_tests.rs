@@ -95,7 +95,7 @@ proptest! {
         prop_assert_eq!(size, decompressed.bytes().len());
     }
 
-    /// Validation over a stream and over a slice agree with each other and with iteration.
+    /// Validation of a stream, validation of a slice and iteration give the same result.
     #[test]
     fn built_batches_are_valid(codec in codec(), mut records in vec(record(), 1..20)) {
         let batch = build(codec, 0, &mut records);
@@ -105,7 +105,7 @@ proptest! {
             ..Default::default()
         };
         let mut buffers = ValidationBuffers::default();
-        // Every timestamp is within bounds at the far end of time or has none.
+        // Every timestamp is within bounds if the bounds are maximal, or absent.
         let now = Timestamp(0);
         let in_bounds = records.iter().all(|record| record.timestamp.0 != i64::MIN);
         prop_assume!(in_bounds);
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Does everything that can be done with a batch, as if its checksum were right.
+/// Calls everything that a batch supports, with a correct checksum.
 fn survive(mut batch: RecordBatch) {
     let _ = (
         batch.header.last_offset(),

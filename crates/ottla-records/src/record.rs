@@ -6,9 +6,9 @@
 //! | (key length varint, key, value length varint, value)*
 //! ```
 //!
-//! A record is validated completely when the iterator passes it, including its headers, so that accessing
-//! them later cannot fail, and costs nothing if they are not used. A negative length means null, whatever
-//! its value, as in Kafka's `DefaultRecord`; a header key may not be null.
+//! The iterator validates a record completely, including its headers. Accessing the headers later
+//! cannot fail, and costs nothing if they are not used. As in Kafka's `DefaultRecord`, any negative
+//! length means null. A header key must not be null.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ impl RecordHeader {
         }
     }
 
-    /// The key as text, with replacement characters for what is not UTF-8, as the Java client shows it.
+    /// The key as text. Invalid UTF-8 is replaced by replacement characters, as in the Java client.
     pub fn key_str(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.key)
     }
@@ -66,7 +66,7 @@ impl RecordHeader {
 /// The headers of a record, read as they are iterated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers<'a> {
-    /// The headers and nothing else, checked when the record was read.
+    /// The bytes of the headers alone, which were checked when the record was read.
     bytes: &'a [u8],
     count: usize,
 }
@@ -107,7 +107,7 @@ impl<'a> IntoIterator for Headers<'a> {
     }
 }
 
-/// Key and value of one header after the other.
+/// An iterator over the keys and values of headers.
 #[derive(Clone, Debug)]
 pub struct HeaderIter<'a> {
     bytes: &'a [u8],
@@ -174,12 +174,12 @@ impl BatchRecords {
         self.header.record_count
     }
 
-    /// Bytes of the records that iterating has gone over.
+    /// The number of bytes that have been iterated over.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// The uncompressed records one after the other.
+    /// The uncompressed records in sequence.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -283,7 +283,7 @@ impl<'a> Iterator for RecordIter<'a> {
     }
 }
 
-/// The offset of the record with this delta. Sums wrap, as in Java, since both come from outside.
+/// The offset of the record with this delta. Both come from outside, so the sum wraps, as in Java.
 pub(crate) fn record_offset(header: &BatchHeader, offset_delta: i32) -> Offset {
     Offset(header.base_offset.0.wrapping_add(i64::from(offset_delta)))
 }

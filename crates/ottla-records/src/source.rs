@@ -1,8 +1,8 @@
-//! Iterating over records, from a slice or from a decompressed stream.
+//! Iterates over records in a slice or in a decompressed stream.
 //!
-//! There is one reader of the record layout, [`read_record`], over two sources. From a slice it gives the
-//! parts of the record; from a stream it only passes over them, so that validating a compressed batch
-//! takes one window of memory, however large its records are.
+//! One reader of the record layout, [`read_record`], works on both sources. On a slice it returns
+//! the parts of the record. On a stream it only skips them, so that validating a compressed batch
+//! needs one window of memory, however large its records are.
 
 use crate::BatchError;
 use crate::compression::Decompressor;
@@ -12,7 +12,7 @@ use crate::varint::{MAX_VARINT, MAX_VARLONG, read_varint, read_varlong};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Broken {
     Malformed(&'static str),
-    /// The stream under it failed: bad compressed data, or more of it than the limit.
+    /// The underlying stream failed: invalid compressed data, or more data than the limit.
     Stream(BatchError),
 }
 
@@ -27,40 +27,40 @@ impl Broken {
 
 const ENDS_EARLY: Broken = Broken::Malformed("the bytes end within it, or a number is too long");
 
-/// Where records are read from.
+/// A source of records.
 pub(crate) trait Source {
-    /// What passing over bytes gives: the bytes, or nothing.
+    /// The result of skipping bytes: the bytes themselves, or nothing.
     type Chunk;
 
     fn byte(&mut self) -> Result<u8, Broken>;
     fn varint(&mut self) -> Result<i32, Broken>;
     fn varlong(&mut self) -> Result<i64, Broken>;
     fn take(&mut self, length: usize) -> Result<Self::Chunk, Broken>;
-    /// Bytes read since the start.
+    /// The number of bytes read since the start.
     fn position(&self) -> usize;
-    /// Whether `length` more bytes can be there; a stream cannot know.
+    /// Whether `length` more bytes can exist. A stream cannot know, and returns true.
     fn may_have(&self, length: usize) -> bool;
-    /// Reads a record of the common kind, if the source has a quick way and the record is of that kind.
-    /// Nothing is read otherwise.
+    /// Reads a record on a fast path, if the source has one and the record is simple enough.
+    /// Otherwise reads nothing.
     fn plain_record(&mut self) -> Option<RecordParts<Self::Chunk>> {
         None
     }
 }
 
-/// The fields of a record, with `C` for key and value.
+/// The fields of a record. `C` is the type of key and value.
 pub(crate) struct RecordParts<C> {
     pub(crate) timestamp_delta: i64,
     pub(crate) offset_delta: i32,
     pub(crate) key: Option<C>,
     pub(crate) value: Option<C>,
     pub(crate) header_count: usize,
-    /// Where the first header starts, in the source's positions.
+    /// The position of the first header in the source.
     pub(crate) headers_at: usize,
-    /// The record with its length prefix.
+    /// The size of the record including its length prefix.
     pub(crate) size_in_bytes: usize,
 }
 
-/// Reads the record at the source's position, all of it checked.
+/// Reads and checks the record at the current position.
 #[inline(always)]
 pub(crate) fn read_record<S: Source>(source: &mut S) -> Result<RecordParts<S::Chunk>, Broken> {
     match source.plain_record() {
@@ -110,7 +110,7 @@ fn take_nullable<S: Source>(source: &mut S) -> Result<Option<S::Chunk>, Broken> 
 }
 
 fn pass_headers<S: Source>(source: &mut S, count: i32) -> Result<(), Broken> {
-    // A header takes two bytes at least, so the count cannot make this loop longer than the bytes.
+    // A header takes at least two bytes, so the number of bytes limits this loop.
     if count < 0 || !source.may_have(count as usize) {
         return Err(Broken::Malformed("its number of headers is impossible"));
     }
@@ -143,7 +143,7 @@ impl<'a> SliceSource<'a> {
         self.position == self.bytes.len()
     }
 
-    /// The bytes read since `position`.
+    /// The bytes from `position` to the current position.
     pub(crate) fn since(&self, position: usize) -> &'a [u8] {
         &self.bytes[position..self.position]
     }
@@ -194,8 +194,8 @@ impl<'a> Source for SliceSource<'a> {
     }
 
     /// Fast path for a record without headers whose varints fit two bytes, which is nearly every
-    /// record. All others, including broken ones, are left to the general reader, so this one needs
-    /// no errors.
+    /// record. All other records, including malformed ones, are left to the general reader, so this
+    /// path returns no errors.
     #[inline(always)]
     fn plain_record(&mut self) -> Option<RecordParts<&'a [u8]>> {
         let rest = self.bytes.get(self.position..)?;
@@ -265,7 +265,7 @@ fn short_nullable_at<'a>(bytes: &'a [u8], at: &mut usize) -> Option<Option<&'a [
 pub(crate) struct StreamSource<'a> {
     decompressor: Decompressor<'a>,
     window: &'a mut Vec<u8>,
-    /// The part of the window that holds bytes not yet read.
+    /// The start of the unread bytes in the window.
     start: usize,
     end: usize,
     position: usize,
@@ -287,7 +287,7 @@ impl<'a> StreamSource<'a> {
         }
     }
 
-    /// Makes `wanted` bytes available, or all that are left. `wanted` is less than the window.
+    /// Makes `wanted` bytes available, or all that are left. `wanted` must be less than the window.
     #[inline(always)]
     fn fill(&mut self, wanted: usize) -> Result<&[u8], Broken> {
         if self.end - self.start < wanted && !self.ended {

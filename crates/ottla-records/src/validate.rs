@@ -1,17 +1,17 @@
-//! What a leader checks before it appends a batch, and what it changes in it: Kafka's `LogValidator`,
-//! with the checks of `UnifiedLog.analyzeAndValidateRecords` that come before it.
+//! Validates a batch before the leader appends it, and changes what the broker has to set: Kafka's
+//! `LogValidator`, with the checks of `UnifiedLog.analyzeAndValidateRecords` that come before it.
 //!
-//! A valid batch keeps its body, and its checksum unless the broker sets the timestamps: the log
-//! assigns offset and leader epoch afterwards, in the header. Records are recompressed only if the
-//! topic sets a codec (`compression.type` other than `producer`).
+//! A valid batch keeps its body, and also its checksum unless the broker sets the timestamps. The
+//! log assigns offset and leader epoch afterwards, in the header. Records are recompressed only if
+//! the topic sets a codec (`compression.type` other than `producer`).
 //!
-//! One pass over the records, without allocating; a compressed batch is decompressed through one window
-//! that the caller keeps in [`ValidationBuffers`].
+//! There is one pass over the records, which does not allocate. A compressed batch is decompressed
+//! through a window that the caller keeps in [`ValidationBuffers`].
 //!
-//! Stricter than Kafka in two cases that no consumer could read correctly: offset deltas that do not
-//! count up from 0 are refused in uncompressed batches too (Kafka stores them; in compressed ones it
-//! fails with an unexpected exception), and so are records in compressed batches whose length does not
-//! match their fields.
+//! Stricter than Kafka in two cases, which no consumer could read correctly: offset deltas that do
+//! not count up from 0 are refused in uncompressed batches too (Kafka stores them; for compressed
+//! ones it fails with an unexpected exception), and so are records in compressed batches whose
+//! length does not match their fields.
 
 use std::fmt;
 
@@ -23,18 +23,18 @@ use crate::record::record_timestamp;
 use crate::source::{SliceSource, Source, StreamSource, read_record};
 use crate::{BatchError, BatchHeader, Compression, CompressionType, RecordBatch, TimestampType};
 
-/// Who appends: the broker's own coordinators may do more than a client.
+/// The origin of an append. The broker's own coordinators have more rights than a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendOrigin {
     /// A produce request.
     Client,
     /// A group or transaction coordinator of this broker, which may write control records.
     Coordinator,
-    /// The controller writing the metadata log: as a coordinator, and without a limit of size.
+    /// The controller writing the metadata log: like a coordinator, and without a size limit.
     RaftLeader,
 }
 
-/// The topic's rules for a batch; one value is used for all batches of a partition until a setting
+/// The topic's rules for a batch. One value is used for all batches of a partition until a setting
 /// changes.
 #[derive(Clone, Debug)]
 pub struct ValidationRules {
@@ -48,9 +48,10 @@ pub struct ValidationRules {
     pub message_timestamp_before_max_ms: i64,
     /// `message.timestamp.after.max.ms`
     pub message_timestamp_after_max_ms: i64,
-    /// The codec that the topic stores, or `None` for `compression.type=producer`, which keeps the batch's.
+    /// The codec of the topic; `None` for `compression.type=producer`, which keeps that of the
+    /// batch.
     pub compression: Option<Compression>,
-    /// Most bytes that the records may decompress to. Kafka has no such limit.
+    /// The maximum size of the decompressed records. Kafka has no such limit.
     pub max_decompressed_bytes: usize,
 }
 
@@ -69,40 +70,40 @@ impl Default for ValidationRules {
     }
 }
 
-/// Memory that validating reuses from batch to batch.
+/// Buffers that validation reuses for every batch.
 #[derive(Default)]
 pub struct ValidationBuffers {
     window: Vec<u8>,
     codecs: CodecMemory,
 }
 
-/// A batch that may be appended unchanged, once the log has assigned offset and leader epoch.
+/// A batch that can be appended unchanged after the log has assigned offset and leader epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ValidatedBatch {
     pub batch: RecordBatch,
     /// The timestamp that the broker assigned to all records, if the topic uses `LogAppendTime`; the
     /// response to the producer contains it.
     pub log_append_time: Option<Timestamp>,
-    /// Whether the body is another than the one that came in.
+    /// Whether the body was replaced.
     pub recompressed: bool,
 }
 
-/// One record that may not be appended.
+/// An invalid record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordError {
-    /// The record's place in the batch, from 0.
+    /// The index of the record in the batch, from 0.
     pub batch_index: i32,
     pub message: String,
 }
 
-/// A batch that may not be appended, in the terms of a produce response.
+/// Why a batch is refused, in the terms of a produce response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rejection {
     pub error_code: ErrorCode,
     pub message: String,
-    /// The invalid records, if single records are invalid. Only with these does Kafka put `message`
-    /// into the response (`LogAppendResult.hasCustomErrorMessage`); otherwise the client shows the
-    /// message that belongs to the code.
+    /// The invalid records, if individual records are invalid. Only in this case does Kafka put
+    /// `message` into the response (`LogAppendResult.hasCustomErrorMessage`); otherwise the client
+    /// shows the standard message of the error code.
     pub record_errors: Vec<RecordError>,
 }
 
@@ -135,12 +136,12 @@ impl From<BatchError> for Rejection {
     }
 }
 
-/// Records listed in one rejection; Kafka has no such limit, but a batch of tombstones that compress well
-/// could make a response of gigabytes.
+/// The maximum number of invalid records in one response. Kafka has no such limit, but a batch of
+/// well compressed tombstones could produce a response of gigabytes.
 const MAX_RECORD_ERRORS: usize = 10_000;
 
-/// Takes the one batch of magic 2 that a partition of a produce request (version 3 and later) holds.
-/// Bytes after it that are no whole batch are dropped, as Kafka does.
+/// Reads the single batch of magic 2 in a partition of a produce request (version 3 and later). As
+/// in Kafka, bytes after it that are not a complete batch are dropped.
 pub fn read_produced_batch(records: Bytes) -> Result<RecordBatch, Rejection> {
     let mut batches = RecordBatch::read_all(records);
     let invalid = |message| Rejection::new(ErrorCode::InvalidRecord, message);
@@ -167,8 +168,8 @@ pub fn read_produced_batch(records: Bytes) -> Result<RecordBatch, Rejection> {
     }
 }
 
-/// Validates a batch that a leader appends to its log at `now`, and sets the timestamps that are the
-/// broker's. Messages name `partition`.
+/// Validates a batch that a leader appends to its log at `now`, and sets the timestamps that the
+/// broker has to set. `partition` is used in error messages.
 pub fn validate(
     mut batch: RecordBatch,
     rules: &ValidationRules,
@@ -179,7 +180,7 @@ pub fn validate(
 ) -> Result<ValidatedBatch, Rejection> {
     check_batch(&batch, rules, origin, partition)?;
     let source_codec = batch.header.compression_type()?;
-    // Kafka does not compress control records that are not.
+    // Kafka does not compress uncompressed control records.
     let target = match rules.compression {
         Some(target) if !(source_codec == CompressionType::None && batch.header.is_control()) => {
             Some(target).filter(|target| target.codec() != source_codec)
@@ -234,7 +235,7 @@ pub fn validate(
     })
 }
 
-/// Checks that do not need the records.
+/// Checks that need only the header.
 fn check_batch(
     batch: &RecordBatch,
     rules: &ValidationRules,
@@ -303,8 +304,8 @@ fn check_size(size: usize, rules: &ValidationRules) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// The batch with the same records in another codec. The offset deltas were found to count up from 0, so
-/// the records themselves stay as they are.
+/// The batch with the same records in another codec. The offset deltas are known to count up from
+/// 0, so the records themselves do not change.
 fn with_body(
     header: &BatchHeader,
     codec: CompressionType,
@@ -334,7 +335,7 @@ fn with_body(
 
 /// The result of the pass over the records.
 struct Scan {
-    /// -1 without records or without times.
+    /// -1 if there are no records or no timestamps.
     max_timestamp: Timestamp,
 }
 
@@ -370,7 +371,7 @@ impl RecordChecks<'_> {
 
     fn check_end(&self, is_at_end: bool) -> Result<(), Rejection> {
         let count = self.header.record_count;
-        // Kafka does not look behind the header of a batch without records.
+        // Kafka does not check the body of a batch without records.
         if is_at_end || count == 0 {
             return Ok(());
         }
@@ -409,7 +410,7 @@ impl RecordChecks<'_> {
         let rules = self.rules;
         if rules.message_timestamp_type == TimestampType::CreateTime && timestamp != Timestamp::NONE
         {
-            // Wraps as in Java, where absurd timestamps meet the default of "no limit".
+            // Wraps as in Java, for extreme timestamps with the default "no limit".
             let age = self.now.0.wrapping_sub(timestamp.0);
             age <= rules.message_timestamp_before_max_ms
                 && age.wrapping_neg() <= rules.message_timestamp_after_max_ms
@@ -444,7 +445,7 @@ impl RecordChecks<'_> {
     }
 }
 
-/// Records that were refused one by one.
+/// Collects the invalid records.
 #[derive(Default)]
 struct Faults {
     errors: Vec<RecordError>,

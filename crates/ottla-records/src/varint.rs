@@ -1,16 +1,16 @@
-//! Zigzag varints as records use them: at most 5 bytes for 32 bits and 10 for 64, as Kafka's `ByteUtils`
-//! bounds them. Bits beyond the width are dropped, as there.
+//! Zigzag varints of records: at most 5 bytes for 32 bits and 10 for 64, as in Kafka's `ByteUtils`.
+//! Bits beyond the width are dropped, as there.
 
-/// Most bytes of a 32-bit varint.
+/// The maximum size of a 32-bit varint.
 pub(crate) const MAX_VARINT: usize = 5;
-/// Most bytes of a 64-bit varint.
+/// The maximum size of a 64-bit varint.
 pub(crate) const MAX_VARLONG: usize = 10;
 
-/// Reads from the front of `bytes`: the value and the bytes it took. `None` if the bytes end within it or
-/// it does not end within 5 bytes.
+/// Reads a varint from the front of `bytes`. Returns the value and the number of bytes read; `None`
+/// if the bytes end within the varint or it is longer than 5 bytes.
 #[inline(always)]
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
-    // In practice nearly all varints have one or two bytes, which justifies a path without a loop.
+    // Nearly all varints have one or two bytes, so these are decoded without a loop.
     let first = *bytes.first()?;
     if first < 0x80 {
         return Some((zigzag_32(u32::from(first)), 1));
@@ -37,8 +37,8 @@ fn read_long_varint(bytes: &[u8]) -> Option<(i32, usize)> {
     None
 }
 
-/// Reads from the front of `bytes`: the value and the bytes it took. `None` if the bytes end within it or
-/// it does not end within 10 bytes.
+/// Reads a varint from the front of `bytes`. Returns the value and the number of bytes read; `None`
+/// if the bytes end within the varint or it is longer than 10 bytes.
 #[inline(always)]
 pub(crate) fn read_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
     let first = *bytes.first()?;
@@ -67,7 +67,8 @@ pub(crate) fn write_varlong(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&bytes[..length]);
 }
 
-/// Writes a number to `out` at `at` and returns the position after it. There must be room.
+/// Writes a number to `out` at `at` and returns the position after it. Panics if there is not
+/// enough space.
 #[inline(always)]
 pub(crate) fn put_varlong(out: &mut [u8], mut at: usize, value: i64) -> usize {
     let mut rest = (value << 1 ^ value >> 63) as u64;
@@ -80,13 +81,13 @@ pub(crate) fn put_varlong(out: &mut [u8], mut at: usize, value: i64) -> usize {
     at + 1
 }
 
-/// Bytes that `write_varint` takes.
+/// The encoded size for `write_varint`.
 #[inline]
 pub(crate) const fn size_of_varint(value: i32) -> usize {
     size_of_varlong(value as i64)
 }
 
-/// Bytes that `write_varlong` takes.
+/// The encoded size for `write_varlong`.
 #[inline]
 pub(crate) const fn size_of_varlong(value: i64) -> usize {
     let zigzag = (value << 1 ^ value >> 63) as u64;

@@ -1,4 +1,4 @@
-//! What the codecs share.
+//! Common parts of the codecs.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(super) fn broken(codec: CompressionType, reason: impl fmt::Display) -> Batch
     }
 }
 
-/// One decompressed block of a codec that works in blocks, and how much of it was handed out.
+/// One decompressed block of a block-based codec, and how much of it has been read.
 pub(super) struct Block<'a> {
     pub(super) bytes: &'a mut Vec<u8>,
     pub(super) given: usize,

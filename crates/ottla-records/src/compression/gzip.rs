@@ -1,5 +1,5 @@
-//! gzip (RFC 1952). Several members after each other are one stream, and what follows the last member is
-//! ignored if it is not another, as Java's `GZIPInputStream` does.
+//! gzip (RFC 1952). Consecutive members are one stream. As in Java's `GZIPInputStream`, data after
+//! the last member is ignored.
 
 use std::io::{Read, Write};
 
@@ -41,7 +41,7 @@ impl<'a> MemberReader<'a> {
             if read > 0 {
                 return Ok(read);
             }
-            // Each turn eats a member of 18 bytes at least, so the loop ends with the data.
+            // Each iteration consumes a member of at least 18 bytes, so the loop terminates.
             let rest = *self.decoder.get_ref();
             if !rest.starts_with(&MEMBER_START) {
                 return Ok(0);

@@ -66,11 +66,11 @@ fn descriptor_checksum(descriptor: &[u8]) -> u8 {
     (xxhash_rust::xxh32::xxh32(descriptor, 0) >> 8) as u8
 }
 
-/// What to do about the checksum of the frame's header.
+/// How the checksum of the frame header is verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HeaderChecksum {
     Verified,
-    /// Messages of magic 0: clients before 0.10 took the magic into it (KIP-57).
+    /// Messages of magic 0: clients before 0.10 included the frame's magic in it (KIP-57).
     Ignored,
 }
 

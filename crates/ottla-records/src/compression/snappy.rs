@@ -1,11 +1,11 @@
-//! snappy in the framing of snappy-java (xerial), and raw snappy, which its reader takes too.
+//! snappy in the framing of snappy-java (xerial), and raw snappy, which its reader also accepts.
 //!
 //! ```text
 //! 82 'SNAPPY' 00 | version i32 | least compatible version i32 | (length i32 | raw snappy)*
 //! ```
 //!
-//! Numbers are big-endian and both versions 1. A stream may be followed by another, header and all; data
-//! that does not start with the header is one raw block.
+//! Numbers are big-endian, and both versions are 1. A stream can be followed by another one with a
+//! header of its own. Data that does not start with the header is one raw block.
 
 use super::block::{Block, broken};
 use crate::{BatchError, CompressionType};
@@ -37,7 +37,7 @@ pub(super) fn compress(data: &[u8]) -> Vec<u8> {
 pub(super) struct ChunkReader<'a> {
     rest: &'a [u8],
     framed: bool,
-    /// Larger blocks are refused: snappy gives the size of a block before its data.
+    /// Larger blocks are refused: snappy states the size of a block before its data.
     limit: usize,
     decoder: snap::raw::Decoder,
     block: Block<'a>,
@@ -118,7 +118,7 @@ impl<'a> ChunkReader<'a> {
                 limit: self.limit,
             });
         }
-        // A byte of snappy makes 64 at most, so a claim beyond that need not be given its memory.
+        // A byte of snappy expands to at most 64, so no memory is allocated for a larger claim.
         if size / 64 > chunk.len() {
             return Err(broken(
                 CompressionType::Snappy,

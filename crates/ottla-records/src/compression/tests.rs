@@ -19,7 +19,7 @@ fn text(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Bytes that no codec makes smaller.
+/// Bytes that no codec can compress.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -108,7 +108,7 @@ fn bombs_stop_at_the_limit() {
 
 #[test]
 fn a_snappy_block_that_claims_too_much_gets_no_memory() {
-    // A raw block that says it holds 4 GiB less one, and then two bytes.
+    // A raw block that claims 4 GiB minus one byte, and contains two bytes.
     let claim = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00, 0x00];
     let result = decompress(CompressionType::Snappy, &claim, usize::MAX);
     assert!(
@@ -148,7 +148,7 @@ fn what_follows_the_last_gzip_member_is_ignored() {
 fn the_wrong_header_checksum_of_old_lz4_is_only_ignored_for_magic_0() {
     let data = text(1000);
     let mut compressed = Compression::from(CompressionType::Lz4).compress(&data);
-    // Clients before 0.10 took the frame's magic into the checksum.
+    // Clients before 0.10 included the frame's magic in the checksum.
     compressed[6] = (xxhash_rust::xxh32::xxh32(&compressed[..6], 0) >> 8) as u8;
     assert!(decompress(CompressionType::Lz4, &compressed, LIMIT).is_err());
     assert!(decompress_magic_0(CompressionType::Lz4, &compressed, LIMIT).unwrap() == data);

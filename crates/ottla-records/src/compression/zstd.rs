@@ -1,5 +1,5 @@
-//! zstd. Frames after each other are one stream. The window may be 128 MiB at most (zstd's own default),
-//! and is only touched as far as data comes out.
+//! zstd. Consecutive frames are one stream. The window is limited to 128 MiB (zstd's default), and
+//! its memory is only used as far as data is decompressed.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ pub(super) fn compress(data: &[u8], level: i32) -> Vec<u8> {
     zstd::bulk::compress(data, level).expect("the buffer has the size that zstd asks for")
 }
 
-/// The decoder's state, more than 100 KiB of it, made when it is needed first.
+/// The decoder's state of more than 100 KiB, created on first use.
 #[derive(Default)]
 pub(super) struct Context(Option<DCtx<'static>>);
 

@@ -36,7 +36,7 @@ fn code(result: Result<ValidatedBatch, Rejection>) -> ErrorCode {
     result.expect_err("the batch is refused").error_code
 }
 
-/// Changes the header and makes the checksum right again.
+/// Changes the header and updates the checksum.
 fn with_header(mut batch: RecordBatch, change: impl FnOnce(&mut BatchHeader)) -> RecordBatch {
     change(&mut batch.header);
     batch.header.crc = batch.compute_crc();
@@ -130,7 +130,7 @@ fn timestamps_out_of_bounds_are_named_one_by_one() {
                 .contains("invalid timestamp")
         );
 
-        // A bound is inclusive, and one that is as wide as the difference passes.
+        // A bound is inclusive: a difference that equals it is valid.
         let rules = ValidationRules {
             message_timestamp_before_max_ms: 1000,
             message_timestamp_after_max_ms: 1000,
