@@ -1,20 +1,24 @@
-//! How the cleaner is doing: what Kafka shows under `kafka.log:type=LogCleaner` and `LogCleanerManager`.
+//! Metrics of the log cleaner, as in Kafka's `kafka.log:type=LogCleaner` and `LogCleanerManager`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One figure of the cleaner, under Kafka's name.
+/// A cleaner metric, under Kafka's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum CleanerGauge {
-    /// `max-dirty-percent`: of the dirtiest log, when a log was last chosen.
+    /// `max-dirty-percent`: dirty share of the dirtiest log, in percent, when a log was last
+    /// selected.
     MaxDirtyPercent,
-    /// `cleaner-recopy-percent`: bytes written to bytes read, over the last cleaning of each thread.
+    /// `cleaner-recopy-percent`: bytes written as a percentage of bytes read, over the last
+    /// cleaning of each thread.
     CleanerRecopyPercent,
-    /// `max-clean-time-secs`: of the last cleanings of all threads, the longest.
+    /// `max-clean-time-secs`: the longest of the last cleanings of all threads, in seconds.
     MaxCleanTimeSecs,
-    /// `max-buffer-utilization-percent`: of the memory for keys, in the last cleanings of all threads.
+    /// `max-buffer-utilization-percent`: maximum use of the key buffer, in percent, in the last
+    /// cleanings of all threads.
     MaxBufferUtilizationPercent,
-    /// `max-compaction-delay-secs`: how long a log has been due for `max.compaction.lag.ms`.
+    /// `max-compaction-delay-secs`: longest time, in seconds, by which a log is overdue for
+    /// `max.compaction.lag.ms`.
     MaxCompactionDelaySecs,
     /// `DeadThreadCount`
     DeadThreadCount,
@@ -30,7 +34,7 @@ impl CleanerGauge {
         CleanerGauge::DeadThreadCount,
     ];
 
-    /// The name that the JMX exporter gives it, and what it says.
+    /// The metric's name under the JMX exporter's rules, and its help text.
     pub const fn name_and_help(self) -> (&'static str, &'static str) {
         match self {
             CleanerGauge::MaxDirtyPercent => (
@@ -64,7 +68,8 @@ impl CleanerGauge {
 #[derive(Debug)]
 pub struct CleanerMetrics {
     gauges: [AtomicU64; CleanerGauge::ALL.len()],
-    /// When a log was last looked for, on the broker's own clock.
+    /// When the cleaner last looked for a log to clean, in milliseconds of the broker's monotonic
+    /// clock.
     last_run_ms: AtomicU64,
 }
 

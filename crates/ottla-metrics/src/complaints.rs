@@ -1,15 +1,17 @@
-//! Logs what peers do wrong at most once a minute, so that a broken client cannot fill the disk.
+//! Rate limit for log lines about misbehaving peers: one a minute, so that a broken client cannot
+//! fill the disk.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Lets one complaint through in each interval.
+/// Lets one log line through in each interval.
 #[derive(Debug)]
 pub struct Complaints {
     since: Instant,
-    /// The number of the interval after the one in which something was said, from 1; 0 before that.
+    /// The index of the interval after the one that last logged, counted from 1; 0 if nothing was
+    /// logged.
     next_interval: AtomicU64,
 }
 
@@ -23,7 +25,7 @@ impl Default for Complaints {
 }
 
 impl Complaints {
-    /// Says it, unless something was said in this minute; returns whether it was said.
+    /// Runs `complaint`, unless one already ran in this interval. Returns whether it ran.
     pub fn say(&self, complaint: impl FnOnce()) -> bool {
         self.say_after(ottla_sync::time::elapsed(self.since), complaint)
     }

@@ -1,19 +1,19 @@
-//! A metric as whoever shows it sees it: a name, what it is, and its values by label.
+//! A metric for exposition: name, help, type, and its values by label.
 
 use std::borrow::Cow;
 use std::fmt;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Only grows, until the broker starts anew.
+    /// Monotonic until the broker restarts.
     Counter,
     Gauge,
 }
 
-/// One metric with all its values.
+/// A metric with all its samples.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Family {
-    /// As Prometheus has it; without the `_total` that every counter ends with there.
+    /// The Prometheus name, without the `_total` suffix that counters get there.
     pub name: String,
     pub help: &'static str,
     pub kind: Kind,
@@ -47,7 +47,7 @@ impl Family {
         Family::new(Kind::Gauge, name, help)
     }
 
-    /// With a value that has no labels.
+    /// Adds a sample without labels.
     pub fn value(self, value: f64) -> Family {
         self.sample([] as [(&str, String); 0], value)
     }
@@ -75,7 +75,7 @@ impl Family {
 }
 
 impl fmt::Display for Sample {
-    /// The labels in one text: `topic=orders,partition=3`.
+    /// All labels as one string: `topic=orders,partition=3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (key, value)) in self.labels.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };

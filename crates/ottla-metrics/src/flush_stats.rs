@@ -1,6 +1,7 @@
-//! How often segments are forced to disk, and how long that takes: `kafka.log:type=LogFlushStats`.
+//! Rate and duration of log flushes: `kafka.log:type=LogFlushStats`.
 //!
-//! Of all logs of the process, as in Kafka, the metadata log included: which broker a log is of, a flush does not know.
+//! The histogram covers all logs of the process, the metadata log included, as in Kafka. A flush
+//! does not know which broker its log belongs to.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::histogram::{Histogram, Summary};
 
 static FLUSHES: LazyLock<Histogram> = LazyLock::new(Histogram::default);
 
-/// A flush has ended after `took`.
+/// Records a flush that took `took`.
 pub fn record(took: Duration) {
     FLUSHES.record(took);
 }

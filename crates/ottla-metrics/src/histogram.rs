@@ -1,8 +1,8 @@
-//! How long things took: a histogram of microseconds that every core adds to without waiting.
+//! A latency histogram in microseconds. Each core records into its own shard without locks.
 //!
-//! Eight buckets to each power of two, so a quantile is at most 12.5 % above what was measured. Quantiles
-//! are those of the last few minutes, as Kafka's: its histograms forget exponentially, these look at what
-//! came since the window before the current one began ([`Histogram::on_window_ended`]).
+//! Each power of two has eight buckets, so a quantile is at most 12.5 % above the measured value.
+//! Quantiles cover the last few minutes, as in Kafka. Kafka's histograms decay exponentially; these
+//! cover the current and the previous window ([`Histogram::on_window_ended`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use ottla_sync::Mutex;
 
 use crate::sharded::Sharded;
 
-/// Buckets to a power of two, as a power of two.
+/// Buckets per power of two, as a base-2 logarithm.
 const SUB_BITS: u32 = 3;
 const SUB: u64 = 1 << SUB_BITS;
-/// Everything above 2^36 µs, about 19 hours, falls into the last bucket.
+/// Values above 2^36 µs, about 19 hours, fall into the last bucket.
 const MAX_BITS: u32 = 36;
 const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 
-/// The bucket of a value.
+/// The bucket index of a value.
 fn bucket_of(micros: u64) -> usize {
     if micros < SUB {
         return micros as usize;
@@ -29,7 +29,7 @@ fn bucket_of(micros: u64) -> usize {
     (bucket as usize).min(BUCKETS - 1)
 }
 
-/// The largest value of a bucket.
+/// The largest value that falls into a bucket.
 fn upper_bound(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < SUB {
@@ -54,7 +54,7 @@ impl Default for Buckets {
     }
 }
 
-/// The counts of all cores at one time.
+/// Bucket counts summed over all cores at one moment.
 type Counts = Box<[u64; BUCKETS]>;
 
 #[derive(Debug, Default)]
@@ -63,25 +63,26 @@ pub struct Histogram {
     windows: Mutex<Windows>,
 }
 
-/// Where the previous and the current window began; `None` is the start of the broker.
+/// Counts at the start of the previous and of the current window; `None` before the first window
+/// has ended.
 #[derive(Debug, Default)]
 struct Windows {
     previous: Option<Counts>,
     current: Option<Counts>,
 }
 
-/// What a histogram has to say.
+/// A summary of a histogram.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Summary {
-    /// Since the start.
+    /// Number of values since the start.
     pub count: u64,
-    /// Since the start, in milliseconds.
+    /// Sum of the values since the start, in milliseconds.
     pub sum_ms: f64,
-    /// [`QUANTILES`] of the last minutes, in milliseconds; 0 where nothing came.
+    /// [`QUANTILES`] over the last windows, in milliseconds; 0 if they hold no value.
     pub quantiles_ms: [f64; QUANTILES.len()],
 }
 
-/// Those that Kafka's JMX histograms have, as the labels of the JMX exporter's rules.
+/// The quantiles of Kafka's JMX histograms, as labels under the JMX exporter's rules.
 pub const QUANTILES: [&str; 6] = ["0.50", "0.75", "0.95", "0.98", "0.99", "0.999"];
 
 impl Histogram {
@@ -92,7 +93,7 @@ impl Histogram {
         buckets.sum_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Ends a window: from here on, quantiles leave out what came before the one that ends.
+    /// Ends the current window. Quantiles then exclude the values before that window.
     pub fn on_window_ended(&self) {
         let now = self.counts();
         let mut windows = self.windows.lock();

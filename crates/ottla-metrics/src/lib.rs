@@ -1,12 +1,14 @@
-//! What a node counts, and how it is exposed.
+//! Counters and histograms of a node, and their exposition.
 //!
-//! Counting must not cost what is counted: a counter is one relaxed atomic per core ([`sharded`]), takes no lock and
-//! orders nothing. Reading sums the cores up. The broker collects these counters with the gauges of its parts and gives
-//! both the names that Kafka's JMX metrics have under the usual rules of the JMX exporter.
+//! Counting must be cheap: a counter is one relaxed atomic per core ([`sharded`]), takes no lock
+//! and orders nothing. Reading sums over the cores. The broker collects these counters together
+//! with the gauges of its parts, and exposes both under the names that Kafka's JMX metrics have
+//! with the usual rules of the JMX exporter.
 //!
-//! Also here: rate-limited log lines ([`complaints`]) and the trace of stalled threads ([`stalls`]).
+//! Also here: rate-limited log lines ([`complaints`]) and the trace of stalled threads
+//! ([`stalls`]).
 
-// Tests make files and threads of their own.
+// Tests create files and threads.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod cleaner;
@@ -30,62 +32,64 @@ use sharded::Counters;
 use topic_metrics::AllTopicsMetrics;
 use worker_idle::WorkerIdle;
 
-/// How often the idleness of threads is looked at.
+/// Sampling interval of thread idleness.
 const LOOK: Duration = Duration::from_secs(30);
-/// Quantiles look back over one to two times so many looks.
+/// Window length in sampling intervals. Quantiles cover one to two windows.
 const LOOKS_IN_WINDOW: usize = 5;
 
-/// What the broker counts besides requests and what belongs to a topic.
+/// Broker-wide counters that are neither per API nor per topic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Metric {
-    /// Connections let in.
+    /// Accepted connections.
     ConnectionsAccepted,
-    /// Connections turned away over a limit.
+    /// Connections rejected by a connection limit.
     ConnectionsRefused,
-    /// Connections that had to wait over `max.connection.creation.rate`.
+    /// Connections delayed by `max.connection.creation.rate`.
     ConnectionsDelayed,
-    /// Those that were closed because their address opens too many.
+    /// Connections closed because their IP address exceeded its connection rate.
     ConnectionsThrottled,
     ConnectionsClosed,
     /// Times that a listener has stopped accepting for want of room for a connection, or of a file handle.
     AcceptsPaused,
     /// Connections closed after `connections.max.idle.ms`.
     ConnectionsIdle,
-    /// Connections closed because they held memory that others waited for, and did nothing with it.
+    /// Connections closed because they held request memory without progress while others waited for
+    /// it.
     ConnectionsClosedForMemory,
-    /// New members, producer IDs and transactional IDs refused because the heap was full.
+    /// New members, producer IDs and transactional IDs rejected because the heap limit was reached.
     RefusedForMemory,
-    /// Connections closed because what came was no request.
+    /// Connections closed after a malformed request.
     MalformedRequests,
-    /// Peers that were not let in over TLS or SASL.
+    /// Failed TLS handshakes and SASL authentications.
     FailedAuthentications,
-    /// Logins with SASL.
+    /// Successful SASL authentications.
     SuccessfulAuthentications,
-    /// Those of clients that cannot begin a session anew on their connection.
+    /// Successful SASL authentications of clients that do not support reauthentication (KIP-368).
     SuccessfulAuthenticationsWithoutReauth,
     SuccessfulReauthentications,
     FailedReauthentications,
-    /// Connections closed because a request came after their session had expired.
+    /// Connections closed because a request arrived after their session had expired (KIP-368).
     ExpiredConnectionsKilled,
-    /// Requests that failed over something that should not happen.
+    /// Requests that failed with an unexpected server error.
     ServerErrors,
     BytesReceived,
     BytesSent,
-    /// Appends that the kernel made wait.
+    /// Appends on which the kernel blocked.
     StalledAppends,
     /// Fetched regions that were not in the page cache.
     ColdReads,
-    /// Fetches whose positions could not be told from memory and the page cache.
+    /// Fetches whose offset lookup needed the disk: neither memory nor the page cache held the
+    /// index.
     ColdLookups,
-    /// Bytes of records that leaders gave to the replicas here.
+    /// Bytes of records fetched from leaders by this broker's followers.
     ReplicationBytesIn,
-    /// Bytes of records that followers were given.
+    /// Bytes of records sent to followers.
     ReplicationBytesOut,
-    /// The controller has added a replica to the ISR of a partition that is led here.
+    /// ISR expansions of partitions led by this broker.
     IsrExpands,
     IsrShrinks,
-    /// Proposals of another ISR that came to nothing.
+    /// AlterPartition proposals that failed.
     FailedIsrUpdates,
 }
 
@@ -114,13 +118,14 @@ impl Metrics {
         &self.requests
     }
 
-    /// The counters of all topics together, and of each.
+    /// The counters of each topic and of all topics together.
     pub fn topics(&self) -> &AllTopicsMetrics {
         &self.topics
     }
 }
 
-/// Advances the time windows of histograms and of thread idleness, until it is dropped.
+/// Advances the windows of the histograms and of thread idleness. Never returns; cancel by dropping
+/// the future.
 pub async fn advance_windows(metrics: &Metrics) {
     loop {
         for _ in 0..LOOKS_IN_WINDOW {

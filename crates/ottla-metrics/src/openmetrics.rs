@@ -1,4 +1,4 @@
-//! The text that Prometheus scrapes.
+//! Exposition in the OpenMetrics text format, which Prometheus scrapes.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 
 use crate::family::{Family, Kind};
 
-/// What the text is, as HTTP says it.
+/// The `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Collector for Collected {
             let mut described =
                 encoder.encode_descriptor(&family.name, family.help, None, metric_type)?;
             for sample in &family.samples {
-                // Without labels this leaves a pair of empty brackets, which the format allows.
+                // Without labels this writes an empty pair of braces, which the format allows.
                 let encoder = described.encode_family(&sample.labels)?;
                 match is_counter {
                     true => ConstCounter::new(sample.value).encode(encoder)?,
@@ -38,7 +38,7 @@ impl Collector for Collected {
     }
 }
 
-/// All families as OpenMetrics text.
+/// Encodes all families as OpenMetrics text.
 pub fn to_openmetrics(families: Vec<Family>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Collected(families)));

@@ -1,12 +1,12 @@
-//! What the kernel says of this process. The names are those of Prometheus' client libraries; the two of disk
-//! bytes are Kafka's `LinuxIoMetricsCollector`.
+//! Metrics of this process from `/proc`. The names are those of the Prometheus client libraries,
+//! except the two of disk bytes, which are those of Kafka's `LinuxIoMetricsCollector`.
 
 use procfs::process::{Io, Process, Stat};
 
 use crate::family::Family;
 
 pub fn collect(families: &mut Vec<Family>) {
-    // What the kernel does not show, as in a container without `/proc/self/io`, counts as 0.
+    // Values that the kernel does not expose, such as `/proc/self/io` in a container, count as 0.
     let process = Process::myself().ok();
     let process = process.as_ref();
     let stat = process.and_then(|process| process.stat().ok());

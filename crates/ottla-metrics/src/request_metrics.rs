@@ -1,5 +1,5 @@
-//! How many requests of each API came, in which versions, and how long each part of answering them took.
-//! Kafka: `RequestMetrics`, `RequestChannel.Request.updateRequestMetrics`.
+//! Requests by API and version, error codes, and the time of each stage of a request. Kafka:
+//! `RequestMetrics`, `RequestChannel.Request.updateRequestMetrics`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,26 +11,26 @@ use ottla_types::ErrorCode;
 use crate::histogram::{Histogram, Summary};
 use crate::sharded::Sharded;
 
-/// API numbers run below this.
+/// Exclusive upper bound of API keys.
 const APIS: usize = 128;
-/// Versions from here on are counted together.
+/// Versions from this one on share one counter.
 const VERSIONS: usize = 32;
 
-/// Error codes run from -1 to below one less than this.
+/// Number of error codes, counted from -1.
 const ERRORS: usize = 160;
 
-/// When the parts of answering a request were done.
+/// When each stage of a request ended.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTimes {
-    /// The whole request had come.
+    /// The request was fully read.
     pub received: Instant,
-    /// The broker had done its own part: what is left is waiting for others.
+    /// The broker finished its local processing; the rest is waiting for other brokers or for data.
     pub handled: Instant,
-    /// The answer was complete.
+    /// The response was complete.
     pub answered: Instant,
 }
 
-/// One part of the time that a request takes, or all of it.
+/// A stage of request processing, or the total.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestTime {
     Total,
@@ -47,7 +47,7 @@ impl RequestTime {
         RequestTime::ResponseSend,
     ];
 
-    /// Kafka's name.
+    /// Kafka's metric name.
     pub fn name(self) -> &'static str {
         match self {
             RequestTime::Total => "TotalTimeMs",
@@ -67,7 +67,7 @@ impl Default for VersionCounts {
     }
 }
 
-/// By error code, from -1.
+/// Counts by error code, starting at -1.
 #[derive(Debug)]
 struct ErrorCounts([AtomicU64; ERRORS]);
 
@@ -83,7 +83,7 @@ impl ErrorCounts {
     }
 }
 
-/// The requests of one API.
+/// The request metrics of one API.
 #[derive(Debug, Default)]
 pub struct ApiMetrics {
     versions: Sharded<VersionCounts>,
@@ -92,7 +92,7 @@ pub struct ApiMetrics {
 }
 
 impl ApiMetrics {
-    /// The requests by version, those that there were.
+    /// The versions that were requested, with their counts.
     pub fn requests_by_version(&self) -> Vec<(usize, u64)> {
         let count = |version: usize| -> u64 {
             let shards = self.versions.iter();
@@ -106,7 +106,7 @@ impl ApiMetrics {
             .collect()
     }
 
-    /// How often each error code was answered, "none" included, those that were.
+    /// The error codes that were returned, `NONE` included, with their counts.
     pub fn errors(&self) -> Vec<(ErrorCode, u64)> {
         let count = |error: ErrorCode| -> u64 {
             let shards = self.errors.iter();
@@ -126,7 +126,7 @@ impl ApiMetrics {
     }
 }
 
-/// The requests of all APIs. An API takes memory once a request of it has come.
+/// Request metrics of all APIs. An API's metrics are allocated at its first request.
 #[derive(Debug)]
 pub struct RequestMetrics([OnceLock<Box<ApiMetrics>>; APIS]);
 
@@ -152,7 +152,7 @@ impl RequestMetrics {
                 counts.of(error).fetch_add(count, Ordering::Relaxed);
             }
         };
-        // Partitions mostly fare alike: one addition for all neighbours that do.
+        // Partitions usually share one error code, so a run of equal neighbours is one addition.
         let mut run = (ErrorCode::None.code(), 0);
         response.for_each_error_code(version, &mut |code| {
             if code != run.0 {
@@ -164,7 +164,7 @@ impl RequestMetrics {
         add(run);
     }
 
-    /// The last byte of the answer is with the kernel.
+    /// The kernel accepted the last byte of the response.
     pub fn on_sent(&self, api_key: ApiKey, times: RequestTimes, sent: Instant) {
         let RequestTimes {
             received,
@@ -191,7 +191,7 @@ impl RequestMetrics {
         }
     }
 
-    /// The APIs of which a request has come, with what was counted.
+    /// The APIs that were requested at least once, with their metrics.
     pub fn apis(&self) -> impl Iterator<Item = (ApiKey, &ApiMetrics)> {
         let of_api = |&api_key: &ApiKey| Some((api_key, &**self.0[api_key.code() as usize].get()?));
         ApiKey::ALL.iter().filter_map(of_api)
@@ -262,7 +262,7 @@ mod tests {
         let metrics = RequestMetrics::default();
         metrics.on_errors(ApiKey::Fetch, &response, 12);
         let (_, api) = metrics.apis().next().expect("it was counted");
-        // That of the whole response counts too, from version 7 on.
+        // From version 7 on, the top-level error code counts too.
         let expected = [
             (ErrorCode::None, 4),
             (ErrorCode::NotLeaderOrFollower, 1),

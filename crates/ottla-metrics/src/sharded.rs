@@ -1,14 +1,14 @@
-//! A value for each core, so that counting never takes a cache line away from another core.
+//! A value per core, so that counting never takes a cache line from another core.
 //!
-//! A thread gets its place when it first counts and keeps it. Threads that share a place are still counted
-//! right, because what stands there is atomic; they only wait for each other's cache line.
+//! A thread is assigned a shard when it first counts, and keeps it. Threads that share a shard
+//! still count correctly, because shards are atomic; they only contend for the cache line.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-/// One `T` for each core.
+/// One `T` per core.
 #[derive(Debug)]
 pub struct Sharded<T> {
     shards: Box<[CachePadded<T>]>,
@@ -24,7 +24,7 @@ impl<T: Default> Default for Sharded<T> {
 }
 
 impl<T> Sharded<T> {
-    /// The value of the core that this thread counts for.
+    /// The shard of the calling thread.
     pub fn of_this_thread(&self) -> &T {
         &self.shards[place_of_this_thread() % self.shards.len()]
     }
@@ -47,7 +47,7 @@ fn place_of_this_thread() -> usize {
     })
 }
 
-/// Counters that are added to on every core and summed up by whoever looks.
+/// Counters that every core adds to and a reader sums up.
 #[derive(Debug)]
 pub struct Counters<const N: usize>(Sharded<[AtomicU64; N]>);
 

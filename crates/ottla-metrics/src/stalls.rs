@@ -1,11 +1,13 @@
-//! The latency trace: names what kept a thread that serves sockets for longer than a given time.
+//! The stall trace: logs the operations that blocked a socket-serving thread for longer than a
+//! threshold.
 //!
-//! Off unless `ottla.trace.stalls.ms` (or `ottla server --trace-stalls`) gives a time; then each operation of
-//! a reactor thread that may take long is timed, and one that did is logged under the target `ottla::stalls`
-//! with the operation, what it was done to and how long it took. Off, it costs one load from memory for each
-//! operation. It belongs to the process, as its threads do.
+//! It is off unless `ottla.trace.stalls.ms` (or `ottla server --trace-stalls`) sets a threshold.
+//! When on, each potentially slow operation of a reactor thread is timed, and one above the
+//! threshold is logged under the target `ottla::stalls` with its name, its subject and its
+//! duration. When off, it costs one memory load per operation. The trace is global to the process,
+//! because its threads are.
 //!
-//! Work that may take its time does so on other threads; those that run it for a partition say so with
+//! Work that may be slow runs on other threads; code that runs it for a partition wraps it in
 //! [`on_other_thread`].
 
 use std::cell::Cell;
@@ -16,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use ottla_sync::Mutex;
 
-/// So many of the latest stalls are kept to be looked at.
+/// Number of recent stalls that are kept for inspection.
 const KEPT: usize = 128;
 
-/// From here on something has stalled, in microseconds; 0 where nobody asked.
+/// The threshold in microseconds; 0 if the trace is off.
 static THRESHOLD_US: AtomicU64 = AtomicU64::new(0);
 static LATEST: Mutex<VecDeque<Stall>> = Mutex::new(VecDeque::new());
 
@@ -27,11 +29,11 @@ thread_local! {
     static MAY_BLOCK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What kept a thread.
+/// A stall.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stall {
     pub operation: &'static str,
-    /// The partition or connection.
+    /// The partition or connection that the operation worked on.
     pub of: String,
     pub took: Duration,
 }
@@ -41,7 +43,7 @@ pub fn set_threshold_ms(ms: u64) {
     THRESHOLD_US.store(ms.saturating_mul(1000), Ordering::Relaxed);
 }
 
-/// Runs `work` on a thread that may take its time.
+/// Runs `work` on a thread that may block.
 pub fn on_other_thread<R>(work: impl FnOnce() -> R) -> R {
     let before = MAY_BLOCK.replace(true);
     let result = work();
@@ -49,7 +51,7 @@ pub fn on_other_thread<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// An operation that is being timed, if anything is.
+/// An operation that is timed if the trace is on.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Watch(Option<Instant>);
@@ -63,7 +65,7 @@ pub fn watch() -> Watch {
 }
 
 impl Watch {
-    /// The operation is over.
+    /// Ends the operation.
     #[inline]
     pub fn end(self, operation: &'static str, of: &dyn Display) {
         if let Some(started) = self.0 {
@@ -72,17 +74,17 @@ impl Watch {
     }
 }
 
-/// So many parts of an operation are named.
+/// Maximum number of parts that a stall names.
 const NAMED_PARTS: usize = 4;
 
-/// An operation on several things, one after the other, that says over which of them it took its time.
+/// An operation on several subjects in sequence that records which of them took the time.
 #[must_use]
 pub struct PartsWatch<'a> {
     whole: Watch,
-    /// When the part under way began.
+    /// When the current part began.
     part_since: Option<Instant>,
     parts: usize,
-    /// The parts that took longest, longest first.
+    /// The slowest parts, slowest first.
     longest: [Option<(Duration, &'a dyn Display)>; NAMED_PARTS],
 }
 
@@ -98,7 +100,7 @@ pub fn watch_parts<'a>() -> PartsWatch<'a> {
 }
 
 impl<'a> PartsWatch<'a> {
-    /// The work on one of the things is over, and that on the next begins.
+    /// Ends the current part and begins the next.
     #[inline]
     pub fn end_part(&mut self, of: &'a dyn Display) {
         if let Some(since) = self.part_since {
@@ -126,7 +128,8 @@ impl<'a> PartsWatch<'a> {
     }
 }
 
-/// The parts that took longest, each with its time but for those of no account beside the first, and how many there are.
+/// The slowest parts with their durations, without those that are negligible against the first, and
+/// the number of parts.
 impl Display for PartsWatch<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let longest = self.longest.iter().flatten();
@@ -158,7 +161,7 @@ fn note(operation: &'static str, of: &dyn Display, took: Duration) {
     });
 }
 
-/// The latest stalls, oldest first.
+/// The recent stalls, oldest first.
 pub fn latest() -> Vec<Stall> {
     LATEST.lock().iter().cloned().collect()
 }
@@ -183,7 +186,7 @@ mod tests {
         found.next().map(|stall| stall.took)
     }
 
-    /// One test, since the threshold is one for all.
+    /// A single test, because the threshold is global to the process.
     #[test]
     fn what_takes_long_is_named() {
         slow("test: off");

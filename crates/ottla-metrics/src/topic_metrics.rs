@@ -1,4 +1,4 @@
-//! What is counted for each topic. Kafka: `BrokerTopicMetrics`.
+//! Counters per topic. Kafka: `BrokerTopicMetrics`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -8,18 +8,18 @@ use ottla_types::TopicName;
 
 use crate::sharded::Counters;
 
-/// The counters of a topic, of all its partitions on this broker together.
+/// A counter of a topic, summed over its partitions on this broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum TopicMetric {
     MessagesIn,
     BytesIn,
     BytesOut,
-    /// Bytes of batches that were refused because they are too large.
+    /// Bytes of batches rejected as too large.
     BytesRejected,
     FailedProduceRequests,
     FailedFetchRequests,
-    /// Counted for each partition of a request, as in Kafka.
+    /// Incremented once per partition of a request, as in Kafka.
     TotalProduceRequests,
     TotalFetchRequests,
     InvalidMessageCrcRecords,
@@ -38,7 +38,7 @@ impl TopicMetric {
         TopicMetric::InvalidMessageCrcRecords,
     ];
 
-    /// Kafka's name without its `PerSec`.
+    /// Kafka's name without the `PerSec` suffix.
     pub fn name(self) -> &'static str {
         match self {
             TopicMetric::MessagesIn => "MessagesIn",
@@ -56,7 +56,7 @@ impl TopicMetric {
 
 type TopicCounters = Counters<{ TopicMetric::ALL.len() }>;
 
-/// The counters of one topic, and with them those of all topics.
+/// The counters of one topic. Adding to them also adds to those of all topics.
 #[derive(Debug)]
 pub struct TopicMetrics {
     topic: TopicCounters,
@@ -74,11 +74,11 @@ impl TopicMetrics {
     }
 }
 
-/// The counters of all topics, and of each that has a partition here.
+/// The counters of all topics together, and of each topic that has a partition on this broker.
 #[derive(Debug, Default)]
 pub struct AllTopicsMetrics {
     all_topics: Arc<TopicCounters>,
-    /// A topic's counters live as long as a partition of it holds them.
+    /// A topic's counters live as long as one of its partitions holds them.
     topics: Mutex<BTreeMap<TopicName, Weak<TopicMetrics>>>,
 }
 
@@ -87,7 +87,7 @@ impl AllTopicsMetrics {
         self.all_topics.get(metric as usize)
     }
 
-    /// The counters of a topic, for a partition of it to hold.
+    /// The counters of a topic, to be held by one of its partitions.
     pub fn of_topic(&self, topic: &TopicName) -> Arc<TopicMetrics> {
         let mut topics = self.topics.lock();
         if let Some(known) = topics.get(topic).and_then(Weak::upgrade) {
@@ -101,7 +101,7 @@ impl AllTopicsMetrics {
         new
     }
 
-    /// Counts for a topic that may have no partition here.
+    /// Adds to the counters of a topic that may have no partition on this broker.
     pub fn add_for(&self, topic: &str, metric: TopicMetric, count: u64) {
         let known = self.topics.lock().get(topic).and_then(Weak::upgrade);
         match known {
@@ -110,7 +110,7 @@ impl AllTopicsMetrics {
         }
     }
 
-    /// The topics that have a partition here, by name.
+    /// The topics with a partition on this broker, sorted by name.
     pub fn topics(&self) -> Vec<(TopicName, Arc<TopicMetrics>)> {
         let mut topics = self.topics.lock();
         topics.retain(|_, metrics| metrics.strong_count() > 0);

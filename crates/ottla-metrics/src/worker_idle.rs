@@ -1,10 +1,10 @@
-//! How idle the threads are that serve sockets and requests.
+//! Idle ratio of the threads that serve sockets and requests.
 
 use std::time::{Duration, Instant};
 
 use ottla_sync::Mutex;
 
-/// The share of their time that the runtime's threads had nothing to do, between the last two looks.
+/// The share of time that the runtime's worker threads were idle between the last two samples.
 #[derive(Debug, Default)]
 pub struct WorkerIdle(Mutex<Looks>);
 
@@ -15,12 +15,12 @@ struct Looks {
 }
 
 impl WorkerIdle {
-    /// Between 0 and 1; `None` before the second look.
+    /// Between 0 and 1; `None` before the second sample.
     pub fn ratio(&self) -> Option<f64> {
         self.0.lock().ratio
     }
 
-    /// Called again and again by a task of the runtime.
+    /// Takes a sample. A task of the runtime calls this periodically.
     pub fn look(&self) {
         let Some((workers, busy)) = ottla_sync::task::worker_busy_time() else {
             return;

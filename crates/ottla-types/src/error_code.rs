@@ -1,7 +1,7 @@
 //! Kafka's error codes, as used in responses.
 //!
-//! Source: `org.apache.kafka.common.protocol.Errors` of Kafka 4.3.1. Whether a code may be retried is
-//! whether Kafka's exception for it is a `RetriableException`.
+//! Source: `org.apache.kafka.common.protocol.Errors` of Kafka 4.3.1. A code is retriable if Kafka's
+//! exception for it is a `RetriableException`.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ macro_rules! error_codes {
         }
 
         impl ErrorCode {
-            /// All codes, in the order of their numbers.
+            /// All codes, in numeric order.
             pub const ALL: &'static [ErrorCode] = &[$( ErrorCode::$variant, )*];
 
             /// The code with this number; `UNKNOWN_SERVER_ERROR` for a number that Kafka 4.3.1 does
-            /// not know, as Kafka's own clients treat it.
+            /// not define, as in Kafka's clients.
             pub const fn from_code(code: i16) -> ErrorCode {
                 match code {
                     $( $code => ErrorCode::$variant, )*
@@ -27,18 +27,18 @@ macro_rules! error_codes {
                 }
             }
 
-            /// Kafka's name, in capitals: `NOT_LEADER_OR_FOLLOWER`.
+            /// Kafka's name in capitals, such as `NOT_LEADER_OR_FOLLOWER`.
             pub const fn name(self) -> &'static str {
                 match self { $( ErrorCode::$variant => $name, )* }
             }
 
-            /// The message that Kafka's clients and tools show if the server sends only the code. Scripts
-            /// look for it in the tools' output.
+            /// The message that Kafka's clients and tools show if the response carries only the
+            /// code. Scripts search the tools' output for it.
             pub const fn message(self) -> &'static str {
                 match self { $( ErrorCode::$variant => $message, )* }
             }
 
-            /// Whether the same request may succeed when it is sent again.
+            /// Whether the same request may succeed when it is retried.
             pub const fn is_retriable(self) -> bool {
                 match self { $( ErrorCode::$variant => $retriable, )* }
             }

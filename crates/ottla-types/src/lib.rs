@@ -1,8 +1,8 @@
-//! Kafka's nouns as types: offsets, epochs, ids, topic partitions and error codes.
+//! Kafka's nouns as types: offsets, epochs, IDs, topic partitions and error codes.
 //!
-//! Numbers that could be confused have their own types, so that a leader epoch cannot be passed for a
-//! partition epoch. The types have no behaviour beyond their meaning; this crate has no I/O, clock or
-//! randomness.
+//! Numbers that could be confused are distinct types, so that a leader epoch cannot be passed as a
+//! partition epoch. The types carry no behaviour beyond their meaning. This crate has no I/O, clock
+//! or randomness.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

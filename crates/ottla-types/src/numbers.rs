@@ -1,4 +1,4 @@
-//! Numbers with a meaning. Each wraps the integer used on the wire and on disk.
+//! Typed numbers. Each wraps the integer used on the wire and on disk.
 
 use std::fmt;
 
@@ -43,14 +43,14 @@ macro_rules! number {
 }
 
 number! {
-    /// The position of a record in its partition. Exclusive ends (log end offset, high watermark) use
-    /// the same type: they are the offset of the record that would come next.
+    /// The position of a record in its partition. Exclusive ends (log end offset, high watermark)
+    /// use the same type: they are the offset of the next record.
     Offset(i64)
 }
 
 impl Offset {
     pub const ZERO: Offset = Offset(0);
-    /// "No offset", as Kafka writes it in requests, responses and checkpoints.
+    /// "No offset", as Kafka encodes it in requests, responses and checkpoints.
     pub const UNKNOWN: Offset = Offset(-1);
 
     /// The offset `count` records after this one.
@@ -58,29 +58,31 @@ impl Offset {
         Offset(self.0 + count)
     }
 
-    /// How many offsets lie between `earlier` and this one.
+    /// The number of offsets from `earlier` to this one.
     pub const fn since(self, earlier: Offset) -> i64 {
         self.0 - earlier.0
     }
 }
 
 number! {
-    /// Raised with every new leader of a partition, and of the metadata quorum (KIP-101, KIP-595).
+    /// Incremented with every new leader of a partition, and of the metadata quorum (KIP-101,
+    /// KIP-595).
     LeaderEpoch(i32)
 }
 
 impl LeaderEpoch {
-    /// "No epoch", as Kafka writes it.
+    /// "No epoch", as Kafka encodes it.
     pub const UNKNOWN: LeaderEpoch = LeaderEpoch(-1);
 }
 
 number! {
-    /// Raised with every change of a partition's registration: leader, ISR, replicas (KIP-497).
+    /// Incremented with every change of a partition's registration: leader, ISR, replicas
+    /// (KIP-497).
     PartitionEpoch(i32)
 }
 
 number! {
-    /// Given by the controller at each registration of a broker (KIP-380, KIP-631).
+    /// Assigned by the controller at each registration of a broker (KIP-380, KIP-631).
     BrokerEpoch(i64)
 }
 
@@ -89,7 +91,7 @@ impl BrokerEpoch {
 }
 
 number! {
-    /// `node.id`: names a broker or a controller in its cluster.
+    /// `node.id`: identifies a broker or a controller in its cluster.
     BrokerId(i32)
 }
 
@@ -104,7 +106,7 @@ number! {
 }
 
 number! {
-    /// Names an idempotent or transactional producer (KIP-98).
+    /// Identifies an idempotent or transactional producer (KIP-98).
     ProducerId(i64)
 }
 
@@ -113,7 +115,7 @@ impl ProducerId {
 }
 
 number! {
-    /// Fences older instances of the same producer id (KIP-98).
+    /// Fences older instances of the same producer ID (KIP-98).
     ProducerEpoch(i16)
 }
 
@@ -122,8 +124,8 @@ impl ProducerEpoch {
 }
 
 number! {
-    /// The running number that an idempotent producer gives to each record of a partition. It wraps
-    /// from `i32::MAX` to 0.
+    /// The sequence number that an idempotent producer assigns to each record of a partition. It
+    /// wraps from `i32::MAX` to 0.
     Sequence(i32)
 }
 

@@ -1,7 +1,7 @@
 //! Bugs that simulations plant in a pure crate, to show that their checkers find them.
 
-/// Lets simulations plant the bugs of the enum `Bug` beside the call, under a condition as in `cfg`. Otherwise there are
-/// none: `has` is constantly false.
+/// Lets simulations plant the bugs of the enum `Bug`. The condition has the form of a `cfg`
+/// predicate; where it is false, `has` is constantly false.
 #[macro_export]
 macro_rules! plantable_bugs {
     ($($condition:tt)+) => {
@@ -29,7 +29,7 @@ macro_rules! plantable_bugs {
                 PLANTED.get() == Some(bug)
             }
 
-            /// Plants a bug on this thread, in place of the one before.
+            /// Plants a bug on this thread and replaces the previous one.
             pub fn plant(bug: Option<Bug>) {
                 PLANTED.set(bug);
             }

@@ -9,7 +9,7 @@ use crate::{PartitionIndex, TopicId};
 /// The name of a topic: cheap to clone, shared with the buffer it was read from.
 pub type TopicName = ByteString;
 
-/// One partition, by the name of its topic.
+/// A partition, identified by topic name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPartition {
     pub topic: TopicName,
@@ -29,8 +29,8 @@ impl TopicPartition {
         format!("{}-{}", self.topic, self.partition)
     }
 
-    /// Reads a directory name of the form `<topic>-<partition>`. Names of deleted, future and stray
-    /// replicas carry a suffix and are not of this form.
+    /// Parses a directory name of the form `<topic>-<partition>`. Deleted, future and stray
+    /// replicas have a suffix in their names and are rejected.
     pub fn from_dir_name(name: &str) -> Result<Self, TopicPartitionDirError> {
         let error = || TopicPartitionDirError(name.to_owned());
         let (topic, partition) = name.rsplit_once('-').ok_or_else(error)?;
@@ -55,7 +55,7 @@ impl fmt::Debug for TopicPartition {
     }
 }
 
-/// A directory whose name is not `<topic>-<partition>`.
+/// The directory name is not `<topic>-<partition>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPartitionDirError(pub String);
 
@@ -71,7 +71,7 @@ impl fmt::Display for TopicPartitionDirError {
 
 impl std::error::Error for TopicPartitionDirError {}
 
-/// One partition, by the id of its topic.
+/// A partition, identified by topic ID.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TopicIdPartition {
     pub topic_id: TopicId,

@@ -1,15 +1,15 @@
-//! Kafka's 128-bit ids, written as unpadded URL-safe base64 (`org.apache.kafka.common.Uuid`).
+//! Kafka's 128-bit IDs, written as unpadded URL-safe base64 (`org.apache.kafka.common.Uuid`).
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A 128-bit id. Kafka prints it as 22 characters of URL-safe base64.
+/// A 128-bit ID. Kafka prints it as 22 characters of URL-safe base64.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Uuid(pub [u8; 16]);
 
-/// The id of a topic (KIP-516).
+/// The ID of a topic (KIP-516).
 pub type TopicId = Uuid;
-/// The id of a log directory (KIP-858).
+/// The ID of a log directory (KIP-858).
 pub type DirectoryId = Uuid;
 
 /// The text is not 22 characters of URL-safe base64.
@@ -32,13 +32,15 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 impl Uuid {
     pub const ZERO: Uuid = Uuid([0; 16]);
-    /// `Uuid.METADATA_TOPIC_ID`: the id of `__cluster_metadata`.
+    /// `Uuid.METADATA_TOPIC_ID`: the topic ID of `__cluster_metadata`.
     pub const METADATA_TOPIC: Uuid = Uuid::from_u128(1);
-    /// `DirectoryId.MIGRATING`: a replica of before directories were assigned. It counts as online.
+    /// `DirectoryId.MIGRATING`: a replica created before directories were assigned (KIP-858). It
+    /// counts as online.
     pub const DIRECTORY_MIGRATING: Uuid = Uuid::from_u128(0);
-    /// `DirectoryId.UNASSIGNED`: a replica whose directory its broker has yet to choose. It counts as online.
+    /// `DirectoryId.UNASSIGNED`: a replica whose broker has not yet chosen a directory. It counts
+    /// as online.
     pub const DIRECTORY_UNASSIGNED: Uuid = Uuid::from_u128(1);
-    /// `DirectoryId.LOST`: a directory that is offline, whichever it is.
+    /// `DirectoryId.LOST`: an unspecified offline directory.
     pub const DIRECTORY_LOST: Uuid = Uuid::from_u128(2);
 
     pub const fn from_u128(value: u128) -> Uuid {
@@ -49,8 +51,8 @@ impl Uuid {
         u128::from_be_bytes(self.0) == 0
     }
 
-    /// A version-4 UUID from 16 random bytes, or `None` for one that Kafka would reject and draw again:
-    /// a reserved low number, or one whose text starts with a dash and looks like a flag.
+    /// A version-4 UUID from 16 random bytes. `None` for values that Kafka rejects and draws again:
+    /// a reserved low number, or a text form with a leading dash, which looks like a flag.
     pub fn from_random(mut bytes: [u8; 16]) -> Option<Uuid> {
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -126,7 +128,7 @@ mod tests {
         assert_eq!(Uuid::METADATA_TOPIC.to_string(), "AAAAAAAAAAAAAAAAAAAAAQ");
     }
 
-    /// As the replicas in the metadata logs that Kafka writes have them.
+    /// As encoded for the replicas in metadata logs that Kafka writes.
     #[test]
     fn reserved_directories_are_those_of_kafka() {
         let text = |id: Uuid| id.to_string();
