@@ -50,7 +50,7 @@ pub enum Metric {
     /// Connections closed because their IP address exceeded its connection rate.
     ConnectionsThrottled,
     ConnectionsClosed,
-    /// Times that a listener has stopped accepting for want of room for a connection, or of a file handle.
+    /// Times that a listener paused accepting because no connection slot or file handle was free.
     AcceptsPaused,
     /// Connections closed after `connections.max.idle.ms`.
     ConnectionsIdle,

@@ -38,7 +38,7 @@ pub struct Stall {
     pub took: Duration,
 }
 
-/// 0 turns the trace off.
+/// Sets the threshold in milliseconds; 0 turns the trace off.
 pub fn set_threshold_ms(ms: u64) {
     THRESHOLD_US.store(ms.saturating_mul(1000), Ordering::Relaxed);
 }

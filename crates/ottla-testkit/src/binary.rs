@@ -1,14 +1,14 @@
-//! Which `ottla` binary the process tests start.
+//! Locates the `ottla` binary for process tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The broker's binary: the one that the variable `OTTLA_BINARY` names, or else the one of the running test's own
-/// profile, built first so that a test never speaks to yesterday's broker.
+/// The path of the broker binary: `OTTLA_BINARY` if it is set, otherwise the binary of the running
+/// test's profile, which is built first so that a test never runs a stale broker.
 ///
 /// # Panics
-/// When it cannot be built; there is nothing that a process test could do without it.
+/// If the build fails.
 pub fn ottla_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match std::env::var_os("OTTLA_BINARY") {

@@ -1,5 +1,5 @@
-//! A broker as an operator runs it: the real binary, on ports and in a folder of its own, stopped with SIGTERM or
-//! killed, and started again on what it left behind.
+//! A broker as an operator runs it: the real binary with its own ports and folder, stopped with
+//! SIGTERM or SIGKILL, and restarted on the same data.
 //!
 //! ```no_run
 //! use ottla_testkit::BrokerBuilder;
@@ -11,8 +11,7 @@
 //! assert!(broker.stop().success());
 //! ```
 //!
-//! A broker that does not come up, or ends when it should not, panics with everything that it printed: a process test
-//! has nothing else to say then.
+//! A broker that does not start, or exits unexpectedly, panics with its complete output.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -26,11 +25,11 @@ use tempfile::TempDir;
 
 use crate::binary::ottla_binary;
 
-/// A debug build on a busy machine needs far longer than a release build.
+/// A debug build on a busy machine takes far longer to start than a release build.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLUSTER_ID: &str = "T3R0bGFQcm9jZXNzVGVzdA";
 
-/// How the broker is to be set up.
+/// Configures and starts a broker.
 #[derive(Debug, Clone, Default)]
 pub struct BrokerBuilder {
     properties: Vec<(String, String)>,
@@ -42,15 +41,15 @@ pub struct BrokerBuilder {
     open_files: Option<u32>,
 }
 
-/// How a broker ended that refused to start.
+/// The result of a start that the broker refused.
 #[derive(Debug)]
 pub struct Refusal {
     pub status: ExitStatus,
-    /// Standard output and standard error together.
+    /// Standard output and standard error, interleaved.
     pub output: String,
 }
 
-/// A broker that runs, or that was stopped and can be started again. It is killed when this value goes.
+/// A running broker, or a stopped one that can be restarted. It is killed on drop.
 #[derive(Debug)]
 pub struct BrokerProcess {
     child: Option<Child>,
@@ -58,7 +57,7 @@ pub struct BrokerProcess {
     port: u16,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
-    /// Removes the folder when the broker is gone.
+    /// Deletes the folder after the broker has exited.
     _temporary: Option<TempDir>,
 }
 
@@ -68,44 +67,45 @@ impl BrokerBuilder {
         BrokerBuilder::default()
     }
 
-    /// A line of `server.properties`; a later one of the same key replaces the earlier, also those that this builder
-    /// writes itself.
+    /// Sets a line of `server.properties`. A later value of a key replaces an earlier one, and also
+    /// the builder's own.
     pub fn property(mut self, key: &str, value: &str) -> BrokerBuilder {
         self.properties.push((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// The log directories, named relative to the broker's folder; one called `data` unless this is called.
+    /// Names of the log directories, relative to the broker's folder. The default is one directory,
+    /// `data`.
     pub fn log_dirs(mut self, names: &[&str]) -> BrokerBuilder {
         self.log_dirs = names.iter().map(|name| (*name).to_owned()).collect();
         self
     }
 
-    /// Keeps configuration and data in this folder, which is left there afterwards.
+    /// Uses this folder for configuration and data, and keeps it afterwards.
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> BrokerBuilder {
         self.dir = Some(dir.into());
         self
     }
 
-    /// The client listener's port; the controller's is one above.
+    /// The port of the client listener; the controller listens on the next one.
     pub fn port(mut self, port: u16) -> BrokerBuilder {
         self.port = Some(port);
         self
     }
 
-    /// Leaves out `storage format`, for tests of what a broker does with such a folder.
+    /// Skips `storage format`, for tests of an unformatted directory.
     pub fn unformatted(mut self) -> BrokerBuilder {
         self.is_unformatted = true;
         self
     }
 
-    /// A variable of the broker's environment.
+    /// Sets an environment variable of the broker.
     pub fn environment(mut self, name: &str, value: &str) -> BrokerBuilder {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// How many files and sockets the process may have open, soft limit and hard.
+    /// Limits the number of open files and sockets of the process (soft and hard limit).
     pub fn open_files(mut self, limit: u32) -> BrokerBuilder {
         self.open_files = Some(limit);
         self
@@ -118,7 +118,7 @@ impl BrokerBuilder {
         broker
     }
 
-    /// Starts a broker that is expected to refuse.
+    /// Starts a broker that is expected to refuse to start.
     pub fn start_refused(self) -> Refusal {
         let mut broker = self.prepare();
         broker.launch();
@@ -187,7 +187,7 @@ impl BrokerBuilder {
     }
 }
 
-/// Without the environment of the node: what formats it need not know its secrets.
+/// Runs without the node's environment, because formatting needs no secrets of the node.
 fn format(config: &Path) {
     let output = Command::new(ottla_binary())
         .args([
@@ -210,7 +210,7 @@ fn format(config: &Path) {
 }
 
 impl BrokerProcess {
-    /// Host and port for clients.
+    /// Client address, `host:port`.
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -224,23 +224,23 @@ impl BrokerProcess {
         &self.dir
     }
 
-    /// The one log directory of a broker that was not given others.
+    /// The log directory of a broker that has the default one.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
 
-    /// The process id of the running broker.
+    /// The process ID of the running broker.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the broker runs").id()
     }
 
-    /// Everything that the broker has printed since it was last started.
+    /// The complete output of the broker since its last start.
     pub fn output(&self) -> String {
         let bytes = std::fs::read(self.output_file()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Starts it on what is in its folder, and returns when it answers on its client port.
+    /// Restarts the broker in its folder and returns when it answers on its client port.
     pub fn start_again(&mut self) {
         self.launch();
         let deadline = Instant::now() + PATIENCE;
@@ -260,7 +260,7 @@ impl BrokerProcess {
         }
     }
 
-    /// Ends it as an operator does, with SIGTERM, and waits for its end.
+    /// Stops the broker with SIGTERM and waits until it exits.
     pub fn stop(&mut self) -> ExitStatus {
         self.signal(rustix::process::Signal::TERM);
         match self.wait_for_end(PATIENCE) {
@@ -269,7 +269,7 @@ impl BrokerProcess {
         }
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the broker exits by itself.
     pub fn wait(&mut self) -> ExitStatus {
         match self.wait_for_end(PATIENCE) {
             Some(status) => status,
@@ -277,21 +277,21 @@ impl BrokerProcess {
         }
     }
 
-    /// Ends it as a crash does: SIGKILL, no goodbye.
+    /// Kills the broker with SIGKILL, as in a crash.
     pub fn kill(&mut self) {
         self.signal(rustix::process::Signal::KILL);
         self.wait_for_end(PATIENCE).expect("a killed process ends");
     }
 
-    /// Sends the running broker a signal.
+    /// Sends a signal to the running broker.
     pub fn signal(&mut self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().expect("the broker runs");
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
             .expect("the broker's process is there");
     }
 
-    /// Runs one of the binary's tools against this broker; `{bootstrap}` in an argument becomes its address. The
-    /// result is what the tool printed; a tool that fails panics with it.
+    /// Runs a tool of the binary against this broker and returns its output. `{bootstrap}` in an
+    /// argument is replaced with the broker's address. Panics with the output if the tool fails.
     pub fn tool(&self, arguments: &[&str]) -> String {
         let arguments = arguments
             .iter()
@@ -310,7 +310,7 @@ impl BrokerProcess {
         printed
     }
 
-    /// Starts it on what is in its folder, and does not wait until it answers.
+    /// Restarts the broker in its folder without waiting until it answers.
     pub fn launch(&mut self) {
         assert!(self.child.is_none(), "the broker runs already");
         let output = File::create(self.output_file()).expect("the output can be kept");
@@ -336,7 +336,7 @@ impl BrokerProcess {
         self.child = Some(child);
     }
 
-    /// The exit status once the process has ended; `None` when it runs on after that time.
+    /// The exit status, or `None` if the process is still running after `patience`.
     fn wait_for_end(&mut self, patience: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + patience;
         loop {
@@ -366,9 +366,9 @@ impl Drop for BrokerProcess {
     }
 }
 
-/// Whether a broker on that port answers ApiVersions (in its first version, without an error).
+/// Whether a broker on this port answers ApiVersions v0 without an error.
 fn answers(port: u16) -> bool {
-    // api key 18, version 0, correlation id 1, null client id
+    // API key 18, version 0, correlation ID 1, null client ID.
     const REQUEST: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) else {
@@ -383,13 +383,13 @@ fn answers(port: u16) -> bool {
         && answer[4..] == [0, 0, 0, 1, 0, 0]
 }
 
-/// Two neighbouring ports that nobody listens on, below the range from which the kernel gives ports to clients, so
-/// that no outgoing connection of a test running beside this one takes them meanwhile.
+/// Two adjacent free ports, below the kernel's ephemeral range, so that no outgoing connection of a
+/// concurrent test takes them.
 fn free_port_pair() -> u16 {
     const FIRST: u16 = 10_100;
     const PAIRS: u16 = 4_900;
     static TAKEN: AtomicU16 = AtomicU16::new(0);
-    // Test processes that run side by side begin at different places.
+    // Test processes that run concurrently start their search at different ports.
     let start = (std::process::id().wrapping_mul(37) % u32::from(PAIRS)) as u16;
     for _ in 0..PAIRS {
         let port = FIRST + 2 * ((start + TAKEN.fetch_add(1, Ordering::Relaxed)) % PAIRS);

@@ -1,4 +1,4 @@
-//! An authority of a test's own, and the certificates that it signs.
+//! A certificate authority for tests, and certificates signed by it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// A certificate with its key, in PEM.
+/// A certificate and its private key, in PEM.
 #[derive(Clone, Debug)]
 pub struct Issued {
     pub certificate: String,
@@ -15,26 +15,26 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// As one file, as `ssl.keystore.location` with the type PEM takes it.
+    /// Writes both to one file, as `ssl.keystore.location` with type PEM expects.
     pub fn write(&self, path: &Path) -> PathBuf {
         std::fs::write(path, format!("{}{}", self.key, self.certificate)).expect("a key store");
         path.to_path_buf()
     }
 }
 
-/// Who signs.
+/// A certificate authority.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// What a certificate is to be.
+/// Properties of a certificate to issue.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub common_name: &'a str,
-    /// Names and addresses of a server.
+    /// Host names and IP addresses (subject alternative names).
     pub names: &'a [&'a str],
     pub is_expired: bool,
-    /// It may sign others itself.
+    /// Whether the certificate is a CA certificate.
     pub is_authority: bool,
 }
 
@@ -62,12 +62,12 @@ impl Authority {
         Authority { issuer }
     }
 
-    /// Its certificate, in PEM.
+    /// The CA certificate, in PEM.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// Its certificate, as `ssl.truststore.location` with the type PEM takes it.
+    /// Writes the CA certificate, as `ssl.truststore.location` with type PEM expects.
     pub fn write(&self, path: &Path) -> PathBuf {
         std::fs::write(path, self.pem()).expect("a trust store");
         path.to_path_buf()
@@ -83,7 +83,7 @@ impl Authority {
     }
 }
 
-/// A certificate that signs itself.
+/// Issues a self-signed certificate.
 pub fn self_signed(wanted: Wanted<'_>) -> Issued {
     let key = KeyPair::generate().expect("a key");
     let signed = params(wanted).self_signed(&key);

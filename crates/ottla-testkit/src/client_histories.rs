@@ -1,12 +1,14 @@
-//! What clients did and were told, and what must hold of it, in the style of Jepsen's tests of Kafka: a pure check, operations
-//! in, findings out.
+//! Checks histories of client operations, in the style of Jepsen's tests of Kafka. The check is
+//! pure: operations in, findings out.
 //!
-//! Processes send values, each once, and poll, in transactions and outside. In the end somebody reads each log from its
-//! beginning to its end, so what nobody has polled by then is lost. `logs` looks at which value is where, and who saw it;
-//! `orders` at what each process saw in a row; `skew` at transactions among each other. Two kinds of findings are not promised
-//! to be absent by Kafka's transactions either ([`Kind::is_promised_absent`]): they are counted, beside Kafka's own number.
+//! Processes send values, each value once, and poll, inside and outside transactions. At the end,
+//! readers read each log completely, so a value that nobody has polled by then is lost. `logs`
+//! checks which value is at which offset and who saw it, `orders` what each process saw in
+//! sequence, and `skew` how transactions interleave. Two kinds of anomalies are not ruled out by
+//! Kafka's transactions ([`Kind::is_promised_absent`]); they are counted and compared with Kafka's
+//! count.
 //!
-//! `workload` makes such a history; `bin/client_histories.rs` has it made on a real cluster.
+//! `workload` generates such a history; `bin/client_histories.rs` runs it on a real cluster.
 
 mod findings;
 mod history;
@@ -23,7 +25,8 @@ use logs::Logs;
 pub use findings::{Findings, Kind};
 pub use history::{Log, Operation, Outcome, Seen, Step, Value};
 
-/// Checks a history: the operations of each process in the order in which it began them.
+/// Checks a history, which lists the operations of each process in the order in which it began
+/// them.
 pub fn check(history: &[Operation]) -> Findings {
     let mut findings = Findings::default();
     let logs = Logs::of(history);

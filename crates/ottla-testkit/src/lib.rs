@@ -1,5 +1,4 @@
-//! What tests of several crates share: the real broker as a process of its own, and what must hold of what
-//! clients were told.
+//! Shared test support: the real broker as a process, and checks of what clients were told.
 //!
 //! Development only: nothing of the product depends on this crate.
 

@@ -1,8 +1,8 @@
 //! Small file systems for tests of full and failing disks.
 //!
-//! A test that mounts something runs again as a process in a mount namespace of its own, which the kernel
-//! takes down with the process: nothing is left mounted, whatever happens. Without root, a user namespace
-//! gives the right to mount.
+//! A test that mounts something re-executes itself in its own mount namespace, which the kernel
+//! removes with the process, so no mount is left behind. Without root, a user namespace grants the
+//! permission to mount.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,8 @@ use std::process::Command;
 /// Set in the process that may mount.
 const INSIDE: &str = "OTTLA_TEST_MOUNTS";
 
-/// Runs the body of the test called `test`, of this test binary, where it may mount file systems.
+/// Runs the body of the test named `test`, of this test binary, in a process that may mount file
+/// systems.
 pub fn with_mounts(test: &str, body: impl FnOnce()) {
     if may_mount() {
         return body();
@@ -27,12 +28,13 @@ pub fn with_mounts(test: &str, body: impl FnOnce()) {
     );
 }
 
-/// Whether this process runs where it may mount file systems.
+/// Whether this process may mount file systems.
 pub fn may_mount() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// The command that runs this program where it may mount file systems, to which the caller adds the arguments.
+/// A command that runs this program in a namespace where it may mount file systems. The caller adds
+/// the arguments.
 pub fn this_program_with_mounts() -> Command {
     let own = std::env::current_exe().expect("the program has a file");
     let namespace = match rustix::process::geteuid().is_root() {
@@ -47,14 +49,14 @@ pub fn this_program_with_mounts() -> Command {
     command
 }
 
-/// Mounts an empty file system of so many MiB on a directory, which is created.
+/// Creates a directory and mounts an empty file system of this size on it.
 pub fn mount_small(path: &Path, mebibytes: u32) {
     std::fs::create_dir_all(path).expect("a directory to mount on");
     mount(path, &format!("size={mebibytes}m"));
 }
 
-/// Hides what is mounted on a directory behind an empty file system that cannot be written to: files that
-/// are open go on working, and everything else fails, as when a disk has been taken away.
+/// Mounts an empty read-only file system over a mount point. Open files keep working and everything
+/// else fails, as if the disk had been removed.
 pub fn take_away(path: &Path) {
     mount(path, "ro,size=1m");
 }
@@ -69,7 +71,7 @@ pub fn unmount(path: &Path) {
     run(Command::new("umount").arg(path));
 }
 
-/// Has a file refuse to be written to, even by root.
+/// Makes a file read-only, also for root, with a bind mount.
 pub fn make_read_only(file: &Path) {
     run(Command::new("mount").arg("--bind").args([file, file]));
     run(Command::new("mount")

@@ -1,6 +1,6 @@
-//! Messages of the formats before record batches.
+//! Messages in the formats before record batches (magic 0 and 1).
 
-/// A message of magic 0 or 1, with a checksum of its own.
+/// Encodes a message of magic 0 or 1, with its checksum.
 pub fn old_message(magic: u8, attributes: u8, offset: i64, value: &[u8]) -> Vec<u8> {
     let mut content = vec![magic, attributes];
     if magic == 1 {

@@ -1,4 +1,4 @@
-//! Another node, which answers as a test says.
+//! A fake node whose responses a test determines.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use ottla_net::{Connection, ListenerInfo, RequestContext};
 
-/// What a broker is given whose controllers are other processes, on top of these settings.
+/// The configuration of a broker-only node, whose controllers are other processes, with these
+/// additional settings.
 pub fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
     let mut properties = Properties::new("the test");
     let own = [
@@ -37,7 +38,7 @@ pub fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
     config
 }
 
-/// A request of a client at 10.0.0.9.
+/// A request context of a client at 10.0.0.9.
 pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
     let listener = ListenerInfo {
         name: "PLAINTEXT".to_owned(),
@@ -62,7 +63,7 @@ pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
     }
 }
 
-/// A request that has come.
+/// A received request.
 pub struct Asked {
     pub api: ApiKey,
     pub header: RequestHeader,
@@ -80,7 +81,7 @@ impl Asked {
         R::decode(&mut self.body.clone(), version).expect("a request")
     }
 
-    /// The frame that answers it.
+    /// Encodes the response as a frame.
     pub fn answer<M: ApiMessage>(&self, response: &M) -> Bytes {
         self.answer_in(response, self.header.request_api_version)
     }
@@ -101,8 +102,8 @@ impl Asked {
     }
 }
 
-/// Listens, says that it serves these APIs up to these versions, and sends the frames that `react` gives for each
-/// request; `None` closes the connection. Returns the port.
+/// Listens and advertises these APIs up to these versions. `react` returns the frames to send for
+/// each request, or `None` to close the connection. Returns the port.
 pub async fn peer(
     served: &'static [(ApiKey, i16)],
     react: impl FnMut(Asked) -> Option<Vec<Bytes>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What an operator is told while a test runs: the lines of the log that come from the test's own thread.
+//! Captures the log lines that the test's own thread emits.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
 
-/// Listens until it is dropped. Tasks are heard where the runtime of the test has no other threads.
+/// Captures until dropped. Tasks are captured only if the test's runtime is single-threaded.
 pub struct Said {
     text: Text,
     _guard: DefaultGuard,

@@ -1,18 +1,19 @@
-//! Trouble on the way to a broker, made on purpose: a proxy that holds back what the broker answers for a time of known
-//! length, or everything in both directions, or passes everything on late.
+//! A proxy that disturbs the network path to a broker: it holds back the broker's responses for a
+//! known time, blocks both directions, or delays everything.
 //!
-//! While only answers are held back, requests pass at once, so that the broker has done its work when the stall is over and
-//! everything held back leaves at one instant. What a client measures then has a distribution that can be computed.
+//! While only responses are held back, requests pass at once. The broker has then processed them
+//! when the stall ends, and all responses leave at the same instant, so the latency distribution
+//! that a client measures can be computed.
 //!
-//! A cut is that of a network: connections stay open, new ones seem to come about, and nothing arrives. What was under way
-//! arrives when it is mended.
+//! A cut behaves like a network partition: connections stay open, new ones appear to be
+//! established, and no data arrives. Data in flight is delivered after the cut is mended.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Passes connections on until the process ends.
+/// Forwards connections until the process exits.
 #[derive(Debug)]
 pub struct StallingProxy {
     port: u16,
@@ -20,7 +21,7 @@ pub struct StallingProxy {
     way: Arc<Way>,
 }
 
-/// What becomes of the bytes.
+/// How data is forwarded.
 #[derive(Debug)]
 struct Way {
     state: Mutex<State>,
@@ -29,11 +30,11 @@ struct Way {
 
 #[derive(Debug)]
 struct State {
-    /// Until when answers are held back.
+    /// Responses are held back until this time.
     stalled_until: Instant,
-    /// Nothing passes in either direction.
+    /// Both directions are blocked.
     is_cut: bool,
-    /// How late everything is passed on.
+    /// Delay of all data.
     delay: Duration,
 }
 
@@ -44,12 +45,13 @@ enum Direction {
 }
 
 impl StallingProxy {
-    /// Takes a port, so that a broker can be told to advertise it; connections wait until [`StallingProxy::pass_to`].
+    /// Binds a port, so that a broker can be configured to advertise it. Connections wait until
+    /// [`StallingProxy::pass_to`].
     pub fn bind() -> StallingProxy {
         StallingProxy::bind_to(0)
     }
 
-    /// The same on a port that is known to be free.
+    /// Like [`StallingProxy::bind`], on a port that is known to be free.
     pub fn bind_to(port: u16) -> StallingProxy {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
         let state = State {
@@ -67,12 +69,12 @@ impl StallingProxy {
         }
     }
 
-    /// Host and port for clients.
+    /// Client address, `host:port`.
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Begins to pass connections on to a broker, `host:port`.
+    /// Starts to forward connections to a broker, `host:port`.
     pub fn pass_to(&mut self, broker: &str) {
         let listener = self.listener.take().expect("it is called once");
         let (broker, way) = (broker.to_owned(), self.way.clone());
@@ -92,17 +94,17 @@ impl StallingProxy {
         });
     }
 
-    /// Holds back all answers from now on for so long.
+    /// Holds back all responses for `duration` from now.
     pub fn stall(&self, duration: Duration) {
         self.change(|state| state.stalled_until = Instant::now() + duration);
     }
 
-    /// Lets nothing through any more.
+    /// Blocks both directions.
     pub fn cut(&self) {
         self.change(|state| state.is_cut = true);
     }
 
-    /// Passes everything on so much later; what follows close behind waits for it.
+    /// Delays all data by `delay`; later data queues behind it.
     pub fn slow(&self, delay: Duration) {
         self.change(|state| state.delay = delay);
     }
@@ -122,7 +124,7 @@ impl StallingProxy {
 }
 
 impl Way {
-    /// Returns when what was read may be passed on.
+    /// Blocks until data read now may be forwarded.
     fn wait(&self, direction: Direction) {
         let read_at = Instant::now();
         let mut state = self.state.lock().expect("nobody panics with it");
@@ -165,7 +167,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, way: &Way, direction: Direction)
 mod tests {
     use super::*;
 
-    /// A server that sends back what it is sent.
+    /// An echo server.
     fn echo() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -1,14 +1,18 @@
-//! `cargo xtask changing-quorum`: controllers of both makers in one metadata quorum, each a process, whose voters change while
-//! brokers of both makers work under them and Kafka's `VerifiableProducer` and `VerifiableConsumer` write and read.
+//! `cargo xtask changing-quorum`: changes and disturbs the voters of a metadata quorum with Kafka
+//! and Ottla controllers, while brokers of both serve Kafka's `VerifiableProducer` and
+//! `VerifiableConsumer`. Each node is a process.
 //!
-//! 1. The first controller begins as the only voter (`storage format --standalone`); each of the others is added with
-//!    `metadata-quorum add-controller`, by Kafka's tool and by ours in turn.
-//! 2. Voters come to harm, most often the one that leads: killed (SIGKILL) or paused (SIGSTOP). While one is away, a topic has to
-//!    be created; when it is back, it has to catch up.
-//! 3. Voters are removed until one is left that did not begin, the leader as well; a topic has to be created after each.
+//! 1. The first controller starts as the only voter (`storage format --standalone`). Each of the
+//!    others is added with `metadata-quorum add-controller`, alternately with Kafka's tool and
+//!    Ottla's.
+//! 2. Voters, most often the leader, are killed (SIGKILL) or paused (SIGSTOP). While one is down,
+//!    creating a topic must succeed; after it is back, it must catch up.
+//! 3. Voters, including the leader, are removed until one is left that is not the first. Creating a
+//!    topic must succeed after each removal.
 //!
-//! Every topic that was created has to be known to every broker in the end, what the producer was told acknowledged must be
-//! there, once and in order, and the controllers' metadata logs must be the same byte for byte as far as both go.
+//! At the end every broker must know every created topic, every acknowledged record must be there
+//! once and in order, and the controllers' metadata logs must be byte-identical over their common
+//! range.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,7 +28,7 @@ use ottla_workspace::{process, workspace};
 
 const TOPIC: &str = "orders";
 const PARTITIONS: &str = "3";
-/// Above what an election, or a node that is started again on two busy cores, takes.
+/// More than an election, or a node restart on two busy cores, takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const METADATA: &str = "__cluster_metadata-0";
 
@@ -76,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
     seeded::conclude(&wrong, seed, &dir, options.keep)
 }
 
-/// What the quorum says of itself.
+/// The leader and voters that the quorum reports.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Described {
     pub leader: i32,
@@ -85,9 +89,9 @@ pub struct Described {
 
 struct Story {
     cluster: Cluster,
-    /// Kafka's tools, and ours.
+    /// Kafka's tools, and Ottla's.
     tools: [InstalledPeer; 2],
-    /// Topics that were created, in that order.
+    /// Topics that were created, in order.
     topics: Vec<String>,
 }
 
@@ -147,7 +151,7 @@ impl Story {
         wrong.extend(history::check_consumer(&seen, &log));
         wrong.extend(self.missing_topics()?);
         for (name, status) in self.cluster.stop()? {
-            // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+            // An orderly stop of a JVM exits with 128 + SIGTERM.
             if !status.success() && status.code() != Some(143) {
                 wrong.push(format!("{name} ended with {status}"));
             }
@@ -163,13 +167,14 @@ impl Story {
 
     // ---- what is done to the quorum ---------------------------------------------------------------------------------
 
-    /// Has a controller made a voter.
+    /// Adds a controller as a voter.
     fn add(&mut self, at: usize, hand: usize) -> Result<()> {
         let controller = &self.cluster.controllers[at];
         let (name, id) = (controller.name(), controller.node_id);
         let properties = controller.properties();
         let began = Instant::now();
-        // Refused until it has caught up with the log, as an administrator meets it who is quick.
+        // Refused until the controller has caught up with the log, so an administrator may have to
+        // retry.
         self.retried(&format!("{name} is added"), |story| {
             if story.describe()?.voters.contains(&id) {
                 return Ok(());
@@ -192,7 +197,7 @@ impl Story {
         self.create_topic(&format!("with-{id}"))
     }
 
-    /// Has a voter removed, which may lead.
+    /// Removes a voter, which may be the leader.
     fn remove(&mut self, at: usize, hand: usize) -> Result<()> {
         let controller = &self.cluster.controllers[at];
         let (name, id) = (controller.name(), controller.node_id);
@@ -223,7 +228,7 @@ impl Story {
         self.create_topic(&format!("without-{id}"))
     }
 
-    /// Has a voter come to harm, and a topic created without it.
+    /// Kills or pauses a voter and creates a topic while it is down.
     fn trouble(&mut self, number: usize, random: &mut Seeded) -> Result<()> {
         let leader = self.described()?.leader;
         let others = self.cluster.controllers.len() as u64;
@@ -283,7 +288,7 @@ impl Story {
         described(&self.quorum("--status")?)
     }
 
-    /// As soon as somebody leads.
+    /// Waits until the quorum has a leader.
     fn described(&self) -> Result<Described> {
         self.retried("somebody leads", Story::describe)
     }
@@ -302,7 +307,7 @@ impl Story {
         Ok(())
     }
 
-    /// Has a topic created, with replicas on all brokers.
+    /// Creates a topic with replicas on all brokers.
     fn create_topic(&mut self, topic: &str) -> Result<()> {
         let replicas = self.cluster.brokers.len().to_string();
         self.retried(&format!("{topic} is created"), |story| {
@@ -321,7 +326,7 @@ impl Story {
         Ok(())
     }
 
-    /// Topics that were created and that a broker does not know.
+    /// Created topics that a broker does not know.
     fn missing_topics(&self) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for broker in self.cluster.running() {
@@ -339,13 +344,13 @@ impl Story {
         Ok(wrong)
     }
 
-    /// Tries again for a while what fails.
+    /// Retries a failing attempt for a while.
     fn retried<T>(&self, what: &str, attempt: impl Fn(&Story) -> Result<T>) -> Result<T> {
         process::retried(PATIENCE, what, || attempt(self))
     }
 }
 
-/// Who leads and who votes, of what `metadata-quorum describe --status` prints.
+/// Parses the leader and the voters from the output of `metadata-quorum describe --status`.
 pub fn described(printed: &str) -> Result<Described> {
     let value = |name: &str| {
         let line = printed.lines().find_map(|line| line.strip_prefix(name));
@@ -365,8 +370,8 @@ pub fn described(printed: &str) -> Result<Described> {
     })
 }
 
-/// How many records a voter lacks, of what `metadata-quorum describe --replication` prints: NodeId, DirectoryId, LogEndOffset,
-/// Lag and so on.
+/// Parses a voter's lag, in records, from the output of `metadata-quorum describe --replication`,
+/// whose columns are NodeId, DirectoryId, LogEndOffset, Lag and others.
 fn lag_of(printed: &str, id: i32) -> Result<i64> {
     for line in printed.lines() {
         let columns: Vec<&str> = line.split_whitespace().collect();
@@ -377,7 +382,7 @@ fn lag_of(printed: &str, id: i32) -> Result<i64> {
     bail!("node {id} is not in:\n{printed}")
 }
 
-/// The id of a log directory, by its `meta.properties`.
+/// The ID of a log directory, from its `meta.properties`.
 pub fn directory_id(log_dir: &Path) -> Result<String> {
     let file = log_dir.join("meta.properties");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;

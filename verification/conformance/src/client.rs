@@ -1,11 +1,11 @@
-//! `cargo xtask client`: the native client's tests against Apache Kafka and against Ottla, the same ones.
+//! `cargo xtask client`: runs the native client's tests against Apache Kafka and against Ottla.
 //!
-//! A broker is started, and `cargo test` told its address; the tests make topics of their own in it. What a broker
-//! does not serve yet, the tests ask it about and check that the client says so.
+//! Starts a broker and passes its address to `cargo test`; the tests create their own topics. Where
+//! a broker does not serve an API, the tests check that the client reports this.
 //!
-//! On Kafka there is more: listeners with TLS and logins besides, the tests of transactions once more with the features
-//! of a cluster that does not know their second version, Kafka's assignors, which are given groups drawn at random: the
-//! client's have to come to the same, and the names and defaults of the settings of Kafka's clients.
+//! On Kafka the command also tests listeners with TLS and SASL, repeats the transaction tests at
+//! older levels of `transaction.version`, compares the client's assignors with Kafka's on random
+//! groups, and compares the names and defaults of its settings with those of Kafka's clients.
 
 mod listeners;
 
@@ -28,7 +28,7 @@ pub struct Options {
     filter: Option<String>,
 }
 
-/// What makes a small broker answer soon.
+/// Settings that reduce the delays of a small broker.
 const SETTINGS: [(&str, &str); 7] = [
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.consumer.min.heartbeat.interval.ms", "500"),
@@ -39,7 +39,8 @@ const SETTINGS: [(&str, &str); 7] = [
     ("num.partitions", "1"),
 ];
 
-/// The levels of `transaction.version` below the newest: transactions of the first kind.
+/// The levels of `transaction.version` below the newest. They use the first transaction protocol
+/// (TV0, TV1).
 const OLDER_TRANSACTION_VERSIONS: [&str; 2] = ["1", "0"];
 
 pub fn run(options: &Options) -> Result<()> {
@@ -115,7 +116,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     Ok(total)
 }
 
-/// One of the tests starts them.
+/// The examples that one of the tests starts.
 fn build_examples() -> Result<()> {
     let mut command = workspace::cargo();
     command.args([
@@ -135,7 +136,7 @@ fn build_examples() -> Result<()> {
 fn cargo_test(node: &Node, targets: &[&str]) -> Command {
     let mut command = workspace::cargo();
     command.args(["test", "--package", "ottla-client", "--locked"]);
-    // What one file has found says nothing of the others.
+    // A failure in one test file must not skip the others.
     command.arg("--no-fail-fast");
     for target in targets {
         command.args(["--test", target]);
@@ -161,7 +162,7 @@ fn lower_transaction_version(kafka: &InstalledPeer, node: &Node, version: &str) 
     Ok(())
 }
 
-/// Whether the client's assignors come to what Kafka's do.
+/// Compares the assignments of the client's assignors with those of Kafka's.
 fn compare_assignors(kafka: &InstalledPeer) -> Result<Tally> {
     const SEED: &str = "1";
     const GROUPS: &str = "3000";
@@ -174,7 +175,7 @@ fn compare_assignors(kafka: &InstalledPeer) -> Result<Tally> {
     compare("the assignors of Kafka", &ASSIGNORS, &groups)
 }
 
-/// Whether the client's settings are Kafka's.
+/// Compares the client's settings with Kafka's.
 fn compare_settings(kafka: &InstalledPeer) -> Result<Tally> {
     let program = java::program(kafka, "clientsettings", "ClientSettings")?;
     let settings = process::output_of(Command::new(&program[0]).args(&program[1..]))?;
@@ -185,10 +186,10 @@ fn compare_settings(kafka: &InstalledPeer) -> Result<Tally> {
     )
 }
 
-/// A test of the crate that reads what Kafka's classes have written.
+/// A test of the crate that reads the output of Kafka's classes.
 struct Comparison {
     test: &'static str,
-    /// Names the file.
+    /// The environment variable that names the file.
     variable: &'static str,
     file: &'static str,
 }

@@ -1,10 +1,11 @@
-//! `cargo xtask cluster-admin`: what an administrator does to a cluster of several brokers, with Kafka's tools and with
-//! ours, each the same on topics of its own. What they print and how they end must be alike line by line, and what they
-//! have done is looked at in the brokers' answers and in their directories.
+//! `cargo xtask cluster-admin`: runs the same administration commands with Kafka's tools and with
+//! Ottla's on a cluster of several brokers, each on its own topics. Output and exit status must
+//! agree line by line, and the effects are checked in the brokers' responses and log directories.
 //!
-//! Replicas are moved, slowly and at once, moves are called off, leaders are elected, partitions lose all their replicas
-//! in sync, and a broker is taken out of the cluster and comes back. Only names of topics differ between the two, so that
-//! a command of the one finds what its own commands have left.
+//! Replicas are moved with and without throttle, reassignments are cancelled, leaders are elected,
+//! partitions lose all their in-sync replicas, and a broker is removed from the cluster and
+//! returns. The two differ only in topic names, so that each tool's commands find what its earlier
+//! commands created.
 
 mod desk;
 mod elections;
@@ -56,7 +57,7 @@ const ALL: [Part; 3] = [Part::Reassignments, Part::Elections, Part::Membership];
 /// The rack of each broker.
 const RACKS: [&str; 3] = ["a", "a", "b"];
 
-/// The name under which `known-differences.toml` has these steps.
+/// The name of these steps in `known-differences.toml`.
 const CLIENT: &str = "cluster-admin";
 
 pub fn run(options: &Options) -> Result<()> {
@@ -79,7 +80,8 @@ pub fn run(options: &Options) -> Result<()> {
     let kafka = Peer::load("kafka")?.install()?;
     let ottla = Peer::load("ottla")?.install()?;
     let mut desk = Desk::new(cluster, [kafka, ottla], &dir)?;
-    // In this order: replicas that a later one has placed by chance would stand in what an earlier one lists.
+    // In this order: otherwise the result of an earlier part would list replicas placed at random
+    // by a later one.
     let is_asked_for = |part: &&Part| options.only.is_empty() || options.only.contains(part);
     let parts = ALL.iter().filter(is_asked_for);
     let mut tally = Tally::default();
@@ -95,13 +97,13 @@ pub fn run(options: &Options) -> Result<()> {
             Err(error) => println!("FAIL {part:?}: {error:#}"),
         }
         tally.add(Tally::of(outcome.is_ok()));
-        // Each goes on with what the one before left.
+        // Each part continues from the state that the previous one left.
         if outcome.is_err() {
             break;
         }
     }
     for (name, status) in desk.cluster.stop()? {
-        // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+        // An orderly stop of a JVM exits with 128 + SIGTERM.
         if !status.success() && status.code() != Some(143) {
             println!("FAIL {name} ended with {status}");
             tally.failed += 1;
@@ -115,10 +117,11 @@ fn plan(options: &Options, dir: &std::path::Path) -> Result<Cluster> {
     let settings = [
         ("broker.session.timeout.ms", "3000".to_owned()),
         ("broker.heartbeat.interval.ms", "500".to_owned()),
-        // Leaders stay where elections leave them.
+        // Leaders stay where elections place them.
         ("auto.leader.rebalance.enable", "false".to_owned()),
         ("log.segment.delete.delay.ms", "500".to_owned()),
-        // A throttle lets a whole fetch through at a time, and has to be felt where it is lower than that.
+        // A throttle admits one whole fetch at a time, so the fetch size must be small for a low
+        // throttle to take effect.
         ("replica.fetch.max.bytes", LARGEST_FETCH.to_string()),
     ];
     let mut cluster = Cluster::plan(&options.brokers, &options.controllers, dir, &settings)?;
@@ -127,14 +130,14 @@ fn plan(options: &Options, dir: &std::path::Path) -> Result<Cluster> {
         let second = broker.options.dir.join("second");
         let dirs = format!("{},{}", data.display(), second.display());
         broker.set(&[("broker.rack", rack.to_owned()), ("log.dirs", dirs)]);
-        // What is looked for in what they print.
+        // The checks search the brokers' logs.
         let log_level = ("OTTLA_LOG".to_owned(), "info".to_owned());
         broker.options.environment.push(log_level);
     }
     Ok(cluster)
 }
 
-/// Compares what the tools have printed.
+/// Compares the output of both tools.
 fn compare(desk: &Desk) -> Tally {
     let [theirs, ours] = desk.printed();
     let known = KnownDifferences::default();

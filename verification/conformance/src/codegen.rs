@@ -1,7 +1,8 @@
-//! `cargo xtask codegen`: makes the schema files of `ottla-protocol` anew from Kafka's published jars.
+//! `cargo xtask codegen`: regenerates the schema files of `ottla-protocol` from Kafka's published
+//! jars.
 //!
-//! The jars come by their Maven coordinates; the build script of `ottla-protocol` turns the schema files
-//! into Rust. With `--check` nothing is written and a difference is an error.
+//! The jars are resolved by Maven coordinates. The build script of `ottla-protocol` generates Rust
+//! code from the schema files. With `--check` nothing is written and a difference is an error.
 
 use std::path::PathBuf;
 
@@ -10,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use ottla_peers::resolve_with_maven;
 use ottla_workspace::workspace;
 
-/// The Kafka whose schemas are taken.
+/// The Kafka version whose schemas are used.
 const KAFKA_VERSION: &str = "4.3.1";
 
-/// The artefacts that hold schemas.
+/// The artefacts that contain schemas.
 const ARTEFACTS: [&str; 7] = [
     "kafka-clients",
     "kafka-metadata",

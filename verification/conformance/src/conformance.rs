@@ -1,13 +1,15 @@
-//! `cargo xtask conformance`: clients that nobody here wrote run the same scripts against Ottla and against Apache
-//! Kafka, and every difference is reported.
+//! `cargo xtask conformance`: runs the same scripts with third-party clients against Ottla and
+//! Apache Kafka, and reports every difference.
 //!
-//! A client's script prints one line of JSON a step; `known-differences.toml` names the steps where the brokers may
-//! differ, each with its reason, and a named difference that no longer occurs is an error too. Some scripts need nodes
-//! with several log directories and with somebody who takes clients' metrics, or lower the level of a feature; those
-//! run on pairs of their own.
-//! Besides the scripts, the advertised API tables are compared, Kafka's command line tools are run beside ours, each
-//! broker's segments are read by both brokers' tools, and each broker is started on the directory that the other one
-//! holds. What a script or a tool shows to differ is compared once more.
+//! A client's script prints one line of JSON per step. `known-differences.toml` lists the steps
+//! that may differ, each with a reason; a listed difference that no longer occurs is an error too.
+//! Scripts that need several log directories, a receiver of client metrics, or a lower feature
+//! level run on separate pairs of nodes.
+//!
+//! The command also compares the advertised API tables, runs Kafka's command-line tools beside
+//! Ottla's, reads each broker's segments with both brokers' tools, and starts each broker on a
+//! directory that the other one holds. Scripts and tools that show a difference are run a second
+//! time.
 
 mod api_table;
 mod clients;
@@ -107,10 +109,10 @@ fn run_counted(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// What runs on one pair of nodes.
+/// The work for one pair of nodes.
 struct Work {
     clients: Vec<Prepared>,
-    /// Whether the tools are compared that need no client's script before them.
+    /// Whether to compare the tools that do not depend on a client's script.
     has_tools_alone: bool,
 }
 
@@ -119,7 +121,7 @@ impl Work {
         self.clients.is_empty() && !self.has_tools_alone
     }
 
-    /// Of this, what differed.
+    /// The part of this work in which a difference was found.
     fn again(&self, found: &[Found]) -> Work {
         let differed = |client: Option<Client>| {
             let mut differed = found.iter().filter(|it| it.has_differed());
@@ -133,7 +135,7 @@ impl Work {
     }
 }
 
-/// What all parts of a run share.
+/// State shared by all parts of a run.
 struct Comparison<'a> {
     kafka: InstalledPeer,
     options: &'a Options,
@@ -145,7 +147,7 @@ impl Comparison<'_> {
         self.options.broker == Brokers::Both
     }
 
-    /// Compares a pair of nodes of this kind, and once more what differed.
+    /// Runs the comparison on a pair of nodes of this kind, and repeats what differed.
     fn of(&self, nodes: Nodes, work: &Work) -> Result<Tally> {
         let is_checked = nodes == Nodes::Plain && self.is_of_two();
         let out = workspace::target_dir().join("conformance");
@@ -181,7 +183,7 @@ impl Comparison<'_> {
         Ok(tally)
     }
 
-    /// What the scripts find, and then the tools.
+    /// The results of the scripts, then of the tools.
     fn found(&self, work: &Work, sides: &[Side; 2], out: &Path) -> Result<Vec<Found>> {
         std::fs::create_dir_all(out)?;
         let mut found = run::scripts(&work.clients, sides, self.options.jobs, out, &self.known);
@@ -196,7 +198,7 @@ impl Comparison<'_> {
         Ok(found)
     }
 
-    /// Two brokers, each under a label of its own.
+    /// Starts two brokers, each with its own label.
     fn sides(&self, nodes: Nodes, out: &Path) -> Result<[Side; 2]> {
         let kafka = &self.kafka;
         let start = |peer, label| self.start(nodes, peer, label, out);
@@ -239,7 +241,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The tools that are compared on what this client's script has left.
+/// The tools to compare on the state that this client's script left.
 fn tools_after(client: Client) -> Option<&'static [tool_pairs::Step]> {
     match client {
         Client::StreamsGroups => Some(streams_tools::STEPS),

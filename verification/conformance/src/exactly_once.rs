@@ -1,12 +1,14 @@
-//! `cargo xtask exactly-once`: applications that read, work and write in transactions, while brokers and they themselves are
-//! killed (`kill -9`) and started again; in the end each record must have been worked on once.
+//! `cargo xtask exactly-once`: applications read, process and write in transactions, while brokers
+//! and the applications are killed (`kill -9`) and restarted. At the end each record must have been
+//! processed exactly once.
 //!
-//! `copies` are three processes that copy a topic record by record, as Kafka's own TransactionalMessageCopier does: the
-//! copies must hold each number once, in order. `streams` is a Kafka Streams application with joins, windows and state
-//! stores, whose output must be that of a run without faults; `streams-group` is the same in a group of KIP-1071.
-//! `histories` are clients of ours that do this and that, and `ottla_testkit::client_histories` says what may not be in
-//! what they were told. All read only what is committed. With several brokers, coordinators fail over and markers go from
-//! broker to broker. A run that finds something keeps its folder.
+//! `copies` runs three processes that copy a topic record by record, like Kafka's
+//! TransactionalMessageCopier; the copies must contain each number once, in order. `streams` runs a
+//! Kafka Streams application with joins, windows and state stores, whose output must equal that of
+//! a run without faults; `streams-group` does the same in a streams group (KIP-1071). `histories`
+//! runs random operations of Ottla's client and checks the results with
+//! `ottla_testkit::client_histories`. All consumers use `read_committed`. With several brokers,
+//! coordinators fail over and markers are sent between brokers. The folder of a failed run is kept.
 
 mod application;
 mod copies;
@@ -45,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     seeded::conclude(&wrong, seed, &dir, options.keep)
 }
 
-/// All that happens between the start and the end; gives what is wrong.
+/// Runs the whole scenario and returns the violations.
 fn tell(options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
     let mut stage = Stage::begin(options, dir)?;
     let mut wrong = match options.work {
@@ -55,7 +57,7 @@ fn tell(options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String
         Work::Histories => histories::run(&mut stage, options.kills, random)?,
     };
     for (name, status) in stage.cluster.stop()? {
-        // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+        // An orderly stop of a JVM exits with 128 + SIGTERM.
         if !status.success() && status.code() != Some(143) {
             wrong.push(format!("{name} ended with {status}"));
         }

@@ -1,10 +1,12 @@
-//! `cargo xtask golden`: every message at every version, byte for byte as Kafka's own classes have it.
+//! `cargo xtask golden`: compares every message at every version byte for byte with Kafka's own
+//! classes.
 //!
-//! 1. `conformance/java/golden` writes values of every message class; the example `golden` of
-//!    `ottla-protocol` must read them, say the same of them, and write the same bytes.
-//! 2. The example writes values; the Java program must read them, say the same, and write the same bytes.
-//! 3. Both checks are given a file with one value changed and must refuse it: a check that cannot fail
-//!    would prove nothing.
+//! 1. `conformance/java/golden` writes values of every message class. The example `golden` of
+//!    `ottla-protocol` must decode them, print the same text, and encode the same bytes.
+//! 2. The example writes values. The Java program must decode them, print the same text, and encode
+//!    the same bytes.
+//! 3. Both checks receive a file with one changed value and must reject it, which proves that they
+//!    can fail.
 
 use std::path::Path;
 use std::process::Command;
@@ -67,7 +69,7 @@ pub fn run(_options: &Options) -> Result<()> {
     must_refuse(&java, &from_rust, &folder.join("from-rust-changed.txt"))
 }
 
-/// Compiles the Java side with Maven; the class path to start it with.
+/// Compiles the Java side with Maven and returns the class path.
 fn build_java() -> Result<String> {
     toolchain::require(&toolchain::MAVEN)?;
     let project = workspace::root().join("conformance/java/golden");
@@ -89,7 +91,7 @@ fn build_java() -> Result<String> {
     ))
 }
 
-/// Changes the text of one value and, separately, one byte of another; the check must name both.
+/// Changes the text of one value and, separately, one byte of another. The check must name both.
 fn must_refuse(side: &dyn Fn(&str, &Path) -> Command, golden: &Path, changed: &Path) -> Result<()> {
     let lines = std::fs::read_to_string(golden)?;
     let mut text_changed = false;

@@ -1,8 +1,9 @@
-//! `cargo xtask golden-records`: record batches that Kafka's Java classes write are read here, and the other way round.
+//! `cargo xtask golden-records`: exchanges record batches with Kafka's Java classes in both
+//! directions.
 //!
-//! Three rounds with `conformance/java/records`: every message format, codec and level that Kafka writes is read and
-//! means the same; what is written here Kafka reads; and batches, good and bad, that Kafka's `LogValidator` judged are
-//! judged alike.
+//! Three rounds with `conformance/java/records`: Ottla reads every message format, codec and level
+//! that Kafka writes, with the same meaning; Kafka reads what Ottla writes; and valid and invalid
+//! batches get the same verdict as from Kafka's `LogValidator`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub struct Options {
     dir: Option<PathBuf>,
 }
 
-/// The time at which the Java side validates.
+/// The validation time on the Java side.
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const LIMIT: usize = 64 << 20;
 
@@ -123,7 +124,7 @@ fn read_what_kafka_wrote(parts: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The same batch made by the builder; without compression there is one way to write it.
+/// Rebuilds the batch with the builder. Without compression there is only one encoding.
 fn rebuilt(batch: &RecordBatch) -> Result<Bytes> {
     let header = &batch.header;
     let mut builder = RecordBatchBuilder::new(Compression::None)
@@ -140,7 +141,8 @@ fn rebuilt(batch: &RecordBatch) -> Result<Bytes> {
     if append_time {
         builder = builder.log_append_time(header.max_timestamp);
     }
-    // Records under LogAppendTime keep the producer's times on disk, but no reader is shown them.
+    // With LogAppendTime, records keep the producer's timestamps on disk, but readers never see
+    // them.
     let mut own_times = batch.clone();
     own_times.header.attributes = header
         .attributes
@@ -182,7 +184,7 @@ fn judge_as_kafka_did(parts: &[&str]) -> Result<()> {
         }
     };
     let theirs = format!("{verdict} {}", rest.join(" "));
-    // Where Kafka fails in a way that it did not foresee, a refusal in any words is as good.
+    // Where Kafka fails with an unexpected exception, any rejection counts as the same.
     let unforeseen = format!("refused {} -", ErrorCode::UnknownServerError);
     let alike = ours == theirs || theirs == unforeseen && ours.starts_with("refused");
     ensure!(alike, "{rules:?}\n  Kafka {theirs}\n  here  {ours}");
@@ -216,7 +218,7 @@ fn parse_rules(text: &str) -> Result<ValidationRules> {
     })
 }
 
-/// Lines for Kafka to read: every codec and level, and what a header can say.
+/// Batches for Kafka to read: every codec and level, and every header field value.
 fn write_batches() -> String {
     let mut out = String::new();
     let mut line = |name: String, batch: RecordBatch| {
@@ -338,7 +340,7 @@ fn shapes() -> Vec<(&'static str, Vec<Record>)> {
     ]
 }
 
-/// The meaning of batches as text, as the Java side writes it.
+/// The meaning of batches as text, in the format of the Java side.
 fn text_of(bytes: &Bytes) -> Result<String> {
     let mut out = String::new();
     let mut rest = bytes.clone();
@@ -353,7 +355,7 @@ fn text_of(bytes: &Bytes) -> Result<String> {
     Ok(out)
 }
 
-/// Writes the batch's own fields; whether its records are control records.
+/// Writes the batch's own fields. Returns whether it is a control batch.
 fn describe(batch: &AnyBatch, out: &mut String) -> Result<bool> {
     let (timestamp_type, codec, header) = match batch {
         AnyBatch::Current(batch) => {

@@ -1,6 +1,7 @@
-//! What shows that Ottla does what Apache Kafka does: each command of `cargo xtask` that compares the two, or has them work
-//! together, is a module with an `Options` struct (clap's derive) and `pub fn run(options) -> anyhow::Result<()>`.
-//! `cargo xtask NAME` starts this program. Nothing in here is linked into the product.
+//! Compares Ottla with Apache Kafka and tests their interoperation. Each command of `cargo xtask`
+//! that does so is a module with an `Options` struct (derived with clap) and `pub fn run(options)
+//! -> anyhow::Result<()>`. `cargo xtask NAME` starts this program. The product does not link any of
+//! this.
 
 mod changing_quorum;
 mod client;

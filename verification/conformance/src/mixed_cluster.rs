@@ -1,11 +1,13 @@
-//! `cargo xtask mixed-cluster`: brokers of several makers in one cluster, under controllers of either, while Kafka's own
-//! `VerifiableProducer` (`acks=all`, idempotent) writes and `VerifiableConsumer` reads and one broker after the other comes to
-//! harm and recovers: stopped, killed, paused, cut off, slow, or with one of its log directories gone or full. The network
-//! that is cut is proxies, or network namespaces (`--namespaces`).
+//! `cargo xtask mixed-cluster`: runs Kafka and Ottla brokers in one cluster, under controllers of
+//! either, while Kafka's `VerifiableProducer` (`acks=all`, idempotent) writes and
+//! `VerifiableConsumer` reads. Brokers fail and recover in turn: stopped, killed, paused,
+//! partitioned, slowed, or with a log directory removed or full. The disturbed network consists of
+//! proxies or of network namespaces (`--namespaces`).
 //!
-//! In the end nothing that was acknowledged may be lost, nothing stored twice, no offset left out and the order kept;
-//! and the replicas' logs are the same byte for byte. The seed decides who meets with what, and when; what it takes until
-//! all replicas are in sync again is printed. A run that finds something keeps its folder.
+//! At the end no acknowledged record may be lost, no record duplicated, no offset skipped and no
+//! order changed, and the logs of all replicas must be byte-identical. The seed determines which
+//! broker fails how and when. The time until all replicas are in sync again is printed. The folder
+//! of a failed run is kept.
 
 pub mod clients;
 pub mod history;
@@ -31,7 +33,7 @@ use troubles::{SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
 
 const TOPIC: &str = "orders";
 const PARTITIONS: usize = 3;
-/// Of each partition, where there are as many brokers.
+/// Replicas of each partition, if there are as many brokers.
 const REPLICAS: usize = 3;
 
 #[derive(clap::Args)]
@@ -74,7 +76,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The controllers that are processes of their own.
+    /// The controllers that are separate processes.
     fn controllers(&self) -> &[String] {
         if self.combined {
             &[]
@@ -103,7 +105,7 @@ pub fn run(options: &Options) -> Result<()> {
         std::process::exit(status.code().unwrap_or(1));
     }
     if options.namespaces && !namespaces::has_own_network() {
-        // There is no network in there to install anything from.
+        // Installed before, because there is no network inside the namespace.
         for name in options.brokers.iter().chain(options.controllers()) {
             Peer::load(name)?.install()?;
         }
@@ -150,25 +152,25 @@ pub fn run(options: &Options) -> Result<()> {
     seeded::conclude(&wrong, seed, &dir, options.keep)
 }
 
-/// Whom a broker's directory is handed to.
+/// The direction of a hand-over of a broker's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// To the other maker.
+    /// To the other peer.
     There,
-    /// To the one that it came from.
+    /// Back to the original peer.
     Back,
 }
 
-/// The cluster, and the topic that everybody works on.
+/// The cluster, and the topic that all clients use.
 struct Story {
     cluster: Cluster,
-    /// Of each broker.
+    /// The network links of each broker.
     links: Vec<Links>,
     kafka: InstalledPeer,
 }
 
 impl Story {
-    /// Starts the cluster, and has the topic made by Kafka's own tool.
+    /// Starts the cluster and creates the topic with Kafka's tool.
     fn begin(options: &Options, dir: &Path) -> Result<Story> {
         let settings = settings(options.brokers.len());
         let mut cluster = Cluster::plan(&options.brokers, options.controllers(), dir, &settings)?;
@@ -206,7 +208,7 @@ impl Story {
         create.args(["--bootstrap-server", &self.cluster.bootstrap(), "--create"]);
         create.args(["--topic", TOPIC, "--partitions", &PARTITIONS.to_string()]);
         create.args(["--replication-factor", &self.replicas().to_string()]);
-        // Segments end often, and each broker's where it likes.
+        // Segments roll often, on each broker at different offsets.
         create.args([
             "--config",
             "min.insync.replicas=2",
@@ -225,7 +227,7 @@ impl Story {
         self.cluster.wait_until_in_sync(TOPIC, self.replicas())
     }
 
-    /// All that happens between the start and the end; gives what is wrong.
+    /// Runs the whole scenario and returns the violations.
     fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
         let mut clients = Clients::start(&self.kafka, &self.cluster.bootstrap(), TOPIC, dir)?;
         let mut wrong = Vec::new();
@@ -250,7 +252,7 @@ impl Story {
         wrong.extend(history::check_consumer(&seen, &log));
         self.wait_until_in_sync()?;
         for (name, status) in self.cluster.stop()? {
-            // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+            // An orderly stop of a JVM exits with 128 + SIGTERM.
             if !status.success() && status.code() != Some(143) {
                 wrong.push(format!("{name} ended with {status}"));
             }
@@ -291,7 +293,7 @@ impl Story {
         Ok(())
     }
 
-    /// Has something happen to several brokers at one time, and waits until everybody has recovered.
+    /// Applies a trouble to several brokers at the same time, and waits until all have recovered.
     fn trouble(&mut self, troubles: &[(usize, Trouble)], lasting: Duration) -> Result<()> {
         let (mut what, began) = (Vec::new(), Instant::now());
         for (at, trouble) in troubles {
@@ -333,8 +335,8 @@ impl Story {
         Ok(())
     }
 
-    /// Has each broker stopped and started by another maker, and then each by its first one. Gives what is wrong with
-    /// the replicas in sync.
+    /// Hands each broker over to another peer, and then back to the original one. Returns a
+    /// violation of the ISR bound, if any.
     fn hand_over_and_back(&mut self, peer: &str) -> Result<Option<String>> {
         let other = Peer::load(peer)?.install()?;
         let watch = InSyncWatch::start(
@@ -373,10 +375,10 @@ impl Story {
     }
 }
 
-/// Looks again and again how many replicas are in sync, at all brokers but the one that is away: it comes back with what it
-/// knew before.
+/// Polls the ISR size from all brokers except the one that is down, which starts with its old
+/// metadata.
 struct InSyncWatch {
-    /// The port of the broker that is away, 0 for none.
+    /// The port of the broker that is down; 0 for none.
     away: Arc<AtomicU16>,
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
@@ -392,7 +394,8 @@ impl InSyncWatch {
             while !is_over_there.load(Ordering::Relaxed) {
                 for &port in &ports {
                     let known = fewest_in_sync(port, TOPIC);
-                    // Asked afterwards: it may have gone meanwhile.
+                    // Checked after the request, because the broker may have been stopped in
+                    // between.
                     if let Ok(known) = known
                         && away_there.load(Ordering::SeqCst) != port
                     {
@@ -412,12 +415,13 @@ impl InSyncWatch {
 
     fn end(self) -> usize {
         self.is_over.store(true, Ordering::Relaxed);
-        // A panic in it has been reported where it happened, and nothing is known then.
+        // A panic of the thread was already reported, and the value is then unknown.
         self.thread.join().unwrap_or(0)
     }
 }
 
-/// What every node gets: internal topics on all brokers, and replicas that lag leave the ISR while the run lasts.
+/// Settings of every node: internal topics on all brokers, and a replica lag limit short enough
+/// that replicas leave the ISR during the run.
 fn settings(brokers: usize) -> Vec<(&'static str, String)> {
     vec![
         ("offsets.topic.replication.factor", brokers.to_string()),

@@ -1,4 +1,4 @@
-//! `cargo xtask peer`: starts a broker that `peers/NAME.toml` describes.
+//! `cargo xtask peer`: starts a broker described by `peers/NAME.toml`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns when the person presses Ctrl-C; an error when the broker ends by itself before that.
+/// Returns on Ctrl-C, or with an error if the broker exits before that.
 fn wait_for_interrupt(node: &mut Node) -> Result<()> {
     static INTERRUPTED: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst))?;

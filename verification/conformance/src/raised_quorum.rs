@@ -1,11 +1,12 @@
-//! `cargo xtask raised-quorum`: quorums of configured voters (`controller.quorum.voters`, `kraft.version` 0) in which
-//! `kraft.version` is raised to 1 while they run (KIP-853): Kafka's controllers, Ottla's, and both in one quorum under the lead of
-//! either.
+//! `cargo xtask raised-quorum`: raises `kraft.version` from 0 to 1 (KIP-853) in running quorums
+//! with configured voters (`controller.quorum.voters`): of Kafka's controllers, of Ottla's, and of
+//! both under a leader of either.
 //!
-//! In each quorum the same commands are run, by Kafka's tools or ours, and what they print must be what they print in a quorum of as
-//! many of Kafka's controllers: what is refused before, the upgrade with and without `--dry-run`, the ways back, of which there is
-//! none, and a voter that is removed and added again. Each controller is started again meanwhile and has to know its level, and
-//! the metadata logs must be the same byte for byte as far as both go.
+//! The same commands run in each quorum, with Kafka's tools or Ottla's, and must print what they
+//! print in a Kafka quorum of the same size: the changes refused before, the upgrade with and
+//! without `--dry-run`, the downgrades, which are always refused, and the removal and re-adding of
+//! a voter. Each controller is restarted meanwhile and must know its level, and the metadata logs
+//! must be byte-identical over their common range.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,18 +22,18 @@ use ottla_peers::{Cluster, InstalledPeer, Peer, replicas};
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, workspace};
 
-/// Above what an election, or a node that is started again on two busy cores, takes.
+/// More than an election, or a node restart on two busy cores, takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const METADATA: &str = "__cluster_metadata-0";
-/// How often the lead is taken from the others until it falls to whom it is wanted of.
+/// Maximum number of leader restarts until the wanted peer leads.
 const MAX_RESTARTS: usize = 12;
 const REMOVE_LAST: &str = "BROKERS remove-controller LAST";
 /// Why voters cannot be changed before the level is raised.
 const NOT_YET: &str =
     "Cluster doesn't support removing voter because the kraft.version feature is 0";
-/// The name of the comparison in messages.
+/// The name of this comparison in messages.
 const CLIENT: &str = "raised-quorum";
-/// With which the others of their size are compared.
+/// The quorums with which those of the same size are compared.
 const REFERENCES: [&str; 2] = ["kafka", "kafka+kafka+kafka"];
 
 #[derive(clap::Args)]
@@ -92,7 +93,7 @@ fn size_of(quorum: &str) -> usize {
     quorum.split('+').count()
 }
 
-/// Tells the story of one quorum; returns what the tools have printed.
+/// Runs the scenario in one quorum and returns the tools' output.
 fn told(quorum: &str, hand: &str, dir: &Path, tally: &mut Tally) -> Result<Vec<Line>> {
     let began = Instant::now();
     let folder = dir.join(format!("{quorum}-by-{hand}"));
@@ -118,11 +119,11 @@ fn told(quorum: &str, hand: &str, dir: &Path, tally: &mut Tally) -> Result<Vec<L
 
 struct Story {
     cluster: Cluster,
-    /// Whose output is compared.
+    /// The tools whose output is compared.
     tools: InstalledPeer,
-    /// Ours, which begin sooner, to see how things stand.
+    /// Ottla's tools, which start faster, for queries of the state.
     eyes: InstalledPeer,
-    /// Who is to lead while the level is raised.
+    /// The peer that must lead while the level is raised.
     leader: String,
     lines: Vec<Line>,
 }
@@ -131,18 +132,20 @@ impl Story {
     fn begin(quorum: &str, hand: &str, dir: &Path) -> Result<Story> {
         let controllers: Vec<String> = quorum.split('+').map(str::to_owned).collect();
         let settings = [
-            // So that what a node begins with is a snapshot.
+            // So that a starting node reads a snapshot.
             (
                 "metadata.log.max.record.bytes.between.snapshots",
                 "2000".to_owned(),
             ),
-            // For how long a change of voters may take to be committed before its answer is that it timed out.
+            // The commit of a voter change may take this long before the response is a timeout.
             ("controller.quorum.request.timeout.ms", "30000".to_owned()),
-            // So that nobody loses the lead because the machine is busy; who stops gives it away.
+            // So that no leader loses its leadership because the machine is busy. A stopping leader
+            // resigns.
             ("controller.quorum.fetch.timeout.ms", "15000".to_owned()),
         ];
         let leader = controllers[0].clone();
-        // Of whoever leads: a broker shows and hands on what its controllers do.
+        // Brokers of the leading peer, because a broker reports and forwards what its controllers
+        // do.
         let broker = [leader.clone()];
         let mut cluster = Cluster::plan(&broker, &controllers, dir, &settings)?;
         cluster.start()?;
@@ -159,7 +162,7 @@ impl Story {
         self.give_lead()?;
         self.refuse_before()?;
         let raise = "upgrade --feature kraft.version=1";
-        // Once every voter has told the leader of itself.
+        // Once every voter has sent its state to the leader.
         self.retried("the level can be raised", |story| {
             let raised = story.features(&[
                 "CONTROLLERS",
@@ -188,7 +191,7 @@ impl Story {
         }
         self.until_forwarded()?;
         for (name, status) in self.cluster.stop()? {
-            // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+            // An orderly stop of a JVM exits with 128 + SIGTERM.
             ensure!(
                 status.success() || status.code() == Some(143),
                 "{name} ended with {status}"
@@ -200,7 +203,7 @@ impl Story {
         Ok(self.lines)
     }
 
-    /// Has the controllers that lead unasked started again until the lead falls to one of the wanted maker.
+    /// Restarts unwanted leaders until a controller of the wanted peer leads.
     fn give_lead(&mut self) -> Result<()> {
         for _ in 0..MAX_RESTARTS {
             let leader = self.described()?.leader;
@@ -256,7 +259,7 @@ impl Story {
         Ok(())
     }
 
-    /// The last voter is removed, and added again.
+    /// Removes the last voter and adds it again.
     fn change_voters(&mut self) -> Result<()> {
         let all: Vec<i32> = self
             .cluster
@@ -278,9 +281,10 @@ impl Story {
 
     // ---- what is asked ----------------------------------------------------------------------------------------------
 
-    /// Runs a command, whose output is compared with that of the reference. `BROKERS` and `CONTROLLERS` stand for the flag with their
-    /// addresses, `LAST` for the last controller, `PROPERTIES` for its settings. Returns what it complained about, which each maker
-    /// says in words of its own.
+    /// Runs a command and records its output for comparison with the reference. `BROKERS` and
+    /// `CONTROLLERS` are replaced with the bootstrap flag and addresses, `LAST` with the last
+    /// controller's ID, `PROPERTIES` with its configuration file. Returns the error output, which
+    /// is worded differently by each peer.
     fn run(&mut self, tool: Tool, arguments: &str) -> Result<String> {
         let words: Vec<&str> = arguments.split(' ').collect();
         let output = self.output(&self.tools, tool, &words)?;
@@ -295,8 +299,8 @@ impl Story {
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// As [`Story::run`], tried again until what it has done, or what it complained about, is what is expected: the change before
-    /// may not be committed, and the controller that is asked may not lead any more.
+    /// Like [`Story::run`], repeated until the result or the error is as expected: the previous
+    /// change may not be committed yet, and the addressed controller may no longer lead.
     fn run_until(
         &mut self,
         tool: Tool,
@@ -320,9 +324,10 @@ impl Story {
         }
     }
 
-    /// Waits until the broker hands on to the controller that leads. One of Kafka's keeps to the controller that led when it asked
-    /// last, and only an answer that a change of voters never has, `NOT_CONTROLLER`, makes it look for another
-    /// (`NodeToControllerRequestThread`): a topic is created, which has that answer.
+    /// Waits until the broker forwards to the current leader. A Kafka broker keeps using the
+    /// controller that led at its last lookup, and looks again only after a `NOT_CONTROLLER`
+    /// response (`NodeToControllerRequestThread`), which voter changes never get. Creating a topic
+    /// does get it.
     fn until_forwarded(&self) -> Result<()> {
         self.retried("a topic is created", |story| {
             let mut create = TOPICS.of(&story.eyes);
@@ -368,7 +373,8 @@ impl Story {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Without ports, directories and which controller leads, which no two quorums share, and stack traces.
+    /// Removes ports, directories and the leader's ID, which differ between quorums, and stack
+    /// traces.
     fn without_own_words(&self, printed: &str) -> Result<String> {
         let mut printed = printed.to_owned();
         for controller in &self.cluster.controllers {
@@ -413,7 +419,7 @@ impl Story {
             .name())
     }
 
-    /// As soon as somebody leads.
+    /// Waits until the quorum has a leader.
     fn described(&self) -> Result<Described> {
         self.retried("somebody leads", |story| {
             let arguments = ["CONTROLLERS", "describe", "--status"];
@@ -430,7 +436,7 @@ impl Story {
         })
     }
 
-    /// Tries again for a while what fails.
+    /// Retries a failing attempt for a while.
     fn retried<T>(&self, what: &str, attempt: impl Fn(&Story) -> Result<T>) -> Result<T> {
         process::retried(PATIENCE, what, || attempt(self))
     }

@@ -1,8 +1,10 @@
-//! `cargo xtask report`: runs `ottla bench` small, opens the report in headless Chromium, and counts what it has drawn.
+//! `cargo xtask report`: runs a small `ottla bench`, opens the report in headless Chromium, and
+//! counts what it has drawn.
 //!
-//! When its address ends in `#check`, the page itself watches its canvases while each series is drawn and looks whether
-//! plots overlap, and writes what it found into an attribute. Light and dark, wide and as narrow as a phone are looked
-//! at; pictures of them stay below the target directory for people to look at. At last each plot is saved, both ways.
+//! If its URL ends in `#check`, the page records what it draws on its canvases while each series is
+//! drawn, checks whether plots overlap, and writes the results into an attribute. The report is
+//! checked in light and dark mode, at desktop and phone width; screenshots are kept below the
+//! target directory. Finally each plot is saved in both formats.
 
 mod saving;
 
@@ -21,7 +23,7 @@ pub struct Options {
     html: Option<PathBuf>,
 }
 
-/// A view in which the report has to be whole.
+/// A view in which the report must be complete.
 const VIEWS: &[(&str, &str, bool)] = &[
     ("light", "1280,2400", false),
     ("dark", "1280,2400", true),
@@ -55,7 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let downloads = tempfile::Builder::new().prefix("ottla-saved-").tempdir()?;
     let mut browser = chromium(VIEWS[0].1, false);
-    // A profile of its own: another Chromium of this user would be asked to do it.
+    // A separate profile: otherwise the page would be opened by a running Chromium of this user.
     let profile = downloads.path().join("profile");
     browser.arg(format!("--user-data-dir={}", profile.display()));
     let saved = saving::save_all(&browser, &report, downloads.path())?;
@@ -70,7 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the page says of itself.
+/// What the page reports about itself.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     plots: u32,
@@ -80,10 +82,11 @@ struct Found {
     apart: u32,
 }
 
-/// Of sweeps 2, over what is stored and over time 1 each, of a round in detail 4 each, and 1 of the round without a series.
+/// 2 for sweeps, 1 over stored bytes, 1 over time, 4 for each round in detail, and 1 for the round
+/// without a time series.
 const PLOTS_OF_NEW_REPORT: u32 = 2 + 1 + 1 + 3 * 4 + 1;
 
-/// Runs scenarios that between them have every kind of plot.
+/// Runs scenarios that together produce every kind of plot.
 fn new_report(folder: &Path) -> Result<PathBuf> {
     let binary = match std::env::var_os("OTTLA_BINARY") {
         Some(named) => PathBuf::from(named),
@@ -123,7 +126,8 @@ fn chromium(size: &str, is_dark: bool) -> Command {
             "--no-first-run",
             "--hide-scrollbars",
         ])
-        // Chromium's own sandbox does not work for root, as whom tests run in containers; the page is our own.
+        // Chromium's sandbox does not work for root, which tests run as in containers. The page is
+        // our own.
         .arg("--no-sandbox")
         .arg("--force-device-scale-factor=1")
         .arg(format!("--window-size={size}"));

@@ -1,4 +1,4 @@
-//! The random numbers of a run: the same seed makes the same choices. And how such a run ends.
+//! The random numbers of a seeded run, and the report at its end.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, ensure};
 use ottla_workspace::report::Tally;
 
-/// A seed of its own for each run, short enough to be typed.
+/// A random seed, short enough to be typed.
 pub fn chance() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_micros() as u64 % 1_000_000
 }
 
-/// Says what was wrong in a run. Its folder is deleted if nothing was, unless it is to be kept.
+/// Reports the violations of a run. Its folder is deleted if there are none, unless `keep` is set.
 pub fn conclude(wrong: &[String], seed: u64, dir: &Path, keep: bool) -> Result<()> {
     for fault in wrong {
         println!("wrong: {fault}");
@@ -30,7 +30,7 @@ pub fn conclude(wrong: &[String], seed: u64, dir: &Path, keep: bool) -> Result<(
     Ok(())
 }
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub struct Seeded(u64);
 
@@ -47,7 +47,7 @@ impl Seeded {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

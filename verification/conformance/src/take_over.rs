@@ -1,11 +1,12 @@
-//! `cargo xtask take-over`: Apache Kafka and Ottla have one directory in turn, each with the same `server.properties`,
-//! under clients that live through all of it; after every change of hands all that the directory holds is compared with
-//! a model.
+//! `cargo xtask take-over`: Apache Kafka and Ottla alternately run on one directory with the same
+//! `server.properties`, while clients stay connected throughout. After every change all contents of
+//! the directory are compared with a model.
 //!
-//! A turn: start, let the writers finish what the last ending interrupted, compare everything, make an
-//! administrator's changes (some of them with Kafka's own tools), take a picture, end: stopped or killed, idle or under
-//! load, at a moment of chance or at one that is looked for. The seed decides all but the time that things take. A run
-//! that finds a difference says the seed and the step, and keeps the directory.
+//! A turn: start, let the writers complete what the previous stop interrupted, compare everything,
+//! make administrative changes (some with Kafka's own tools), take a snapshot of the state, and
+//! end: stopped or killed, idle or under load, at a random moment or at a specific one. The seed
+//! determines everything except timing. A run that finds a difference prints the seed and the step,
+//! and keeps the directory.
 
 mod endings;
 mod model;
@@ -104,7 +105,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 struct Run {
-    /// Who has the directory in turn.
+    /// The peers that run on the directory in turn.
     sides: [InstalledPeer; 2],
     node: NodeOptions,
     log_dirs: Vec<PathBuf>,
@@ -114,7 +115,7 @@ struct Run {
     workload: Workload,
     story: Story,
     tally: Tally,
-    /// What was to be seen when the last turn ended, and whether it was written to after that.
+    /// The state at the end of the previous turn, and how that turn ended.
     last: Option<(BTreeMap<String, String>, Ending)>,
 }
 
@@ -143,7 +144,7 @@ impl Run {
             } else {
                 Place::Alone
             },
-            // Kafka's starts are most of what a run takes.
+            // Kafka's start-up dominates the duration of a run.
             environment: vec![(
                 "JAVA_TOOL_OPTIONS".to_owned(),
                 "-XX:TieredStopAtLevel=1".to_owned(),
@@ -170,7 +171,7 @@ impl Run {
         table::heading();
         let began = Instant::now();
         let (mut records, mut facts) = (0, 0);
-        // The turn after the last change only looks at what that one's stop has left.
+        // The last turn only checks what the stop of the one before left.
         for number in 0..=changes + 1 {
             let began = Instant::now();
             let side = number % 2;
@@ -209,7 +210,7 @@ impl Run {
         turn: &mut Turn,
     ) -> Result<()> {
         let peer = self.sides[side].clone();
-        // Ottla leaves nothing on which Kafka would not start.
+        // Ottla never leaves a directory on which Kafka does not start.
         let is_kafka_s = self.sides.iter().all(|side| side.id() != "ottla");
         let mut node = match peer.start(self.node.clone()) {
             Err(error) if is_kafka_s && format!("{error:#}").contains(two_places::REFUSAL) => {
@@ -251,7 +252,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a turn does while its broker runs, up to and with the broker's end.
+    /// The part of a turn while its broker runs, including the broker's stop.
     fn served(
         &mut self,
         node: &mut Node,
@@ -290,8 +291,8 @@ impl Run {
         turn.operations = self.story.operate(&mut self.workload, &mut self.random)?;
         self.workload.perform("resume", json!({}))?;
         std::thread::sleep(Duration::from_millis(300 + self.random.below(700)));
-        // What Kafka acknowledges to a producer after the controller was told of a replica's new directory and before
-        // the copy takes the place of its log is lost where Kafka is the next to start.
+        // If the controller was told a replica's new directory and the copy has not yet replaced
+        // its log, Kafka loses what it acknowledged in between if Kafka is also the next to start.
         let is_kafka_s = self.sides.iter().all(|side| side.id() != "ottla");
         let loses = ending == Ending::KillAtMove && is_kafka_s;
         if ending.is_idle() || loses {
@@ -303,7 +304,8 @@ impl Run {
         Ok(())
     }
 
-    /// Ends the broker; says whether the moment that the ending asks for came.
+    /// Stops the broker as the ending demands. Returns whether the moment that the ending waits for
+    /// occurred.
     fn end(&mut self, node: &mut Node, ending: Ending) -> Result<bool> {
         let patience = Duration::from_secs(10);
         let came = match ending {
@@ -347,7 +349,7 @@ impl Run {
     }
 }
 
-/// What both sides get on top of `peers/server.properties`.
+/// The settings of both sides on top of `peers/server.properties`.
 fn settings(log_dirs: &str) -> Vec<(String, String)> {
     [
         ("log.dirs", log_dirs),
@@ -356,10 +358,11 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         ("transaction.state.log.num.partitions", "3"),
         ("share.coordinator.state.topic.num.partitions", "2"),
         ("group.initial.rebalance.delay.ms", "0"),
-        // A Kafka that starts after a kill waits until the broker before it counts as gone.
+        // After a kill, Kafka waits at its start until the session of the previous broker has
+        // expired.
         ("broker.session.timeout.ms", "4000"),
         ("broker.heartbeat.interval.ms", "500"),
-        // Snapshots of the metadata come several a turn.
+        // Several metadata snapshots per turn.
         ("metadata.log.max.record.bytes.between.snapshots", "6000"),
         ("log.cleaner.backoff.ms", "300"),
         ("log.cleaner.dedupe.buffer.size", "8388608"),
@@ -367,16 +370,18 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         ("log.initial.task.delay.ms", "500"),
         ("log.retention.check.interval.ms", "2000"),
         ("log.segment.delete.delay.ms", "1000"),
-        // What is not served yet is to be kept, and preflight would stop for it; Kafka does not know the setting.
+        // Unserved settings must be kept, and preflight would refuse them. Kafka ignores this
+        // setting.
         ("ottla.accept.unserved", "settings"),
-        // The clients' records are few, and idempotent producers' state must outlive a slow turn.
+        // The clients write few records, and the state of idempotent producers must survive a slow
+        // turn.
         ("producer.id.expiration.ms", "86400000"),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .to_vec()
 }
 
-/// Compares what is to be seen with what was to be seen in the other hands.
+/// Compares the current state with the one at the end of the previous turn.
 fn compare_pictures(
     before: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
@@ -384,11 +389,11 @@ fn compare_pictures(
     findings: &mut Findings,
 ) {
     let is_fixed = |name: &str| {
-        // What writers move on; the records themselves are compared with the model.
+        // Values that the writers change; the records themselves are compared with the model.
         let moves = ["latest", "producer ", "GetOffsetShell"];
         let churns =
             name.contains("churn-") || ending == Ending::KillAtMetadata && name.contains("made-");
-        // How far records are deleted is compared with the model too.
+        // The deletion of records is compared with the model too.
         let undoes = ending.is_kill() && name.starts_with("earliest");
         let is_moved = ending == Ending::KillAtMove && name.starts_with("directory ");
         let is_internal = name.starts_with("latest") && name.contains(" __");

@@ -1,7 +1,9 @@
-//! `cargo xtask under-controllers`: one broker of Ottla's under one of Apache Kafka's controllers, worked on with Kafka's
-//! own tools: topics, records, settings, a clean stop, a kill, and a controller that goes away and comes back.
+//! `cargo xtask under-controllers`: runs one Ottla broker under an Apache Kafka controller and
+//! operates it with Kafka's tools: topics, records, settings, a clean stop, a kill, and a
+//! controller that goes away and returns.
 //!
-//! What `mixed-cluster` does with many brokers under load, this does step by step, and says which step failed.
+//! `mixed-cluster` covers this with many brokers under load; this command goes step by step and
+//! names the failing step.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,10 +18,10 @@ use ottla_workspace::{process, workspace};
 const BROKER: i32 = 1;
 const CONTROLLER: i32 = 101;
 const RECORDS: usize = 1000;
-/// 4.4-IV0, which Kafka 4.3.1 has as an unstable one.
+/// 4.4-IV0, an unstable version in Kafka 4.3.1.
 const NEWER_METADATA_VERSION: i16 = 31;
 const NEWER_SAYS: &str = "metadata.version";
-/// Above the session of a broker that was killed, which its next life waits for.
+/// Longer than the session of a killed broker, which a restarted one waits for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(9);
 
 #[derive(clap::Args)]
@@ -69,12 +71,12 @@ pub fn run(options: &Options) -> Result<()> {
             Err(error) => println!("FAIL {what}: {error:#}"),
         }
         tally.add(Tally::of(outcome.is_ok()));
-        // Each goes on with what the one before left.
+        // Each step continues from the state that the previous one left.
         if outcome.is_err() {
             break;
         }
     }
-    // Its nodes write there.
+    // Stops the nodes first, because they write into the folder.
     drop(cluster);
     tally.conclude(&dir, options.keep)
 }
@@ -121,7 +123,7 @@ impl Cluster {
         format!("127.0.0.1:{port}")
     }
 
-    /// One of Kafka's tools, told where the broker is.
+    /// One of Kafka's tools with the broker's address.
     fn tool(&self, class: &str) -> Command {
         let mut tool = self.kafka.tool(class);
         tool.args(["--bootstrap-server", &self.bootstrap()]);
@@ -159,7 +161,8 @@ impl Cluster {
         process::output_of(&mut create).map(drop)
     }
 
-    /// Every record is there once. With a group, which needs a coordinator on this broker.
+    /// Checks that every record is there once. Uses a group, which needs a coordinator on this
+    /// broker.
     fn check_records(&self) -> Result<String> {
         let mut consume = self.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
         let records = RECORDS.to_string();
@@ -176,7 +179,8 @@ impl Cluster {
             "{} records are read, of {RECORDS}",
             numbers.len()
         );
-        // It stops at so many: whether there are more, the ends of the logs say.
+        // The consumer stops at this count; the log end offsets show whether there are more
+        // records.
         let mut ends = self.tool("org.apache.kafka.tools.GetOffsetShell");
         ends.args(["--topic", "orders", "--time", "latest"]);
         let printed = process::output_of(&mut ends)?;
@@ -251,7 +255,7 @@ impl Cluster {
 
     fn restart_controller(&mut self) -> Result<String> {
         self.controller.take().context("it runs")?.kill()?;
-        // Records do not need a controller.
+        // Produce and fetch do not need a controller.
         self.check_records()?;
         let controller = self.kafka.start(self.controller_options.clone())?;
         self.controller = Some(controller);
@@ -264,7 +268,7 @@ impl Cluster {
         self.start_refused("twin", BROKER, patience, "is in use")
     }
 
-    /// Its directory says which cluster it belongs to.
+    /// A broker whose directory belongs to another cluster.
     fn start_stranger(&mut self) -> Result<String> {
         let data = self
             .broker_options
@@ -278,7 +282,8 @@ impl Cluster {
         self.start_refused("stranger", BROKER + 1, SESSION_TIMEOUT, says)
     }
 
-    /// Its controller has a feature at a level that no broker of this release knows.
+    /// A broker whose controller has finalized a feature level that no broker of this release
+    /// supports.
     fn start_behind(&mut self) -> Result<String> {
         let port = free_port_pair()?;
         let voters = Voters::Static(format!("{CONTROLLER}@127.0.0.1:{port}"));
@@ -312,7 +317,7 @@ impl Cluster {
         self.start_refused("alone", BROKER + 1, Duration::from_secs(1), says)
     }
 
-    /// Starts another broker, which has to give up and to say so; the one that runs goes on.
+    /// Starts another broker, which must exit with an error; the running one is not affected.
     fn start_refused(
         &mut self,
         name: &str,

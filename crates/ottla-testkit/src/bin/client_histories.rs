@@ -1,10 +1,11 @@
-//! Makes a history of real clients for `ottla_testkit::client_histories`, and checks it: `cargo xtask exactly-once --work
-//! histories` starts it, and kills brokers meanwhile.
+//! Generates and checks a history of real clients for `ottla_testkit::client_histories`. `cargo
+//! xtask exactly-once --work histories` starts this program and kills brokers while it runs.
 //!
-//! `client_histories BOOTSTRAP REPLICAS SEED FILE` makes the topics, says `ready`, and has processes send and poll until its
-//! standard input ends. Then each ends what it has begun, two readers read everything, and what the check finds is printed:
-//! `wrong: ` before what may not be, `seen: ` before what Kafka's transactions do not promise to be absent. The history is
-//! written to the file.
+//! `client_histories BOOTSTRAP REPLICAS SEED FILE` creates the topics, prints `ready`, and runs
+//! client processes that send and poll until standard input ends. Then each process completes its
+//! open operation, two readers read all logs, and the findings are printed: `wrong: ` marks a
+//! violation, `seen: ` an anomaly that Kafka's transactions do not rule out. The history is written
+//! to FILE.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,11 +20,11 @@ use ottla_testkit::client_histories::{self, Operation, Outcome, Step};
 use tokio::task::LocalSet;
 
 const WORKERS: u32 = 6;
-/// How many sentences of each kind are printed.
+/// Maximum number of findings printed per kind.
 const TOLD: usize = 5;
 
 fn main() -> ExitCode {
-    // On one thread: a consumer's listeners and interceptors need not be such that several threads could look at them.
+    // Single-threaded, because a consumer's listeners and interceptors need not be `Sync`.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -77,7 +78,7 @@ async fn run() -> Result<bool> {
     }
     write_down(file, &history)?;
     println!("{}", counts(&history));
-    // Where nothing works nothing wrong can be seen.
+    // A history without successful operations cannot show a violation.
     for (what, is_there) in [
         ("committed", has_committed(&history)),
         ("polled", has_polled(&history)),
@@ -100,7 +101,8 @@ async fn run() -> Result<bool> {
     Ok(wrong.is_empty())
 }
 
-/// A thread waits for it: the runtime would not end before a read that never comes to its end.
+/// A separate thread reads, because dropping the runtime would block on a pending read of standard
+/// input.
 async fn wait_for_the_end_of_input() -> Result<()> {
     let (tell, told) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -126,7 +128,7 @@ fn has_committed(history: &[Operation]) -> bool {
         .any(|it| it.outcome == Outcome::Committed && it.steps.iter().any(is_sent))
 }
 
-/// By those that sent at the same time; the readers at the end come after them.
+/// Considers only the processes that also send; the final readers come after them.
 fn has_polled(history: &[Operation]) -> bool {
     let mut steps = history
         .iter()

@@ -1,39 +1,42 @@
-//! What is wrong with a history.
+//! Anomalies found in a history.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What can be wrong.
+/// The kind of an anomaly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// One place of a log has had two values.
+    /// An offset of a log had two different values.
     TwoValuesAtOnePlace,
-    /// One value is at two places.
+    /// A value has two offsets.
     Duplicate,
-    /// Somebody was given what nobody sent to that log.
+    /// A consumer received a value that nobody sent to that log.
     NeverSent,
-    /// What was committed is nowhere.
+    /// A committed value is missing.
     LostWrite,
-    /// What was not committed was seen.
+    /// An uncommitted value was read.
     AbortedRead,
-    /// What was committed later was seen before anybody asked for that.
+    /// A value was read before its producer asked to commit it.
     EarlyRead,
-    /// One part of a transaction came to be, and another did not.
+    /// Part of a transaction is visible, another part is not.
     TornTransaction,
-    /// A consumer was given a record again, or an earlier one.
+    /// A consumer received a record again, or an earlier one.
     NonMonotonicPoll,
-    /// A consumer was not given what others were given from between two of its records.
+    /// A consumer skipped a record that others received between two of its own.
     PollSkip,
-    /// A producer's later record has an earlier place.
+    /// A producer's later record has a lower offset.
     NonMonotonicSend,
-    /// Transactions wrote around each other: each before another of them, in one log or the next.
+    /// A cycle of transactions in which each wrote before the next, in the same log or in different
+    /// ones.
     WriteSkew,
-    /// A transaction read a part of another one, and afterwards not yet its other part.
+    /// A transaction read part of another transaction, and later in the operation missed the other
+    /// part.
     ReadSkew,
 }
 
 impl Kind {
-    /// Transactions of Kafka keep nobody from writing between their records, and their markers reach one log after the other.
+    /// Kafka's transactions have no write isolation, and their markers reach one log after the
+    /// other.
     pub fn is_promised_absent(self) -> bool {
         !matches!(self, Kind::WriteSkew | Kind::ReadSkew)
     }
@@ -58,7 +61,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What was found, by kind: a sentence each.
+/// The findings by kind, one sentence each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings(BTreeMap<Kind, Vec<String>>);
 

@@ -1,33 +1,36 @@
-//! What clients did and were told.
+//! The history of client operations and their results.
 
-/// A partition, by a number that the history gives it.
+/// A partition, identified by the number that the history assigns to it.
 pub type Log = u32;
 
-/// What a record says: no other record that is sent says the same.
+/// The value of a record; unique among all records sent.
 pub type Value = u64;
 
-/// A call of a process or several in one transaction: one after the other, and none beside another of the same process.
+/// A call of a process, or several calls in one transaction. The operations of a process do not
+/// overlap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
     pub process: u32,
     pub steps: Vec<Step>,
     pub outcome: Outcome,
-    /// When the producer was told to commit, in the clock of [`Step::Polled`]; nothing where it never was, or where there is
-    /// no transaction.
+    /// When the commit was requested, on the same clock as [`Step::Polled`]; `None` if it was not
+    /// requested or there is no transaction.
     pub commit_asked_at: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// In the order in which a process handed them in; the offset is there if it was acknowledged.
+    /// In the order in which the process sent them. The offset is `Some` if the send was
+    /// acknowledged.
     Sent {
         log: Log,
         value: Value,
         offset: Option<i64>,
     },
-    /// What one poll gave, and when it had given it, in one clock of all processes.
+    /// The records of one poll, and when it returned, in microseconds on a clock shared by all
+    /// processes.
     Polled { at: u64, records: Vec<Seen> },
-    /// The consumer was put elsewhere: what it is given next need not follow on what it was given before.
+    /// The consumer was repositioned; the next record need not follow the previous one.
     Sought { log: Log },
 }
 
@@ -40,10 +43,10 @@ pub struct Seen {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The commit was answered; or there was no transaction to end.
+    /// The commit was acknowledged, or there was no transaction.
     Committed,
-    /// It was never told to commit, so nobody may see anything of it.
+    /// No commit was requested, so none of it may become visible.
     Aborted,
-    /// It was told to commit, and no answer says whether it did: all of it or nothing.
+    /// A commit was requested without a known result: all of it is visible or none.
     Unknown,
 }

@@ -1,13 +1,13 @@
-//! Which value is at which place of which log, who sent it, and whether anybody was given it.
+//! Which value is at which offset of which log, who sent it, and whether a consumer received it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Findings, Kind, Log, Operation, Outcome, Step, Value};
 
-/// Who sent a value, and when it might be seen.
+/// The sender of a value, and when the value may become visible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
-    /// The operation's place in the history.
+    /// The operation's index in the history.
     pub operation: usize,
     outcome: Outcome,
     commit_asked_at: Option<u64>,
@@ -17,9 +17,9 @@ pub(super) struct Sender {
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     senders: HashMap<(Log, Value), Sender>,
-    /// What polls gave and producers were told.
+    /// Values by offset, from poll results and producer acknowledgements.
     values: BTreeMap<Log, BTreeMap<i64, BTreeSet<Value>>>,
-    /// What polls gave.
+    /// Values by offset, from poll results only.
     seen: BTreeMap<Log, BTreeMap<i64, Value>>,
     seen_values: BTreeSet<(Log, Value)>,
 }
@@ -65,12 +65,13 @@ impl Logs {
         self.senders.get(&(log, value)).copied()
     }
 
-    /// The values that somebody was given, by log, in the order of their places.
+    /// The values that consumers received, by log, in offset order.
     pub(super) fn seen(&self) -> impl Iterator<Item = (Log, &BTreeMap<i64, Value>)> {
         self.seen.iter().map(|(log, seen)| (*log, seen))
     }
 
-    /// The first place between two, both exclusive, from which somebody was given something.
+    /// The first offset between `after` and `before`, both exclusive, at which a consumer received
+    /// a record.
     pub(super) fn seen_between(&self, log: Log, after: i64, before: i64) -> Option<(i64, Value)> {
         let from = after.saturating_add(1);
         if from >= before {
@@ -106,7 +107,7 @@ impl Logs {
     }
 
     fn check_polls(&self, history: &[Operation], findings: &mut Findings) {
-        // Each value is told once, by the poll that saw it first.
+        // Each value is reported once, by the poll that saw it first.
         let mut told = BTreeSet::new();
         for operation in history {
             let process = operation.process;

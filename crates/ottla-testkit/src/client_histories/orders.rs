@@ -1,11 +1,12 @@
-//! What each process was given, and where its records came to lie, one after the other.
+//! Checks the sequence of records that each process received, and the offsets of those that it
+//! sent.
 
 use std::collections::BTreeMap;
 
 use super::logs::Logs;
 use super::{Findings, Kind, Log, Operation, Step};
 
-/// The last offset of each log that a process has to do with.
+/// The last offset of each log that a process polled or sent to.
 #[derive(Default)]
 struct Process {
     given: BTreeMap<Log, i64>,

@@ -1,5 +1,5 @@
-//! Transactions among each other: circles of who wrote before whom (Adya's G0), and reads of one part of a transaction
-//! without the other.
+//! Checks isolation between transactions: cycles of writes (Adya's G0), and reads of one part of a
+//! transaction without the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,8 @@ pub(super) fn check(history: &[Operation], logs: &Logs, findings: &mut Findings)
     }
 }
 
-/// By operation: those whose record is the next one behind a record of it. The others follow from these.
+/// For each operation, the operations whose record directly follows one of its records. All other
+/// precedence relations follow by transitivity.
 fn written_before(operations: usize, logs: &Logs) -> Vec<Vec<usize>> {
     let mut after = vec![Vec::new(); operations];
     for (log, seen) in logs.seen() {
@@ -40,9 +41,11 @@ fn written_before(operations: usize, logs: &Logs) -> Vec<Vec<usize>> {
     after
 }
 
-/// A read of a log that stops before the record of a transaction of which another record was read earlier in the operation.
+/// Finds a read of a log that ends before the record of a transaction of which another record was
+/// read earlier in the operation.
 fn check_reads(operation: &Operation, history: &[Operation], logs: &Logs, findings: &mut Findings) {
-    // What may still be missing: the first offset of each log that a transaction which was read from has written.
+    // What may still be missing: for each log, the first offset written by each transaction that
+    // was read from.
     let mut expected: BTreeMap<Log, BTreeMap<i64, usize>> = BTreeMap::new();
     let mut read_from = BTreeSet::new();
     for step in &operation.steps {
@@ -58,7 +61,8 @@ fn check_reads(operation: &Operation, history: &[Operation], logs: &Logs, findin
             let Some(missing) = expected.get_mut(&log) else {
                 continue;
             };
-            // What was read over is there; whether it was read at all is for `orders`.
+            // Offsets below the end of the poll exist; whether they were read is checked by
+            // `orders`.
             missing.retain(|offset, _| *offset > end);
             if let Some((offset, of)) = missing.pop_first() {
                 let sentence = format!(
@@ -92,8 +96,8 @@ fn check_reads(operation: &Operation, history: &[Operation], logs: &Logs, findin
     }
 }
 
-/// The strongly connected parts of a graph that have more than one member: Tarjan's algorithm, with a stack of its own, since a
-/// chain of transactions may be longer than a thread's stack is deep.
+/// The strongly connected components with more than one member, by Tarjan's algorithm. It uses an
+/// explicit stack, because a chain of transactions can be deeper than a thread's stack.
 pub(super) fn circles(after: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut index = vec![UNSEEN; after.len()];
@@ -104,7 +108,7 @@ pub(super) fn circles(after: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if index[root] != UNSEEN {
             continue;
         }
-        // A node, and which of its edges is next.
+        // A node, and the index of its next edge.
         let mut path = vec![(root, 0)];
         while let Some((node, edge)) = path.pop() {
             if edge == 0 {

@@ -1,4 +1,4 @@
-//! A history in which nothing is wrong, and one anomaly of each kind planted into it.
+//! A valid history, and one anomaly of each kind planted into it.
 
 use super::*;
 
@@ -50,7 +50,8 @@ fn poll(process: u32, steps: &[Step]) -> Operation {
     }
 }
 
-/// Two processes that write to two logs, one that does not commit, one that does not know, and a reader of everything.
+/// Two processes that write to two logs, one that aborts, one whose commit has an unknown result,
+/// and a reader of everything.
 fn sound() -> Vec<Operation> {
     vec![
         committed(1, 10, &[sent(0, 100, 0), sent(1, 101, 0)]),
@@ -75,7 +76,7 @@ fn sound() -> Vec<Operation> {
     ]
 }
 
-/// What is found in the history with these operations before the last one.
+/// The findings in the valid history with `more` inserted before its last operation.
 fn found_with(more: &[Operation]) -> Vec<Kind> {
     let mut history = sound();
     let at = history.len() - 1;
@@ -95,12 +96,12 @@ fn nothing_is_found_where_nothing_is_wrong() {
 
 #[test]
 fn two_values_at_one_place() {
-    // Both were acknowledged there, and the one that is not in the log was lost.
+    // Both were acknowledged at that offset, so the one that is not in the log is lost.
     assert_eq!(
         found_with(&[committed(4, 50, &[sent(0, 400, 4)])]),
         [Kind::TwoValuesAtOnePlace, Kind::LostWrite]
     );
-    // What a reader was given there was not what the producer was told.
+    // A reader received a different value at an offset than the producer was acknowledged.
     let mut history = sound();
     history[0].steps[0] = sent(0, 100, 4);
     let found = kinds(&history);
@@ -123,7 +124,7 @@ fn what_nobody_sent_is_found_and_so_is_what_was_sent_elsewhere() {
 
 #[test]
 fn a_committed_write_that_nobody_is_given_is_lost() {
-    // In the middle, at the end, and where the producer was not even told a place.
+    // In the middle, at the end, and where the producer received no offset.
     for step in [
         sent(1, 400, 3),
         sent(1, 400, 30),
@@ -143,7 +144,7 @@ fn a_committed_write_that_nobody_is_given_is_lost() {
 #[test]
 fn an_aborted_write_that_somebody_is_given() {
     let seen = poll(4, &[polled(60, &[(0, 2, 200)])]);
-    // It makes the others' polls skip it.
+    // The other polls then skip that record.
     assert_eq!(found_with(&[seen]), [Kind::AbortedRead, Kind::PollSkip]);
 }
 
@@ -180,7 +181,7 @@ fn polls_that_go_back_or_repeat_unless_the_consumer_was_put_elsewhere() {
 fn polls_that_leave_out_what_others_are_given() {
     let skips = poll(4, &[polled(60, &[(1, 0, 101), (1, 6, 102)])]);
     assert_eq!(found_with(&[skips]), [Kind::PollSkip]);
-    // Not where nobody was given anything: markers, and what was aborted.
+    // Offsets at which nobody received a record are markers or aborted records, and may be skipped.
     let passes = poll(4, &[polled(60, &[(0, 0, 100), (0, 4, 201)])]);
     assert!(found_with(&[passes]).is_empty());
 }
@@ -222,7 +223,7 @@ fn a_circle_of_three_and_one_that_is_only_a_chain() {
     let circle = |last: &[usize]| skew::circles(&[vec![1], vec![2], last.to_vec(), vec![0]]);
     assert_eq!(circle(&[0]), [[0, 1, 2]]);
     assert!(circle(&[]).is_empty());
-    // As long as a history may be.
+    // As long as a history can get.
     let chain: Vec<Vec<usize>> = (1..200_000).map(|next| vec![next % 199_999]).collect();
     assert_eq!(skew::circles(&chain).len(), 1);
 }
@@ -238,6 +239,6 @@ fn a_transaction_that_is_read_in_part() {
     assert_eq!(read(&[(1, 6, 102)]), [Kind::ReadSkew]);
     assert!(!Kind::ReadSkew.is_promised_absent());
     assert!(read(&[(1, 6, 102), (1, 10, 401)]).is_empty());
-    // A poll that gave nothing of the log says nothing about it.
+    // A poll without a record of the log does not show anything about it.
     assert!(read(&[]).is_empty());
 }

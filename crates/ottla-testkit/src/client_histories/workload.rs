@@ -1,5 +1,5 @@
-//! The clients whose history is made: processes that send and poll, in transactions and outside of them, and a reader of
-//! all logs at the end. They run on a real cluster and on a simulated one.
+//! The clients that generate a history: processes that send and poll, inside and outside
+//! transactions, and a final reader of all logs. They run on a real cluster and on a simulated one.
 
 mod reader;
 mod scene;

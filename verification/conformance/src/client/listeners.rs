@@ -1,4 +1,4 @@
-//! The listeners with TLS and logins of a Kafka that the client's tests talk to.
+//! The TLS and SASL listeners of the Kafka broker that the client's tests use.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,8 @@ use ottla_workspace::{process, toolchain};
 
 const PASSWORD: &str = "keystore-secret";
 
-/// `alice` logs in by PLAIN, by SCRAM whom the tests make; the broker's certificate is its own.
+/// `alice` authenticates with PLAIN; the tests create the SCRAM users. The broker's certificate is
+/// self-signed.
 pub struct Listeners {
     port: u16,
     sasl: u16,
@@ -21,7 +22,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Finds ports for them and makes a certificate.
+    /// Finds free ports and creates a certificate.
     pub fn prepare(port: u16, dir: &Path) -> Result<Listeners> {
         let listeners = Listeners {
             port,
@@ -57,7 +58,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// What the broker is told.
+    /// The broker's settings.
     pub fn settings(&self) -> Vec<(String, String)> {
         let at = |name: &str, port: u16| format!("{name}://127.0.0.1:{port}");
         let clients = [
@@ -102,7 +103,7 @@ impl Listeners {
         settings
     }
 
-    /// What the tests are told.
+    /// The environment variables for the tests.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let at = |port: u16| format!("127.0.0.1:{port}");
         vec![

@@ -1,4 +1,4 @@
-//! From where an administrator works: the cluster, two sets of tools, and what each of their commands has printed.
+//! The administrator's side: the cluster, both sets of tools, and the output of each command.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,10 +14,10 @@ use crate::conformance::tools::Tool;
 use ottla_peers::{Cluster, InstalledPeer, Partition, connect};
 use ottla_workspace::process;
 
-/// Above what a move of some megabytes, or a session that has to end, takes on two busy cores.
+/// More than moving a few megabytes, or a session timeout, takes on two busy cores.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Whose tools are used.
+/// Which set of tools to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hand {
     Theirs,
@@ -27,12 +27,12 @@ pub enum Hand {
 pub const HANDS: [Hand; 2] = [Hand::Theirs, Hand::Ours];
 
 impl Hand {
-    /// What stands for `SUBJECT`.
+    /// The replacement for `SUBJECT`.
     pub fn subject(self) -> &'static str {
         SUBJECTS[self as usize]
     }
 
-    /// A topic of its own.
+    /// The name of this tool set's own topic.
     pub fn topic(self, name: &str) -> String {
         format!("{name}-{}", self.subject())
     }
@@ -40,10 +40,10 @@ impl Hand {
 
 pub struct Desk {
     pub cluster: Cluster,
-    /// Kafka's tools, and ours.
+    /// Kafka's tools, and Ottla's.
     tools: [InstalledPeer; 2],
     printed: [Vec<Line>; 2],
-    /// Every command with all that it printed, for a person to look at.
+    /// Every command with its complete output, for debugging.
     transcript: File,
     dir: PathBuf,
 }
@@ -63,7 +63,7 @@ impl Desk {
         &self.printed
     }
 
-    /// Writes a file for each hand, in which `SUBJECT` stands for its own; a command names it `@NAME`.
+    /// Writes a file for each tool set, with `SUBJECT` replaced. A command refers to it as `@NAME`.
     pub fn file(&self, name: &str, contents: &str) -> Result<()> {
         for hand in HANDS {
             let contents = contents.replace("SUBJECT", hand.subject());
@@ -76,13 +76,13 @@ impl Desk {
         self.dir.join(format!("{name}-{}.json", hand.subject()))
     }
 
-    /// Runs a command, whose output is compared with that of the other hand. `BROKERS` and `CONTROLLERS` stand for the flag
-    /// with their addresses.
+    /// Runs a command and records its output for comparison with the other tool set. `BROKERS` and
+    /// `CONTROLLERS` are replaced with the bootstrap flag and the addresses.
     pub fn run(&mut self, hand: Hand, tool: Tool, arguments: &str) -> Result<String> {
         self.run_compared(hand, tool, arguments, Compared::Lines)
     }
 
-    /// As [`Desk::run`], where figures differ.
+    /// Like [`Desk::run`], for output whose numbers differ between runs.
     pub fn run_varying(&mut self, hand: Hand, tool: Tool, arguments: &str) -> Result<String> {
         self.run_compared(hand, tool, arguments, Compared::Shapes)
     }
@@ -114,7 +114,7 @@ impl Desk {
         }
         let output = process::run_captured(&mut command)?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        // Brokers choose between their directories by what lies there already.
+        // Brokers choose between their log directories by what these already hold.
         let comparable = without_stack_traces(&printed).replace("/second\"", "/data\"");
         let mut printed_lines = compared.lines(&comparable, hand.subject());
         printed_lines.iter_mut().for_each(sort_partitions);
@@ -132,7 +132,7 @@ impl Desk {
         Ok(all)
     }
 
-    /// One of our tools, for what is not compared.
+    /// Runs one of Ottla's tools without recording its output.
     pub fn do_quietly(&self, arguments: &str) -> Result<String> {
         let mut words = arguments.split_whitespace();
         let mut command = self.tools[1].tool(words.next().unwrap_or_default());
@@ -141,7 +141,8 @@ impl Desk {
         process::output_of(&mut command)
     }
 
-    /// Appends so many records of 1,000 bytes to a topic, as many to each partition, however busy its leader is.
+    /// Appends `records` records of 1,000 bytes to a topic, equally many to each partition
+    /// regardless of the load on its leader.
     pub fn fill(&self, topic: &str, records: usize) -> Result<()> {
         self.do_quietly(&format!(
             "producer-perf-test --topic {topic} --num-records {records} --record-size 1000 --throughput -1 \
@@ -150,7 +151,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Waits until every broker that runs says this of a topic's partitions.
+    /// Waits until every running broker reports the expected state of a topic's partitions.
     pub fn wait_for(
         &self,
         topic: &str,
@@ -179,7 +180,7 @@ impl Desk {
         }
     }
 
-    /// Waits until the partitions have these replicas, in whatever order, and all are in sync.
+    /// Waits until the partitions have these replicas, in any order, and all are in sync.
     pub fn wait_for_replicas(&self, topic: &str, wanted: &[&[i32]]) -> Result<()> {
         self.wait_for(topic, &format!("at {wanted:?}"), |partitions| {
             let mut pairs = partitions.iter().zip(wanted);
@@ -193,7 +194,8 @@ impl Desk {
         })
     }
 
-    /// Whether the directories of exactly these brokers hold a replica; the others' have had it until lately.
+    /// Checks that exactly these brokers have a directory for the replica. Waits, because the other
+    /// brokers may not have deleted theirs yet.
     pub fn check_directories(&self, partition: &str, wanted: &[i32]) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -218,7 +220,8 @@ impl Desk {
     }
 }
 
-/// What a tool has printed before the first stack trace. Kafka's print one behind their message, and ours never.
+/// The output before the first stack trace. Kafka's tools print one after their message; Ottla's
+/// never do.
 fn without_stack_traces(printed: &str) -> &str {
     let mut end = 0;
     for line in printed.split_inclusive('\n') {
@@ -232,7 +235,7 @@ fn without_stack_traces(printed: &str) -> &str {
     &printed[..end]
 }
 
-/// Kafka's tool names partitions in the order of a hash set.
+/// Kafka's tool lists partitions in the iteration order of a hash set.
 fn sort_partitions(line: &mut String) {
     if let Some((head, partitions)) = line.split_once(" for partitions ") {
         let mut partitions: Vec<&str> = partitions.split(", ").collect();
@@ -241,7 +244,7 @@ fn sort_partitions(line: &mut String) {
     }
 }
 
-/// Of one partition.
+/// Maximum fetch size of one partition, in bytes.
 pub(super) const LARGEST_FETCH: u64 = 64 << 10;
 
 #[cfg(test)]

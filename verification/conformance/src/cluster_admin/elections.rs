@@ -1,4 +1,4 @@
-//! Leaders are elected: preferred ones where another leads, and, where no replica in sync is left, one that is not.
+//! Leader elections: of preferred leaders, and unclean ones where no in-sync replica is left.
 
 use anyhow::{Context, Result, ensure};
 
@@ -6,13 +6,14 @@ use super::desk::{Desk, HANDS, Hand};
 use crate::conformance::tools::{CLUSTER, ELECTION, TOPICS};
 use ottla_peers::{Partition, replicas};
 
-/// Of `elect`: each broker is preferred by a partition. Of `unclean`: two brokers, one of which has less than the other.
+/// In `elect`, each broker is the preferred leader of one partition. `unclean` has two replicas,
+/// one of which has fewer records than the other.
 const TOPICS_MADE: [&str; 2] = [
     "BROKERS --create --topic elect-SUBJECT --replica-assignment 1:2:3,2:3:1,3:1:2 --config min.insync.replicas=2",
     "BROKERS --create --topic unclean-SUBJECT --replica-assignment 1:2",
 ];
 
-/// What is asked of partitions that are not as they should be.
+/// Selections of partitions that are invalid.
 const SELECTIONS: [&str; 4] = [
     "BROKERS --describe --under-replicated-partitions",
     "BROKERS --describe --at-min-isr-partitions",
@@ -115,7 +116,7 @@ fn unclean(desk: &mut Desk, hand: Hand) -> Result<()> {
     ensure!(printed.contains("Successfully"), "{printed}");
     desk.wait_for(&topic, "led by 1", is_led_by(0, Some(1)))?;
     desk.run(hand, TOPICS, "BROKERS --describe --topic unclean-SUBJECT")?;
-    // Fewer than broker 2 had, so that its log has to be cut and written anew.
+    // Fewer records than broker 2 had, so that its log must be truncated and refilled.
     desk.fill(&topic, 100)
 }
 
@@ -145,7 +146,8 @@ fn all_back(desk: &mut Desk, hand: Hand) -> Result<()> {
     Ok(())
 }
 
-/// Broker 2 had committed what the new leader did not have: that it is gone has to be found in what it printed.
+/// Broker 2 had committed records that the new leader lacked. Its log must report that they were
+/// truncated.
 fn check_that_the_cut_is_told(desk: &Desk, partition: &str) -> Result<()> {
     let broker = &desk.cluster.brokers[1];
     if broker.peer.id() != "ottla" {

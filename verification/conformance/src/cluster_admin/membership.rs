@@ -1,4 +1,5 @@
-//! Who belongs to the cluster: the quorum and its observers, racks, and a broker that is taken out and comes back.
+//! Membership of the cluster: the quorum and its observers, racks, and a broker that is removed and
+//! returns.
 
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ fn describe(desk: &mut Desk, hand: Hand) -> Result<()> {
     Ok(())
 }
 
-/// Racks are `a`, `a`, `b`: of two replicas, one has to be on broker 3.
+/// The racks are `a`, `a`, `b`, so one of two replicas must be on broker 3.
 fn spread_over_racks(desk: &mut Desk, hand: Hand) -> Result<()> {
     let create = "BROKERS --create --topic spread-SUBJECT --partitions 6 --replication-factor 2";
     desk.run(hand, TOPICS, create)?;
@@ -91,7 +92,7 @@ fn take_out(desk: &mut Desk, hand: Hand) -> Result<()> {
     ensure!(printed.contains("fenced"), "{printed}");
     let printed = desk.run(hand, CLUSTER, "unregister BROKERS --id 3")?;
     ensure!(printed.contains("no longer registered"), "{printed}");
-    // The brokers hear of it by the metadata log.
+    // Brokers learn of the change from the metadata log.
     std::thread::sleep(Duration::from_secs(1));
     for arguments in [
         listed,

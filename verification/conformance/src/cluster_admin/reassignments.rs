@@ -1,4 +1,4 @@
-//! Replicas move: refused where the file cannot be meant, slowly under a throttle, called off, at once, and to another
+//! Reassignments: rejected for invalid files, throttled, cancelled, unthrottled, and to another log
 //! directory.
 
 use std::time::{Duration, Instant};
@@ -11,14 +11,15 @@ use crate::conformance::tools::{CONFIGS, REASSIGN, TOPICS};
 use ottla_peers::replicas;
 
 const RECORDS: usize = 16_000;
-/// Bytes a second. What is left of two partitions takes minutes.
+/// Bytes per second. At this rate the rest of two partitions takes minutes.
 const THROTTLE: u64 = 30_000;
-/// A throttled broker may have as much as the window of Kafka's rate allows at once, and one fetch of both partitions on top.
+/// In addition to the rate, a throttled broker may use the whole window of Kafka's quota at once,
+/// plus one fetch of both partitions.
 const THROTTLE_WINDOW_S: u64 = 11;
-/// How long a throttled move is watched.
+/// How long a throttled reassignment is observed.
 const WATCHED: Duration = Duration::from_secs(5);
 
-/// Files that cannot be executed.
+/// Files that the tool must reject.
 const REFUSED: [(&str, &str); 8] = [
     (
         "unknown-broker",
@@ -117,7 +118,7 @@ fn refuse(desk: &mut Desk, hand: Hand) -> Result<()> {
     desk.wait_for_replicas(&hand.topic("moves"), &wanted)
 }
 
-/// Under way for long enough that every command finds it so.
+/// Slow enough that every command finds the reassignment in progress.
 fn move_slowly(desk: &mut Desk, hand: Hand) -> Result<()> {
     let execute = format!("BROKERS --execute --reassignment-json-file @move --throttle {THROTTLE}");
     desk.run(hand, REASSIGN, &execute)?;
@@ -259,7 +260,7 @@ fn move_to_directory(desk: &mut Desk, hand: Hand) -> Result<()> {
     Ok(())
 }
 
-/// How much of the topic a broker has.
+/// Bytes of the topic that a broker holds.
 fn replica_bytes(desk: &Desk, hand: Hand, broker: usize) -> Result<u64> {
     let mut bytes = 0;
     for partition in 0..2 {

@@ -1,6 +1,7 @@
-//! The APIs and versions that both brokers advertise, against the table in `COMPATIBILITY.md`.
+//! Compares the APIs and versions that both brokers advertise with the table in `COMPATIBILITY.md`.
 //!
-//! Every API that Apache Kafka advertises and Ottla does not, or in other versions, must have a row there.
+//! Every API that Ottla does not advertise, or advertises in other versions than Apache Kafka, must
+//! have a row there.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ pub fn compare(kafka: &Node, ottla: &Node) -> Result<Tally> {
     })
 }
 
-/// One API that the brokers advertise differently; `None` where a broker does not have it.
+/// An API that the brokers advertise differently; `None` if a broker lacks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {
     api_key: i16,
@@ -78,7 +79,7 @@ fn differences(kafka: &[AdvertisedApi], ottla: &[AdvertisedApi]) -> BTreeMap<i16
     rows
 }
 
-/// A row of the table: `| key | name | versions of Kafka | versions of Ottla | …`.
+/// Whether the table has a row `| key | name | versions of Kafka | versions of Ottla | …`.
 fn is_documented(compatibility: &str, row: &Row) -> bool {
     compatibility.lines().any(|line| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();

@@ -1,5 +1,5 @@
-//! The clients, and what must be there before their scripts can run: packages come from the languages' registries
-//! and are kept below the target directory.
+//! The clients and their prerequisites. Packages come from the languages' registries and are kept
+//! below the target directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,15 +27,16 @@ pub enum Client {
     StreamsGroups,
 }
 
-/// Which pair of nodes a script needs.
+/// The kind of node pair that a script needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nodes {
     Plain,
-    /// With more than the others have (see `equipped.rs`).
+    /// Nodes with additional equipment (see `equipped.rs`).
     Equipped,
-    /// Whose level of `transaction.version` may be lowered, and on which transactions time out soon.
+    /// Nodes whose `transaction.version` may be lowered, with a short transaction timeout.
     Transactional,
-    /// On which members of share groups hear of a new assignment soon, and may be given locks that last for seconds.
+    /// Nodes on which members of share groups learn of new assignments quickly, and which allow
+    /// lock durations of a few seconds.
     Sharing,
 }
 
@@ -49,7 +50,7 @@ impl Nodes {
 }
 
 impl Client {
-    /// In the order in which they start: the ones that take longest first.
+    /// In start order, slowest first.
     const ALL: [Client; 13] = [
         Client::LogDirs,
         Client::Telemetry,
@@ -94,7 +95,7 @@ impl Client {
     }
 }
 
-/// A client whose script can be started: the command lacks only the broker's address.
+/// A client whose script is ready to start: the command lacks only the broker's address.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     pub client: Client,
@@ -103,7 +104,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The script against the broker at that address; some scripts need to know more of it.
+    /// The command that runs the script against this broker. `more` holds additional arguments that
+    /// some scripts need.
     pub fn command(&self, bootstrap: &str, more: &[String]) -> Command {
         let mut command = Command::new(&self.words[0]);
         command
@@ -115,7 +117,7 @@ impl Prepared {
     }
 }
 
-/// The named clients, or all.
+/// The clients with these names, or all if there are none.
 pub fn selected(names: &[String]) -> Result<Vec<Client>> {
     if names.is_empty() {
         return Ok(Client::ALL.to_vec());
@@ -134,7 +136,7 @@ pub fn selected(names: &[String]) -> Result<Vec<Client>> {
         .collect()
 }
 
-/// Installs what the clients need, one language at a time.
+/// Installs the prerequisites of the clients, one language at a time.
 pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared>> {
     clients
         .iter()
@@ -244,13 +246,14 @@ fn node(script: &str) -> Result<Vec<String>> {
         )?;
         Ok(())
     })?;
-    // Node looks for packages beside the script.
+    // Node resolves packages relative to the script.
     let copy = folder.join(script);
     std::fs::copy(sources.join(script), &copy)?;
     Ok(vec!["node".to_owned(), copy.display().to_string()])
 }
 
-/// Fills a folder from what the files say, unless it was filled from the same before.
+/// Fills a folder from the contents of `files`, unless it was already filled from the same
+/// contents.
 fn once(folder: &Path, files: &[&PathBuf], fill: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut wanted = String::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! Line by line: what one broker made a client print against what the other one did.
+//! Compares the lines that a client printed against one broker with those against the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use ottla_workspace::workspace;
 
-/// One step of a script.
+/// A step of a script.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct Line {
     pub step: String,
     pub outcome: Value,
 }
 
-/// What `conformance/known-differences.toml` names.
+/// The contents of `conformance/known-differences.toml`.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownDifferences {
@@ -23,13 +23,14 @@ pub struct KnownDifferences {
     difference: Vec<KnownDifference>,
 }
 
-/// A step that may differ, because of what `COMPATIBILITY.md` says under the reason's words.
+/// A step that may differ, with the phrase of `COMPATIBILITY.md` that explains it.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KnownDifference {
     client: String,
     step: String,
-    /// Where in the outcome, as a JSON pointer; the whole outcome unless given.
+    /// JSON pointers to the places in the outcome that may differ; without any, the whole outcome
+    /// may.
     #[serde(default)]
     at: Vec<String>,
     reason: String,
@@ -43,11 +44,11 @@ pub struct Outcome {
     pub unknown: Vec<Difference>,
 }
 
-/// What nobody has named: a step that differs, or that one run lacks.
+/// An unlisted difference: a step with different outcomes, or one that a run lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     pub step: String,
-    /// Of one place, for a person.
+    /// The difference at one place, in readable form.
     text: String,
 }
 
@@ -67,7 +68,7 @@ impl Outcome {
 }
 
 impl KnownDifferences {
-    /// The file's entries, or none where a broker is compared with itself.
+    /// Loads the file's entries; empty if a broker is compared with itself.
     pub fn load(compares_two_brokers: bool) -> Result<KnownDifferences> {
         if !compares_two_brokers {
             return Ok(KnownDifferences::default());
@@ -77,7 +78,8 @@ impl KnownDifferences {
         toml::from_str(&text).with_context(|| file.display().to_string())
     }
 
-    /// The places at which this step of this client may differ; an empty pointer stands for the whole outcome.
+    /// The JSON pointers at which this step of this client may differ; an empty pointer means the
+    /// whole outcome.
     fn places(&self, client: &str, step: &str) -> Vec<&str> {
         let mut places = Vec::new();
         for known in &self.difference {
@@ -92,7 +94,8 @@ impl KnownDifferences {
     }
 }
 
-/// Reads a script's output; the port of the broker, which no two runs share, becomes a word.
+/// Parses a script's output. The broker's port, which differs between runs, is replaced with a
+/// placeholder.
 pub fn parse(printed: &str, port: u16) -> Result<Vec<Line>> {
     let values = [format!("\"port\":{port}"), format!("\"port\": {port}")];
     let address = format!(":{port}");
@@ -108,7 +111,8 @@ pub fn parse(printed: &str, port: u16) -> Result<Vec<Line>> {
         .collect()
 }
 
-/// Compares step by step; the order of the steps counts, since what one leaves behind the next one meets.
+/// Compares step by step. The order of steps matters, because each depends on the state that
+/// earlier ones left.
 pub fn compare(client: &str, left: &[Line], right: &[Line], known: &KnownDifferences) -> Outcome {
     let mut outcome = Outcome::default();
     let right_by_step: BTreeMap<&str, &Value> = right
@@ -127,7 +131,8 @@ pub fn compare(client: &str, left: &[Line], right: &[Line], known: &KnownDiffere
         let places = known.places(client, &line.step);
         let mut found = Vec::new();
         differences("", &line.outcome, other, &mut found);
-        // At an object's key the script chose the outcome's shape; within an array a shift would show everything.
+        // Below an object key, the script determines the shape, so a prefix match is safe. Within
+        // an array, one shifted element would change every later place.
         let is_known = |place: &str| {
             places.iter().any(|allowed| {
                 place == *allowed
@@ -191,7 +196,7 @@ fn at(place: &str) -> String {
     }
 }
 
-/// The places where two values differ: objects are entered, everything else is compared whole.
+/// The places at which two values differ. Objects are compared by key, all other values as a whole.
 fn differences(place: &str, left: &Value, right: &Value, found: &mut Vec<(String, String)>) {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -223,7 +228,7 @@ fn sides(left: &str, right: &str) -> String {
     format!("\n        - {left}\n        + {right}")
 }
 
-/// Long texts are cut down to the part where they begin to differ.
+/// Cuts long texts to the part around the first difference.
 fn around_the_difference(left: &str, right: &str) -> (String, String) {
     let same = left
         .chars()
@@ -239,7 +244,7 @@ fn around_the_difference(left: &str, right: &str) -> (String, String) {
     (cut(left), cut(right))
 }
 
-/// At most a few lines of a terminal.
+/// Cuts a text to a few terminal lines.
 pub fn shortened(text: &str) -> String {
     const LONGEST: usize = 320;
     if text.chars().count() <= LONGEST {

@@ -1,5 +1,5 @@
-//! A data directory belongs to one process: each broker is started on the directory that the other one holds, and has
-//! to refuse.
+//! A data directory belongs to one process: each broker is started on the directory that the other
+//! one holds, and must refuse to start.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub fn check(sides: &[Side; 2], out: &Path) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Kafka's words, or ours.
+/// Matches Kafka's message, or Ottla's.
 fn names_the_lock(line: &str) -> bool {
     line.contains("Failed to acquire lock on file") || line.contains("is in use by another")
 }

@@ -1,5 +1,5 @@
-//! Nodes that have more than those of the other scripts: three log directories, and somebody who takes the metrics that
-//! clients push (KIP-714), on Kafka the plugin of `conformance/java/reporter`, on Ottla its own HTTP listener.
+//! Nodes with three log directories and a receiver for the metrics that clients push (KIP-714): on
+//! Kafka the plugin of `conformance/java/reporter`, on Ottla its own HTTP listener.
 
 use std::path::Path;
 

@@ -1,10 +1,11 @@
-//! What a tool of Kafka's and ours have printed, made comparable: without what two runs cannot share, and with one word for
-//! what each of them works on.
+//! Normalises the output of Kafka's tools and Ottla's: removes what differs between runs, and
+//! replaces the names of each tool's own objects with a common word.
 
-/// On what Kafka's tool and ours work.
+/// Suffixes of the objects that Kafka's tool and Ottla's use.
 pub const SUBJECTS: [&str; 2] = ["theirs", "ours"];
 
-/// What two runs cannot share: the word behind each of these, or the whole line, is left out of the comparison.
+/// Prefixes of text that differs between runs: the word after each of these, or the whole line, is
+/// removed.
 const VARYING: [&str; 4] = [
     "TopicId: ",
     "HighWatermark:          ",
@@ -13,16 +14,17 @@ const VARYING: [&str; 4] = [
 ];
 const VARYING_LINES: [&str; 1] = ["\tLeader\t"];
 
-/// What has to be alike.
+/// How output is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
     Lines,
-    /// Each shape of a line once, with a `#` for every digit behind a point and one for those before it.
+    /// Each distinct line shape once, with one `#` for the integer part of a number and one for
+    /// each decimal.
     Shapes,
 }
 
 impl Compared {
-    /// What of a tool's output is compared.
+    /// The comparable lines of a tool's output.
     pub fn lines(self, printed: &str, subject: &str) -> Vec<String> {
         let mut lines = normalised(printed, subject);
         if self == Compared::Shapes {
@@ -34,13 +36,14 @@ impl Compared {
     }
 }
 
-/// The lines without what two runs cannot share, sorted, because Kafka's tools print in the order of hash maps.
+/// The normalised lines, sorted, because Kafka's tools print in the iteration order of hash maps.
 fn normalised(printed: &str, subject: &str) -> Vec<String> {
     let mut lines: Vec<String> = printed
         .replace(&format!("-{subject}"), "-SUBJECT")
         .lines()
         .filter(|line| !line.trim().is_empty())
-        // The other tool's topic and group may stand in lists; those of this one are `…-SUBJECT` by now.
+        // Lists may contain the other tool's topics and groups. This tool's own are `…-SUBJECT` at
+        // this point.
         .filter(|line| !SUBJECTS.iter().any(|other| is_row_of(line, other)))
         .map(|line| {
             let line = VARYING
@@ -52,15 +55,15 @@ fn normalised(printed: &str, subject: &str) -> Vec<String> {
                 line
             }
         })
-        // The two subjects' names are not of one length, and columns are as wide as they are.
+        // Column widths depend on the lengths of the two subjects' names.
         .map(|line| line.split_whitespace().collect::<Vec<&str>>().join(" "))
         .collect();
     lines.sort();
     lines
 }
 
-/// Whether a line of a list or a table is about what this subject's tool has made: a name that ends with the subject's, at
-/// the beginning or behind `Topic:`, and then no more of it.
+/// Whether a line of a list or table is about an object of this subject: a name with the subject's
+/// suffix at the start of the line or after `Topic:`.
 fn is_row_of(line: &str, subject: &str) -> bool {
     let line = line.trim_start();
     let line = line.strip_prefix("Topic: ").unwrap_or(line);
@@ -71,8 +74,8 @@ fn is_row_of(line: &str, subject: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
 }
 
-/// The line without its figures: `12.34` becomes `#.##`, `2026` becomes `#`. A number without a fixed number of
-/// decimals, which stands at the end of a line of two words, becomes `#.#`.
+/// The line with its numbers masked: `12.34` becomes `#.##`, `2026` becomes `#`. A number without a
+/// fixed number of decimals, at the end of a line of two words, becomes `#.#`.
 fn shape(line: &str, subject: &str) -> String {
     let line = line.replace(&format!("-{subject}."), "-SUBJECT.");
     let has_double = line.split_whitespace().count() == 2
@@ -100,11 +103,11 @@ fn shape(line: &str, subject: &str) -> String {
             }
         }
     }
-    // What nothing was measured of is no number, or an infinite one.
+    // A metric without samples is NaN or infinite.
     shape.replace("NaN", "#.##")
 }
 
-/// The line with the word behind this text, wherever that stands, replaced.
+/// The line with the word after each occurrence of `before` replaced.
 fn masked(line: &str, before: &str) -> String {
     let mut parts = line.split(before);
     let mut whole = parts.next().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
-//! What differed is compared once more, on brokers that were just started.
+//! Repeats comparisons that showed a difference, on newly started brokers.
 //!
-//! Scripts wait and clients time out by clocks of their own, so that on a busy machine a step may differ by chance, between
-//! Apache Kafka and itself too (`--broker kafka`). A step that differs in both runs is a difference. One that differs in one of
-//! two is told in a line that begins with `once`, which the test command repeats whatever the suite comes to: it is either a
-//! step that depends on time, or a race in a broker.
+//! Scripts and clients have timeouts, so on a busy machine a step may differ by chance, also
+//! between two runs of Apache Kafka (`--broker kafka`). A step that differs in both runs is a
+//! difference. One that differs in only one run is reported in a line that starts with `once`,
+//! which the test command always repeats: it is either a time-dependent step or a race in a broker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,18 @@ use super::clients::Client;
 use super::comparison::{Difference, Outcome};
 use ottla_workspace::report::Tally;
 
-/// What one comparison came to.
+/// The result of one comparison.
 pub struct Found {
     pub name: String,
-    /// The client whose script this was, or was run before the tools; none for the tools that need no script.
+    /// The client whose script was run, or whose script the compared tools depend on; `None` for
+    /// tools that need no script.
     pub client: Option<Client>,
-    /// An error is a script that did not run to its end.
+    /// An error is a script that did not complete.
     pub outcome: Result<Outcome>,
 }
 
 impl Found {
-    /// How the line about one run begins, which is no verdict yet where something differed.
+    /// The prefix of the line about one run. It is not final if there was a difference.
     pub fn verdict(&self) -> &'static str {
         if self.has_differed() { "?   " } else { "ok  " }
     }
@@ -33,7 +34,8 @@ impl Found {
     }
 }
 
-/// What both runs come to, with lines for a person; the second has what differed in the first, and what had to be run with it.
+/// Combines both runs into a tally and report lines. `second` holds what differed in the first run,
+/// and its dependencies.
 pub fn judged(first: Vec<Found>, second: Vec<Found>) -> (Tally, Vec<String>) {
     let mut second: BTreeMap<String, Result<Outcome>> =
         second.into_iter().map(|it| (it.name, it.outcome)).collect();
@@ -115,7 +117,7 @@ mod tests {
     use super::super::comparison::{KnownDifferences, compare, parse};
     use super::*;
 
-    /// Of four steps, those that are named differ.
+    /// Four steps, of which the named ones differ.
     fn found(differing: &[&str]) -> Found {
         let lines = |is_other: bool| {
             let line = |step: &&str| {
@@ -140,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Passed, failed, differed once.
+    /// The numbers of passed, failed and once-differing steps.
     fn counts(first: Found, second: Option<Found>) -> (usize, usize, usize) {
         let (tally, said) = judged(vec![first], second.into_iter().collect());
         let once = said
@@ -164,7 +166,7 @@ mod tests {
             counts(found(&["a", "b"]), Some(found(&["b", "c"]))),
             (3, 1, 2)
         );
-        // What was run again with something else, and had not differed.
+        // A step that was repeated only as a dependency and had not differed before.
         assert_eq!(counts(found(&[]), Some(found(&["d"]))), (4, 0, 1));
     }
 
@@ -172,7 +174,7 @@ mod tests {
     fn a_script_that_does_not_end_has_to_end_the_second_time() {
         assert_eq!(counts(hung(), Some(hung())), (0, 1, 0));
         assert_eq!(counts(hung(), Some(found(&[]))), (4, 0, 1));
-        // Its only whole run.
+        // The second run is the only complete one.
         assert_eq!(counts(hung(), Some(found(&["a"]))), (3, 1, 1));
         assert_eq!(counts(found(&["a"]), Some(hung())), (3, 2, 0));
         assert_eq!(counts(hung(), None), (0, 1, 0));

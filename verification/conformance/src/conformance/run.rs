@@ -1,4 +1,4 @@
-//! Runs every script against both brokers, several at one time, and compares what they printed.
+//! Runs every script against both brokers, several in parallel, and compares their output.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,10 +15,11 @@ use super::comparison::{self, KnownDifferences, Line};
 use super::repeated::Found;
 use ottla_workspace::process::OwnedChild;
 
-/// A script that hangs is a difference; this is several times what the longest takes.
+/// A script that hangs counts as a difference. This is several times the duration of the slowest
+/// script.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The scripts' lines, or why there are none, by client and side.
+/// The lines of each script, or its error, with its duration, by client and side.
 type Results = BTreeMap<(usize, usize), (Result<Vec<Line>>, Duration)>;
 
 pub fn scripts(
@@ -100,7 +101,7 @@ pub fn scripts(
     found
 }
 
-/// Runs one script and reads its lines; the files stay in the output folder for a person to look at.
+/// Runs one script and parses its lines. The output files stay in the output folder for debugging.
 fn run_one(client: &Prepared, side: &Side, out: &Path) -> Result<Vec<Line>> {
     let name = client.client.name();
     let base = out.join(format!("{name}.{}", side.label));

@@ -1,5 +1,5 @@
-//! What each broker wrote to disk is read by both brokers' tools, and both must print the same: Kafka's
-//! `DumpLogSegments` and `ottla dump-log`, over the segments of every topic that the scripts left behind.
+//! Reads each broker's segments with both brokers' tools, Kafka's `DumpLogSegments` and `ottla
+//! dump-log`, whose output must agree, for every topic that the scripts left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use super::comparison::shortened;
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
 
-/// A kind of file, and how both tools are asked to read it.
+/// A file type, and the options with which each tool dumps it.
 struct Kind {
     name: &'static str,
-    /// Whether a file of this name in this partition's folder is of the kind.
+    /// Whether a file with this name in this partition folder has this type.
     includes: fn(folder: &str, file: &str) -> bool,
     arguments: &'static [&'static str],
 }
@@ -118,7 +118,7 @@ fn files_of(data_dir: &Path, kind: &Kind) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What Kafka's tool and ours print of the files.
+/// The output of Kafka's tool and of Ottla's for the files.
 fn dumps(
     kafka: &Side,
     ottla: &Side,
@@ -152,7 +152,7 @@ fn dumps(
     Ok((theirs, ours))
 }
 
-/// The number of lines if all are alike and none tells of damage.
+/// The number of lines, if all agree and none reports corruption.
 fn judged(theirs: &str, ours: &str) -> Result<usize, String> {
     for complaint in [
         "Mismatches in",
@@ -190,7 +190,7 @@ fn judged(theirs: &str, ours: &str) -> Result<usize, String> {
     Ok(theirs.values().map(Vec::len).sum())
 }
 
-/// A dump's lines under the file that they are about.
+/// The dump's lines by the file that they describe.
 fn by_file(dump: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut file = "";

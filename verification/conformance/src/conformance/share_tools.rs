@@ -1,5 +1,5 @@
-//! Kafka's tools for share groups beside ours: what each prints of groups that it has made, read with and changed, on nodes
-//! whose members hear of assignments soon.
+//! Compares Kafka's share group tools with Ottla's, each on its own groups, on nodes whose members
+//! learn of assignments quickly.
 
 use super::tool_pairs::{Step, measuring, step};
 use super::tools::{
@@ -7,7 +7,7 @@ use super::tools::{
     TOPICS,
 };
 
-/// Times are compared by their shape.
+/// Times are compared by shape.
 #[rustfmt::skip]
 pub const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --create --topic shared-SUBJECT --partitions 1"),
@@ -57,7 +57,8 @@ pub const STEPS: &[Step] = &[
     step(SHARE_GROUPS, "BROKER --delete-offsets --group shared-nothing --topic shared-SUBJECT"),
     step(SHARE_GROUPS, "BROKER --describe --group made-SUBJECT"),
     measuring(SHARE_TEST, "BROKER --topic shared-SUBJECT --group shared-SUBJECT --num-records 12 --timeout 15000 --show-consumer-stats"),
-    // With records to end at: Kafka's tool gives its threads 100 ms to end after a timeout, of which a poll may take all.
+    // The consumer stops at a record count. With a timeout, Kafka's tool gives its threads 100 ms
+    // to end, and a single poll may take that long.
     measuring(PRODUCER_TEST, "BROKER --topic shared-SUBJECT --num-records 12 --payload-monotonic --throughput -1 --reporting-interval 600000"),
     measuring(
         SHARE_TEST,

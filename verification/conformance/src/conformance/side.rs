@@ -1,4 +1,4 @@
-//! One side of the comparison: a node of one broker, and how what differs is shown.
+//! One side of the comparison: a node of one broker. Also formats differences.
 
 use std::fmt::{Display, Write as _};
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use ottla_peers::{InstalledPeer, Node, NodeOptions};
 
 /// One side of the comparison.
 pub struct Side {
-    /// `kafka` or `ottla`; `-again` is added where one broker is compared with itself.
+    /// `kafka` or `ottla`, with `-again` appended if one broker is compared with itself.
     pub(super) label: String,
     pub(super) peer: InstalledPeer,
     pub(super) node: Node,
-    /// What its scripts are told besides its address.
+    /// Additional arguments of its scripts, after the address.
     pub(super) arguments: Vec<String>,
 }
 
@@ -41,18 +41,18 @@ pub(super) fn start_with(
         std::fs::remove_dir_all(&dir)?;
     }
     let overrides = [
-        // Groups begin soon, and a second member's join is not held back for three seconds.
+        // Groups start soon, and the join of a second member is not delayed by three seconds.
         ("group.initial.rebalance.delay.ms", "500".to_owned()),
-        // Members of the consumer protocol hear of a new assignment with their next heartbeat.
+        // Members of the consumer protocol learn of a new assignment with their next heartbeat.
         ("group.consumer.min.heartbeat.interval.ms", "300".to_owned()),
         ("group.consumer.heartbeat.interval.ms", "300".to_owned()),
         ("group.streams.min.heartbeat.interval.ms", "300".to_owned()),
         ("group.streams.heartbeat.interval.ms", "300".to_owned()),
-        // Groups that are left to the comparison of the tools keep their members for so long.
+        // Members of the groups that the tools inspect later must not time out before that.
         ("group.streams.max.session.timeout.ms", "600000".to_owned()),
         ("auto.create.topics.enable", "true".to_owned()),
-        // The scripts' records are from long ago: retention, which begins half a minute after the start, would delete those
-        // in topics that were made by asking for them, in slow runs before a script has looked.
+        // The scripts' records have old timestamps. Retention, which starts half a minute after the
+        // broker, would delete them in auto-created topics before a slow script has read them.
         ("log.initial.task.delay.ms", "3600000".to_owned()),
     ];
     let overrides = overrides
@@ -74,7 +74,7 @@ pub(super) fn start_with(
     })
 }
 
-/// Shows a list of differences under a heading.
+/// Formats a list of differences under a heading.
 pub(super) fn shown(heading: &str, lines: &[impl Display]) -> String {
     let mut text = format!("{heading}\n");
     for line in lines {

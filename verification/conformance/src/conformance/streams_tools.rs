@@ -1,10 +1,10 @@
-//! `kafka-streams-groups.sh` beside `ottla streams-groups`, on what the script of streams groups has left behind for each: a
-//! group whose application has stopped, and one with members.
+//! Compares `kafka-streams-groups.sh` with `ottla streams-groups` on the groups that the streams
+//! script left for each: one whose application has stopped, and one with members.
 
 use super::tool_pairs::{Step, measuring, step};
 use super::tools::{STREAMS_GROUPS, TOPICS};
 
-/// Epochs, and which member has which task, are compared by their shape.
+/// Epochs and task assignments are compared by shape.
 #[rustfmt::skip]
 pub const STEPS: &[Step] = &[
     step(STREAMS_GROUPS, "BROKER --list"),

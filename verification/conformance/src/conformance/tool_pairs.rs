@@ -1,11 +1,12 @@
-//! Kafka's command line tools and ours, the same command on the same broker, once on Kafka and once on Ottla: standard
-//! output and exit status must be alike. What a command changes it changes on a subject of its own (`theirs`, `ours`).
+//! Runs the same command with Kafka's command-line tool and with Ottla's, on both brokers. Standard
+//! output and exit status must agree. A command that changes state does so on its own subject
+//! (`theirs`, `ours`).
 //!
-//! Of the measuring tools, which never print the same figures twice, the shapes of the lines are compared: which there
-//! are, and how each number in them is printed.
+//! Performance tools never print the same numbers twice, so the shapes of their lines are compared:
+//! which lines there are and how each number is formatted.
 //!
-//! Standard error is not compared, because its words are our own, but for the lines by which a tool says that it passes
-//! something over: scripts look for those.
+//! Standard error is not compared, because its wording is Ottla's own, except for the lines that
+//! report something skipped, which scripts search for.
 
 use std::io::Write;
 use std::path::Path;
@@ -25,9 +26,10 @@ use super::tools::{
 };
 use super::{Side, shown};
 
-/// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
-/// broker's address, `ADDRESS` for the address alone, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names
-/// partitions of the subject's topic, `TOPICS` for one that names the topic.
+/// A command: the tool, its arguments as one string, and its standard input. `BROKER` is replaced
+/// with the bootstrap flag and address, `ADDRESS` with the address, `SUBJECT` with `theirs` or
+/// `ours`, `FILE` with a file that lists partitions of the subject's topic, and `TOPICS` with one
+/// that lists the topic.
 pub(super) struct Step {
     tool: Tool,
     arguments: &'static str,
@@ -53,7 +55,7 @@ pub(super) const fn step(tool: Tool, arguments: &'static str) -> Step {
     }
 }
 
-/// In an order in which each finds what the ones before it have left.
+/// Ordered: each step depends on the state that earlier ones left.
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
     step(TOPICS, "--version"),
@@ -143,7 +145,7 @@ pub(super) const STEPS: &[Step] = &[
     step(API_VERSIONS, "BROKER"),
     step(STORAGE, "version-mapping --release-version 3.9"),
     step(STORAGE, "feature-dependencies --feature share.version=1 --feature metadata.version=25"),
-    // The subject's own topic is compacted by now, and takes no records without a key.
+    // The subject's own topic is compacted at this point and rejects records without a key.
     step(TOPICS, "BROKER --create --topic pairs-SUBJECT-load --partitions 2"),
     measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load --num-records 5000 --record-size 100 --throughput -1 --reporting-interval 600000"),
     measuring(
@@ -188,13 +190,14 @@ pub(super) const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
 
-/// The name under which `known-differences.toml` has these steps.
+/// The name of these steps in `known-differences.toml`.
 const CLIENT: &str = "pairs";
 
-/// How a line of standard error begins that is compared.
+/// Prefix of the lines of standard error that are compared.
 const PASSED_OVER: &str = "Skip getting offsets";
 
-/// The tools of the first side and of the second on both sides' brokers; some steps need what a client's script has left.
+/// Runs the tools of both sides on both brokers. Some steps depend on the state that a client's
+/// script left.
 pub(super) fn compare(
     steps: &'static [Step],
     client: Option<Client>,
@@ -203,7 +206,7 @@ pub(super) fn compare(
     known: &KnownDifferences,
 ) -> Result<Found> {
     let dir = out.join("pairs");
-    // The brokers know nothing of each other, so that their steps go on at one time.
+    // The brokers are independent, so their steps run in parallel.
     let on_each = std::thread::scope(|scope| {
         let threads = sides.each_ref().map(|broker| {
             let dir = dir.join(&broker.label);
@@ -242,7 +245,7 @@ pub(super) fn compare(
     Ok(found)
 }
 
-/// What the tools of both sides print on one broker.
+/// The output of both sides' tools on one broker.
 fn steps_on(
     steps: &[Step],
     broker: &Side,
@@ -271,7 +274,7 @@ fn steps_on(
     Ok((left, right))
 }
 
-/// What a side's tool prints on a broker, and how it ends.
+/// The output and exit status of a side's tool on a broker.
 fn run(
     step: &Step,
     tools: &Side,
@@ -308,7 +311,7 @@ fn run(
         .stderr(Stdio::piped())
         .spawn()?;
     let mut stdin = child.stdin.take().context("standard input")?;
-    // A tool that ends before it has read everything is judged by what it printed.
+    // A tool that exits before it has read all input is judged by its output.
     let _ = stdin.write_all(step.input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output()?;
@@ -325,7 +328,8 @@ fn run(
     }))
 }
 
-/// What a tool printed with the broker's port named so, where it is a number of its own and not the digits of a rate.
+/// Masks the broker's port where it is a number of its own, not digits of another number such as a
+/// rate.
 fn without_port(printed: &str, port: u16) -> String {
     let port = port.to_string();
     let mut parts = printed.split(&port);

@@ -1,10 +1,10 @@
-//! Kafka's command line tools by the names of ours.
+//! Kafka's command-line tools by the names of Ottla's.
 
 use std::process::Command;
 
 use ottla_peers::InstalledPeer;
 
-/// A tool: our command, and the class that Kafka's script runs.
+/// A tool: Ottla's command, and the class that Kafka's script runs.
 #[derive(Clone, Copy)]
 pub struct Tool {
     pub command: &'static str,
@@ -12,7 +12,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// The command that runs it as that peer has it, to which the caller adds the arguments.
+    /// The command that runs the tool of this peer. The caller adds the arguments.
     pub fn of(self, peer: &InstalledPeer) -> Command {
         peer.tool(match peer.class_path() {
             Some(_) => self.class,

@@ -1,11 +1,11 @@
-//! `kafka-transactions.sh` beside `ottla transactions`: all that each can be asked, on what the script of transactions has
-//! left behind, which is ids in every state and, in a topic for each tool, a transaction that hangs: its coordinator knows
-//! nothing of the partition.
+//! Compares `kafka-transactions.sh` with `ottla transactions` on the state that the transactions
+//! script left: transactional IDs in every state, and for each tool a topic with a hanging
+//! transaction, whose coordinator does not know the partition.
 
 use super::tool_pairs::{Step, measuring, step};
 use super::tools::{OFFSETS, TRANSACTIONS};
 
-/// Producer ids and times are compared by their shape.
+/// Producer IDs and times are compared by shape.
 #[rustfmt::skip]
 pub const STEPS: &[Step] = &[
     measuring(TRANSACTIONS, "BROKER list"),

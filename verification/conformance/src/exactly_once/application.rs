@@ -1,4 +1,4 @@
-//! A Java process that is killed and started again as often as wanted, with what all its lives have printed.
+//! A Java process that is killed and restarted repeatedly, with the output of all its runs.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Application {
         Ok(())
     }
 
-    /// Has the virtual machine print what its threads do, among its output.
+    /// Makes the JVM print a thread dump into its output.
     pub(super) fn print_threads(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(_) => Ok(()),
@@ -42,13 +42,13 @@ impl Application {
         }
     }
 
-    /// How it ended, if it did by itself.
+    /// The exit status, if the process ended by itself.
     pub(super) fn ended(&mut self) -> Result<Option<String>> {
         let status = self.child.try_wait()?;
         Ok(status.map(|status| format!("{} ended by itself: {status}", self.name)))
     }
 
-    /// How many lines of its output begin so.
+    /// The number of output lines with this prefix.
     pub(super) fn count(&self, beginning: &str) -> Result<usize> {
         let printed = std::fs::read_to_string(&self.output)?;
         let lines = printed.lines();

@@ -1,4 +1,5 @@
-//! Three copiers in two groups: one whose partitions are assigned to it, and two that share the partitions of their group.
+//! Three copiers in two groups: one with manually assigned partitions, and two that share their
+//! group's partitions.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
@@ -14,15 +15,16 @@ use ottla_workspace::process::{self, OwnedChild};
 
 const SOURCE: &str = "source";
 const TARGETS: [&str; 2] = ["copy-assigned", "copy-subscribed"];
-/// Records a second.
+/// Records per second.
 const RATE: &str = "2000";
-/// How long a copy may stay as it is without being whole, once nobody is killed any more. It is more than clients wait for
-/// one thing after another: 20 s for an answer, 30 s to close, a member's and a transaction's end of 6 s and 10 s.
+/// How long an incomplete copy may make no progress after the last kill. It exceeds the sum of the
+/// clients' sequential timeouts: 20 s for a response, 30 s to close, 6 s for the session and 10 s
+/// for the transaction.
 const PATIENCE_SECONDS: &str = "120";
-/// What a virtual machine needs to print what its threads do.
+/// How long a JVM needs to print a thread dump.
 const PRINTING: Duration = Duration::from_secs(2);
 
-/// A process that copies, and what to.
+/// A copier process and its target topic.
 struct Copier {
     application: Application,
     target: &'static str,
@@ -65,7 +67,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     std::thread::sleep(Duration::from_secs(3));
     for number in 0..kills {
         std::thread::sleep(Duration::from_millis(500 + random.below(2500)));
-        // Each in its turn, so that a short run has all of them.
+        // In turn, so that a short run covers all of them.
         match number % 2 {
             0 => stage.kill_broker(random)?,
             _ => {
@@ -113,9 +115,9 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     Ok(wrong)
 }
 
-/// Checks a copy until it is whole, and gives what is wrong with it. Its copiers may be slow. That nothing comes while all brokers
-/// are up is wrong: what they are at is then in their outputs, and they are started anew, which shows whether what is missing was
-/// lost or could have come.
+/// Checks a copy until it is complete, and returns the violations. Copiers may be slow, but a copy
+/// without progress while all brokers are up is a violation. Thread dumps are then taken and the
+/// copiers restarted, which shows whether the missing records were lost or merely stuck.
 fn finish(
     stage: &Stage,
     copiers: &mut [Copier],
@@ -140,7 +142,7 @@ fn finish(
     Ok(wrong)
 }
 
-/// Reads a copy until it is whole or nothing has come for as long as copiers are waited for.
+/// Reads a copy until it is complete or has made no progress for the patience period.
 fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<Checked> {
     let mut command = Command::new(&check[0]);
     command.args(&check[1..]).stderr(Stdio::null());
@@ -153,17 +155,17 @@ fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<Checked> {
     Ok(Checked::of(target, &printed, checked.status))
 }
 
-/// What reading a copy has shown.
+/// The result of reading a copy.
 #[derive(Debug)]
 struct Checked {
-    /// Each is not the next number of its partition; or the check itself has failed.
+    /// Records that are not the next number of their partition, or the failure of the check itself.
     wrong: Vec<String>,
-    /// Partitions of which the end has not come.
+    /// Partitions whose end is missing.
     missing: Vec<String>,
 }
 
 impl Checked {
-    /// From what `CheckCopy` has printed and how it ended.
+    /// Parses the output and exit status of `CheckCopy`.
     fn of(target: &str, printed: &str, status: ExitStatus) -> Checked {
         let said = |prefix: &str| -> Vec<String> {
             let lines = printed.lines();
@@ -177,17 +179,18 @@ impl Checked {
         Checked { wrong, missing }
     }
 
-    /// Whether all that is there is right, and no more comes. Where something is wrong, the end may be missing because the check gave up.
+    /// Whether the records are correct but incomplete. If a record is wrong, the end may be missing
+    /// because the check stopped.
     fn is_stuck(&self) -> bool {
         self.wrong.is_empty() && !self.missing.is_empty()
     }
 
-    /// Where the copiers have been running all the time.
+    /// The findings when the copiers ran without a restart.
     fn findings(&self) -> Vec<String> {
         self.say_of_missing("nothing comes")
     }
 
-    /// Where what was missing could still have come from copiers that were started anew.
+    /// The findings after a restart of the copiers, which could have delivered what was missing.
     fn findings_of_new_copiers(&self) -> Vec<String> {
         self.say_of_missing("lost")
     }
@@ -217,7 +220,8 @@ mod tests {
         assert_eq!(whole.findings(), [""; 0]);
     }
 
-    /// The copiers are then started anew: whether that helps is told apart, and that it was needed stays a finding.
+    /// The copiers are then restarted. The result is reported separately, and the need for a
+    /// restart remains a finding.
     #[test]
     fn a_copy_that_stands_still_is_a_finding() {
         let stuck = checked(&[MISSING, "read 15"], 1);
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(checked(&["read 20"], 0).findings_of_new_copiers(), [""; 0]);
     }
 
-    /// What was copied twice or left out is there for good: no copier has to be waited for or started anew.
+    /// Duplicates and gaps are permanent, so there is no wait for the copiers and no restart.
     #[test]
     fn a_wrong_copy_is_not_a_copier_that_stands_still() {
         let wrong = checked(

@@ -1,4 +1,5 @@
-//! Clients that send and poll in transactions, while brokers are killed; what they were told is checked as a history.
+//! Clients that send and poll in transactions while brokers are killed. Their results are checked
+//! as a history.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
@@ -11,7 +12,7 @@ use crate::seeded::Seeded;
 use ottla_workspace::process::OwnedChild;
 use ottla_workspace::workspace;
 
-/// Before the first kill and after the last.
+/// The time before the first kill and after the last.
 const PEACE: Duration = Duration::from_secs(3);
 
 pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Result<Vec<String>> {
@@ -50,7 +51,8 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     Ok(wrong)
 }
 
-/// Not linked into this program: it would have every command wait for the client and half of the product to be built.
+/// A separate program: linking it in would make every command wait for the build of the client and
+/// half of the product.
 fn program() -> Result<Command> {
     const NAME: &str = "client_histories";
     let mut build = workspace::cargo();

@@ -1,4 +1,4 @@
-//! The cluster on which everything is done, as the command line wants it.
+//! The cluster of a run, as configured on the command line.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use ottla_peers::{Cluster, InstalledPeer, Peer};
 
 use crate::seeded::Seeded;
 
-/// Of each topic.
+/// Partitions of each topic.
 pub(super) const PARTITIONS: usize = 4;
 
-/// Of each partition, where there are as many brokers.
+/// Replicas of each partition, if there are as many brokers.
 pub(super) const REPLICAS: usize = 3;
 
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ pub(super) enum Work {
     Histories,
 }
 
-/// The cluster, and where everything lies.
+/// The cluster and its folders.
 pub(super) struct Stage {
     pub(super) cluster: Cluster,
     pub(super) kafka: InstalledPeer,
@@ -82,7 +82,7 @@ impl Stage {
         self.cluster.brokers.len().min(REPLICAS)
     }
 
-    /// Kills a broker, and starts it again after a while.
+    /// Kills a broker and restarts it after a while.
     pub(super) fn kill_broker(&mut self, random: &mut Seeded) -> Result<()> {
         let at = random.below(self.cluster.brokers.len() as u64) as usize;
         let several = self.cluster.brokers.len() > 1;
@@ -94,7 +94,7 @@ impl Stage {
         let name = broker.name();
         self.say(&format!("{name} killed, away for {away:.1?}"));
         if several {
-            // The next one may only go when this one has what the others have.
+            // The next broker may be killed only after this one has caught up.
             self.cluster
                 .wait_until_in_sync("__transaction_state", self.replicas())?;
         }
@@ -106,7 +106,8 @@ impl Stage {
     }
 }
 
-/// What every node gets: small internal topics on all brokers, and transactions that are soon found to be left.
+/// Settings of every node: small internal topics replicated to all brokers, and short timeouts of
+/// abandoned transactions.
 pub(super) fn settings(brokers: usize) -> Vec<(&'static str, String)> {
     let replicas = brokers.min(REPLICAS).to_string();
     let in_sync = brokers.min(REPLICAS).div_ceil(2).to_string();
@@ -129,7 +130,8 @@ pub(super) fn settings(brokers: usize) -> Vec<(&'static str, String)> {
         ("group.streams.heartbeat.interval.ms", "1000".to_owned()),
         ("broker.session.timeout.ms", "6000".to_owned()),
         ("replica.lag.time.max.ms", "5000".to_owned()),
-        // What a Streams application reads and keeps is from long ago: retention would delete it, half a minute after a start.
+        // A Streams application reads and stores records with old timestamps, which retention would
+        // delete half a minute after a start.
         ("log.initial.task.delay.ms", "3600000".to_owned()),
     ]
 }

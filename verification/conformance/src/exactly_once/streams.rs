@@ -1,4 +1,4 @@
-//! A Kafka Streams application under kills, and another run of it on the same input without any.
+//! A Kafka Streams application with kills, and a second run of it on the same input without.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -13,16 +13,17 @@ use ottla_peers::Peer;
 use ottla_peers::java;
 use ottla_workspace::process::{self, OwnedChild};
 
-/// Under kills, and without.
+/// With kills, and without.
 const RUNS: [&str; 2] = ["harmed", "spared"];
-/// Orders a second.
+/// Orders per second.
 const RATE: usize = 300;
-/// What passes between two kills, about, with what it takes to recover.
+/// Approximate time from one kill to the next, including recovery.
 const SECONDS_PER_KILL: usize = 5;
-/// Comparisons, half a second apart, that may find both runs where they were, once nobody is killed any more.
+/// Number of comparisons, half a second apart, that may find both runs unchanged after the last
+/// kill.
 const PATIENCE_ROUNDS: &str = "120";
 
-/// With the application in a group of this protocol.
+/// Runs with the application in a group of this protocol.
 pub(super) fn run(
     stage: &mut Stage,
     kills: usize,

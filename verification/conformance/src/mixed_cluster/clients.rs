@@ -1,4 +1,5 @@
-//! Kafka's `VerifiableProducer` and `VerifiableConsumer` as processes, which write what they did line by line.
+//! Kafka's `VerifiableProducer` and `VerifiableConsumer` as processes, which report their
+//! operations line by line.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,15 +11,15 @@ use super::history::{self, Placed, Produced};
 use ottla_peers::InstalledPeer;
 use ottla_workspace::process::{self, OwnedChild};
 
-/// The tool's own default is to give each record up at its first error.
+/// By default the tool gives up a record at its first error.
 const PRODUCER_PROPERTIES: &str =
     "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=120000\n";
 const READ_ATTEMPTS: usize = 3;
-/// Records a second.
+/// Records per second.
 const THROUGHPUT: &str = "500";
-/// The producer ends when what is on its way was answered or given up.
+/// The producer exits when all records in flight are acknowledged or failed.
 const END_PATIENCE: Duration = Duration::from_secs(150);
-/// The consumer may have to find its group's new coordinator first.
+/// The consumer may first have to find its group's new coordinator.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Clients {
@@ -28,7 +29,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Starts both, and returns when each has done something.
+    /// Starts both, and returns when each has made progress.
     pub fn start(
         kafka: &InstalledPeer,
         bootstrap: &str,
@@ -106,7 +107,7 @@ impl Clients {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Waits until the producer is told of another record, which shows that it still can write.
+    /// Waits for another acknowledgement, which shows that the producer can still write.
     pub fn wait_for_more(&mut self) -> Result<()> {
         let began = Instant::now();
         let before = self.output("producer.json")?.len();
@@ -122,13 +123,13 @@ impl Clients {
         bail!("nothing more was acknowledged for {CATCH_UP_PATIENCE:?}");
     }
 
-    /// Ends the producer, which first waits for what is on its way.
+    /// Stops the producer, which first waits for its records in flight.
     pub fn stop_producing(&mut self) -> Result<Produced> {
         self.producer.stop(END_PATIENCE).context("the producer")?;
         history::produced(&self.output("producer.json")?)
     }
 
-    /// Waits until the consumer has seen the end of the log, and ends it.
+    /// Waits until the consumer has reached the end of the log, and stops it.
     pub fn stop_consuming(&mut self, log: &[Placed]) -> Result<Vec<Placed>> {
         let began = Instant::now();
         loop {
@@ -149,8 +150,9 @@ impl Clients {
     }
 }
 
-/// Reads a topic from its beginning to its end with Kafka's console consumer, which ends when nothing came for a while. On a
-/// busy machine that may be before anything came: where there is less than `expected`, it looks again.
+/// Reads a topic completely with Kafka's console consumer, which exits when no record arrives for a
+/// while. On a busy machine that may be before the first record, so it retries if there are fewer
+/// than `expected`.
 pub fn read_all(
     kafka: &InstalledPeer,
     bootstrap: &str,
@@ -181,7 +183,7 @@ fn read_once(kafka: &InstalledPeer, bootstrap: &str, topic: &str) -> Result<Vec<
         .collect()
 }
 
-/// The fields of a line are separated by tabs: `Partition:0`, `Offset:12`, the value.
+/// The fields of a line are tab-separated: `Partition:0`, `Offset:12`, the value.
 fn read_line(line: &str) -> Result<Placed> {
     let mut fields = line.split('\t');
     let mut field = |name: &str| -> Result<i64> {

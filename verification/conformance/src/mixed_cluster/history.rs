@@ -1,14 +1,14 @@
-//! What Kafka's verifiable clients say they did, and what must hold of it. Pure: lines in, complaints out.
+//! Parses and checks the reports of Kafka's verifiable clients. Pure: lines in, violations out.
 
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// How many complaints of one kind are told.
+/// Maximum number of violations reported per kind.
 const TOLD: usize = 5;
 
-/// A record at its place.
+/// A record with its partition and offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     pub partition: i32,
@@ -16,15 +16,15 @@ pub struct Placed {
     pub value: i64,
 }
 
-/// What the producer was told of its records.
+/// The results that the producer reported for its records.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Produced {
     pub acknowledged: Vec<Placed>,
-    /// In the client's words.
+    /// The client's error messages.
     pub failed: Vec<String>,
 }
 
-/// Reads the output of `VerifiableProducer`.
+/// Parses the output of `VerifiableProducer`.
 pub fn produced(output: &str) -> Result<Produced> {
     let mut produced = Produced::default();
     for event in events(output) {
@@ -45,7 +45,7 @@ pub fn produced(output: &str) -> Result<Produced> {
     Ok(produced)
 }
 
-/// Reads the output of `VerifiableConsumer --verbose`.
+/// Parses the output of `VerifiableConsumer --verbose`.
 pub fn consumed(output: &str) -> Result<Vec<Placed>> {
     let records = events(output).filter(|event| event["name"] == "record_data");
     records
@@ -61,14 +61,14 @@ pub fn consumed(output: &str) -> Result<Vec<Placed>> {
         .collect()
 }
 
-/// The lines that are whole: a client that was ended may have left half of one.
+/// The complete lines; a killed client may leave a partial last line.
 fn events(output: &str) -> impl Iterator<Item = Value> + '_ {
     output
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
 }
 
-/// What is wrong with a log, read from its beginning after everything, beside what the producer was told.
+/// Violations in the final log, compared with the producer's results.
 pub fn check_log(produced: &Produced, log: &[Placed]) -> Vec<String> {
     let mut wrong = Vec::new();
     tell(&mut wrong, "given up by the producer", || {
@@ -111,8 +111,8 @@ pub fn check_log(produced: &Produced, log: &[Placed]) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with what a group's consumer was given while it all happened: it may see a record again after a
-/// rebalance, and must never leave one out or see another at its place.
+/// Violations in what a group's consumer received during the run. It may see a record again after a
+/// rebalance, but must not skip an offset or see another record at it.
 pub fn check_consumer(seen: &[Placed], log: &[Placed]) -> Vec<String> {
     let mut wrong = Vec::new();
     let at: HashMap<(i32, i64), i64> = log
@@ -140,7 +140,7 @@ pub fn check_consumer(seen: &[Placed], log: &[Placed]) -> Vec<String> {
     wrong
 }
 
-/// Adds the first few complaints of a kind, and how many there are.
+/// Adds the first few violations of a kind, and their total number.
 fn tell<I: Iterator<Item = String>>(
     wrong: &mut Vec<String>,
     what: &str,

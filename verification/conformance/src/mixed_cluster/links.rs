@@ -1,8 +1,10 @@
-//! A broker's network to other brokers and to controllers, which comes to harm while clients go on reaching it.
+//! A broker's network links to other brokers and controllers, which can be disturbed while clients
+//! still reach the broker.
 //!
-//! It is either proxies in this process, which everybody may have, or a network namespace of the broker's own. A proxy that
-//! is cut holds back what connections carry, and new ones seem to come about; in a namespace packets are lost, so that
-//! new connections do not come about, and TCP sends again and gives up as it does on a network.
+//! The links are either proxies in this process, which need no privileges, or a network namespace
+//! of the broker. A cut proxy holds back the data of connections, and new connections appear to be
+//! established. In a namespace packets are lost, so new connections fail, and TCP retransmits and
+//! times out as on a real network.
 
 use std::time::Duration;
 
@@ -12,14 +14,14 @@ use ottla_testkit::StallingProxy;
 use super::namespaces::{Namespace, replicate_apart};
 use ottla_peers::{Cluster, Member};
 
-/// How late everything is on a slow network: several round trips make a heartbeat.
+/// Delay of all data on a slow network. A heartbeat takes several round trips.
 const LATE: Duration = Duration::from_millis(150);
 
 pub enum Links {
-    /// Nothing that could be harmed: brokers that are controllers as well.
+    /// No links to disturb: combined nodes.
     None,
     Proxies {
-        /// From others to this broker.
+        /// From other brokers to this one.
         replication: StallingProxy,
         /// From this broker to each controller.
         controllers: Vec<StallingProxy>,
@@ -28,7 +30,7 @@ pub enum Links {
 }
 
 impl Links {
-    /// Changes the properties of brokers that were not started yet.
+    /// Changes the properties of brokers that were not started yet, so that they use the proxies.
     pub fn between(cluster: &mut Cluster) -> Vec<Links> {
         let controllers: Vec<(i32, u16)> = cluster
             .controllers
@@ -48,7 +50,7 @@ impl Links {
     }
 
     fn proxies(broker: &mut Member, controllers: &[(i32, u16)]) -> Links {
-        // The second of the two neighbouring ports that were found free.
+        // The second of the two adjacent free ports.
         let own = broker.port + 1;
         let mut replication = StallingProxy::bind();
         replication.pass_to(&format!("127.0.0.1:{own}"));
@@ -68,7 +70,7 @@ impl Links {
         }
     }
 
-    /// Other brokers do not reach it; controllers do.
+    /// Cuts the links from other brokers; controllers still reach it.
     pub fn cut_from_brokers(&mut self) -> Result<()> {
         match self {
             Links::None => Ok(()),
@@ -80,7 +82,7 @@ impl Links {
         }
     }
 
-    /// It reaches nobody, and nobody reaches it.
+    /// Cuts all links in both directions.
     pub fn cut(&mut self) -> Result<()> {
         match self {
             Links::Namespace(namespace) => namespace.cut(),
@@ -101,7 +103,7 @@ impl Links {
         }
     }
 
-    /// Everything is as it was.
+    /// Restores all links.
     pub fn mend(&mut self) -> Result<()> {
         match self {
             Links::Namespace(namespace) => namespace.mend(),

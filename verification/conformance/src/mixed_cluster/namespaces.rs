@@ -1,9 +1,9 @@
-//! A network namespace for each broker, with two cables: one to clients, which nothing happens to, and one to a bridge with the
-//! other brokers and the controllers, which comes to harm.
+//! A network namespace per broker with two virtual cables: one to clients, which is never
+//! disturbed, and one to a bridge with the other brokers and the controllers, which is.
 //!
-//! The driver runs in a namespace of its own, in which it may make all of that, and with which all of it goes away. Clients go on
-//! using the broker's address of before, 127.0.0.1, behind which a proxy passes them on to the broker's end of the
-//! first cable.
+//! The driver runs in its own namespace, where it may create all of this and which disappears with
+//! it. Clients keep using 127.0.0.1 and the broker's port; a proxy forwards them to the broker's
+//! end of the first cable.
 //!
 //! ```text
 //! clients -- 127.0.0.1:port -- proxy -- 10.178.N.1 ==== 10.178.N.2 \
@@ -24,27 +24,28 @@ use ottla_peers::{Cluster, Member};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::toolchain;
 
-/// Set in the process that has a network of its own.
+/// Set in the process that has its own network.
 const INSIDE: &str = "OTTLA_OWN_NETWORK";
 const BRIDGE: &str = "between";
 const CONTROLLERS: &str = "10.177.0.1";
-/// All on the bridge, and the brokers among them.
+/// The prefix length of the bridge network; the brokers are the subnet [`BROKERS`].
 const EVERYBODY: &str = "16";
 const BROKERS: &str = "10.177.1.0/24";
 /// The broker's ends of its two cables, in its namespace.
 const TO_CLIENTS: &str = "clients";
 const TO_OTHERS: &str = "others";
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A bad network loses everything for the first of these times, and nothing for the second.
+/// A bad network loses all packets for the first of these times, and none for the second,
+/// alternately.
 const LOST: Duration = Duration::from_millis(150);
 const PASSED: Duration = Duration::from_millis(100);
 
-/// Whether this process may make networks of its own.
+/// Whether this process may create networks.
 pub fn has_own_network() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// The command that runs this program where it may, to which the caller adds the arguments.
+/// A command that runs this program with its own network. The caller adds the arguments.
 pub fn this_program_with_own_network() -> Result<Command> {
     toolchain::require(&toolchain::IP)?;
     ensure!(
@@ -62,7 +63,7 @@ pub fn this_program_with_own_network() -> Result<Command> {
     Ok(command)
 }
 
-/// Puts each broker of a cluster that was not started yet into a namespace of its own.
+/// Places each broker of a cluster that was not started yet in a namespace.
 pub fn put_apart(cluster: &mut Cluster) -> Result<Vec<Namespace>> {
     ip(&["link", "set", "lo", "up"])?;
     ip(&["link", "add", BRIDGE, "type", "bridge"])?;
@@ -94,11 +95,11 @@ pub fn put_apart(cluster: &mut Cluster) -> Result<Vec<Namespace>> {
         .collect()
 }
 
-/// The namespace of one broker. It goes when this value goes.
+/// The namespace of one broker, removed on drop.
 pub struct Namespace {
-    /// Does nothing but to be there, so that the namespace outlives the broker's processes.
+    /// An idle process that keeps the namespace alive while the broker is down.
     holder: OwnedChild,
-    /// The driver's end of the cable that comes to harm.
+    /// The driver's end of the cable that is disturbed.
     cable: String,
     _clients: StallingProxy,
     losing: Option<Losing>,
@@ -150,7 +151,7 @@ impl Namespace {
         format!("--net=/proc/{}/ns/net", self.holder.id())
     }
 
-    /// Lays a cable from here into the namespace; both ends are up then.
+    /// Creates a cable from here into the namespace; both ends are up afterwards.
     fn lay(&self, here: &str, there: &str) -> Result<()> {
         let holder = self.holder.id().to_string();
         ip(&[
@@ -170,7 +171,7 @@ impl Namespace {
         ip(&["link", "set", &self.cable, "down"])
     }
 
-    /// Packets for other brokers go nowhere.
+    /// Drops packets to other brokers.
     pub fn cut_from_brokers(&self) -> Result<()> {
         self.inside(&["route", "replace", "blackhole", BROKERS])
     }
@@ -184,7 +185,7 @@ impl Namespace {
         if let Some(losing) = self.losing.take() {
             losing.end()?;
         }
-        // It is there only if the broker was cut from others.
+        // The route exists only if the broker was cut from others.
         let mut remove = Command::new("nsenter");
         remove.args([&self.net_flag(), "ip", "route", "del", "blackhole", BROKERS]);
         process::run_captured(&mut remove)?;
@@ -192,7 +193,7 @@ impl Namespace {
     }
 }
 
-/// Has a cable lose what it carries again and again.
+/// Makes a cable lose its packets periodically.
 struct Losing {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<()>>,
@@ -221,14 +222,14 @@ impl Losing {
     }
 }
 
-/// Passes on to the broker whoever connects to its port of before.
+/// Forwards connections on the broker's original port to the broker.
 fn proxy(port: u16, address: &str) -> Result<StallingProxy> {
     let mut proxy = StallingProxy::bind_to(port);
     proxy.pass_to(&format!("{address}:{port}"));
     Ok(proxy)
 }
 
-/// A process is in its own namespace a moment after it was started.
+/// A process enters its namespace shortly after it starts.
 fn wait_until_apart(pid: u32) -> Result<()> {
     let namespace_of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net"));
     let (own, began) = (namespace_of("self")?, Instant::now());
@@ -246,7 +247,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
     process::output_of(Command::new("ip").args(arguments)).map(drop)
 }
 
-/// Gives a broker a listener of its own for other brokers, beside that for clients.
+/// Gives a broker a separate listener for other brokers.
 pub fn replicate_apart(broker: &mut Member, listeners: String, advertised: String, voters: String) {
     broker.set(&[
         ("listeners", listeners),

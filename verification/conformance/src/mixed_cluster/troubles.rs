@@ -1,4 +1,4 @@
-//! What happens to a broker while clients work, and how it ends.
+//! The failures that a broker is subjected to, and how each ends.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -34,7 +34,7 @@ pub enum Trouble {
     Full,
 }
 
-/// Those that everybody may make.
+/// The kinds that need no privileges.
 pub const USUAL: [Trouble; 7] = [
     Trouble::Stopped,
     Trouble::Killed,
@@ -45,7 +45,7 @@ pub const USUAL: [Trouble; 7] = [
     Trouble::Bereft,
 ];
 
-/// Those that everybody may make where brokers are controllers as well: there is no network between them to be harmed.
+/// The kinds that need no privileges for combined nodes, which have no separate network links.
 pub const WITHOUT_NETWORK: [Trouble; 4] = [
     Trouble::Stopped,
     Trouble::Killed,
@@ -53,7 +53,7 @@ pub const WITHOUT_NETWORK: [Trouble; 4] = [
     Trouble::Bereft,
 ];
 
-/// The size of a log directory that may become full.
+/// The size of a log directory that may become full, in MiB.
 pub const SMALL_MEBIBYTES: u32 = 96;
 
 impl Trouble {
@@ -64,7 +64,8 @@ impl Trouble {
         )
     }
 
-    /// How long it lasts: long enough now and then for a session to end, or for a follower to leave the ISR.
+    /// A random duration, sometimes long enough for a session timeout or for a follower to leave
+    /// the ISR.
     pub fn duration(self, random: &mut Seeded) -> Duration {
         let longest = match self {
             Trouble::Stopped | Trouble::Killed => 6000,
@@ -75,7 +76,7 @@ impl Trouble {
     }
 }
 
-/// Has it begin.
+/// Starts the failure.
 pub fn begin(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<()> {
     match trouble {
         Trouble::Stopped => {
@@ -92,7 +93,7 @@ pub fn begin(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result
     Ok(())
 }
 
-/// Has it end; the broker runs afterwards.
+/// Ends the failure; the broker is running afterwards.
 pub fn end(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<()> {
     match trouble {
         Trouble::Stopped | Trouble::Killed => broker.start(),
@@ -107,7 +108,7 @@ pub fn end(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<(
         }
         Trouble::Full => {
             std::fs::remove_file(ballast(broker))?;
-            // A directory that was full is offline with Kafka until it is started again.
+            // A full log directory stays offline on Kafka until a restart.
             if broker.peer.id() != "ottla" {
                 broker.take()?.kill()?;
                 broker.start()?;
@@ -125,12 +126,12 @@ fn running(broker: &mut Member) -> Result<&mut ottla_peers::Node> {
     Ok(node)
 }
 
-/// The log directory that comes to harm. The other one has the metadata log.
+/// The log directory that is disturbed. The other one holds the metadata log.
 pub fn second_dir(broker: &Member) -> PathBuf {
     broker.options.dir.join("second")
 }
 
-/// Of a directory that is a file system of its own, all that is in it.
+/// Deletes the directory, or all its contents if it is a mount point.
 fn delete(dir: &Path) -> Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(()),
@@ -138,7 +139,7 @@ fn delete(dir: &Path) -> Result<()> {
     }
 }
 
-/// Has an empty directory begin as one of this broker's, which Kafka leaves to its administrators.
+/// Formats an empty directory for this broker. Kafka leaves this to its administrators.
 fn format(broker: &Member) -> Result<()> {
     let own = std::fs::read_to_string(broker.options.dir.join("data/meta.properties"))?;
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -157,7 +158,7 @@ fn ballast(broker: &Member) -> PathBuf {
     second_dir(broker).join("ballast")
 }
 
-/// Takes all the room that is left.
+/// Fills the file system.
 fn fill(broker: &Member) -> Result<()> {
     let mut file = File::create(ballast(broker))?;
     for size in [1 << 20, 4096, 1] {

@@ -1,7 +1,8 @@
-//! Every plot saved by its own buttons, and what is in the files.
+//! Saves every plot with its buttons, and checks the files.
 //!
-//! A Chromium is told over pipes, by its DevTools protocol, to open the report and to click. Its messages are JSON with a
-//! zero byte behind each; those that answer a call carry its number, the others are events.
+//! Chromium is controlled over pipes with its DevTools protocol: it opens the report and clicks.
+//! Messages are JSON, each terminated by a zero byte. Responses carry the number of their call; all
+//! others are events.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -15,12 +16,13 @@ use serde_json::{Value, json};
 
 use ottla_workspace::process::OwnedChild;
 
-/// Chromium asks a person before it lets a page save more than that, and here is none.
+/// Chromium asks for confirmation before a page may save more files than this, and nobody can
+/// confirm here.
 const SAVED_PER_PAGE: u32 = 10;
-/// Of any one answer, on a machine that is busy with other work.
+/// Timeout of a response, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Clicks all buttons that save a plot. Gives how many files of the right kind came of it.
+/// Clicks all save buttons. Returns the number of valid files.
 pub fn save_all(chromium: &Command, report: &Path, downloads: &Path) -> Result<u32> {
     let mut browser = Browser::start(chromium)?;
     browser.call(
@@ -54,7 +56,7 @@ pub fn save_all(chromium: &Command, report: &Path, downloads: &Path) -> Result<u
     Ok(saved)
 }
 
-/// What a button promises: a picture of that kind, with something in it, under a name that says so.
+/// Checks that a file is a non-empty picture of this kind with a matching name.
 fn check(kind: &str, name: &str, bytes: &[u8]) -> Result<()> {
     match kind {
         "SVG" => {
@@ -88,13 +90,13 @@ fn check(kind: &str, name: &str, bytes: &[u8]) -> Result<()> {
 }
 
 struct Browser {
-    // Ends it.
+    // Kills the process on drop.
     _child: OwnedChild,
     to: ChildStdin,
     messages: Receiver<Value>,
     events: VecDeque<Value>,
     last_id: u64,
-    /// The page, once one is attached to.
+    /// The session of the page, once attached.
     session: Option<Value>,
 }
 
@@ -102,7 +104,7 @@ impl Browser {
     /// `chromium` is the command without its page.
     fn start(chromium: &Command) -> Result<Browser> {
         let mut command = Command::new("sh");
-        // It reads from 3 and writes to 4.
+        // Chromium reads from descriptor 3 and writes to 4.
         command
             .args([
                 "-c",
@@ -160,12 +162,13 @@ impl Browser {
         }
     }
 
-    /// Opens the report anew and waits until it has drawn all its plots. Gives the number of its buttons.
+    /// Reopens the report and waits until it has drawn all its plots. Returns the number of save
+    /// buttons.
     fn open(&mut self, report: &Path, visit: u32) -> Result<u32> {
         let url = format!("file://{}?{visit}#check", report.display());
         self.call("Page.navigate", json!({"url": url}))?;
         let began = Instant::now();
-        // It has drawn them when it has looked at them.
+        // The page checks its plots after it has drawn them.
         let is_drawn = format!(
             "Boolean(location.search === '?{visit}' && document.body && document.body.dataset.checked)"
         );
@@ -178,7 +181,7 @@ impl Browser {
         buttons.context("no number of buttons")
     }
 
-    /// Clicks a button where a person would, and gives what it says.
+    /// Clicks a button at its position, and returns its label.
     fn click(&mut self, index: u32) -> Result<String> {
         let found = self.evaluate(&format!(
             "(() => {{ const button = document.querySelectorAll('figure .tools button')[{index}]; \
@@ -208,7 +211,7 @@ impl Browser {
         Ok(answer["result"]["value"].take())
     }
 
-    /// The next event of this name that is wanted; others before it are left out.
+    /// The next event with this name that matches; earlier events are discarded.
     fn event(&mut self, method: &str, is_wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         loop {
             let mut event = match self.events.pop_front() {

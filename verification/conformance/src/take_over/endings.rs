@@ -1,5 +1,5 @@
-//! How one side's turn ends: stopped as an operator does or killed, with or without writers at work, at a moment of
-//! its own or at one that is looked for in the files.
+//! How a turn ends: stopped or killed, with or without active writers, at a random moment or when a
+//! certain file change occurs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ pub enum Ending {
     StopLoaded,
     KillIdle,
     KillLoaded,
-    /// As soon as a partition has begun a new segment.
+    /// When a partition has rolled a segment.
     KillAtRoll,
-    /// As soon as the cleaner has written or swapped a file.
+    /// When the cleaner has written or swapped a file.
     KillAtCompaction,
     /// While topics are created, changed and deleted.
     KillAtMetadata,
-    /// While replicas move between the log directories.
+    /// While replicas move between log directories.
     KillAtMove,
 }
 
@@ -57,7 +57,7 @@ impl Ending {
     }
 }
 
-/// Endings in an order of chance, each as often as the others.
+/// Endings in random order, each equally often.
 #[derive(Debug)]
 pub struct Deck {
     cards: Vec<Ending>,
@@ -79,7 +79,7 @@ impl Deck {
     }
 }
 
-/// Waits until a file that was not there before fits; says whether one came in time.
+/// Waits until a new file matches; returns whether one appeared in time.
 pub fn wait_for_file(log_dirs: &[PathBuf], fits: fn(&str) -> bool, patience: Duration) -> bool {
     let before = files(log_dirs, fits);
     let began = Instant::now();
@@ -100,7 +100,7 @@ pub fn is_of_compaction(name: &str) -> bool {
     name.ends_with(".cleaned") || name.ends_with(".swap")
 }
 
-/// The files of user's partitions that fit.
+/// The matching files of user partitions.
 fn files(log_dirs: &[PathBuf], fits: fn(&str) -> bool) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for folder in log_dirs.iter().flat_map(|dir| entries(dir)) {
@@ -115,7 +115,7 @@ fn files(log_dirs: &[PathBuf], fits: fn(&str) -> bool) -> BTreeSet<PathBuf> {
     found
 }
 
-/// What a folder holds; one that goes away meanwhile holds nothing.
+/// The entries of a folder; empty if the folder is removed meanwhile.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();

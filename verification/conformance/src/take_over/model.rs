@@ -1,35 +1,37 @@
-//! What the directory must hold, whoever serves it: every record with its offset, what transactions came to, committed
-//! offsets and settings. It learns from acknowledgements and, where those leave something open, from the first sight
-//! of it; from then on it must stay.
+//! The expected contents of the directory, independent of the broker: every record with its offset,
+//! the outcomes of transactions, committed offsets and settings. The model learns from
+//! acknowledgements and, where those leave something open, from the first read; from then on it
+//! must not change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-/// How a topic's records are judged.
+/// How the records of a topic are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// All that was acknowledged is there, at every offset without a gap.
+    /// All acknowledged records are there, without an offset gap.
     Plain,
-    /// The same, and what was sent again after a lost acknowledgement may be there twice (no idempotent producer).
+    /// Like `Plain`, but a record retried after a lost acknowledgement may occur twice (no
+    /// idempotent producer).
     Repeating,
-    /// The latest record of each key is there, and of the others any.
+    /// The latest record of each key is there; earlier ones may be.
     Compacted,
-    /// Between records stand the markers of transactions, whose outcome decides what is shown to a reader of committed
-    /// records.
+    /// Transaction markers lie between records, and their outcome determines what `read_committed`
+    /// returns.
     Transactional,
 }
 
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Unknown until it is read where the broker gives it and did not tell.
+    /// `None` until it is first read, if the broker assigns it without returning it.
     pub timestamp: Option<i64>,
     pub digest: String,
-    /// As the first reader saw it; no acknowledgement tells.
+    /// As first read; acknowledgements do not contain it.
     pub leader_epoch: Option<i64>,
     pub key: Option<String>,
     pub is_tombstone: bool,
-    /// An index into the topic's transactions.
+    /// Index into the topic's transactions.
     pub transaction: Option<usize>,
 }
 
@@ -44,17 +46,19 @@ pub enum Transaction {
 pub struct Partition {
     pub start: i64,
     pub records: BTreeMap<i64, Record>,
-    /// Deleted since the last clean stop, by where the partition started before. Kafka writes the checkpoint of log
-    /// start offsets once a minute, so that a kill undoes what was deleted since.
+    /// Records deleted since the last clean stop, by the log start offset before the deletion.
+    /// Kafka writes the log start offset checkpoint once a minute, so a kill undoes later
+    /// deletions.
     deleted: BTreeMap<i64, BTreeMap<i64, Record>>,
-    /// Deleted before the last clean stop: back only where a move to another log directory copies the batch in which the
-    /// partition starts, and a kill comes before that directory's checkpoint says where in the batch.
+    /// Records deleted before the last clean stop. They can reappear only if a move to another log
+    /// directory copies the batch that contains the log start offset, and a kill comes before the
+    /// checkpoint of that directory is written.
     deleted_for_good: BTreeMap<i64, Record>,
-    /// A move was asked for since the last clean stop; it may go on after that.
+    /// A move was requested since the last clean stop; it may continue after the stop.
     is_moving: bool,
-    /// Sent and not acknowledged, or acknowledged to a producer that may have sent it twice.
+    /// Sent without acknowledgement, or acknowledged to a producer that may have sent it twice.
     may_appear: HashMap<String, Record>,
-    /// Written by a tool that does not say where, in order.
+    /// Written in order by a tool that does not report offsets.
     to_appear: Vec<String>,
 }
 
@@ -68,7 +72,7 @@ pub struct Topic {
 #[derive(Debug, Default)]
 pub struct Model {
     pub topics: BTreeMap<String, Topic>,
-    /// What a picture must hold of settings and committed offsets; `None` is what it must not hold.
+    /// Expected settings and committed offsets; `None` means that the entry must be absent.
     pub facts: BTreeMap<String, Option<String>>,
 }
 
@@ -84,14 +88,14 @@ impl Topic {
 }
 
 impl Partition {
-    /// One above the last record that is known.
+    /// The offset after the last known record.
     pub fn end(&self) -> i64 {
         self.records
             .last_key_value()
             .map_or(self.start, |(offset, _)| offset + 1)
     }
 
-    /// Records below are deleted.
+    /// Deletes the records below `offset`.
     pub fn delete_before(&mut self, offset: i64) {
         let kept = self.records.split_off(&offset);
         let deleted = std::mem::replace(&mut self.records, kept);
@@ -99,7 +103,7 @@ impl Partition {
         self.start = offset;
     }
 
-    /// The partition is to be copied to another log directory.
+    /// The partition will be copied to another log directory.
     pub fn begin_move(&mut self) {
         self.is_moving = true;
         if let Some((&first, _)) = self.deleted_for_good.first_key_value() {
@@ -116,14 +120,15 @@ impl Partition {
         }
     }
 
-    /// Whether a kill may have brought the start back to there. It need not be where the partition started before:
-    /// segments below the new start may have been deleted already, and then the first that is left begins the partition.
+    /// Whether a kill may have moved the log start offset back to `start`. This need not be an
+    /// earlier log start offset: segments below the new one may be deleted already, and the first
+    /// remaining segment then determines the start.
     fn may_start_again_at(&self, start: i64) -> bool {
         let first = self.deleted.first_key_value();
         first.is_some_and(|(first, _)| (*first..self.start).contains(&start))
     }
 
-    /// Takes back what was deleted from there on.
+    /// Restores the deleted records from `start` on.
     fn undelete(&mut self, start: i64) {
         for deleted in self.deleted.values_mut() {
             self.records.extend(deleted.split_off(&start));
@@ -137,7 +142,7 @@ impl Partition {
     }
 }
 
-/// How many records were compared, and what was found wrong.
+/// The number of compared records, and the violations.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub records: usize,
@@ -146,7 +151,7 @@ pub struct Findings {
 }
 
 impl Model {
-    /// The broker was stopped: what was deleted stays deleted.
+    /// The broker was stopped cleanly, so deletions are now permanent.
     pub fn stopped_cleanly(&mut self) {
         for topic in self.topics.values_mut() {
             for partition in &mut topic.partitions {
@@ -155,7 +160,7 @@ impl Model {
         }
     }
 
-    /// Takes in what a writer was answered: the rows of `Writer.row`.
+    /// Records a writer's acknowledgements: the rows of `Writer.row`.
     pub fn acknowledge(&mut self, rows: &Value, transaction: Option<usize>) -> Vec<String> {
         let mut wrong = Vec::new();
         for row in rows.as_array().into_iter().flatten() {
@@ -173,7 +178,8 @@ impl Model {
                     .insert(record.digest.clone(), record.clone());
             }
             if offset < 0 {
-                // A producer is not told where a record went that was found to be there already.
+                // A producer does not learn the offset of a record that was detected as a
+                // duplicate.
                 wrong.push(format!(
                     "{topic}-{number}: a record was acknowledged without an offset"
                 ));
@@ -190,12 +196,12 @@ impl Model {
         wrong
     }
 
-    /// What may be there a second time.
+    /// These records may occur a second time.
     pub fn repeat(&mut self, rows: &Value) {
         self.refuse(rows);
     }
 
-    /// Takes in what a writer had to give up.
+    /// Records a writer's failed sends.
     pub fn refuse(&mut self, rows: &Value) {
         for row in rows.as_array().into_iter().flatten() {
             let (topic, number, _, record) = parsed(row, None);
@@ -209,7 +215,8 @@ impl Model {
         }
     }
 
-    /// Compares what a reader of a topic was given with what must be there, and takes in what it learned.
+    /// Compares the records that a reader of a topic received with the expected ones, and learns
+    /// what was still unknown.
     pub fn compare_records(&mut self, name: &str, found: &Value, findings: &mut Findings) {
         let Some(topic) = self.topics.get_mut(name) else {
             return;
@@ -231,8 +238,8 @@ impl Model {
         }
     }
 
-    /// Compares what a reader of committed records was given: nothing aborted, nothing from the first open
-    /// transaction on.
+    /// Compares what a `read_committed` reader received: no aborted records, nothing from the last
+    /// stable offset on.
     pub fn compare_committed(&mut self, name: &str, found: &Value, findings: &mut Findings) {
         let Some(topic) = self.topics.get(name) else {
             return;
@@ -269,7 +276,7 @@ impl Model {
         }
     }
 
-    /// Compares settings and committed offsets with a picture.
+    /// Compares settings and committed offsets with the observed state.
     pub fn compare_facts(&self, picture: &BTreeMap<String, String>, findings: &mut Findings) {
         for (name, wanted) in &self.facts {
             findings.facts += 1;
@@ -385,7 +392,8 @@ fn compare_partition(
     seen.len()
 }
 
-/// Judges what is known and was not found; what compaction may have taken is forgotten, and must not come back.
+/// Checks known records that were not found. Those that compaction may have removed are forgotten
+/// and must not reappear.
 fn forget_missing(
     kind: Kind,
     partition: &mut Partition,
@@ -461,7 +469,7 @@ fn int(value: &Value) -> i64 {
     value.as_i64().unwrap_or(i64::MIN)
 }
 
-/// The digest that the workload gives a record with this value and nothing else, `Payload.digest`.
+/// The digest of a record with this value and nothing else, as in `Payload.digest` of the workload.
 pub fn digest_of_value(value: &str) -> String {
     let mut bytes = b"-".to_vec();
     bytes.extend_from_slice(format!("{}:", value.len()).as_bytes());

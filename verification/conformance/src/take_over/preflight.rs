@@ -1,5 +1,6 @@
-//! What `ottla preflight` says of a directory that Kafka has just left: that a take-over is possible, also where nothing
-//! may pass that would not be served, and what node it is.
+//! Checks `ottla preflight` on a directory that Kafka has just left: it must report that a
+//! take-over is possible, also when unserved settings are not accepted, and describe the node
+//! correctly.
 
 use std::path::Path;
 
@@ -10,8 +11,8 @@ use super::endings::Ending;
 use ottla_peers::InstalledPeer;
 use ottla_workspace::process;
 
-/// Runs it on the stopped node, whose directory the broker of this name made (`Apache Kafka 3.9.2`), and gives back what
-/// it got wrong.
+/// Runs preflight on the stopped node, whose directory was formatted by this broker (`Apache Kafka
+/// 3.9.2`), and returns its errors.
 pub fn look(
     ottla: &InstalledPeer,
     properties: &Path,
@@ -44,7 +45,7 @@ pub fn look(
         "whether the stop was clean",
         node["stopped_cleanly"] == !ending.is_kill(),
     );
-    // 3.9.2 made it with metadata.version 3.9-IV0, and nobody finalizes a newer one.
+    // 3.9.2 formats with metadata.version 3.9-IV0, and nothing upgrades it.
     let release: Vec<&str> = formatted_by
         .rsplit(' ')
         .next()

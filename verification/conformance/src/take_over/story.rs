@@ -1,5 +1,5 @@
-//! What happens to a cluster while one side has it: the topics and writers of a run, and the changes that an
-//! administrator makes, chosen by the seed. Everything done is told to the model.
+//! The operations on a cluster during a turn: the topics and writers of a run, and the
+//! administrative changes, chosen by the seed. Every operation is recorded in the model.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::model::{self, Findings, Kind, Model, Topic, Transaction};
 use super::workload::{Refusal, Workload};
 use crate::seeded::Seeded;
 
-/// A topic that is there from the beginning: kind, partitions, settings.
+/// The initial topics: kind, partitions, settings.
 #[rustfmt::skip]
 const TOPICS: [(&str, Kind, usize, &[(&str, &str)]); 10] = [
     ("codec-none", Kind::Plain, 3, &[("segment.ms", "1500")]),
@@ -37,7 +37,8 @@ const TOPICS: [(&str, Kind, usize, &[(&str, &str)]); 10] = [
     ),
 ];
 
-/// Name, the beginning of the names of its topics, producer settings, distinct keys (0 is any), largest value, per second.
+/// Name, topic name prefixes, producer settings, distinct keys (0 means any), largest value,
+/// records per second.
 #[rustfmt::skip]
 const WRITERS: [(&str, &[&str], &[(&str, &str)], u64, u64, u64); 8] = [
     ("w-none", &["codec-none", "append-time"], &[ONE_IN_FLIGHT], 0, 900, 250),
@@ -50,21 +51,22 @@ const WRITERS: [(&str, &[&str], &[(&str, &str)], u64, u64, u64); 8] = [
     ("w-keys-lz4", &["compacted-and-deleted", "compacted"], &[("compression.type", "lz4")], 40, 300, 200),
 ];
 
-/// A group with a member that lives through the whole run, and the topic that it reads.
+/// A group with a member that stays for the whole run, and the topic that it reads.
 const MEMBERS_GROUP: &str = "live";
 const MEMBERS_TOPIC: &str = "codec-snappy";
 
-/// With which an idempotent producer never writes anything twice.
+/// With this setting an idempotent producer never writes duplicates.
 const ONE_IN_FLIGHT: (&str, &str) = ("max.in.flight.requests.per.connection", "1");
 
-/// How long a move of a replica between log directories may take.
+/// Maximum duration of a replica move between log directories.
 const MOVE_SECONDS: u64 = 40;
 
 const TOOL_TOPIC: &str = "by-tools";
 const TRANSACTIONS: &str = "transactions";
 const TRANSACTION_PARTITIONS: usize = 2;
 
-/// Settings that an administrator changes, with values to choose from; none moves or removes what is compared.
+/// Topic settings that are changed, with possible values. None moves or deletes records that are
+/// compared.
 const TOPIC_SETTINGS: [(&str, &[&str]); 6] = [
     ("max.message.bytes", &["1048588", "900000", "2000000"]),
     ("retention.ms", &["-1", "604800001", "999999999999"]),
@@ -80,26 +82,28 @@ const BROKER_SETTINGS: [(&str, &[&str]); 4] = [
     ("num.io.threads", &["6", "8"]),
 ];
 
-/// The run's story so far.
+/// The state of the run's operations.
 pub struct Story {
     pub model: Model,
-    /// Topics that were created on the way, with their number of partitions.
+    /// Topics created during the run, with their partition counts.
     created: BTreeMap<String, usize>,
-    /// Transactional ids with an open transaction, its number in the model, and the offsets that wait for its end.
+    /// Transactional IDs with an open transaction: its index in the model, and the offsets that it
+    /// will commit.
     open: BTreeMap<String, (usize, Vec<Value>)>,
     count: u64,
     log_dirs: Vec<PathBuf>,
-    /// Changes asked for while the broker was killed, by name of the topic: what was asked.
+    /// Changes requested while the broker was killed, by topic name.
     churned: Vec<Value>,
-    /// Whether the cluster was made by a version that has no `group.version`: it stays at the levels of who made it, so that
-    /// nobody serves the consumer protocol in it.
+    /// Whether the cluster was created by a version without `group.version`. It keeps its creator's
+    /// feature levels, so nobody serves the consumer protocol in it.
     lacks_consumer_protocol: bool,
-    /// Likewise by one without `share.version`, or with one that nobody sets by default.
+    /// Whether it was created by a version without `share.version`, or with one that is not set by
+    /// default.
     lacks_share_groups: bool,
 }
 
 impl Story {
-    /// Nothing has happened yet in the cluster that this maker is to make, by the name of a file in `peers/`.
+    /// The initial state, for a cluster to be created by this peer, the name of a file in `peers/`.
     pub fn new(log_dirs: Vec<PathBuf>, made_by: &str) -> Story {
         Story {
             model: Model::default(),
@@ -113,7 +117,7 @@ impl Story {
         }
     }
 
-    /// Makes the topics and starts the writers, on Kafka.
+    /// Creates the topics and starts the writers, on Kafka.
     pub fn begin(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let own = [
             (TOOL_TOPIC, Kind::Plain, 1, &[][..]),
@@ -172,12 +176,12 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until the writers have an answer for all that they sent, and takes the answers in.
+    /// Waits until the writers have a result for every send, and records the results.
     ///
-    /// After an ending under load, a producer with several requests in flight may write what it had in flight a second
-    /// time: Kafka starts with what its producer snapshots hold, which is the last batch of each producer, after a
-    /// recovery too, and to the repetition of an earlier one it answers `OUT_OF_ORDER_SEQUENCE_NUMBER`, upon which
-    /// clients begin a new epoch.
+    /// After a kill under load, a producer with several requests in flight may write the records in
+    /// flight twice. Kafka restores producer state from its snapshots, which hold only the last
+    /// batch of each producer, also after recovery. It answers a retry of an earlier batch with
+    /// `OUT_OF_ORDER_SEQUENCE_NUMBER`, after which clients start a new epoch.
     pub fn drain(
         &mut self,
         workload: &mut Workload,
@@ -206,7 +210,8 @@ impl Story {
         Ok(())
     }
 
-    /// Reads every topic as both kinds of readers do, and takes a picture; compares all with the model.
+    /// Reads every topic with both isolation levels, observes the state, and compares all with the
+    /// model.
     pub fn compare(
         &mut self,
         workload: &mut Workload,
@@ -237,7 +242,7 @@ impl Story {
         Ok(picture)
     }
 
-    /// A turn's changes by an administrator and by tools.
+    /// The changes of a turn by an administrator and by tools.
     pub fn operate(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<usize> {
         let count = 6 + random.below(5);
         for _ in 0..count {
@@ -357,7 +362,7 @@ impl Story {
         Ok(())
     }
 
-    /// Offsets that an administrator sets for a group.
+    /// Sets committed offsets of a group.
     fn commit(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let group = format!("set-{}", random.below(6));
         let rows = self.some_offsets("codec-none", random);
@@ -366,7 +371,7 @@ impl Story {
         Ok(())
     }
 
-    /// An offset of each partition of a topic, with something that is noted of it.
+    /// An offset of each partition of a topic, with metadata.
     fn some_offsets(&self, topic: &str, random: &mut Seeded) -> Vec<Value> {
         let partitions = self.model.topics[topic].partitions.iter().enumerate();
         let offsets = partitions.map(|(number, partition)| {
@@ -377,7 +382,7 @@ impl Story {
         offsets.collect()
     }
 
-    /// A consumer that reads on where its group stands, commits and leaves.
+    /// A consumer that continues from its group's offsets, commits and leaves.
     fn consume(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let group = format!("reading-{}", random.below(4));
         let rows = workload.perform(
@@ -422,7 +427,7 @@ impl Story {
         Ok(())
     }
 
-    /// Moves a replica to one of the log directories, which may be the one in which it is.
+    /// Moves a replica to one of the log directories, possibly the current one.
     pub fn move_replica(
         &mut self,
         workload: &mut Workload,
@@ -444,7 +449,7 @@ impl Story {
         Ok(())
     }
 
-    /// Topics of a hundred partitions each, with nothing in them.
+    /// Creates empty topics of a hundred partitions each.
     pub fn create_many(&self, workload: &mut Workload, partitions: usize) -> Result<()> {
         for number in 0..partitions.div_ceil(100) {
             workload.perform(
@@ -455,7 +460,7 @@ impl Story {
         Ok(())
     }
 
-    /// Kafka's console producer writes lines; its tools are asked what they see of them.
+    /// Kafka's console producer writes lines, and its tools read them.
     fn produce_with_tool(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let mut input = String::new();
         let partition = &mut self
@@ -480,8 +485,9 @@ impl Story {
         Ok(())
     }
 
-    /// Two transactional producers, each of which commits, aborts or leaves its transaction open. What they write includes
-    /// how far a group has read, which counts when the transaction is committed, whoever has the directory then.
+    /// Two transactional producers, each of which commits, aborts or leaves its transaction open.
+    /// The transactions include group offsets, which take effect when the transaction commits, even
+    /// if another broker then runs on the directory.
     fn transact(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         for id in ["tx-a", "tx-b"] {
             let end = *random.pick(&["commit", "abort", "open"]);
@@ -519,7 +525,8 @@ impl Story {
         Ok(())
     }
 
-    /// A group of the consumer protocol (KIP-848); false where the cluster does not have it.
+    /// Uses a group of the consumer protocol (KIP-848). Returns false if the cluster does not
+    /// support it.
     fn use_consumer_group(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<bool> {
         let group = format!("newer-{}", random.below(2));
         let consume =
@@ -537,7 +544,7 @@ impl Story {
         Ok(true)
     }
 
-    /// A share group (KIP-932); refused where the cluster does not have them.
+    /// Uses a share group (KIP-932); must be refused if the cluster does not support them.
     fn use_share_group(&self, workload: &mut Workload) -> Result<()> {
         const NOT_SERVED: [&str; 3] = [
             "UnsupportedVersionException",
@@ -557,7 +564,7 @@ impl Story {
         }
     }
 
-    /// Asks for changes of topics without waiting for the answers, so that a kill falls among them.
+    /// Sends topic changes without waiting for responses, so that a kill interrupts them.
     pub fn churn(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let mut asked = Vec::new();
         for _ in 0..30 {
@@ -575,13 +582,13 @@ impl Story {
         Ok(())
     }
 
-    /// Learns what became of the changes that a kill fell among: what was answered holds, and of the others either.
+    /// Determines the outcome of the interrupted changes: acknowledged ones must hold, others may.
     pub fn settle_churn(&mut self, workload: &mut Workload, findings: &mut Findings) -> Result<()> {
         if self.churned.is_empty() {
             return Ok(());
         }
         let answers = workload.perform("churn-answers", json!({}))?;
-        // An answer of the controller may come before the broker has taken the change over.
+        // The controller may answer before the broker has applied the change.
         std::thread::sleep(Duration::from_secs(2));
         let picture = picture(workload)?;
         for (asked, answer) in self
@@ -641,7 +648,7 @@ fn topic_setting(topic: &str, key: &str) -> String {
     format!("setting TOPIC {topic} {key} DYNAMIC_TOPIC_CONFIG")
 }
 
-/// All that an administrator can ask for, and what Kafka's tools print of it.
+/// Everything that an administrator can query, and the output of Kafka's tools.
 pub fn picture(workload: &mut Workload) -> Result<BTreeMap<String, String>> {
     let mut picture: BTreeMap<String, String> =
         serde_json::from_value(workload.perform("picture", json!({}))?)?;
@@ -669,7 +676,7 @@ pub fn picture(workload: &mut Workload) -> Result<BTreeMap<String, String>> {
     Ok(picture)
 }
 
-/// The settings of a topic come in the order of a hash table.
+/// The settings of a topic are printed in hash table order.
 fn sorted_settings(line: &str) -> String {
     match line.split_once("Configs: ") {
         Some((before, settings)) => {

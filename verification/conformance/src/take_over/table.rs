@@ -1,4 +1,4 @@
-//! The table that a run prints: a line for each turn, and below it what was found wrong.
+//! The table that a run prints: a line per turn, followed by the violations.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct Turn {
     pub compared: Duration,
     pub operations: usize,
     pub took: Duration,
-    /// Whether the moment that the ending waits for came.
+    /// Whether the moment that the ending waits for occurred.
     pub at_the_moment: bool,
     pub findings: Findings,
 }

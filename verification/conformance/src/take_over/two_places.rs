@@ -1,6 +1,7 @@
-//! A replica that lies in two log directories. At the end of a move Kafka gives the copy the name of the log, and then the
-//! log another; a kill between the two leaves both, on which it does not start again and which it leaves to the operator.
-//! Here is what the operator does: the one that was given its name last is what the metadata names, and the other goes.
+//! A replica in two log directories. At the end of a move, Kafka first renames the copy to the
+//! log's name and then the old log. A kill between the two leaves both; Kafka then refuses to start
+//! and leaves the repair to the operator. This is the operator's repair: the directory renamed last
+//! is the one in the metadata, and the other is deleted.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// What Kafka says when it refuses to start.
+/// Kafka's message when it refuses to start.
 pub const REFUSAL: &str = "Duplicate log directories for";
 
-/// Removes the older of each two directories of the same name; gives back what was removed.
+/// Removes the older of each two directories with the same name; returns the removed paths.
 pub fn remove_older(log_dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut newest: BTreeMap<OsString, PathBuf> = BTreeMap::new();
     let mut removed = Vec::new();
@@ -20,7 +21,7 @@ pub fn remove_older(log_dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(log_dir).with_context(|| log_dir.display().to_string())?;
         for entry in entries {
             let entry = entry?;
-            // Every log directory has files of the same names.
+            // Every log directory has files with the same names.
             if !entry.file_type()?.is_dir() {
                 continue;
             }
@@ -41,7 +42,7 @@ pub fn remove_older(log_dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// The last change of the directory itself, which its renaming is.
+/// The change time of the directory itself, which a rename updates.
 fn named_at(dir: &Path) -> Result<(i64, i64)> {
     let metadata = dir.metadata().with_context(|| dir.display().to_string())?;
     Ok((metadata.ctime(), metadata.ctime_nsec()))
@@ -66,7 +67,7 @@ mod tests {
         }
         std::fs::write(a.join("meta.properties"), "").unwrap();
         std::fs::write(b.join("meta.properties"), "").unwrap();
-        // The clock of a file system ticks every few milliseconds.
+        // The timestamps of a file system have a resolution of several milliseconds.
         std::thread::sleep(std::time::Duration::from_millis(30));
         std::fs::rename(a.join("t-0.x-future"), a.join("t-0")).unwrap();
         assert_eq!(remove_older(&log_dirs).unwrap(), [b.join("t-0")]);

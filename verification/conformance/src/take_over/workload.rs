@@ -1,5 +1,5 @@
-//! The workload's process, `conformance/java/takeover`: one Java process for a whole run, which is told what to do in
-//! lines of JSON and answers in such lines.
+//! The workload process, `conformance/java/takeover`: one Java process for a whole run, controlled
+//! with lines of JSON.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use ottla_peers::InstalledPeer;
 use ottla_peers::java;
 use ottla_workspace::process::OwnedChild;
 
-/// Above every time-out of the clients in it.
+/// More than every client timeout in it.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Workload {
@@ -24,12 +24,12 @@ pub struct Workload {
     answers: Receiver<String>,
 }
 
-/// A command that was refused, in the client's words: the name of its exception and what that says.
+/// A rejected command: the client's exception class and message.
 #[derive(Debug)]
 pub struct Refusal(pub String);
 
 impl Workload {
-    /// Starts the process against the address at which the broker is, whoever that is at the time.
+    /// Starts the process against this address, at which each broker listens in turn.
     pub fn start(kafka: &InstalledPeer, bootstrap: &str, dir: &Path) -> Result<Workload> {
         let words = java::program(kafka, "takeover", "Workload")?;
         let mut command = Command::new(&words[0]);
@@ -54,7 +54,7 @@ impl Workload {
         })
     }
 
-    /// Performs a command and gives its result, or the client's refusal.
+    /// Runs a command. Returns its result, or the client's error.
     pub fn attempt(&mut self, op: &str, mut arguments: Value) -> Result<Result<Value, Refusal>> {
         arguments["op"] = json!(op);
         let mut line = arguments.to_string();
@@ -74,7 +74,7 @@ impl Workload {
         }
     }
 
-    /// Performs a command that must be served.
+    /// Runs a command that must succeed.
     pub fn perform(&mut self, op: &str, arguments: Value) -> Result<Value> {
         let shown = arguments.to_string();
         match self.attempt(op, arguments)? {

@@ -1,4 +1,4 @@
-//! Reads all that is committed, once nobody writes any more.
+//! Reads all committed records after the writers have stopped.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::scene::{self, Scene};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The polls of one reader, and which logs it could not read to their ends: there a transaction has been left open.
+/// The polls of one reader, and the logs that it could not read to the end because a transaction is
+/// still open.
 pub async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operation>, Vec<String>)> {
     let partitions = Scene::partitions();
     let everything = Consumer::new(scene.client().await?, ConsumerConfig::default());

@@ -1,4 +1,4 @@
-//! The cluster under test, and what is known of it.
+//! The cluster under test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,18 +15,18 @@ pub const TOPICS: [&str; 2] = ["histories-a", "histories-b"];
 
 pub const PARTITIONS: i32 = 2;
 
-/// What all processes share.
+/// State shared by all processes.
 pub struct Scene {
     pub bootstrap: String,
-    /// One clock of all processes, in microseconds.
+    /// The clock of the history, shared by all processes, in microseconds.
     pub clock: Box<dyn Fn() -> u64 + Send + Sync>,
     pub is_over: AtomicBool,
-    /// The longest that a process waits between two operations.
+    /// Maximum pause of a process between two operations.
     pub pause: Duration,
 }
 
 impl Scene {
-    /// The clock of the history, in microseconds.
+    /// The time of the history's clock, in microseconds.
     pub fn now(&self) -> u64 {
         (self.clock)()
     }
@@ -35,7 +35,7 @@ impl Scene {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// A client that gives up soon, since a broker that does not answer is what is looked for.
+    /// A client with short timeouts, because unavailable brokers are expected.
     pub async fn client(&self) -> Result<Client> {
         let mut config = ClientConfig::new(&self.bootstrap)?;
         config.request_timeout = Duration::from_secs(5);
@@ -63,14 +63,14 @@ impl Scene {
         TOPICS.into_iter().flat_map(of).collect()
     }
 
-    /// The number that the history gives a partition.
+    /// The number that the history assigns to a partition.
     pub fn log(topic: &str, partition: i32) -> Log {
         let topic = TOPICS.iter().position(|known| *known == topic);
         topic.unwrap_or_default() as Log * PARTITIONS as Log + partition as Log
     }
 }
 
-/// Reads what is committed from the beginning of each log.
+/// A consumer that reads each log from its beginning with `read_committed`.
 pub async fn consumer(scene: &Scene) -> Result<Consumer> {
     let config = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
@@ -89,10 +89,10 @@ pub fn seen(record: &ottla_client::ConsumerRecord) -> Seen {
     Seen {
         log: Scene::log(&record.topic, record.partition),
         offset: record.offset,
-        // What is not a value of ours is one that nobody has sent.
+        // A value that is not 8 bytes long becomes 0, which nobody sends.
         value: <[u8; 8]>::try_from(value).map_or(0, Value::from_be_bytes),
     }
 }
 
-/// How long a poll waits for something.
+/// Maximum wait of a poll.
 pub const POLL: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! One process of a history: transactions of sends and polls, polls outside of them, and now and then a producer that is
-//! replaced in the middle of a transaction and tries to go on.
+//! One process of a history: transactions of sends and polls, polls outside transactions, and
+//! sometimes a producer that is replaced during a transaction and tries to continue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::client_histories::{Operation, Outcome, Step, Value};
 
 use super::scene::{POLL, Scene, consumer, seen};
 
-/// How long a process tries to have a producer again once it is all over.
+/// How long a process tries to create a producer after the run has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Worker {
@@ -25,7 +25,7 @@ struct Worker {
     consumer: Consumer,
 }
 
-/// The operations of a process, and what kept it from ending what it had begun.
+/// The operations of a process, and the error that prevented it from completing its last one.
 pub async fn work(scene: Arc<Scene>, process: u32, seed: u64) -> (Vec<Operation>, Option<String>) {
     let consumer = match consumer(&scene).await {
         Ok(consumer) => consumer,
@@ -89,14 +89,14 @@ impl Worker {
     }
 
     async fn poll(&mut self) -> Step {
-        // What fails here has given nothing, and has not moved the consumer.
+        // A failed poll returns no records and does not move the consumer.
         let polled = self.consumer.poll(POLL).await.unwrap_or_default();
         let at = self.scene.now();
         let records = polled.iter().map(seen).collect();
         Step::Polled { at, records }
     }
 
-    /// Begins one log anew.
+    /// Seeks to the beginning of one log.
     fn seek(&mut self) -> Step {
         let partitions = Scene::partitions();
         let chosen = self.random.random_range(0..partitions.len());
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Hands a record in; its place is filled in when the transaction has ended.
+    /// Sends a record. Its offset is filled in when the transaction has ended.
     async fn send(
         &mut self,
         producer: &Producer,
@@ -132,7 +132,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends and polls, one to four; an error of the producer ends them.
+    /// One to four sends and polls; a producer error ends the sequence.
     async fn some_steps(
         &mut self,
         producer: &Producer,
@@ -148,7 +148,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the producer can go on after it.
+    /// Runs a transaction. Returns whether the producer is still usable.
     async fn transaction(&mut self, producer: &Producer, commits: bool) -> bool {
         if producer.begin_transaction().is_err() {
             return false;
@@ -164,7 +164,7 @@ impl Worker {
             };
             (outcome, Some(asked), is_committed)
         } else {
-            // Without a commit, the next producer of this process ends it, if this abort does not.
+            // If this abort fails, the next producer of this process aborts the transaction.
             let is_ended = producer.abort_transaction().await.is_ok();
             (Outcome::Aborted, None, is_ended)
         };
@@ -176,7 +176,7 @@ impl Worker {
         may_go_on
     }
 
-    /// Another producer takes this one's place between its records.
+    /// Another producer fences this one between its records.
     async fn replace_in_the_middle(&mut self, producer: Producer) -> Result<Producer> {
         let (mut steps, mut sent) = (Vec::new(), Vec::new());
         if producer.begin_transaction().is_ok() {
@@ -188,7 +188,7 @@ impl Worker {
         let committed = producer.commit_transaction().await;
         producer.close_within(Duration::ZERO).await;
         fill_in(&mut steps, sent);
-        // Without a record that arrived there was nothing to commit, and nobody was asked.
+        // If no record arrived, there was nothing to commit and no commit was requested.
         let has_arrived =
             |step: &Step| matches!(step, Step::Sent { offset, .. } if offset.is_some());
         let had_begun = steps.iter().any(has_arrived);
@@ -199,7 +199,7 @@ impl Worker {
         Ok(newer)
     }
 
-    /// A producer whose place is taken tries a whole transaction; nothing of it may come to be.
+    /// A fenced producer tries a complete transaction; none of it may become visible.
     async fn be_fenced(&mut self, producer: &Producer) {
         let (mut steps, mut sent) = (Vec::new(), Vec::new());
         if producer.begin_transaction().is_ok() {
@@ -222,7 +222,7 @@ fn fill_in(steps: &mut [Step], sent: Vec<(usize, Delivery)>) {
     }
 }
 
-/// A producer that has fenced what this process had before; whatever that had begun has come to its end.
+/// A producer that has fenced this process's previous one. The previous transaction is complete.
 async fn new_producer(scene: &Scene, process: u32) -> Result<Producer> {
     let mut over_since = None;
     loop {

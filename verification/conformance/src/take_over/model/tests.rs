@@ -167,7 +167,8 @@ fn a_kill_may_bring_back_no_more_than_the_segments_that_are_left() {
         model.compare_records("t", &found, &mut findings);
         findings.wrong
     };
-    // The segment of the first record was deleted before the kill, and the next one holds two records.
+    // The segment of the first record was deleted before the kill, and the next segment has two
+    // records.
     let none: [String; 0] = [];
     assert_eq!(found_from(1, &[(1, "b"), (2, "c")]), none);
     assert!(!found_from(1, &[(1, "x"), (2, "c")]).is_empty());
@@ -193,7 +194,8 @@ fn a_move_and_a_kill_may_bring_back_what_shares_a_batch_with_the_start() {
     };
     assert!(wrong_after(|_| ()));
     assert!(!wrong_after(begin_move));
-    // A move that a stop interrupted goes on at the next start, and is over at the stop after that.
+    // A move that a stop interrupted continues at the next start, and is complete at the stop after
+    // that.
     assert!(!wrong_after(|model| {
         model.topics.get_mut("t").unwrap().partitions[0].begin_move();
         model.stopped_cleanly();
