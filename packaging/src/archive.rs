@@ -1,4 +1,4 @@
-//! Tar archives that come out the same each time: sorted, with one time for all files, owned by root unless said otherwise.
+//! Reproducible tar archives: sorted, one timestamp for all files, owned by root by default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use tar::{EntryType, Header};
 
 use crate::contents::{Contents, Entry, Item, Role};
 
-/// Who owns a path, as numbers.
+/// The numeric owner of a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Owner {
     pub user: u64,
@@ -31,8 +31,8 @@ pub fn tar_gz(
     Ok(gzip.finish()?)
 }
 
-/// A tar archive of these paths and of the directories above them. Names begin with `./`, as those of `tar` do when it packs
-/// a directory, or with nothing, where a reader looks for a name.
+/// A tar archive of these paths and their parent directories. Names begin with `./`, as when `tar`
+/// packs a directory, or without a prefix for readers that look files up by name.
 pub fn tar(
     contents: &Contents,
     prefix: &str,
@@ -84,7 +84,7 @@ pub fn tar(
     Ok(tar.into_inner()?)
 }
 
-/// With every directory above a path, each before what is in it.
+/// Adds the parent directories of every path, each before its contents.
 fn with_parents(contents: &Contents) -> BTreeMap<String, Entry> {
     let mut parents = BTreeSet::from(["/".to_owned()]);
     for path in contents.keys() {
@@ -108,7 +108,7 @@ fn with_parents(contents: &Contents) -> BTreeMap<String, Entry> {
     all
 }
 
-/// What a compressed tar archive holds, by absolute path, and who owns it.
+/// The contents of a compressed tar archive by absolute path, with owners.
 pub fn read_tar_gz(bytes: &[u8]) -> Result<BTreeMap<String, (Entry, Owner)>> {
     let mut found = BTreeMap::new();
     let mut tar = tar::Archive::new(GzDecoder::new(bytes));

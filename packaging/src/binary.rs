@@ -1,4 +1,4 @@
-//! The binary that is packaged: without its symbols, with what it says of the machines that it runs on.
+//! The binary to package: stripped, with its architecture and library requirements.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use memchr::memmem;
 use ottla_workspace::process::{is_on_path, output_of};
 use ottla_workspace::workspace;
 
-/// The machines that there are packages for.
+/// Architectures that are packaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
     X86_64,
@@ -34,19 +34,20 @@ impl Architecture {
 
 #[derive(Debug)]
 pub struct Binary {
-    /// What was built, which can be run here.
+    /// The built binary, which can be executed here.
     pub path: PathBuf,
-    /// What is packaged.
+    /// The stripped binary.
     pub bytes: Vec<u8>,
     pub architecture: Architecture,
-    /// The newest version of glibc that it has symbols of, as `2.34`; none where it is linked statically.
+    /// The newest glibc version whose symbols it uses, as `2.34`; `None` if it is statically
+    /// linked.
     pub glibc: Option<String>,
     /// Whether it needs GCC's `libgcc_s.so.1`.
     pub needs_libgcc: bool,
 }
 
 impl Binary {
-    /// Reads a binary and leaves its symbols out.
+    /// Reads and strips a binary.
     pub fn read(path: &Path) -> Result<Binary> {
         let path = path
             .canonicalize()
@@ -62,7 +63,7 @@ impl Binary {
         })
     }
 
-    /// Builds the binary as it is shipped.
+    /// Builds the release binary.
     pub fn build() -> Result<Binary> {
         let status = workspace::cargo()
             .args([
@@ -79,7 +80,7 @@ impl Binary {
         Binary::read(&workspace::target_dir().join("dist/ottla"))
     }
 
-    /// The same with only the first bytes to be packaged, for checks that do not start it.
+    /// The same, with only its first bytes packaged, for checks that do not run it.
     pub fn cut(&self, length: usize) -> Binary {
         let length = length.min(self.bytes.len());
         Binary {
@@ -90,13 +91,14 @@ impl Binary {
         }
     }
 
-    /// What it prints when it is run with these arguments.
+    /// Its output when run with these arguments.
     pub fn output(&self, arguments: &[&str]) -> Result<String> {
         output_of(Command::new(&self.path).args(arguments))
     }
 }
 
-/// Cargo leaves the names of functions in, which are most of the file. Binutils come with every C compiler.
+/// Cargo keeps the symbol table, which is most of the file. `strip` is part of binutils, which
+/// every C compiler needs.
 fn stripped(path: &Path) -> Result<Vec<u8>> {
     ensure!(
         is_on_path("strip"),
@@ -108,7 +110,7 @@ fn stripped(path: &Path) -> Result<Vec<u8>> {
     Ok(std::fs::read(&to)?)
 }
 
-/// From the header of an ELF file: the class at 4, the byte order at 5, the machine at 18.
+/// Reads the header of an ELF file: class at byte 4, byte order at 5, machine at 18.
 fn architecture(bytes: &[u8]) -> Result<Architecture> {
     ensure!(
         bytes.len() > 64 && bytes.starts_with(b"\x7fELF\x02\x01"),
@@ -121,7 +123,7 @@ fn architecture(bytes: &[u8]) -> Result<Architecture> {
     }
 }
 
-/// The versions of symbols are strings in the file: `GLIBC_2.34`.
+/// Symbol versions are strings in the file: `GLIBC_2.34`.
 fn newest_glibc(bytes: &[u8]) -> Option<String> {
     const PREFIX: &[u8] = b"\0GLIBC_2.";
     let minors = memmem::find_iter(bytes, PREFIX).filter_map(|at| {

@@ -1,8 +1,8 @@
-//! `cargo xtask check-packages`: the packages of a binary are made, read back, unpacked and installed below a directory, and
-//! what is in them is started.
+//! `cargo xtask check-packages`: builds the packages of a binary, reads them back, unpacks and
+//! installs them below a directory, and starts their contents.
 //!
-//! What needs a program that not every machine has (dpkg, rpm, systemd-analyze) is done where there is one, and otherwise
-//! named as left out; the packages are read back by libraries in any case.
+//! Checks that need an uncommon program (dpkg, rpm, systemd-analyze) run if it is available, and
+//! are otherwise reported as skipped. The packages are always read back with libraries.
 
 mod chart;
 mod dpkg;
@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<()> {
 fn packages(run: &mut Run, path: &Path) -> Result<()> {
     let folder = run.folder;
     let binary = Binary::read(path)?;
-    // Compressed little: a binary with debug checks is large, and how it is compressed changes nothing else.
+    // Low compression: a debug binary is large, and the level affects nothing else.
     let stamp = |revision| {
         anyhow::Ok(Stamp {
             revision,
@@ -64,8 +64,8 @@ fn packages(run: &mut Run, path: &Path) -> Result<()> {
         anyhow::Ok((deb, rpm))
     };
     let (deb, rpm) = made(&binary, 1, "first")?;
-    // What is only installed or compared byte for byte is not started: a piece of the binary stands for it, so that this
-    // takes seconds.
+    // Checks that only install or compare files use a piece of the binary instead, so that they
+    // take seconds.
     let piece = binary.cut(64 * 1024);
     let (small_deb, small_rpm) = made(&piece, 1, "small")?;
     let (next_deb, next_rpm) = made(&piece, 2, "next")?;

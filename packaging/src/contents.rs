@@ -1,7 +1,8 @@
-//! What an installation of Ottla has: the one description that every kind of package is made from.
+//! The contents of an installation: the single description from which every kind of package is
+//! built.
 //!
-//! Manual pages, completions and the links with the names of Kafka's scripts are written by the binary that is packaged, so
-//! that they say what it can do.
+//! The packaged binary itself generates the manual pages, the completions and the links with the
+//! names of Kafka's scripts, so that they match it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,7 +44,7 @@ const FILES: &[(&str, Role, u32, &str)] = &[
         0o640,
         include_str!("../files/server.properties"),
     ),
-    // As it was installed: what the scripts compare with.
+    // The pristine copy, with which the package's scripts compare.
     (
         "/usr/share/ottla/server.properties",
         Role::Plain,
@@ -72,27 +73,27 @@ const PAGES: &[&str] = &[
     "docs/rolling-take-over.md",
 ];
 
-/// Where the kinds of package differ.
+/// Package kinds, where their contents differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Deb,
     Rpm,
 }
 
-/// What is at a path.
+/// The item at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     File(Vec<u8>),
-    /// The target as it is written down.
+    /// The link target as stored.
     Link(String),
     Directory,
 }
 
-/// What a file is to a package manager.
+/// A file's role for the package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Plain,
-    /// A change of it by the administrator survives an upgrade.
+    /// Changes by the administrator survive an upgrade.
     Configuration,
     Document,
 }
@@ -101,15 +102,15 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub item: Item,
-    /// Permissions, without the kind of file.
+    /// Permission bits, without the file type.
     pub mode: u32,
     pub role: Role,
 }
 
-/// Absolute path to what is there, with the directories that belong to the package alone.
+/// Absolute path to item, including the directories that belong to the package alone.
 pub type Contents = BTreeMap<String, Entry>;
 
-/// The installation of a binary.
+/// The contents of an installation of this binary.
 pub fn contents(binary: &Binary, kind: Kind) -> Result<Contents> {
     let mut all = Contents::new();
     let mut file = |path: &str, role, mode, bytes: Vec<u8>| {
@@ -129,7 +130,7 @@ pub fn contents(binary: &Binary, kind: Kind) -> Result<Contents> {
     }
     let licence = fs::read(root.join("LICENSE")).context("LICENSE")?;
     let changes = fs::read(root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
-    // Debian's policy names both.
+    // Required by Debian's policy.
     match kind {
         Kind::Deb => {
             file(
@@ -197,7 +198,7 @@ pub fn contents(binary: &Binary, kind: Kind) -> Result<Contents> {
     Ok(all)
 }
 
-/// The name of each page and its text.
+/// The name and text of each manual page.
 fn manual_pages(binary: &Binary) -> Result<Vec<(String, Vec<u8>)>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().display().to_string();
@@ -211,7 +212,7 @@ fn manual_pages(binary: &Binary) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(pages)
 }
 
-/// The scripts of Kafka that this binary can stand for.
+/// The names of Kafka's scripts that this binary implements.
 pub fn script_names(binary: &Binary) -> Result<Vec<String>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().display().to_string();
@@ -230,7 +231,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// With gzip, and the same bytes each time.
+/// Compresses with gzip, reproducibly.
 pub fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut out = GzBuilder::new()
         .mtime(0)

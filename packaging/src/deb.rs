@@ -1,6 +1,8 @@
-//! A Debian package: an `ar` archive of a version, a tar of what the package manager needs, and a tar of the files.
+//! A Debian package: an `ar` archive of the format version, a tar of control files, and a tar of
+//! the installed files.
 //!
-//! Compressed with gzip: every dpkg reads it, while zstd needs Debian 12 (docs/decisions/0050-packages.md).
+//! Compressed with gzip, which every dpkg supports; zstd needs Debian 12
+//! (docs/decisions/0050-packages.md).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +22,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("/postrm", include_str!("../files/deb/postrm")),
 ];
 
-/// The parts of a package as they are read back.
+/// The parts of a package that was read back.
 #[derive(Debug)]
 pub struct Parts {
     pub control: BTreeMap<String, (Entry, Owner)>,
@@ -52,7 +54,7 @@ pub fn write(contents: &Contents, binary: &Binary, stamp: &Stamp) -> Result<Vec<
     Ok(out.into_inner()?)
 }
 
-/// What is beside the files: the description, the scripts, the checksums and the list of configuration files.
+/// The control archive: description, scripts, checksums and list of configuration files.
 fn control(contents: &Contents, binary: &Binary, stamp: &Stamp) -> Contents {
     let mut all = Contents::new();
     let mut file = |path: &str, mode, text: &str| {
@@ -85,7 +87,7 @@ pub fn md5(bytes: &[u8]) -> String {
 }
 
 fn description(contents: &Contents, binary: &Binary, stamp: &Stamp) -> String {
-    // Policy: what the package manager's scripts call.
+    // Policy requires a dependency on what the maintainer scripts call.
     let mut needs = vec!["passwd".to_owned()];
     if let Some(version) = &binary.glibc {
         needs.push(format!("libc6 (>= {version})"));
@@ -121,7 +123,7 @@ pub fn read(bytes: &[u8]) -> Result<Parts> {
         entry.read_to_end(&mut bytes)?;
         parts.push((name, bytes));
     }
-    // dpkg wants them in this order.
+    // dpkg requires this order.
     let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
     ensure!(
         names == ["debian-binary", "control.tar.gz", "data.tar.gz"],

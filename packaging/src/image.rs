@@ -1,7 +1,8 @@
-//! The image for containers: an OCI layout, written file by file, without Docker.
+//! The container image: an OCI layout, written file by file, without Docker.
 //!
-//! It has the paths, user, volumes and start of `apache/kafka`, so that what was written for that image runs with the name
-//! exchanged. Two layers: programs and libraries of the machine on which it is built ([`base`]), and Ottla.
+//! It has the paths, user, volumes and start command of `apache/kafka`, so existing uses of that
+//! image work with the name replaced. It has two layers: programs and libraries of the build
+//! machine ([`base`]), and Ottla.
 
 pub mod base;
 pub mod layout;
@@ -14,7 +15,8 @@ use crate::archive::Owner;
 use crate::binary::Binary;
 use crate::contents::{Contents, Entry, Item, Role, script_names};
 
-/// As in `apache/kafka`; its group is root's, so that the directories can be written under any user of that group.
+/// As in `apache/kafka`. The group is root, so that the directories are writable for any user of
+/// that group.
 pub const USER: u64 = 1000;
 pub const START: &str = "/etc/kafka/docker/run";
 pub const SCRIPTS: &str = "/opt/kafka/bin";
@@ -23,16 +25,16 @@ pub const VOLUMES: [&str; 3] = [
     "/mnt/shared/config",
     "/var/lib/kafka/data",
 ];
-/// Directories that the node writes.
+/// Directories that the node writes to.
 const WRITTEN: [&str; 2] = ["/opt/kafka/config", "/opt/kafka/logs"];
 
 const ACCOUNTS: &str =
     "root:x:0:0:root:/root:/bin/bash\nappuser:x:1000:1000::/opt/kafka:/bin/bash\n";
 const GROUPS: &str = "root:x:0:\nappuser:x:1000:\n";
-/// Names of hosts come from the file that the container's runtime writes, then from DNS.
+/// Resolve host names from the file that the container runtime writes, then with DNS.
 const NAMES: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
-/// The layer of Ottla.
+/// The contents of Ottla's layer.
 pub fn ottla(binary: &Binary) -> Result<Contents> {
     let mut all = Contents::new();
     let mut put = |path: &str, item, mode| {
@@ -64,7 +66,7 @@ pub fn ottla(binary: &Binary) -> Result<Contents> {
     Ok(all)
 }
 
-/// Who owns a path of that layer.
+/// The owner of a path in that layer.
 pub fn owner(path: &str) -> Owner {
     let is_users = VOLUMES.iter().chain(&WRITTEN).any(|it| *it == path);
     match is_users {

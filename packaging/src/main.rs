@@ -1,8 +1,8 @@
-//! What people install: packages for Debian and for Red Hat's kin, and an image for containers, made from one description of what is in them, and the
-//! checks that unpack, install and start them.
+//! Builds and checks the packages: for Debian and Red Hat systems, and a container image, all from
+//! one description of their contents. The checks unpack, install and start them.
 //!
-//! A program of its own, so that nobody waits for its libraries who wants `cargo xtask tidy`. Nothing in here is linked into
-//! the product.
+//! This is a separate program, so that `cargo xtask tidy` does not wait for its dependencies to
+//! build. The product does not link any of this.
 
 mod archive;
 mod binary;

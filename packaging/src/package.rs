@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes a package of each kind; the paths of them.
+/// Writes a package of each kind and returns their paths.
 pub fn write_packages(binary: &Binary, stamp: &Stamp, out: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("{}: cannot create the directory", out.display()))?;
@@ -87,12 +87,12 @@ pub fn write_packages(binary: &Binary, stamp: &Stamp, out: &Path) -> Result<Vec<
     Ok(paths)
 }
 
-/// Writes the image as a folder and as one file; the paths of both.
+/// Writes the image as a folder and as one file, and returns both paths.
 pub fn write_image(binary: &Binary, stamp: &Stamp, out: &Path) -> Result<[PathBuf; 2]> {
     let image = layout::image(binary, stamp)?;
     let folder = out.join(format!("ottla-{VERSION}-image"));
     if folder.exists() {
-        // Layers of an earlier build would stay in it.
+        // Removes the layers of an earlier build.
         std::fs::remove_dir_all(&folder)?;
     }
     layout::write(&image, &folder)?;

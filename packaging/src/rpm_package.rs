@@ -1,4 +1,4 @@
-//! A package for Fedora, Red Hat Enterprise Linux, openSUSE and their kin.
+//! A package for Fedora, Red Hat Enterprise Linux, openSUSE and related distributions.
 
 use anyhow::{Context, Result, ensure};
 use rpm::{
@@ -11,7 +11,7 @@ use crate::contents::{Contents, DESCRIPTION, HOMEPAGE, Item, LICENCE, Role, SUMM
 use crate::stamp::Stamp;
 
 const SHELL: &str = "/bin/sh";
-/// Fixed, so that two machines make the same package.
+/// Fixed, so that builds are reproducible across machines.
 const BUILD_HOST: &str = "localhost";
 
 /// `ottla-0.1.0-1.x86_64.rpm`
@@ -37,7 +37,7 @@ pub fn write(contents: &Contents, binary: &Binary, stamp: &Stamp) -> Result<Vec<
         .post_install_script(script(include_str!("../files/rpm/post")))
         .pre_uninstall_script(script(include_str!("../files/rpm/preun")))
         .post_uninstall_script(script(include_str!("../files/rpm/postun")));
-    // Files, since the packages that bring them have other names at each distribution.
+    // Requirements are file paths, because package names differ between distributions.
     for program in [
         SHELL,
         "/usr/sbin/useradd",
@@ -68,7 +68,7 @@ pub fn write(contents: &Contents, binary: &Binary, stamp: &Stamp) -> Result<Vec<
                 let options = match entry.role {
                     Role::Plain => options,
                     Role::Document => options.doc(),
-                    // The script of the package gives it to the group.
+                    // The package's script changes the group of the file.
                     Role::Configuration => options
                         .config()
                         .noreplace()
@@ -83,7 +83,7 @@ pub fn write(contents: &Contents, binary: &Binary, stamp: &Stamp) -> Result<Vec<
     Ok(out)
 }
 
-/// Reads a package, its digests compared.
+/// Reads a package and verifies its digests.
 pub fn read(mut bytes: &[u8]) -> Result<rpm::Package> {
     let package = rpm::Package::parse(&mut bytes)?;
     package.verify_digests()?;

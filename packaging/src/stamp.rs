@@ -1,4 +1,4 @@
-//! What is the same in all packages of one run.
+//! Properties shared by all packages of one run.
 
 use std::process::Command;
 
@@ -9,18 +9,18 @@ use ottla_workspace::workspace;
 
 pub const MAINTAINER: &str = "Ottla maintainers <ottla@users.noreply.github.com>";
 
-/// Who makes packages, when, and how small.
+/// Maintainer, timestamp and compression of packages.
 #[derive(Debug, Clone)]
 pub struct Stamp {
     pub revision: u32,
     pub maintainer: String,
-    /// The time of all files: seconds since 1970.
+    /// The modification time of all files, in seconds since 1970.
     pub time: u32,
-    /// Of compression, from 0 to 9.
+    /// Compression level, from 0 to 9.
     pub level: u32,
 }
 
-/// `SOURCE_DATE_EPOCH`, or else the time of the commit: the same sources give the same packages.
+/// `SOURCE_DATE_EPOCH`, or else the commit time, so that the same sources give the same packages.
 pub fn source_time() -> Result<u32> {
     let given = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(given) => given,

@@ -1,7 +1,8 @@
-//! `cargo xtask docs`: the pages of the repository as a site, made with mdBook.
+//! `cargo xtask docs`: builds the documentation site with mdBook.
 //!
-//! The pages are copied to where mdBook reads them, at the same paths, so that links between them stay as they are; a link
-//! to a file that is no page leads to the repository on the web. After the build every link of the site is followed.
+//! The pages are copied to mdBook's source folder at the same relative paths, so links between them
+//! stay valid. A link to a file outside the book becomes a link to the repository on the web. After
+//! the build every link of the site is checked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -57,7 +58,8 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes what mdBook reads: the pages of the table of contents, and the decisions below their own.
+/// Writes mdBook's input: the pages of the table of contents, and the decisions as children of
+/// their table.
 fn lay_out(files: &[SourceFile], book: &Path) -> Result<()> {
     if book.exists() {
         fs::remove_dir_all(book)?;
@@ -93,7 +95,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The table of contents from the root, with a line for each decision below that of their table.
+/// The table of contents relative to the root, with a line for each decision below their table.
 fn summary_of_book(text: &str, decisions: &[&SourceFile]) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -116,11 +118,11 @@ fn summary_of_book(text: &str, decisions: &[&SourceFile]) -> String {
     out
 }
 
-/// A page with the links that leave the book turned into such to the repository on the web, and those to a `README.md` into
-/// such to the `index.html` that mdBook makes of it.
+/// Rewrites links that leave the book to the repository on the web, and links to a `README.md` to
+/// the `index.html` that mdBook generates from it.
 fn within_book(page: &SourceFile, in_book: &BTreeSet<String>) -> String {
     let mut text = page.text.clone();
-    // From the end, so that the places before stay where they are.
+    // From the end, so that earlier positions stay valid.
     for link in links(&page.path, &page.text).into_iter().rev() {
         let Some(path) = link.path else {
             continue;
@@ -141,7 +143,7 @@ fn within_book(page: &SourceFile, in_book: &BTreeSet<String>) -> String {
     text
 }
 
-/// Follows the links of a site within it; how many there are.
+/// Checks the links within a site and returns their number.
 fn follow(site: &Path) -> Result<usize> {
     let mut folders = vec![site.to_owned()];
     let (mut followed, mut broken) = (0, Vec::new());
@@ -152,7 +154,8 @@ fn follow(site: &Path) -> Result<usize> {
                 folders.push(path);
                 continue;
             }
-            // One page of all, for printing, whose links are those of the others; and one that is shown at any address.
+            // The print page repeats the links of all others, and the 404 page may be shown at any
+            // address.
             let name = path
                 .file_name()
                 .unwrap_or_default()
@@ -178,7 +181,7 @@ fn follow(site: &Path) -> Result<usize> {
     Ok(followed)
 }
 
-/// The targets of a page that are files of the site.
+/// The link targets of a page that are files of the site.
 fn targets(html: &str) -> Vec<String> {
     let attributes = ["href=\"", "src=\""];
     let values = attributes.iter().flat_map(|attribute| {

@@ -1,9 +1,9 @@
-//! The project's own chores, started with `cargo xtask COMMAND`: one file per command.
+//! Development commands, started with `cargo xtask COMMAND`: one file per command.
 //!
-//! A command of this program is a module with an `Options` struct (clap's derive) and
-//! `pub fn run(options) -> anyhow::Result<()>`. What compares, measures and packages is in programs of its own
-//! (`verification/`, `packaging/`), so that nobody waits for their build who wants `tidy`; their commands are handed on.
-//! Nothing in here is linked into the product.
+//! A command of this program is a module with an `Options` struct (derived with clap) and `pub fn
+//! run(options) -> anyhow::Result<()>`. Comparing, measuring and packaging commands are separate
+//! programs (`verification/`, `packaging/`), so that `tidy` does not wait for their build; their
+//! arguments are forwarded. The product does not link any of this.
 
 mod docs;
 mod programs;

@@ -1,4 +1,4 @@
-//! The programs that have the commands which compare, measure and package.
+//! The separate programs of the comparing, measuring and packaging commands.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use ottla_workspace::workspace;
 
-/// A program of this workspace, by its package, which is called as it is.
+/// A program of this workspace, identified by its package, which has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program(pub &'static str);
 
@@ -18,13 +18,14 @@ pub const PACKAGING: Program = Program("ottla-packaging");
 pub const ALL: [Program; 3] = [CONFORMANCE, BENCH_PEER, PACKAGING];
 
 impl Program {
-    /// Where a build for tests puts it.
+    /// Its path in a test build.
     pub fn path(self) -> PathBuf {
         workspace::target_dir().join("debug").join(self.0)
     }
 }
 
-/// Builds the program and turns this process into it, so that signals reach it and its exit status is this process's.
+/// Builds the program and replaces this process with it (exec), so that signals and the exit status
+/// pass through.
 pub fn become_one(program: Program, command: &str, arguments: &[OsString]) -> Result<()> {
     let error = workspace::cargo()
         .args(["run", "--quiet", "--package", program.0, "--", command])

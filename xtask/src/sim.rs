@@ -1,6 +1,8 @@
-//! `cargo xtask sim`: seeds of simulated clusters (`ottla-simulation`), one with what its nodes say or new ones for a while.
+//! `cargo xtask sim`: runs seeds of simulated clusters (`ottla-simulation`), one with its output or
+//! new ones for a while.
 //!
-//! The simulation is not linked into this program: it would have every command wait for half of the product to be built.
+//! The simulation is a separate program: linking it would make every command wait for half of the
+//! product to be built.
 
 use anyhow::{Context, Result};
 
@@ -41,6 +43,6 @@ pub fn run(options: &Options) -> Result<()> {
         }
     };
     let status = command.status().context("cargo run")?;
-    // What it found stands above.
+    // The findings are already printed.
     std::process::exit(status.code().unwrap_or(1));
 }

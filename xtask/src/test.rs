@@ -1,13 +1,15 @@
-//! `cargo xtask test`: every test there is, one line a suite, and a last line of the form `N passed, N failed`.
+//! `cargo xtask test`: runs every test, with one line per suite and a final line `N passed, N
+//! failed`.
 //!
-//! A suite runs as a child process whose output is kept below the target directory. When it fails, what it says failed
-//! is shown at once and again at the end, and in between all that it printed: whoever reads only the beginning or the
-//! end of a long log has seen why. A suite that cannot run has failed; none is left out. The binary is built once, and
-//! every suite that needs a running broker uses that one.
+//! A suite runs as a child process whose output is kept below the target directory. When it fails,
+//! its failure lines are printed immediately and again at the end, with the complete output in
+//! between, so that both the start and the end of a long log show the reason. A suite that cannot
+//! run counts as failed; none is skipped. The binary is built once and shared by every suite that
+//! needs a running broker.
 //!
-//! What is quick and the binary go first; then two lanes run beside each other, because the suites that start
-//! brokers mostly wait for them, and a third when nothing is left to compile. What any of them could run goes to the
-//! one that is done first. What measures time has the machine to itself, at the end.
+//! Quick suites and the binary run first. Then two lanes run in parallel, because suites that start
+//! brokers mostly wait for them, and a third once nothing is left to compile. Suites that may run
+//! in either lane go to the one that finishes first. Suites that measure time run alone at the end.
 
 mod changed;
 pub mod programs;
@@ -26,15 +28,16 @@ use ottla_workspace::process::OwnedChild;
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 
-/// Far above what a suite takes on two cores; one that hangs is ended and has failed.
+/// Far longer than a suite takes on two cores; a suite that exceeds it is killed and counts as
+/// failed.
 const PATIENCE: Duration = Duration::from_secs(45 * 60);
 
-/// So much of what a failed suite printed is shown as the reason: lines for each complaint, and complaints.
+/// Limits of the failure summary: lines per failure, and failures per suite.
 const LINES_OF_A_COMPLAINT: usize = 12;
 const COMPLAINTS: usize = 12;
 
-/// The bugs that the simulation has to find, and all programs of the tests. The same for all that is built for tests, so that
-/// nothing is built twice.
+/// Features of all test builds: the planted bugs that the simulation must find, and all test
+/// programs. The same for every build, so that nothing is built twice.
 const FEATURES: &str = "ottla-simulation/planted-bugs,ottla-testkit/client-histories";
 
 #[derive(clap::Args)]
@@ -50,18 +53,18 @@ pub struct Options {
     changed: Option<String>,
 }
 
-/// What runs beside what.
+/// The lane in which a suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lane {
     /// Before all others.
     First,
-    /// What compiles and computes.
+    /// Compiles and computes.
     Tests,
-    /// What starts brokers and mostly waits for them.
+    /// Starts brokers and mostly waits for them.
     Brokers,
-    /// Whichever of the lanes has come to its end.
+    /// Whichever lane finishes first.
     Either,
-    /// When all others are done, one after the other: what measures time.
+    /// After all others, sequentially: measures time.
     Last,
 }
 
@@ -70,7 +73,7 @@ struct Suite {
     lane: Lane,
     name: &'static str,
     what: &'static str,
-    /// Packages and folders; a change that reaches none of them cannot change how the suite ends. Without any, each may.
+    /// Packages and folders whose change can affect the suite's result. If empty, every change may.
     reached_by: &'static [&'static str],
     command: fn() -> Command,
 }
@@ -91,7 +94,7 @@ const fn suite(
     }
 }
 
-/// What suites came to.
+/// The results of suites.
 #[derive(Default)]
 struct Outcome {
     tally: Tally,
@@ -102,7 +105,7 @@ struct Failure {
     suite: &'static str,
     /// How its process ended.
     why: String,
-    /// All that it printed.
+    /// Its complete output.
     printed: String,
 }
 
@@ -114,7 +117,7 @@ impl Outcome {
 }
 
 impl Failure {
-    /// Its verdict and what it complained about.
+    /// Its verdict and failure messages.
     fn summary(&self) -> String {
         let mut text = format!("---- {}: {}\n", self.suite, self.why);
         for line in complaints(&self.printed) {
@@ -127,7 +130,7 @@ impl Failure {
 use Lane::{Brokers, Either, First, Last, Tests};
 
 const ALWAYS: &[&str] = &[];
-/// The scripts that the comparing commands run, and the brokers beside which they run, reach all of these.
+/// Affected by the comparing commands' scripts and by the peers.
 const BROKER: &[&str] = &["ottla", "ottla-conformance", "conformance", "peers"];
 const CODEGEN: &[&str] = &["ottla-protocol", "ottla-conformance", "conformance/java"];
 const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/java"];
@@ -143,8 +146,8 @@ const SUITES: &[Suite] = &[
     suite(First, "toolchains", "the programs that the suites need are there", ALWAYS, || xtask(&["toolchains"])),
     suite(First, "tidy", "names, lengths, dependencies, licence", ALWAYS, || xtask(&["tidy"])),
     suite(First, "fmt", "rustfmt agrees", ALWAYS, || cargo(&["fmt", "--all", "--check"])),
-    // As a part of the tests beside the code, so that those find built what it is made of. The suites show what the
-    // broker does, not how fast, and with the checks of a debug build; `bench-peer` builds its own.
+    // A debug build of the same features as the unit tests, so that those reuse its artefacts. The
+    // suites check behaviour, not speed; `bench-peer` has its own build.
     suite(First, "binary", "the broker that the other suites start", ALWAYS, || cargo(&["test", "--workspace", "--no-run", "--test", "server", "--locked", "--features", FEATURES])),
     suite(Tests, "clippy", "no warnings", ALWAYS, || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--features", FEATURES, "--", "--deny", "warnings"])),
     suite(Tests, "unit", "tests beside the code, and of the broker's process", ALWAYS, || xtask(&["test-programs"])),
@@ -193,7 +196,7 @@ pub fn run(options: &Options) -> Result<()> {
     let lanes = std::thread::scope(|scope| {
         let tests = scope.spawn(move || {
             let mut total = lane(Lane::Tests)?;
-            // From here on nothing compiles, and there is room for another suite that waits.
+            // Nothing compiles after this point, so another waiting suite can run.
             let beside = scope.spawn(what_is_left);
             total.add(what_is_left()?);
             total.add(joined(beside.join())?);
@@ -225,7 +228,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The suites of this run; what a change cannot reach is named.
+/// The suites of this run; prints those that the change cannot affect.
 fn choose(options: &Options) -> Result<Vec<Suite>> {
     if options.quick {
         let quick = SUITES.iter().filter(|suite| QUICK.contains(&suite.name));
@@ -262,7 +265,7 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Outcome> {
     Ok(total)
 }
 
-/// What a lane of suites came to.
+/// The result of a lane's thread.
 fn joined(lane: std::thread::Result<Result<Outcome>>) -> Result<Outcome> {
     lane.map_err(|_| anyhow!("a lane of suites panicked"))?
 }
@@ -277,7 +280,7 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
         .env("OTTLA_BINARY", workspace::target_dir().join("debug/ottla"))
         .env("CARGO_TERM_COLOR", "never");
     let began = Instant::now();
-    // Cargo starts processes of its own, so it is asked to end before it is killed.
+    // Cargo starts child processes, so it gets a SIGTERM before it is killed.
     let status = match OwnedChild::start(&mut command) {
         Ok(mut child) => match child.wait(PATIENCE)? {
             Some(status) => Ok(status),
@@ -315,12 +318,12 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
     for line in passages(&printed, is_remark) {
         let _ = writeln!(text, "     {line}");
     }
-    // In one piece: another lane prints, too.
+    // In one write, because another lane prints too.
     print!("{text}");
     Ok(Outcome { tally, failures })
 }
 
-/// Whether a line is told whatever its suite comes to.
+/// Whether a line is printed whatever the suite's result.
 fn is_remark(line: &str) -> bool {
     line.starts_with("once ")
 }
@@ -332,7 +335,8 @@ fn is_complaint(line: &str) -> bool {
         || (line.starts_with("test ") && line.ends_with("FAILED"))
 }
 
-/// The lines that begin something, each with those that belong to it: up to an empty line, or one of another verdict.
+/// The lines that start a passage, each with those that belong to it: up to an empty line, or a
+/// line with another verdict.
 fn passages(printed: &str, begins: fn(&str) -> bool) -> Vec<&str> {
     let is_of_another = |line: &str| {
         let marks = ["ok ", "test ", "note: "];
@@ -352,7 +356,7 @@ fn passages(printed: &str, begins: fn(&str) -> bool) -> Vec<&str> {
         .collect()
 }
 
-/// The lines that say what failed; without any, the last lines.
+/// The lines that report failures; if there are none, the last lines.
 fn complaints(printed: &str) -> Vec<&str> {
     let found = passages(printed, is_complaint);
     if !found.is_empty() {
@@ -362,7 +366,8 @@ fn complaints(printed: &str) -> Vec<&str> {
     lines[lines.len().saturating_sub(LINES_OF_A_COMPLAINT)..].to_vec()
 }
 
-/// A suite that ends with an error has failed at least once, whatever it counted; one that counts nothing counts one.
+/// A suite that ends with an error has at least one failure, whatever it counted; one without a
+/// count counts as one check.
 fn judged(is_ok: bool, counted: Option<Tally>) -> Tally {
     let mut tally = counted.unwrap_or(Tally::of(is_ok));
     if !is_ok && tally.failed == 0 {
@@ -375,7 +380,7 @@ fn judged(is_ok: bool, counted: Option<Tally>) -> Tally {
     tally
 }
 
-/// The sum of what a suite's own runners say: lines of cargo's form, or one of ours at the end.
+/// The sum of the suite's own counts: lines of cargo's form, or a last line of the suite's.
 fn counted(printed: &str) -> Option<Tally> {
     let mut total: Option<Tally> = None;
     for line in printed.lines() {
@@ -393,7 +398,7 @@ fn counted(printed: &str) -> Option<Tally> {
     total
 }
 
-/// `3 passed, 0 failed` with whatever follows the two counts.
+/// Parses `3 passed, 0 failed`, followed by anything.
 fn tally_in(text: &str, separator: char) -> Option<Tally> {
     let mut parts = text.split(separator).map(str::trim);
     let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
@@ -421,7 +426,7 @@ fn program(program: Program, arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds the programs that these suites are of, all at once: a suite that built its own would wait for the others' builds.
+/// Builds the programs of these suites at once: separate builds would wait for each other's lock.
 fn build_programs<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<()> {
     let commands: Vec<Command> = suites.map(|suite| (suite.command)()).collect();
     let is_needed =

@@ -1,6 +1,7 @@
-//! `cargo xtask tidy`: what neither the compiler nor clippy checks.
+//! `cargo xtask tidy`: checks that neither the compiler nor clippy makes.
 //!
-//! A check is a function from what it reads to a list of complaints, so that its test can show that it complains.
+//! A check is a function from its input to a list of complaints, so that its test can show that it
+//! complains.
 
 mod architecture;
 mod circles;
@@ -82,7 +83,7 @@ pub fn run_all() -> Result<Tally> {
     Ok(tally)
 }
 
-/// Every text file that is committed, or would be.
+/// Every text file that is committed or untracked without being ignored.
 pub fn repository_files() -> Result<Vec<SourceFile>> {
     let root = workspace::root();
     let list = process::output_of(
@@ -92,7 +93,8 @@ pub fn repository_files() -> Result<Vec<SourceFile>> {
     )?;
     let mut files = Vec::new();
     for path in list.lines() {
-        // A file that was deleted and not yet committed is still listed; one that is not UTF-8 is no source.
+        // A file that is deleted but not yet committed is still listed; one that is not UTF-8 is
+        // not source.
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
             files.push(SourceFile {
                 path: path.to_owned(),

@@ -1,7 +1,8 @@
-//! `cargo xtask toolchains`: what the suites need of other languages: what is there, what is missing, and, where this
-//! runs as root on Debian, the installing of it.
+//! `cargo xtask toolchains`: reports which programs of other languages the suites need and which
+//! are missing, and installs them when running as root on Debian.
 //!
-//! It is the first suite of `cargo xtask test` too, so that what is missing is known in seconds and in one command.
+//! It is also the first suite of `cargo xtask test`, so that a missing program is known within
+//! seconds.
 
 use anyhow::{Result, bail};
 

@@ -1,5 +1,5 @@
-//! The Helm chart: its values and templates fit each other; and where there is a `helm`, what it renders, and a node that
-//! starts with the rendered configuration.
+//! The Helm chart: its values and templates match, and, if `helm` is available, its rendered output
+//! is valid and a node starts with the rendered configuration.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -81,7 +81,7 @@ fn yaml(path: &Path) -> Result<Value> {
     serde_saphyr::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// Each value that a template names exists, and each that exists is named.
+/// Every value that a template references exists, and every existing value is referenced.
 fn fits(chart: &Path) -> Result<String> {
     let about = yaml(&chart.join("Chart.yaml"))?;
     ensure!(
@@ -107,7 +107,7 @@ fn fits(chart: &Path) -> Result<String> {
             "a template names .Values.{name}, which values.yaml does not have"
         );
     }
-    // Naming a whole names its parts.
+    // A reference to a parent references its children.
     for value in &exist {
         let is_named = named.iter().any(|name| {
             value == name
@@ -119,7 +119,7 @@ fn fits(chart: &Path) -> Result<String> {
     Ok(format!("{} values", named.len()))
 }
 
-/// The paths of a value and of those in it, as templates write them.
+/// The paths of a value and of its children, as templates write them.
 fn paths(above: &str, value: &Value, found: &mut BTreeSet<String>) {
     let Value::Object(parts) = value else {
         return;
@@ -134,7 +134,7 @@ fn paths(above: &str, value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The objects that Helm makes of the chart.
+/// The objects that Helm renders from the chart.
 fn rendered(chart: &Path, values: &[&str]) -> Result<Vec<Value>> {
     let mut helm = Command::new("helm");
     helm.args(["template", "checked"]).arg(chart);
@@ -161,7 +161,7 @@ fn properties(objects: &[Value]) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// The start of a container, with this machine in the place of the pod's host.
+/// Runs a container's start command on this machine.
 fn starts(properties: &str, binary: &Binary, folder: &Path) -> Result<String> {
     let [clients, controllers, nodes, http] = node::free_ports()?;
     let data = folder.join("data");
@@ -198,7 +198,7 @@ fn starts(properties: &str, binary: &Binary, folder: &Path) -> Result<String> {
     )?;
     let printed = || fs::read_to_string(&log).unwrap_or_default();
     let began = Instant::now();
-    // What the probes of the chart ask.
+    // The requests of the chart's probes.
     while !(answers(http, "/readyz") && answers(http, "/healthz")) {
         if let Some(status) = node.try_wait()? {
             bail!("the node ended with {status}:\n{}\nwith\n{text}", printed());
@@ -224,7 +224,7 @@ fn starts(properties: &str, binary: &Binary, folder: &Path) -> Result<String> {
     Ok("ready, and a clean stop".to_owned())
 }
 
-/// Whether a GET of that path is answered with 200.
+/// Whether a GET of this path returns 200.
 fn answers(port: u16, path: &str) -> bool {
     let asked = || -> std::io::Result<String> {
         let mut connection = TcpStream::connect(("127.0.0.1", port))?;

@@ -1,4 +1,4 @@
-//! Installing, upgrading and removing with dpkg, below a directory with a database of its own.
+//! Installs, upgrades and removes the package with dpkg, below a directory with its own database.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -53,7 +53,7 @@ pub fn check(run: &mut Run, packages: &Packages) {
         root.dpkg_query()
     });
     run.check("what dpkg installed is unchanged", || {
-        // Only the configuration differs, which it says with a `c`.
+        // Only the configuration differs; dpkg marks it with a `c`.
         let changed = root.dpkg(&["--verify", "ottla"], None)?;
         let others = changed
             .lines()
@@ -79,7 +79,7 @@ pub fn check(run: &mut Run, packages: &Packages) {
     );
 }
 
-/// A directory that is a system to dpkg: no programs, but a database and accounts.
+/// A directory that acts as a system root for dpkg: a database and accounts, but no programs.
 struct Root {
     path: PathBuf,
 }
@@ -113,8 +113,8 @@ impl Root {
         self.path.join(path.trim_start_matches('/'))
     }
 
-    /// The scripts of the package run on this machine with the directory as `DPKG_ROOT`, as when a system is put together
-    /// for another machine.
+    /// The package's scripts run on this machine with the directory as `DPKG_ROOT`, as when an
+    /// image is assembled for another machine.
     fn dpkg(&self, arguments: &[&str], package: Option<&Path>) -> Result<String> {
         output_of(
             Command::new("dpkg")
@@ -130,7 +130,7 @@ impl Root {
         )
     }
 
-    /// The version that is installed.
+    /// The installed version.
     fn dpkg_query(&self) -> Result<String> {
         let mut query = Command::new("dpkg-query");
         query.arg(format!("--root={}", self.path.display()));
@@ -138,7 +138,8 @@ impl Root {
         output_of(&mut query)
     }
 
-    /// What the script of the package does: the user, the directory of the data, the owner of the configuration.
+    /// Checks the results of the package's script: the user, the data directory, the owner of the
+    /// configuration.
     fn is_set_up(&self) -> Result<String> {
         let accounts = fs::read_to_string(self.at("/etc/passwd"))?;
         let account = accounts.lines().find(|line| line.starts_with("ottla:"));

@@ -1,4 +1,4 @@
-//! The image: read back, unpacked, and started as Testcontainers starts Kafka's.
+//! The image: read back, unpacked, and started the way Testcontainers starts Kafka's image.
 
 use std::fs;
 use std::io::Read;
@@ -18,9 +18,9 @@ use crate::contents::{Item, VERSION};
 use crate::image::{SCRIPTS, START, USER, base, layout};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The line that Testcontainers waits for.
+/// The log line that Testcontainers waits for.
 const RUNNING: &str = "Transitioning from RECOVERY to RUNNING";
-/// What Testcontainers gives a container to do, until it knows its ports.
+/// The command with which Testcontainers starts a container until it knows the mapped ports.
 const WAIT_FOR_SCRIPT: &str =
     "while [ ! -f /tmp/testcontainers_start.sh ]; do sleep 0.1; done; /tmp/testcontainers_start.sh";
 
@@ -37,7 +37,8 @@ pub fn check(run: &mut Run, folder: &Path, archive: &Path) {
                 files += 1;
             }
         }
-        // The layout, the index, what Docker reads, the manifest, the configuration and two layers.
+        // The OCI layout, the index, Docker's manifest, the manifest, the configuration and two
+        // layers.
         ensure!(files == 7, "{files} files instead of 7");
         Ok(String::new())
     });
@@ -127,11 +128,11 @@ fn unpack(folder: &Path, root: &Path) -> Result<String> {
     ))
 }
 
-/// How a command runs in the root.
+/// How a command is run within the image's root.
 enum Within {
-    /// With the root as its root directory, in namespaces of its own.
+    /// With the image's root as root directory, in separate namespaces.
     Root(PathBuf),
-    /// This machine does not allow that: with the paths of this machine.
+    /// With this machine's paths, if it does not permit namespaces.
     Paths(PathBuf),
 }
 
@@ -155,7 +156,7 @@ impl Within {
         }
     }
 
-    /// A line for the image's shell.
+    /// Runs a line in the image's shell.
     fn command(&self, line: &str) -> Command {
         match self {
             Within::Root(root) => {
@@ -168,7 +169,8 @@ impl Within {
                     true => format!("--userspec={USER}:{USER}"),
                     false => "--userspec=0:0".to_owned(),
                 };
-                // The shell that mounts is this machine's; the one that runs the line is the image's.
+                // The mounting shell is this machine's; the shell that runs the line is the
+                // image's.
                 let enter = "mount --rbind /dev \"$1/dev\" && mount -t proc proc \"$1/proc\" && \
                              exec chroot \"$2\" \"$1\" /bin/sh -c \"$3\"";
                 command.args([
@@ -197,7 +199,8 @@ impl Within {
     }
 }
 
-/// The command of Testcontainers waits for a script, which sets what is advertised and runs Kafka's start.
+/// The Testcontainers command waits for a script, which sets the advertised listeners and runs
+/// Kafka's start script.
 fn starts(root: &Path) -> Result<String> {
     let within = Within::of(root);
     let [clients, controllers] = node::free_ports()?;
@@ -236,7 +239,7 @@ fn starts(root: &Path) -> Result<String> {
             "/tmp/kafka-logs".to_owned(),
         ),
         Within::Paths(root) => {
-            // The script of the image has the paths of the image; this is what it runs.
+            // The image's script contains paths of the image, so what it runs is run directly.
             let at = |path: &str| format!("{}{path}", root.display());
             let config = at("/opt/kafka/config");
             (
@@ -255,7 +258,7 @@ fn starts(root: &Path) -> Result<String> {
     let script = format!(
         "#!{bash}\nexport KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:{clients}\n{start}\n"
     );
-    // In place at once, as a copy into a container is.
+    // Renamed into place, so that it appears atomically as with a copy into a container.
     let (written, script_path) = (
         root.join("tmp/written"),
         root.join("tmp/testcontainers_start.sh"),

@@ -1,4 +1,4 @@
-//! What is below a directory after a package was unpacked there.
+//! Checks of a directory into which a package was unpacked.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,7 +13,7 @@ use super::tallied::{Packages, Run};
 use crate::contents::{BINARY, CONFIGURATION, Item, SCRIPTS};
 use crate::deb;
 
-/// Unpacks the files of a package, without dpkg.
+/// Unpacks the files of a package without dpkg.
 pub fn unpack(package: &Path, root: &Path) -> Result<String> {
     let parts = deb::read(&fs::read(package)?)?;
     let paths = parts.data.len();
@@ -46,7 +46,7 @@ pub fn unpack(package: &Path, root: &Path) -> Result<String> {
     Ok(format!("{paths} paths; {links} links lead to the binary"))
 }
 
-/// The shell reads its completions and finds no error in them.
+/// Checks that the shell parses its completions without an error.
 pub fn completions(root: &Path, shell: &str) -> Result<String> {
     let path = root.join(match shell {
         "bash" => "usr/share/bash-completion/completions/ottla",
@@ -58,8 +58,8 @@ pub fn completions(root: &Path, shell: &str) -> Result<String> {
     Ok(String::new())
 }
 
-/// Installs, upgrades and removes with rpm, below a directory. The scripts of the package would run in there, where nothing
-/// is that they call, and are left out.
+/// Installs, upgrades and removes with rpm below a directory. The package's scripts are skipped,
+/// because they would run chrooted in that directory, which has no programs.
 pub fn check_rpm(run: &mut Run, packages: &Packages) {
     let root = run.folder.join("rpm");
     let rpm = |arguments: &[&str], package: Option<&Path>| {

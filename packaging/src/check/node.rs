@@ -1,4 +1,4 @@
-//! A node that is started from where a package was unpacked, with the configuration of the package.
+//! Starts a node from an unpacked package with the package's configuration.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -14,11 +14,11 @@ use crate::contents::{BINARY, CONFIGURATION, SCRIPTS};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Formats, starts, creates a topic with the link of a script, and stops.
+/// Formats, starts, creates a topic through a script link, and stops.
 pub fn starts_from(root: &Path, data: &Path) -> Result<String> {
     let binary = root.join(&BINARY[1..]);
     let [clients, controllers] = free_ports()?;
-    // The one change: ports and directory of this check.
+    // Only ports and directory are changed for this check.
     let configuration = std::fs::read_to_string(root.join(&CONFIGURATION[1..]))?
         .replace("127.0.0.1:9092", &format!("127.0.0.1:{clients}"))
         .replace("127.0.0.1:9093", &format!("127.0.0.1:{controllers}"))
@@ -74,7 +74,7 @@ pub fn starts_from(root: &Path, data: &Path) -> Result<String> {
     Ok("one topic, and a clean stop".to_owned())
 }
 
-/// Ports that nothing listens on.
+/// Free ports.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut held = Vec::new();
     for _ in 0..N {

@@ -1,4 +1,4 @@
-//! The packages as libraries read them.
+//! Reads the packages with libraries.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::contents::{BINARY, CONFIGURATION, Item, SCRIPTS, UNIT, VERSION};
 use crate::{deb, rpm_package};
 
-/// What every package must have, whatever else is in it.
+/// Paths that every package must have.
 const MUST_HAVE: &[&str] = &[
     BINARY,
     UNIT,
@@ -48,7 +48,7 @@ pub fn deb(path: &Path) -> Result<String> {
             "the description lacks `{line}`:\n{control}"
         );
     }
-    // Each sum is of a file, and each file but the configuration has a sum.
+    // Each sum belongs to a file, and each file except the configuration has a sum.
     let sums = text("/md5sums")?;
     let mut summed = 0;
     for line in sums.lines() {
@@ -97,7 +97,7 @@ pub fn rpm(path: &Path) -> Result<String> {
     Ok(format!("{} paths", paths.len()))
 }
 
-/// Whatever both kinds have at the same path is the same.
+/// Paths in both kinds of package have the same contents.
 pub fn both(deb: &Path, rpm: &Path) -> Result<String> {
     let parts = deb::read(&std::fs::read(deb)?)?;
     let package = rpm_package::read(&std::fs::read(rpm)?)?;
@@ -116,7 +116,7 @@ pub fn both(deb: &Path, rpm: &Path) -> Result<String> {
             compared += 1;
         }
     }
-    // The licence, the history and the completions of zsh have places of their own.
+    // The licence, the changelog and the zsh completions have different paths.
     let apart = files.len().abs_diff(compared);
     ensure!(
         compared >= MUST_HAVE.len() && apart <= 40,

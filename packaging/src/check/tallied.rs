@@ -1,4 +1,4 @@
-//! The checks of one run as they are counted and shown, and the packages that they are of.
+//! Counts and reports the checks of one run, and holds the packages that they check.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use ottla_workspace::process::is_on_path;
 use ottla_workspace::report::Tally;
 
-/// The checks of one run, and where they leave their files.
+/// The checks of one run, and the folder for their files.
 pub struct Run<'a> {
     pub folder: &'a Path,
     pub tally: Tally,
@@ -19,7 +19,7 @@ impl<'a> Run<'a> {
         Run { folder, tally }
     }
 
-    /// One check; what it returns is shown beside its name.
+    /// Runs a check and prints its result after its name.
     pub fn check(&mut self, name: &str, check: impl FnOnce() -> Result<String>) {
         let outcome = check();
         self.tally.add(Tally::of(outcome.is_ok()));
@@ -30,7 +30,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the program is there; if not, what is left out is named.
+    /// Whether the program is available; otherwise reports what is skipped.
     pub fn has(&self, program: &str, for_what: &str) -> bool {
         let is_there = is_on_path(program);
         if !is_there {
@@ -40,7 +40,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The packages of one version and of the next revision of it.
+/// Packages of one version, and of its next revision.
 pub struct Packages {
     pub deb: PathBuf,
     pub rpm: PathBuf,

@@ -1,4 +1,4 @@
-//! The systemd unit: by what it names, and by systemd's own look at it.
+//! The systemd unit: its references, and systemd's own analysis.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,10 @@ use ottla_workspace::process::{output_of, run_captured};
 
 use crate::contents::{BINARY, CONFIGURATION, UNIT};
 
-/// systemd's measure runs from 0, confined, to 10; services that it calls "OK" have less than 4.
+/// systemd's exposure level runs from 0 (confined) to 10; below 4 it rates a service "OK".
 const MOST_EXPOSED: f64 = 3.0;
 
-/// The value of a directive that a unit has once.
+/// The value of a directive that occurs once in the unit.
 fn directive<'a>(unit: &'a str, name: &str) -> Result<&'a str> {
     let mut found = unit
         .lines()
@@ -37,7 +37,7 @@ pub fn names_what_is_installed(root: &Path) -> Result<String> {
         account.starts_with(&format!("u {user} ")),
         "the package does not create {user}"
     );
-    // The directory of the data is one that the service may write.
+    // The data directory must be writable for the service.
     let configuration = std::fs::read_to_string(root.join(&CONFIGURATION[1..]))?;
     let data = directive(&configuration, "log.dirs")?;
     let state = format!("/var/lib/{}/", directive(&unit, "StateDirectory")?);
@@ -51,7 +51,7 @@ pub fn names_what_is_installed(root: &Path) -> Result<String> {
 }
 
 pub fn is_accepted(root: &Path) -> Result<String> {
-    // It looks for the targets of the machine below the root; that they are not there is no matter of this unit.
+    // It looks up the system's targets below the root; their absence says nothing about this unit.
     let output = run_captured(
         Command::new("systemd-analyze")
             .args([

@@ -1,9 +1,9 @@
-//! The layer below Ottla: a shell, the tools that scripts of containers call, and the libraries that they and the binary
-//! need, copied from the machine on which the image is built.
+//! The base layer: a shell, common tools for container scripts, and the libraries that they and the
+//! binary need, copied from the build machine.
 //!
-//! Scripts are what a shell is needed for: Testcontainers starts Kafka's image with a script for bash that it puts into the
-//! container, and people write entry points and health checks. The licences of the copied files are copied with them, and
-//! a list of the packages from which they came.
+//! A shell is needed because Testcontainers starts Kafka's image with a bash script that it copies
+//! into the container, and because users write entry points and health checks. The licences of the
+//! copied files and a list of their packages are included.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,12 +22,13 @@ const PROGRAMS: &[&str] = &[
     "head", "id", "ln", "ls", "mkdir", "mv", "printf", "pwd", "rm", "rmdir", "sed", "sleep",
     "sort", "tail", "tee", "test", "touch", "tr", "true", "uname", "wc",
 ];
-/// Those without which the image does not do what Kafka's does.
+/// Programs without which the image cannot replace Kafka's.
 const NEEDED: &[&str] = &["bash", "sh", "sleep"];
-/// Loaded by name at run time, where glibc still has them apart.
+/// Libraries that glibc loads by name at run time, in versions that still have them as separate
+/// files.
 const LOADED: &[&str] = &["libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"];
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// What Debian calls the list of packages of a file system.
+/// The package list, in Debian's format.
 pub const PACKAGES: &str = "/usr/share/ottla/base-packages";
 
 pub fn layer(binary: &Binary) -> Result<Contents> {
@@ -92,7 +93,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     found.find(|path| path.is_file())?.canonicalize().ok()
 }
 
-/// The libraries of these programs, and the loader, as `ldd` finds them.
+/// The libraries of these programs and the dynamic loader, according to `ldd`.
 fn libraries(binary: &Path, programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     ensure!(
         is_on_path("ldd"),
@@ -100,7 +101,7 @@ fn libraries(binary: &Path, programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     );
     let mut found = BTreeSet::new();
     for program in programs.iter().map(PathBuf::as_path).chain([binary]) {
-        // It fails for what is linked statically.
+        // `ldd` fails for statically linked programs.
         let output = run_captured(Command::new("ldd").arg(program))?;
         let printed = String::from_utf8_lossy(&output.stdout);
         ensure!(
@@ -123,7 +124,8 @@ fn libraries(binary: &Path, programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// The path in a line of `ldd`: `libc.so.6 => /lib/…/libc.so.6 (0x…)`, or of the loader `/lib64/ld-linux-x86-64.so.2 (0x…)`.
+/// The path in a line of `ldd`: `libc.so.6 => /lib/…/libc.so.6 (0x…)`, or for the loader
+/// `/lib64/ld-linux-x86-64.so.2 (0x…)`.
 fn library(line: &str) -> Option<PathBuf> {
     let line = line.trim();
     let path = line.split_once("=> ").map_or(line, |(_, path)| path);
@@ -131,7 +133,7 @@ fn library(line: &str) -> Option<PathBuf> {
     path.starts_with('/').then(|| path.into())
 }
 
-/// Where a library is in the image, in which `/lib` and `/lib64` are links.
+/// The path of a library in the image, where `/lib` and `/lib64` are symbolic links.
 fn in_usr(path: &Path) -> String {
     let path = path.display().to_string();
     match path.starts_with("/lib") {
@@ -140,7 +142,7 @@ fn in_usr(path: &Path) -> String {
     }
 }
 
-/// Name and version of the Debian packages of these files; none on other systems.
+/// Names and versions of these files' Debian packages; empty on other systems.
 fn packages<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     if !is_on_path("dpkg-query") {
@@ -149,7 +151,8 @@ fn packages<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeMap<Str
     let mut search = Command::new("dpkg-query");
     search.arg("--search");
     for file in files {
-        // The database may have a path below `/lib` that is one below `/usr/lib` by now, and the other way round.
+        // With merged `/usr`, dpkg's database may have a path below `/lib` that is now below
+        // `/usr/lib`, or vice versa.
         for path in [file.clone(), file.canonicalize()?] {
             let path = path.display().to_string();
             let other = match path.strip_prefix("/usr/") {
@@ -159,7 +162,7 @@ fn packages<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeMap<Str
             search.args([path, other]);
         }
     }
-    // It fails for paths that no package has, and prints the others: `libc6:amd64: /lib/…`.
+    // It fails if a path has no package, but prints the others: `libc6:amd64: /lib/…`.
     let output = run_captured(&mut search)?;
     let printed = String::from_utf8_lossy(&output.stdout);
     let is_of_package = |line: &&str| !line.starts_with("diversion ");

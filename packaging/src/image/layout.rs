@@ -1,5 +1,6 @@
-//! An image as files: <https://github.com/opencontainers/image-spec>, version 1.0. Every part is a file that is named after
-//! its SHA-256; the index names the manifest, the manifest the configuration and the layers.
+//! The files of an image, after <https://github.com/opencontainers/image-spec> version 1.0. Each
+//! part is a file named by its SHA-256; the index refers to the manifest, and the manifest to the
+//! configuration and the layers.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +20,7 @@ use crate::stamp::Stamp;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIGURATION: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-/// Under this name Docker has the image once it is loaded.
+/// The image's name after `docker load`.
 const NAME: &str = "docker.io/ottla/ottla";
 const PATHS: &str =
     "PATH=/opt/kafka/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -27,12 +28,12 @@ const PATHS: &str =
 /// A compressed layer.
 struct Layer {
     bytes: Vec<u8>,
-    /// Of the tar in it.
+    /// The digest of the uncompressed tar.
     diff_id: String,
     created_by: &'static str,
 }
 
-/// The parts of an image: path below its folder, and bytes.
+/// The files of an image: path within its folder, and contents.
 pub fn image(binary: &Binary, stamp: &Stamp) -> Result<Contents> {
     let owned_by_root = |_: &str| archive::Owner::default();
     let layer = |contents: &Contents, owner: &dyn Fn(&str) -> archive::Owner, created_by| {
@@ -91,7 +92,7 @@ pub fn image(binary: &Binary, stamp: &Stamp) -> Result<Contents> {
         "/oci-layout".into(),
         br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec(),
     );
-    // What `docker load` reads where it does not know OCI layouts yet (before version 25).
+    // For `docker load` without support for OCI layouts (before version 25).
     let path = |descriptor: &Value| descriptor["digest"].as_str().map(path_of);
     let for_docker = json!([{
         "Config": path(&manifest["config"]),
@@ -138,7 +139,7 @@ fn configuration(binary: &Binary, stamp: &Stamp, layers: &[Layer]) -> Result<Val
     }))
 }
 
-/// Writes the folder of an image.
+/// Writes an image to a folder.
 pub fn write(image: &Contents, folder: &Path) -> Result<()> {
     for (path, entry) in image {
         let Item::File(bytes) = &entry.item else {
@@ -151,11 +152,11 @@ pub fn write(image: &Contents, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An image that was read back, every digest and size compared.
+/// An image that was read back, with every digest and size verified.
 #[derive(Debug)]
 pub struct ReadBack {
     pub configuration: Value,
-    /// Compressed, the lowest first.
+    /// Compressed, lowest first.
     pub layers: Vec<Vec<u8>>,
 }
 

@@ -1,14 +1,15 @@
-//! `cargo xtask bench-peer`: Ottla and Apache Kafka on this machine, with the same configuration, under the same
-//! clients, interleaved over several rounds.
+//! `cargo xtask bench-peer`: measures Ottla and Apache Kafka on this machine, with the same
+//! configuration and clients, interleaved over several rounds.
 //!
-//! One broker or cluster runs at a time, and the order changes from round to round. What is measured is in groups: a node on an
-//! empty directory, which is what runs unless others are asked for; starts and recoveries of one directory with
-//! thousands of partitions, handed from broker to broker; the cleaners; latency over segment rolls; three clients of one
-//! broker, Ottla's; and clusters of three brokers: what they carry, and how they fail over. The memory that
-//! a turn will touch is touched before it, since a virtual machine's host takes idle memory back and the first touch
-//! costs more than the work that is measured. Each measure is given as the median over the rounds with its lowest and
-//! highest value, and so is the ratio of the two brokers within a round; the machine's own noise stands beside, and the
-//! goals with what became of them below. A broker or client that fails ends the command with an error.
+//! One broker or cluster runs at a time, and the order changes from round to round. Measures are
+//! grouped: one node on an empty directory (the default); start and recovery of one directory with
+//! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
+//! rolls; three clients of one Ottla broker; and three-broker clusters: throughput and failover.
+//! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
+//! idle memory and the first touch costs more than the measured work. Each measure is reported as
+//! the median over the rounds with its range, as is the ratio of the two brokers within a round,
+//! together with the machine's noise and the goals. A failing broker or client ends the command
+//! with an error.
 
 mod broker;
 mod clients;
@@ -51,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
     let peer = options.load_peer()?.install()?;
     let kafka = match peer.id() {
         "kafka" => peer.clone(),
-        // The Java clients come with it whatever the peer is.
+        // Every peer needs it for the Java clients.
         _ => Peer::load("kafka")?.install()?,
     };
     let ottla = Peer::load("ottla")?.install()?;
@@ -85,7 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Cluster => cluster::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
-        // The goals are set beside Kafka.
+        // The goals are defined relative to Kafka.
         let goals = match options.other_build {
             Some(_) => String::new(),
             None => goals::markdown(&results),
@@ -94,7 +95,7 @@ pub fn run(options: &Options) -> Result<()> {
         println!("\n{part}");
         text.push_str(&part);
         text.push('\n');
-        // Group by group, so that what is there outlives a group that fails.
+        // Written after each group, so that results survive a later failure.
         if let Some(file) = &options.out {
             std::fs::write(workspace::root().join(file), &text)?;
         }
@@ -117,7 +118,7 @@ fn list() {
     show(Part::value_variants());
 }
 
-/// What the numbers hold for.
+/// The conditions of the measurement.
 fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
     let options = setting.options;
     let commit = process::output_of(

@@ -1,14 +1,15 @@
-//! `cargo xtask compare-cleaning`: the same logs, compacted by Kafka's own cleaner and by Ottla's.
+//! `cargo xtask compare-cleaning`: compacts the same logs with Kafka's cleaner and with Ottla's.
 //!
-//! First small logs of everything that the cleaner decides about (tombstones, transactions, idempotent producers,
-//! every codec): Kafka's `DumpLogSegments` must print the same of both, batch by batch and record by record, and find
-//! no fault with the indexes.
+//! First, small logs cover everything that the cleaner decides about (tombstones, transactions,
+//! idempotent producers, every codec). Kafka's `DumpLogSegments` must print the same of both
+//! results, batch by batch and record by record, and find no fault in the indexes.
 //!
-//! The two run as processes of their own on one partition's directory, without a broker: `conformance/java/cleaner`
-//! and the example `clean` of ottla-log. `cargo xtask bench-peer --only compaction` measures them.
+//! Both cleaners run as processes on one partition's directory, without a broker:
+//! `conformance/java/cleaner` and the example `clean` of ottla-log. `cargo xtask bench-peer --only
+//! compaction` measures them.
 //!
-//! Then Kafka's broker is started on a directory that holds the last of the logs that Ottla compacted, and its console
-//! consumer must read every record that the dump has.
+//! Then Kafka's broker is started on a directory with the last of the logs that Ottla compacted,
+//! and its console consumer must read every record in the dump.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,14 +35,14 @@ pub struct Options {
     dir: Option<PathBuf>,
 }
 
-/// When the records of the logs are from.
+/// The timestamp of the logs' first records, in milliseconds since 1970.
 pub const START_MS: u64 = 1_700_000_000_000;
 pub const DAY_MS: u64 = 86_400_000;
 const SMALL_SEGMENT_BYTES: u64 = 16 * 1024;
 const TOPIC: &str = "compacted";
 const PARTITION: &str = "compacted-0";
 
-/// The two cleaners, as commands but for their arguments.
+/// The two cleaners, as commands without their arguments.
 struct Cleaners {
     kafka: Vec<String>,
     ottla: Vec<String>,
@@ -80,16 +81,16 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// For whom the program that cleans is built.
+/// The purpose of the build of the cleaning program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// What comes of cleaning is looked at: built in a moment, and with the checks of a debug build.
+    /// To compare results: a fast build, with debug assertions.
     ToCompare,
-    /// Its time is.
+    /// To measure time.
     ToMeasure,
 }
 
-/// The program that makes logs and has Ottla's cleaner compact them.
+/// The program that creates logs and compacts them with Ottla's cleaner.
 pub fn example(built: Build) -> Result<PathBuf> {
     let (profile, folder) = match built {
         Build::ToCompare => ("dev", "debug"),
@@ -107,18 +108,18 @@ pub fn command(words: &[String]) -> Command {
     command
 }
 
-/// Where one side's log of a seed lies.
+/// The path of one side's log for a seed.
 fn log_of(dir: &Path, side: &str, seed: u64) -> PathBuf {
     dir.join(format!("{side}-{seed}")).join(PARTITION)
 }
 
-/// The lines of the dump, which both have.
+/// The dump, which is the same for both.
 fn compare(cleaners: &Cleaners, dir: &Path, seed: u64) -> Result<Vec<String>> {
     let (kafka, ottla) = (log_of(dir, "kafka", seed), log_of(dir, "ottla", seed));
     let mut make = command(&cleaners.ottla);
     process::output_of(make.arg("mix").arg(&ottla).arg(seed.to_string()))?;
     copy(&ottla, &kafka)?;
-    // Twice within the retention of tombstones, and once behind it.
+    // Two cleanings within the retention of tombstones, and one after it.
     let later = START_MS + 31 * DAY_MS;
     let times = [later, later + 1_000, later + 61_000, later + 200_000];
     let ends = |output: &str| -> Vec<String> {
@@ -164,12 +165,12 @@ fn compare(cleaners: &Cleaners, dir: &Path, seed: u64) -> Result<Vec<String>> {
     Ok(ours)
 }
 
-/// Gives the log that Ottla compacted to a broker of Kafka's, as the log of a topic of that name, and reads it; returns
-/// how many records there are.
+/// Serves the log that Ottla compacted from a Kafka broker, as a topic with that name, and consumes
+/// it. Returns the number of records.
 fn serve(kafka: &InstalledPeer, dir: &Path, seed: u64, dumped: &[String]) -> Result<usize> {
     let options = NodeOptions {
         dir: dir.join("broker"),
-        // What the log is made of is long past every retention.
+        // The log's records are older than any retention.
         overrides: vec![("log.cleaner.enable".to_owned(), "false".to_owned())],
         ..NodeOptions::default()
     };
@@ -222,7 +223,7 @@ fn serve(kafka: &InstalledPeer, dir: &Path, seed: u64, dumped: &[String]) -> Res
     Ok(read.len())
 }
 
-/// The offset of a record that consumers see, in a line of the dump.
+/// The offset of a record visible to consumers, in a line of the dump.
 fn record_offset(line: &str) -> Option<u64> {
     let rest = line.strip_prefix("| offset: ")?;
     if rest.contains("endTxnMarker: ") {
@@ -231,7 +232,7 @@ fn record_offset(line: &str) -> Option<u64> {
     rest.split(' ').next()?.parse().ok()
 }
 
-/// Has a cleaner compact a log at each of these times, and gives back what it printed.
+/// Runs a cleaner on a log at each of these times, and returns its output.
 pub fn clean(
     cleaner: &[String],
     first: &[&str],
@@ -245,8 +246,8 @@ pub fn clean(
     process::output_of(&mut run)
 }
 
-/// What Kafka's tool prints of all segments, but for what may differ: where batches lie, and how large they are
-/// and with what checksum, where the codecs are not the same code.
+/// The output of Kafka's tool for all segments, without what may differ: positions, sizes and
+/// checksums of batches where the codec implementations differ.
 fn dump(peer: &InstalledPeer, dir: &Path) -> Result<Vec<String>> {
     let of_kind = |suffix: &str| -> Result<String> {
         let mut files = Vec::new();

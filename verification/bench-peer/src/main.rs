@@ -1,5 +1,5 @@
-//! Ottla measured beside another broker on one machine, interleaved: the commands of `cargo xtask` that measure.
-//! `cargo xtask NAME` starts this program. Nothing in here is linked into the product.
+//! The measuring commands of `cargo xtask`: Ottla and another broker on one machine, interleaved.
+//! `cargo xtask NAME` starts this program. The product does not link any of this.
 
 mod bench_peer;
 mod compare_cleaning;

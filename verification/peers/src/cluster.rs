@@ -1,7 +1,7 @@
-//! Several nodes that make one cluster: controllers and brokers, each a process of its own and of whichever maker.
+//! A cluster of several nodes: controllers and brokers, each a process and of any peer.
 //!
-//! A cluster is planned first, which gives each node its folder, its port and the address of the controllers, and started
-//! then, so that a caller can change what stands in a node's properties in between.
+//! A cluster is first planned, which assigns folders, ports and the controllers' address, and then
+//! started, so that a caller can change a node's properties in between.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use anyhow::{Context, Result, bail};
 
 use super::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair, probe};
 
-/// Brokers are numbered from 1, controllers from here.
+/// Brokers are numbered from 1, controllers from this ID.
 const FIRST_CONTROLLER: i32 = 101;
-/// Above what a broker that is started on two busy cores takes to be back in sync.
+/// More than a broker started on two busy cores takes until its replicas are in sync.
 const SYNC_PATIENCE: Duration = Duration::from_secs(180);
 
-/// A node that can be started again on its directory.
+/// A node that can be restarted on its directory.
 pub struct Member {
-    /// Who wrote the directory first.
+    /// The peer that formatted the directory.
     pub first: InstalledPeer,
-    /// Who runs, or ran last.
+    /// The peer that runs, or ran last.
     pub peer: InstalledPeer,
-    /// Who is started the next time.
+    /// The peer of the next start.
     pub next: InstalledPeer,
     pub options: NodeOptions,
-    /// None while it is down.
+    /// `None` while the node is down.
     pub node: Option<Node>,
     pub node_id: i32,
     pub port: u16,
@@ -54,7 +54,7 @@ impl Member {
         format!("{role} {} ({})", self.node_id, self.peer.name())
     }
 
-    /// Adds lines to its properties, for the next start.
+    /// Adds lines to the node's properties, effective at the next start.
     pub fn set(&mut self, settings: &[(&str, String)]) {
         let settings = settings
             .iter()
@@ -62,7 +62,7 @@ impl Member {
         self.options.overrides.extend(settings);
     }
 
-    /// The log directories that its properties give.
+    /// The log directories in the node's properties.
     pub fn log_dirs(&self) -> Vec<PathBuf> {
         let given = self
             .options
@@ -75,7 +75,7 @@ impl Member {
         }
     }
 
-    /// Where the replica of a partition lies, `t-0`; none where the broker has none.
+    /// The path of a partition's replica (`t-0`); `None` if the broker has none.
     pub fn partition_dir(&self, partition: &str) -> Option<PathBuf> {
         let mut folders = self
             .log_dirs()
@@ -84,12 +84,12 @@ impl Member {
         folders.find(|folder| folder.is_dir())
     }
 
-    /// The file that it is started with.
+    /// The path of the node's properties file.
     pub fn properties(&self) -> PathBuf {
         self.options.dir.join("server.properties")
     }
 
-    /// Starts it; what an earlier life of it printed is kept under another name.
+    /// Starts the node. The output of an earlier run is kept under another name.
     pub fn start(&mut self) -> Result<()> {
         let output = self.options.dir.join("output.log");
         if output.exists() {
@@ -111,7 +111,7 @@ impl Member {
     }
 }
 
-/// How many outputs were kept of a node.
+/// The number of outputs that were kept of a node.
 fn kept_outputs(dir: &Path) -> Result<usize> {
     let mut kept = 0;
     for entry in std::fs::read_dir(dir)? {
@@ -121,12 +121,12 @@ fn kept_outputs(dir: &Path) -> Result<usize> {
     Ok(kept)
 }
 
-/// How the voters of a cluster's quorum are known.
+/// How the voters of the quorum are configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quorum {
-    /// All controllers, by `controller.quorum.voters`.
+    /// All controllers, with `controller.quorum.voters`.
     Static,
-    /// The first controller alone at the beginning; the others can be added.
+    /// Initially only the first controller; the others can be added (KIP-853).
     Dynamic,
 }
 
@@ -136,8 +136,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makers by the names of files in `peers/`; the settings are of every node. Without controllers the brokers are
-    /// controllers as well.
+    /// Plans a cluster of these peers (names of files in `peers/`); the settings apply to every
+    /// node. Without controllers the brokers are combined nodes.
     pub fn plan(
         brokers: &[String],
         controllers: &[String],
@@ -227,7 +227,8 @@ impl Cluster {
         self.controllers.is_empty()
     }
 
-    /// Starts the controllers, and then the brokers; those that are both together, since each waits for the others.
+    /// Starts the controllers, then the brokers. Combined nodes are started together, since each
+    /// waits for the others.
     pub fn start(&mut self) -> Result<()> {
         if !self.is_combined() {
             let mut members = self.controllers.iter_mut().chain(&mut self.brokers);
@@ -243,7 +244,7 @@ impl Cluster {
         })
     }
 
-    /// The brokers' addresses, for clients; those that are down, too.
+    /// The addresses of all brokers for clients, including those that are down.
     pub fn bootstrap(&self) -> String {
         addresses(&self.brokers)
     }
@@ -256,7 +257,8 @@ impl Cluster {
         self.brokers.iter().filter(|broker| broker.node.is_some())
     }
 
-    /// Waits until every broker that runs says that so many replicas of a topic are in sync; how long that took.
+    /// Waits until every running broker reports this many in-sync replicas of a topic; returns how
+    /// long that took.
     pub fn wait_until_in_sync(&self, topic: &str, replicas: usize) -> Result<Duration> {
         let began = Instant::now();
         while began.elapsed() < SYNC_PATIENCE {
@@ -271,8 +273,9 @@ impl Cluster {
         bail!("the replicas of {topic} are not in sync after {SYNC_PATIENCE:?}");
     }
 
-    /// Stops what runs, the brokers first, and gives how each of them ended. Of brokers that are controllers as well the
-    /// last are killed, too few to decide that somebody may go: Kafka's wait for that for five minutes.
+    /// Stops the running nodes, brokers first, and returns their exit statuses. Of combined nodes,
+    /// the last ones are killed once they are too few for a quorum: without one, a Kafka node waits
+    /// five minutes for its controlled shutdown.
     pub fn stop(&mut self) -> Result<Vec<(String, std::process::ExitStatus)>> {
         let mut endings = Vec::new();
         let (is_combined, brokers) = (self.is_combined(), self.brokers.len());

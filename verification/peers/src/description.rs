@@ -1,4 +1,4 @@
-//! What `peers/NAME.toml` says of a broker, and its installation.
+//! Descriptions of brokers in `peers/NAME.toml`, and their installation.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,30 +9,31 @@ use anyhow::{Context, Result, bail};
 
 use ottla_workspace::{process, toolchain, workspace};
 
-/// A broker to compare with, as its file describes it.
+/// A broker to compare with, as described by its file.
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
-    /// As it is shown in results.
+    /// The name in results.
     pub name: String,
-    /// Maven coordinates `group:artifact:version`; their runtime dependencies come with them.
+    /// Maven coordinates `group:artifact:version`; runtime dependencies are included.
     #[serde(default)]
     maven: Vec<String>,
     /// A binary of this workspace.
     cargo: Option<CargoBinary>,
-    /// The command that makes an empty data directory usable.
+    /// The command that formats an empty data directory.
     format: Vec<String>,
     /// The command that runs the broker in the foreground.
     start: Vec<String>,
-    /// The beginning of a command that runs one of the peer's tools; the tool's name and arguments follow.
+    /// The prefix of a command that runs one of the peer's tools; the tool's name and arguments
+    /// follow.
     tool: Vec<String>,
-    /// Settings of the broker that only this peer knows.
+    /// Broker settings that only this peer supports.
     #[serde(default)]
     settings: BTreeMap<String, String>,
-    /// The file's own name, which names the installation's folder too.
+    /// The file's base name, also the name of the installation's folder.
     #[serde(skip)]
     id: String,
-    /// Runs instead of what cargo builds.
+    /// Replaces the binary that cargo builds.
     #[serde(skip)]
     binary: Option<PathBuf>,
 }
@@ -44,11 +45,11 @@ struct CargoBinary {
     binary: String,
 }
 
-/// A peer whose files are on this machine.
+/// A peer that is installed on this machine.
 #[derive(Debug, Clone)]
 pub struct InstalledPeer {
     peer: Peer,
-    /// What the placeholders of the commands stand for, but for those of one node.
+    /// The values of the commands' placeholders, except those specific to a node.
     places: BTreeMap<&'static str, String>,
 }
 
@@ -66,7 +67,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// The same peer with another artefact of its maker and version on its class path.
+    /// Adds another artefact with the same group and version to the class path.
     pub fn with_artefact(mut self, artefact: &str) -> Peer {
         if let Some((maker, version)) = self
             .maven
@@ -92,7 +93,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Brings the peer's files onto this machine, where they are not there yet.
+    /// Installs the peer's files on this machine if they are missing.
     pub fn install(self) -> Result<InstalledPeer> {
         let mut places = BTreeMap::new();
         places.insert(
@@ -124,22 +125,22 @@ impl InstalledPeer {
         &self.peer.name
     }
 
-    /// The file name of its description: `kafka`, `ottla`.
+    /// The base name of its description: `kafka`, `ottla`.
     pub fn id(&self) -> &str {
         &self.peer.id
     }
 
-    /// What stands in its properties on top of `peers/server.properties`.
+    /// The peer's own settings on top of `peers/server.properties`.
     pub(super) fn settings(&self) -> &BTreeMap<String, String> {
         &self.peer.settings
     }
 
-    /// The Java class path of a peer that has one.
+    /// The Java class path, if the peer has one.
     pub fn class_path(&self) -> Option<&str> {
         self.places.get("class_path").map(String::as_str)
     }
 
-    /// The same peer with more on its Java class path, for plugins.
+    /// The same peer with another folder on its Java class path, for plugins.
     pub fn with_classes(mut self, folder: &Path) -> InstalledPeer {
         if let Some(class_path) = self.places.get_mut("class_path") {
             class_path.push(':');
@@ -148,7 +149,7 @@ impl InstalledPeer {
         self
     }
 
-    /// The command that runs one of the peer's tools, to which the caller adds the arguments.
+    /// The command that runs one of the peer's tools. The caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
         let mut command = self.command(&self.peer.tool, &BTreeMap::new());
         command.arg(name);
@@ -161,7 +162,7 @@ impl InstalledPeer {
         voters_flag: Option<&str>,
     ) -> Command {
         let mut words = self.peer.format.clone();
-        // The flag stands for a dynamic quorum of one.
+        // This flag formats a dynamic quorum of one.
         words.retain(|word| word != "--standalone");
         words.extend(voters_flag.map(str::to_owned));
         self.command(&words, places)
@@ -181,7 +182,7 @@ impl InstalledPeer {
     }
 }
 
-/// Replaces `{name}` by what it stands for.
+/// Replaces each `{name}` with its value.
 pub(super) fn fill_in(text: &str, places: &BTreeMap<&'static str, String>) -> String {
     let mut filled = text.to_owned();
     for (name, value) in places {
@@ -190,13 +191,14 @@ pub(super) fn fill_in(text: &str, places: &BTreeMap<&'static str, String>) -> St
     filled
 }
 
-/// Lets Maven copy the artefacts and what they need at run time into `folder/libs`; done once for a list.
+/// Resolves the artefacts and their runtime dependencies with Maven into `folder/libs`, once per
+/// list.
 pub fn resolve_with_maven(folder: &Path, artefacts: &[String]) -> Result<PathBuf> {
     let libs = folder.join("libs");
     let pom = project_file(artefacts)?;
     let complete = folder.join("complete.xml");
     std::fs::create_dir_all(folder)?;
-    // Another suite may want the same for the first time. Given back when the file is closed.
+    // Another suite may resolve the same list at the same time. Closing the file releases the lock.
     let lock = File::create(folder.join("lock"))?;
     lock.lock()?;
     if std::fs::read_to_string(&complete).is_ok_and(|done| done == pom) {
@@ -217,7 +219,7 @@ pub fn resolve_with_maven(folder: &Path, artefacts: &[String]) -> Result<PathBuf
     Ok(libs)
 }
 
-/// A Maven project that has the artefacts as its dependencies and nothing else.
+/// A Maven project whose only content is these dependencies.
 fn project_file(artefacts: &[String]) -> Result<String> {
     let mut dependencies = String::new();
     for artefact in artefacts {
@@ -237,7 +239,7 @@ fn project_file(artefacts: &[String]) -> Result<String> {
     ))
 }
 
-/// All jars of a folder, in a fixed order.
+/// All jars of a folder as a class path, in a fixed order.
 pub fn class_path(libs: &Path) -> Result<String> {
     let mut jars = Vec::new();
     for entry in std::fs::read_dir(libs)? {

@@ -1,4 +1,4 @@
-//! The Java programs of `conformance/java`: compiled against Kafka's own jars and started with its clients.
+//! The Java programs of `conformance/java`, compiled against Kafka's jars and run with its clients.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,10 +8,11 @@ use anyhow::{Result, bail};
 use crate::InstalledPeer;
 use ottla_workspace::{process, toolchain, workspace};
 
-/// Folders whose classes the programs of the others are made of too.
+/// Folders whose classes are compiled into the other programs too.
 const SHARED: [&str; 2] = ["client", "tools"];
 
-/// Compiles a folder of `conformance/java` and gives the command that runs a class of it, but for its arguments.
+/// Compiles a folder of `conformance/java` and returns the command that runs one of its classes,
+/// without arguments.
 pub fn program(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<String>> {
     let classes = classes(kafka, folder)?;
     let logging = workspace::root().join("peers/log4j2-tools.properties");
@@ -28,7 +29,7 @@ pub fn program(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<S
     ])
 }
 
-/// Compiles a folder of `conformance/java` and gives the folder of its classes.
+/// Compiles a folder of `conformance/java` and returns the folder with its classes.
 pub fn classes(kafka: &InstalledPeer, folder: &str) -> Result<PathBuf> {
     toolchain::require(&toolchain::JAVAC)?;
     let classes = workspace::target_dir()

@@ -1,8 +1,9 @@
-//! The brokers that Ottla is compared with: `peers/NAME.toml` describes each.
+//! The brokers that Ottla is compared with, each described by `peers/NAME.toml`.
 //!
-//! A peer is installed once (Maven artefacts below the target directory, or a release build of this workspace),
-//! then started as often as wanted: each node has its own folder, ports and configuration, made from
-//! `peers/server.properties`, which is the same for every peer. Nothing in here is linked into the product.
+//! A peer is installed once (Maven artefacts below the target directory, or a release build of this
+//! workspace) and started any number of times. Each node has its own folder, ports and
+//! configuration, derived from `peers/server.properties`, which is the same for every peer. The
+//! product does not link any of this.
 
 mod cluster;
 mod description;

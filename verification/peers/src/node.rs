@@ -1,4 +1,4 @@
-//! One running node of a peer: its folder, ports, process and output.
+//! A running node of a peer: its folder, ports, process and output.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,31 +16,34 @@ use super::probe::{self, Served};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::workspace;
 
-/// The sixteen bytes of "OttlaConformance" as Kafka writes a UUID.
+/// The 16 bytes of "OttlaConformance" in Kafka's UUID encoding.
 const CLUSTER_ID: &str = "T3R0bGFDb25mb3JtYW5jZQ";
-/// Kafka takes a minute on two cores that are busy with other work, and several where it recovers thousands of logs.
+/// Kafka takes a minute to start on two busy cores, and several minutes to recover thousands of
+/// logs.
 const START_PATIENCE: Duration = Duration::from_secs(600);
 const STOP_PATIENCE: Duration = Duration::from_secs(180);
 
-/// Where and how a node is to run.
+/// Where and how to run a node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeOptions {
-    /// Holds configuration, data and output; may hold those of an earlier run, which then go on.
+    /// Holds configuration, data and output. An earlier run's data is reused.
     pub dir: PathBuf,
-    /// The client listener's port, the controller's is one above; free ones are looked for unless it is given.
+    /// The port of the client listener; the controller listens on the next one. Free ports are
+    /// chosen by default.
     pub port: Option<u16>,
     /// Settings on top of `peers/server.properties`.
     pub overrides: Vec<(String, String)>,
-    /// Feature levels `NAME=LEVEL` with which an empty directory is formatted, where they are not to be the peer's own.
+    /// Feature levels `NAME=LEVEL` for formatting an empty directory; the peer's defaults
+    /// otherwise.
     pub features: Vec<String>,
     pub place: Place,
-    /// Variables of the broker's environment.
+    /// Environment variables of the broker.
     pub environment: Vec<(String, String)>,
-    /// A program with its arguments that becomes the broker, such as one that puts it elsewhere.
+    /// A program with arguments that executes the broker, for example in another namespace.
     pub launcher: Vec<String>,
 }
 
-/// Which place a node has in its cluster.
+/// The node's role in its cluster.
 #[derive(Debug, Clone, Default)]
 pub enum Place {
     /// Broker and controller, in a dynamic quorum of one.
@@ -56,16 +59,17 @@ pub enum Place {
     },
 }
 
-/// Who votes in the quorum of several nodes.
+/// The voters of a quorum with several nodes.
 #[derive(Debug, Clone)]
 pub enum Voters {
-    /// `controller.quorum.voters`.
+    /// The value of `controller.quorum.voters`.
     Static(String),
-    /// Whoever the metadata log says (KIP-853).
+    /// The voters in the metadata log (KIP-853).
     Dynamic {
-        /// `controller.quorum.bootstrap.servers`.
+        /// The value of `controller.quorum.bootstrap.servers`.
         bootstrap: String,
-        /// This node's empty directory is formatted as that of the only voter; others are made voters later.
+        /// Whether this node's empty directory is formatted as that of the only voter; others are
+        /// added later.
         is_first: bool,
     },
 }
@@ -74,7 +78,7 @@ pub enum Voters {
 pub enum Role {
     Broker,
     Controller,
-    /// Both in one process; the controller's listener is one port above.
+    /// Both in one process; the controller listens on the next port.
     Combined,
 }
 
@@ -87,7 +91,7 @@ impl Place {
         }
     }
 
-    /// With what an empty directory is formatted to say who votes.
+    /// The option of `storage format` that determines the voters.
     fn format_flag(&self) -> Option<&'static str> {
         match self {
             Place::Alone => Some("--standalone"),
@@ -101,7 +105,7 @@ impl Place {
         }
     }
 
-    /// What takes the place of lines of `peers/server.properties`.
+    /// Settings that replace lines of `peers/server.properties`.
     fn settings(&self, port: u16) -> Vec<(&'static str, String)> {
         let Place::Member {
             node_id,
@@ -138,7 +142,7 @@ impl Place {
     }
 }
 
-/// A started broker. It is killed when this value goes, unless it was stopped before.
+/// A started broker. It is killed on drop unless it was stopped.
 #[derive(Debug)]
 pub struct Node {
     child: OwnedChild,
@@ -149,8 +153,8 @@ pub struct Node {
 }
 
 impl InstalledPeer {
-    /// Writes the node's configuration, formats its data directory if that is empty, starts it, and returns when it
-    /// has answered an ApiVersions request.
+    /// Writes the node's configuration, formats its data directory if that is empty, starts the
+    /// node, and returns when it has answered an ApiVersions request.
     pub fn start(&self, options: NodeOptions) -> Result<Node> {
         let (mut child, port, dir) = self.launch(options)?;
         let began = Instant::now();
@@ -183,7 +187,7 @@ impl InstalledPeer {
         }
     }
 
-    /// Starts a node that is expected to refuse, and gives back what it printed and how it ended.
+    /// Starts a node that is expected to refuse to start. Returns its exit status and output.
     pub fn start_refused(&self, options: NodeOptions) -> Result<(ExitStatus, String)> {
         let (mut child, _, dir) = self.launch(options)?;
         match child.wait(START_PATIENCE)? {
@@ -230,7 +234,7 @@ impl InstalledPeer {
         let of_peer = self.settings().iter().map(|(key, value)| (&**key, value));
         let asked_for = overrides.iter().map(|(key, value)| (&**key, value));
         for (key, value) in of_place.chain(of_peer).chain(asked_for) {
-            // A later line of the same key counts, in Java's reader and in ours.
+            // The last line of a key takes effect, in Java's reader and in Ottla's.
             properties.push_str(&format!("{key}={value}\n"));
         }
         std::fs::write(&config, &properties)?;
@@ -260,7 +264,7 @@ impl InstalledPeer {
 }
 
 impl Node {
-    /// Host and port for clients.
+    /// Client address, `host:port`.
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -273,22 +277,22 @@ impl Node {
         self.child.id()
     }
 
-    /// The log directory that `peers/server.properties` gives.
+    /// The log directory in `peers/server.properties`.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
 
-    /// From the start of the process to its first answer to ApiVersions.
+    /// The time from process start to the first ApiVersions response.
     pub fn time_to_first_answer(&self) -> Duration {
         self.time_to_first_answer
     }
 
-    /// Waits until at least so many partitions have leaders that answer; how long that took from the start of the
-    /// process, and what is served then.
+    /// Waits until at least this many partitions have leaders that answer. Returns the time since
+    /// process start, and what is served then.
     pub fn wait_until_served(&mut self, partitions: usize) -> Result<(Duration, Served)> {
         let mut last = None;
         while self.began.elapsed() < START_PATIENCE {
-            // An answer that does not come in time, of a broker that is busy with its start, is asked for again.
+            // A busy starting broker may not answer in time; the request is then retried.
             match probe::served(self.port) {
                 Ok(Some(served)) if served.partitions >= partitions => {
                     return Ok((self.began.elapsed(), served));
@@ -307,12 +311,12 @@ impl Node {
         self.child.try_wait()
     }
 
-    /// The end of what the broker has printed.
+    /// The end of the broker's output.
     pub fn output_tail(&self) -> String {
         tail_of(&self.dir)
     }
 
-    /// Has it stand still (SIGSTOP) until [`Node::resume`]; its connections stay open.
+    /// Pauses the process (SIGSTOP) until [`Node::resume`]; its connections stay open.
     pub fn pause(&mut self) -> Result<()> {
         self.child.signal(Signal::STOP)
     }
@@ -321,12 +325,12 @@ impl Node {
         self.child.signal(Signal::CONT)
     }
 
-    /// Ends it as a crash of the process does: SIGKILL, and what it had in hand is gone.
+    /// Kills the process with SIGKILL, as in a crash.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()
     }
 
-    /// Stops it as an operator does, with SIGTERM. A broker that does not end in time is an error.
+    /// Stops the broker with SIGTERM. It is an error if it does not exit in time.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.child.stop(STOP_PATIENCE)
     }
@@ -343,11 +347,12 @@ fn tail_of(dir: &Path) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// Two neighbouring ports that nobody listens on, below the range from which the kernel gives ports to clients.
+/// Two adjacent free ports, below the kernel's ephemeral range.
 pub fn free_port_pair() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const PAIRS: u16 = 5_000;
-    /// Further than a driver goes: two that were started one after the other do not look at the same ports.
+    /// More ports than one driver uses, so that two drivers started in succession search different
+    /// ports.
     const APART: u32 = 61;
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id().wrapping_mul(APART) % u32::from(PAIRS)) as u16;

@@ -1,6 +1,6 @@
-//! The few requests that this crate speaks itself, in early versions and by hand, so that what a broker says of itself
-//! is read by code that shares nothing with the broker under test: which APIs it serves, and whether it serves every
-//! partition.
+//! A few requests in early versions, encoded by hand, so that a broker's reports are read by code
+//! that shares nothing with the broker under test: the APIs that it serves, and whether it serves
+//! every partition.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// One row of a broker's ApiVersions answer.
+/// One entry of a broker's ApiVersions response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AdvertisedApi {
     pub api_key: i16,
@@ -16,7 +16,7 @@ pub struct AdvertisedApi {
     pub max_version: i16,
 }
 
-/// What a broker serves at a moment when every one of its partitions has a leader that answers.
+/// What a broker serves while each of its partitions has a leader that answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
     pub partitions: usize,
@@ -29,25 +29,26 @@ const LIST_OFFSETS: i16 = 2;
 const METADATA: i16 = 3;
 const API_VERSIONS: i16 = 18;
 const CORRELATION_ID: i32 = 7;
-/// Metadata of a hundred thousand partitions.
+/// Large enough for the metadata of a hundred thousand partitions, in bytes.
 const MAX_ANSWER: usize = 4 << 20;
-/// A timestamp that asks for the end of the log.
+/// The timestamp that requests the log end offset.
 const LATEST: i64 = -1;
 const ACKS_ALL: i16 = -1;
-/// Shorter than what this side waits for an answer.
+/// Shorter than the client-side timeout.
 const PRODUCE_TIMEOUT_MS: i32 = 1500;
 
-/// Whether a broker on that port of this machine answers.
+/// Whether a broker on this local port answers.
 pub fn answers(port: u16) -> bool {
     advertised_apis(port).is_ok()
 }
 
-/// Asks the broker on that port which APIs it serves in which versions.
+/// Queries the APIs and versions that the broker on this local port serves.
 pub fn advertised_apis(port: u16) -> Result<Vec<AdvertisedApi>> {
     parse(&connect(port)?.ask(API_VERSIONS, 0, &[])?)
 }
 
-/// Asks for all topics and the end of each partition; `None` while a partition has no leader or does not answer.
+/// Queries all topics and the end offset of each partition; `None` while a partition has no leader
+/// or does not answer.
 pub fn served(port: u16) -> Result<Option<Served>> {
     let mut asker = connect(port)?;
     let every_topic = (-1i32).to_be_bytes();
@@ -76,8 +77,8 @@ pub fn served(port: u16) -> Result<Option<Served>> {
     }))
 }
 
-/// How many replicas the partition of a topic has in sync that has the fewest, as that broker knows; none where the topic is
-/// not known there.
+/// The smallest number of in-sync replicas of any partition of a topic, as this broker knows it; 0
+/// if it does not know the topic.
 pub fn fewest_in_sync(port: u16, topic: &str) -> Result<usize> {
     let partitions = connect(port)?.partitions(topic)?;
     Ok(partitions
@@ -87,10 +88,10 @@ pub fn fewest_in_sync(port: u16, topic: &str) -> Result<usize> {
         .unwrap_or(0))
 }
 
-/// A connection to a broker, on which one request waits for the answer of the other.
+/// A connection to a broker, with one request in flight at a time.
 pub struct Asker(TcpStream);
 
-/// Connects to the broker on that port of this machine.
+/// Connects to the broker on this local port.
 pub fn connect(port: u16) -> Result<Asker> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
@@ -99,15 +100,16 @@ pub fn connect(port: u16) -> Result<Asker> {
 }
 
 impl Asker {
-    /// Waits so long for each answer.
+    /// Sets the timeout of each response.
     pub fn patient(self, patience: Duration) -> Result<Asker> {
         self.0.set_read_timeout(Some(patience))?;
         Ok(self)
     }
 
-    /// The partitions of a topic as that broker knows them, by number; none where the topic is not known there.
+    /// The partitions of a topic as this broker knows them, by number; empty if it does not know
+    /// the topic.
     pub fn partitions(&mut self, topic: &str) -> Result<Vec<Partition>> {
-        // A topic that is asked for by its name is created in this version.
+        // Requesting a topic by name would create it in this version.
         let every_topic = (-1i32).to_be_bytes();
         let answer = self.ask(METADATA, 1, &every_topic)?;
         let topics = topics_of(&mut Fields(&answer[4..]))?;
@@ -117,7 +119,7 @@ impl Asker {
         Ok(partitions)
     }
 
-    /// Appends a batch to a partition with `acks=all`; the error code, 0 for none.
+    /// Appends a batch to a partition with `acks=all`. Returns the error code, 0 for none.
     pub fn produce(&mut self, topic: &str, partition: i32, batch: &[u8]) -> Result<i16> {
         let codes = self.produce_to_each(topic, &[partition], batch)?;
         match codes.as_slice() {
@@ -126,7 +128,8 @@ impl Asker {
         }
     }
 
-    /// Appends the same batch to several partitions of a topic with `acks=all`; the error code of each, 0 for none.
+    /// Appends the same batch to several partitions of a topic with `acks=all`. Returns the error
+    /// code of each, 0 for none.
     pub fn produce_to_each(
         &mut self,
         topic: &str,
@@ -150,7 +153,7 @@ impl Asker {
         codes_of(&mut Fields(&answer[4..]))
     }
 
-    /// Up to where consumers may read partitions of a topic that this broker leads, all together.
+    /// The sum of the high watermarks of these partitions, which this broker leads.
     pub fn high_watermarks(&mut self, topic: &str, partitions: &[i32]) -> Result<i64> {
         let mut request = Vec::new();
         let consumer = (-1i32).to_be_bytes();
@@ -168,7 +171,7 @@ impl Asker {
         Ok(ends.iter().sum())
     }
 
-    /// What the broker knows of all topics whose names begin so.
+    /// What the broker knows of all topics with this name prefix.
     pub fn known(&mut self, prefix: &str) -> Result<Known> {
         let every_topic = (-1i32).to_be_bytes();
         let answer = self.ask(METADATA, 1, &every_topic)?;
@@ -186,7 +189,7 @@ impl Asker {
         Ok(known)
     }
 
-    /// Sends one request and gives back its answer, from the correlation id on.
+    /// Sends one request and returns the response, starting with the correlation ID.
     fn ask(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         let client_id = b"xtask";
         let mut request = Vec::new();
@@ -217,7 +220,7 @@ fn push_string(request: &mut Vec<u8>, text: &str) {
     request.extend_from_slice(text.as_bytes());
 }
 
-/// What is left of an answer in which every number is of fixed size.
+/// The unread rest of a response with fixed-size numbers.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -242,7 +245,7 @@ impl Fields<'_> {
         Ok(i64::from_be_bytes(self.take()?))
     }
 
-    /// A string; none is empty.
+    /// A string; null becomes empty.
     fn string(&mut self) -> Result<String> {
         let length = usize::try_from(self.i16()?).unwrap_or(0);
         ensure!(length <= self.0.len(), "the answer is cut short");
@@ -251,38 +254,38 @@ impl Fields<'_> {
         Ok(String::from_utf8(text.to_vec())?)
     }
 
-    /// The numbers that follow their count.
+    /// An array of numbers, preceded by its length.
     fn numbers(&mut self) -> Result<Vec<i32>> {
         let count = usize::try_from(self.i32()?).unwrap_or(0);
         (0..count).map(|_| self.i32()).collect()
     }
 }
 
-/// How a broker sees several topics together.
+/// A broker's view of several topics together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Known {
     pub partitions: usize,
-    /// Those that have a leader.
+    /// Partitions with a leader.
     pub led: usize,
-    /// Replicas in sync of all of them.
+    /// In-sync replicas of all partitions.
     pub in_sync: usize,
 }
 
-/// A topic of a Metadata answer.
+/// A topic in a Metadata response.
 struct Topic {
     name: String,
     is_known: bool,
     partitions: Vec<Partition>,
 }
 
-/// A partition of a Metadata answer.
+/// A partition in a Metadata response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     pub index: i32,
     pub leader: Option<i32>,
     pub replicas: Vec<i32>,
     pub in_sync: Vec<i32>,
-    /// Whether the broker finds nothing wrong with it.
+    /// Whether its error code is 0.
     is_served: bool,
 }
 
@@ -321,7 +324,7 @@ fn topics_of(fields: &mut Fields<'_>) -> Result<Vec<Topic>> {
     Ok(topics)
 }
 
-/// The topics of a Metadata answer with their partitions, if all of those have leaders.
+/// The topics of a Metadata response with their partitions, if all partitions have leaders.
 fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>> {
     let topics = topics_of(fields)?;
     let is_led = |topic: &Topic| {
@@ -338,7 +341,7 @@ fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>
     Ok(Some(with_numbers.collect()))
 }
 
-/// The error code of each partition of a Produce answer about one topic.
+/// The error code of each partition in a Produce response for one topic.
 fn codes_of(fields: &mut Fields<'_>) -> Result<Vec<(i32, i16)>> {
     ensure!(fields.i32()? == 1, "an answer about other topics");
     fields.string()?;
@@ -351,7 +354,7 @@ fn codes_of(fields: &mut Fields<'_>) -> Result<Vec<(i32, i16)>> {
     Ok(codes)
 }
 
-/// The offsets of a ListOffsets answer, if none is refused.
+/// The offsets of a ListOffsets response, if it contains no error.
 fn end_offsets(fields: &mut Fields<'_>) -> Result<Option<Vec<i64>>> {
     let mut ends = Vec::new();
     let mut is_served = true;

@@ -1,4 +1,5 @@
-//! The replicas of a partition as bytes: after all of them have caught up, their logs are the same, batch by batch.
+//! Compares the replicas of a partition as bytes: once all have caught up, their logs must be the
+//! same, batch by batch.
 
 use std::path::Path;
 
@@ -6,7 +7,8 @@ use anyhow::{Context, Result};
 
 use super::Member;
 
-/// Compares the logs of a partition at all brokers that have a replica; says where one differs from the first.
+/// Compares the logs of a partition on all brokers that have a replica; reports where one differs
+/// from the first.
 pub fn compare(brokers: &[Member], partition: &str) -> Result<(u64, Vec<String>)> {
     let mut replicas = Vec::new();
     for broker in brokers {
@@ -17,8 +19,8 @@ pub fn compare(brokers: &[Member], partition: &str) -> Result<(u64, Vec<String>)
     Ok(compare_logs(&replicas, partition))
 }
 
-/// As [`compare`], of logs that may begin and end elsewhere: only what all of them have. A replica of the metadata log that began with
-/// a snapshot of the leader's has none of the batches before.
+/// Like [`compare`], for logs that may start and end at different offsets: compares only their
+/// common range. A metadata log replica that started with a snapshot lacks all earlier batches.
 pub fn compare_common(members: &[Member], partition: &str) -> Result<(u64, Vec<String>)> {
     let mut replicas = Vec::new();
     for member in members {
@@ -54,7 +56,7 @@ fn keep_common(replicas: &mut [(String, Vec<u8>)]) {
     }
 }
 
-/// The base offset of the batch with which a log begins, and how many bytes of it there are.
+/// The base offset and the size in bytes of the first batch of a log.
 fn first_batch(log: &[u8]) -> Option<(u64, usize)> {
     let (base_offset, rest) = log.split_first_chunk::<8>()?;
     let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -85,7 +87,7 @@ fn compare_logs(replicas: &[(String, Vec<u8>)], partition: &str) -> (u64, Vec<St
     (expected.len() as u64, wrong)
 }
 
-/// The segments of a log, one after the other: where they end is each broker's own business.
+/// The concatenated segments of a log; where segments roll differs between brokers.
 fn log_of(partition_dir: &Path) -> Result<Vec<u8>> {
     let entries = std::fs::read_dir(partition_dir)
         .with_context(|| format!("{} is not there", partition_dir.display()))?;

@@ -1,5 +1,6 @@
-//! What every command of development stands on: the workspace's places, child processes, the toolchains of other languages,
-//! and how checks are counted. Nothing in here is linked into the product.
+//! Common foundation of all development commands: paths of the workspace, child processes,
+//! toolchains of other languages, and the counting of checks. The product does not link any of
+//! this.
 
 pub mod process;
 pub mod report;

@@ -1,4 +1,5 @@
-//! Child processes: run one to its end with its output kept, or start one that is ended when its owner goes.
+//! Child processes that run to completion with captured output, or that are killed when their owner
+//! is dropped.
 
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
-/// Runs a command to its end and gives back what it printed on standard output; on failure the error carries all
-/// that it printed.
+/// Runs a command to completion and returns its standard output. On failure the error contains all
+/// of its output.
 pub fn output_of(command: &mut Command) -> Result<String> {
     let output = run_captured(command)?;
     if !output.status.success() {
@@ -24,7 +25,7 @@ pub fn output_of(command: &mut Command) -> Result<String> {
         .with_context(|| format!("{} printed other than UTF-8", shown(command)))
 }
 
-/// Tries again until `patience` is over what fails; then with the last error.
+/// Retries a failing attempt until `patience` has passed, then returns the last error.
 pub fn retried<T>(
     patience: Duration,
     what: &str,
@@ -39,7 +40,7 @@ pub fn retried<T>(
     }
 }
 
-/// Runs a command to its end with nothing on standard input, whatever its exit status.
+/// Runs a command to completion with empty standard input, whatever its exit status.
 pub fn run_captured(command: &mut Command) -> Result<Output> {
     command.stdin(Stdio::null());
     command
@@ -47,7 +48,7 @@ pub fn run_captured(command: &mut Command) -> Result<Output> {
         .with_context(|| format!("cannot start {}", shown(command)))
 }
 
-/// The command behind the words of another one that runs it; itself where there are none.
+/// Wraps a command in the words of a launcher; without any, returns it unchanged.
 pub fn started_by(launcher: &[String], command: Command) -> Command {
     let [program, arguments @ ..] = launcher else {
         return command;
@@ -58,7 +59,7 @@ pub fn started_by(launcher: &[String], command: Command) -> Command {
     outer
 }
 
-/// A command as a person would type it, for messages.
+/// The command line, for messages.
 pub fn shown(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();
     for argument in command.get_args() {
@@ -68,7 +69,7 @@ pub fn shown(command: &Command) -> String {
     line
 }
 
-/// Whether a program of that name can be found on the `PATH`.
+/// Whether a program with this name is on the `PATH`.
 pub fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| is_executable(&folder.join(program)))
@@ -80,14 +81,14 @@ fn is_executable(file: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// A child that does not outlive its owner.
+/// A child process that is killed when its owner is dropped.
 #[derive(Debug)]
 pub struct OwnedChild {
     child: Child,
 }
 
 impl OwnedChild {
-    /// Starts the command; its standard input is empty, where its output goes is the caller's choice.
+    /// Starts the command with empty standard input; the caller determines where its output goes.
     pub fn start(command: &mut Command) -> Result<OwnedChild> {
         command.stdin(Stdio::null());
         let child = command
@@ -96,7 +97,8 @@ impl OwnedChild {
         Ok(OwnedChild { child })
     }
 
-    /// Starts a command that is talked to: lines go in by the first pipe and come out by the second.
+    /// Starts a command for a dialogue: lines are written to the first pipe and read from the
+    /// second.
     pub fn converse(command: &mut Command) -> Result<(OwnedChild, ChildStdin, ChildStdout)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command
@@ -113,7 +115,7 @@ impl OwnedChild {
         self.child.id()
     }
 
-    /// Ends the process at once (SIGKILL), as a crash would.
+    /// Kills the process with SIGKILL, as in a crash.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -125,12 +127,12 @@ impl OwnedChild {
         Ok(rustix::process::kill_process(pid, signal)?)
     }
 
-    /// The exit status, if the process has ended.
+    /// The exit status, if the process has exited.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Asks the process to end (SIGTERM) and waits for it; kills it when it does not end in time.
+    /// Sends SIGTERM and waits; kills the process if it does not exit in time.
     pub fn stop(&mut self, patience: Duration) -> Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
@@ -149,7 +151,7 @@ impl OwnedChild {
         }
     }
 
-    /// Waits until the process ends, but not longer than that.
+    /// Waits until the process exits, at most for `patience`.
     pub fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + patience;
         loop {

@@ -1,11 +1,11 @@
-//! How suites count and say what came out.
+//! How suites count checks and report results.
 
 use std::fmt;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// How many checks passed and failed.
+/// The number of passed and failed checks.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
     pub passed: usize,
@@ -18,7 +18,8 @@ impl Tally {
         self.failed += other.failed;
     }
 
-    /// Ends a suite whose outputs are in a folder: it says what came out, and keeps the folder where something failed.
+    /// Ends a suite whose outputs are in a folder: reports the result, and keeps the folder if a
+    /// check failed.
     pub fn conclude(self, dir: &Path, keep: bool) -> Result<()> {
         println!("{self}");
         if self.failed > 0 {
@@ -30,7 +31,7 @@ impl Tally {
         Ok(())
     }
 
-    /// One check.
+    /// The tally of a single check.
     pub fn of(is_passed: bool) -> Tally {
         Tally {
             passed: usize::from(is_passed),

@@ -1,9 +1,9 @@
-//! The programs of other languages that suites need: looked for, installed from Debian's packages where this runs as
-//! root, and otherwise named together with the command that installs them.
+//! Programs of other languages that suites need. They are looked up, installed from Debian's
+//! packages when running as root, and otherwise reported with the command that installs them.
 //!
-//! A program is only taken for found when it says a version that is new enough, so that a suite fails with that as its
-//! reason and not with what an old compiler makes of a new file. Debian's Go may be older than the clients want; then
-//! the one that they want comes from Go's own registry ([`go`]).
+//! A program counts only if it reports a recent enough version, so that a suite fails for that
+//! reason and not with an old compiler's error about newer code. Debian's Go may be older than the
+//! clients require; the required one then comes from Go's module proxy ([`go`]).
 
 pub mod go;
 mod version;
@@ -16,20 +16,20 @@ use anyhow::{Result, bail};
 use crate::process;
 pub use version::Version;
 
-/// A program, how it says its version, and the Debian packages that bring it.
+/// A program, how to query its version, and the Debian packages that contain it.
 #[derive(Debug)]
 pub struct Toolchain {
     pub program: &'static str,
-    /// The arguments with which it prints its version, and fails where a part of it is missing.
+    /// Arguments with which it prints its version, and fails if a part of it is missing.
     probe: &'static [&'static str],
-    /// The oldest that the suites can use.
+    /// The minimum version.
     pub needed: Version,
     packages: &'static [&'static str],
-    /// Who needs it.
+    /// What needs it.
     pub purpose: &'static str,
 }
 
-// Kafka's brokers need Java 17.
+// Kafka's brokers require Java 17.
 pub const JAVA: Toolchain = Toolchain {
     program: "java",
     probe: &["--version"],
@@ -51,7 +51,7 @@ pub const MAVEN: Toolchain = Toolchain {
     packages: &["maven"],
     purpose: "brings Apache Kafka",
 };
-// What any Go needs to bring the one that conformance/go asks for.
+// The minimum that can download the version required by conformance/go.
 pub const GO: Toolchain = Toolchain {
     program: "go",
     probe: &["version"],
@@ -59,7 +59,7 @@ pub const GO: Toolchain = Toolchain {
     packages: &["golang-go"],
     purpose: "franz-go and sarama, in the version of conformance/go/go.mod",
 };
-// The codecs of kafkajs ask for it.
+// Required by the codecs of kafkajs.
 pub const NODE: Toolchain = Toolchain {
     program: "node",
     probe: &["--version"],
@@ -74,7 +74,7 @@ pub const NPM: Toolchain = Toolchain {
     packages: &["nodejs", "npm"],
     purpose: "brings kafkajs",
 };
-// Debian keeps the modules that make an environment in a package of their own.
+// Debian packages the venv modules separately.
 pub const PYTHON: Toolchain = Toolchain {
     program: "python3",
     probe: &[
@@ -88,7 +88,7 @@ pub const PYTHON: Toolchain = Toolchain {
 pub const CHROMIUM: Toolchain = Toolchain {
     program: "chromium",
     probe: &["--version"],
-    // The first with the headless mode that draws as the browser does.
+    // The first version whose headless mode renders like the browser.
     needed: Version([112, 0, 0]),
     packages: &["chromium", "fonts-dejavu-core"],
     purpose: "opens the report of ottla bench",
@@ -101,7 +101,7 @@ pub const C_COMPILER: Toolchain = Toolchain {
     purpose: "crates that are in C",
 };
 
-// Its name is all that it says in front of the number of its release: iproute2-6.1.0.
+// It prints only its name before its release number: iproute2-6.1.0.
 pub const IP: Toolchain = Toolchain {
     program: "ip",
     probe: &["-V"],
@@ -110,7 +110,7 @@ pub const IP: Toolchain = Toolchain {
     purpose: "networks that are cut, of mixed-cluster",
 };
 
-/// In the order in which they are shown.
+/// In display order.
 pub const ALL: [&Toolchain; 10] = [
     &C_COMPILER,
     &JAVA,
@@ -124,17 +124,17 @@ pub const ALL: [&Toolchain; 10] = [
     &IP,
 ];
 
-/// What was found of a toolchain.
+/// The result of looking up a toolchain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     Found(Version),
     TooOld(Version),
-    /// The program is there and does not say a version: why.
+    /// The program exists but does not report a version; holds the reason.
     Incomplete(String),
     Missing,
 }
 
-/// Looks whether the program is there, whole, and new enough.
+/// Checks that the program exists, is complete and is recent enough.
 pub fn look(toolchain: &Toolchain) -> State {
     if !process::is_on_path(toolchain.program) {
         return State::Missing;
@@ -157,9 +157,9 @@ fn judged(toolchain: &Toolchain, printed: &str) -> State {
     }
 }
 
-/// Makes sure that the program can be started and is new enough.
+/// Ensures that the program can be started and is recent enough.
 pub fn require(toolchain: &Toolchain) -> Result<Version> {
-    // Debian's installer takes a lock of its own and fails when a second one waits for it.
+    // Debian's installer takes a lock, and a concurrent second run fails.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME
         .lock()
@@ -196,7 +196,7 @@ pub fn require(toolchain: &Toolchain) -> Result<Version> {
     }
 }
 
-/// What is wrong with it, as the beginning of a sentence.
+/// The problem, as the beginning of a sentence.
 pub fn complaint(toolchain: &Toolchain, state: &State) -> String {
     let Toolchain {
         program, needed, ..
@@ -211,12 +211,12 @@ pub fn complaint(toolchain: &Toolchain, state: &State) -> String {
     }
 }
 
-/// Whether packages can be installed by this process.
+/// Whether this process can install packages.
 fn may_install() -> bool {
     rustix::process::geteuid().is_root() && process::is_on_path("apt-get")
 }
 
-/// What a person would type to have these toolchains, but for `sudo`.
+/// The command that installs these toolchains, without `sudo`.
 pub fn install_command(toolchains: &[&Toolchain]) -> String {
     let mut packages: Vec<&str> = Vec::new();
     for package in toolchains.iter().flat_map(|toolchain| toolchain.packages) {

@@ -1,4 +1,4 @@
-//! Where the workspace's own places are: its root, its target directory, and the binaries built there.
+//! Paths of the workspace: its root, its target directory, and the binaries built there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,11 @@ use anyhow::{Context, Result, bail};
 
 /// The folder of the workspace's `Cargo.toml`.
 pub fn root() -> PathBuf {
-    // `cargo run` sets the variable; the compiled-in value serves when the binary is started by hand.
+    // `cargo run` sets the variable; the compiled-in value serves a binary that is started
+    // directly.
     let manifest =
         std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    // The workspace has the lock file, and its packages have none.
+    // Only the workspace root has a lock file.
     let mut folders = Path::new(&manifest).ancestors();
     folders
         .find(|folder| folder.join("Cargo.lock").exists())
@@ -18,7 +19,7 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Cargo's target directory, wherever the caller has put it.
+/// Cargo's target directory, including when the caller has moved it.
 pub fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
@@ -26,12 +27,12 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// Cargo itself, started at the root of the workspace.
+/// Cargo, run at the root of the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // What `cargo run` set for this process must not leak into the builds that it starts: build scripts that watch
-    // these variables would run again each time.
+    // Variables that `cargo run` set for this process must not leak into the builds: build scripts
+    // that watch them would rerun each time.
     for name in [
         "CARGO_MANIFEST_DIR",
         "CARGO_PKG_NAME",
@@ -43,8 +44,9 @@ pub fn cargo() -> Command {
     command
 }
 
-/// The path of a release binary of the workspace, built first if it is not up to date. The variable `OTTLA_BINARY` may
-/// name another build of `ottla`, as in the process tests, and `OTTLA_LOAD_BINARY` one of `ottla-load`.
+/// The path of a release binary of the workspace, built first if it is out of date. `OTTLA_BINARY`
+/// can name another build of `ottla`, as in the process tests, and `OTTLA_LOAD_BINARY` one of
+/// `ottla-load`.
 pub fn release_binary(package: &str, name: &str) -> Result<PathBuf> {
     let variable = format!("{}_BINARY", name.to_uppercase().replace('-', "_"));
     if let Some(named) = std::env::var_os(variable) {

@@ -1,4 +1,5 @@
-//! What a change reaches: the folders of the files that differ, and the packages that contain or use them.
+//! What a change affects: the folders of changed files, and the packages that contain or depend on
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +9,17 @@ use serde_json::Value;
 use ottla_workspace::process::output_of;
 use ottla_workspace::workspace;
 
-/// The files that differ and the packages that are built from them, or from what they are built from.
+/// The changed files and the packages that depend on them, directly or not.
 #[derive(Debug, Default)]
 pub struct Reached {
     files: Vec<String>,
     packages: BTreeSet<String>,
-    /// A file that every build depends on has changed.
+    /// Whether a file that every build depends on has changed.
     everything: bool,
 }
 
 impl Reached {
-    /// Whether the change reaches one of these packages or folders; no name stands for all.
+    /// Whether the change affects one of these packages or folders. An empty list means any.
     pub fn includes_any(&self, names: &[&str]) -> bool {
         let is_reached = |name: &&str| {
             let folder = format!("{name}/");
@@ -28,7 +29,7 @@ impl Reached {
     }
 }
 
-/// What the changes since a commit reach, with the files that are not committed.
+/// What the changes since a commit affect, uncommitted files included.
 pub fn reached_since(base: &str) -> Result<Reached> {
     let mut files = Vec::new();
     for arguments in [
@@ -53,9 +54,9 @@ pub fn reached_since(base: &str) -> Result<Reached> {
 #[derive(Debug)]
 struct Package {
     name: String,
-    /// Below the root of the workspace, with a slash at its end.
+    /// Relative to the workspace root, with a trailing slash.
     folder: String,
-    /// The packages that it is built with; development counts.
+    /// Its dependencies, including those for development.
     uses: Vec<String>,
 }
 

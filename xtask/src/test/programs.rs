@@ -1,8 +1,9 @@
-//! The suite `unit`: the test programs that cargo builds for the workspace, several at once, then the examples in the
-//! documentation.
+//! The suite `unit`: runs the test programs of the workspace, several in parallel, then the
+//! documentation tests.
 //!
-//! `cargo test` runs one program after the other, and most of those that start brokers wait while a core has nothing to do. The
-//! output of each program is printed in one piece when it ends, so that a failure stands beside what explains it.
+//! `cargo test` runs one program at a time, and most of those that start brokers wait while a core
+//! is idle. The output of each program is printed as a whole when it exits, so that a failure is
+//! next to its explanation.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,10 +18,11 @@ use ottla_workspace::workspace;
 
 use super::{FEATURES, shown};
 
-/// Programs that run at the same time. Each has as many threads as there are cores, and most of them wait.
+/// Programs that run in parallel. Each has as many threads as there are cores, and most of them
+/// wait.
 const AT_ONCE: usize = 3;
 
-/// Package and name of the programs that measure time: they run when nothing else does, as the suite `measures`.
+/// Package and name of the programs that measure time. They run alone, as the suite `measures`.
 const MEASURING: [(&str, &str); 1] = [("ottla", "measured_stalls")];
 
 #[derive(clap::Args)]
@@ -42,9 +44,9 @@ struct TestProgram {
     package: String,
     target: String,
     executable: PathBuf,
-    /// The folder that its package lies in, where cargo runs it.
+    /// The folder of its package, in which cargo runs it.
     folder: PathBuf,
-    /// Whether it is a file below `tests/`. Those start processes and take longest.
+    /// Whether it is a file below `tests/`. These start processes and take longest.
     is_integration: bool,
 }
 
@@ -97,7 +99,7 @@ fn cargo_test(options: &Options) -> Command {
     command
 }
 
-/// The test programs among what cargo says it has built, a line of JSON each.
+/// Parses the test programs from cargo's build messages, one JSON object per line.
 fn test_programs(messages: &str) -> Result<Vec<TestProgram>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
@@ -127,7 +129,7 @@ fn test_programs(messages: &str) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// Runs the programs in their order, so many at a time, and names those that failed.
+/// Runs the programs in order, `at_once` in parallel, and returns the names of those that failed.
 fn run_all(programs: &[TestProgram], at_once: usize) -> Result<Vec<String>> {
     let next = Mutex::new(programs.iter());
     let failed = Mutex::new(Vec::new());
@@ -160,7 +162,7 @@ fn run_one(program: &TestProgram) -> Result<bool> {
         .env("CARGO_MANIFEST_DIR", &program.folder);
     let output = run_captured(&mut command)?;
     let took: Duration = began.elapsed();
-    // In one piece: others print, too.
+    // In one write, because other programs print too.
     print!(
         "\n     Running {} {} ({})\n{}{}",
         program.package,

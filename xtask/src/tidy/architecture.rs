@@ -19,7 +19,7 @@ fn check_page(name: &str, files: &[SourceFile]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let mut stops = 0;
     for (index, line) in page.text.lines().enumerate() {
-        // Names in code stand between backquotes, or in a fenced block.
+        // References to code are in backquotes or in a fenced block.
         for word in line.split(|c: char| c.is_whitespace() || "`(),;".contains(c)) {
             let Some((path, function)) = word.split_once(".rs:") else {
                 continue;

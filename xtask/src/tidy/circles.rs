@@ -1,8 +1,9 @@
-//! No circle between the modules of a crate: what two modules need lies below both, or is passed in.
+//! No dependency cycle between the modules of a crate: what two modules need is placed below both,
+//! or passed in.
 //!
-//! An arrow runs from a file to the file that defines what it names. The code's own imports and paths are read, a
-//! re-export counts as what it re-exports, and `mod child;` and `pub use child::…` alone are no arrow: a facade does not
-//! use what is behind it. Tests are left out.
+//! An edge goes from a file to the file that defines what it names. Edges come from the code's
+//! imports and paths; a re-export counts as its target. `mod child;` and `pub use child::…` alone
+//! are not edges, because a facade does not use its children. Tests are excluded.
 
 mod graph;
 mod modules;
@@ -15,7 +16,7 @@ use graph::{Arrows, Circle};
 use super::complaint::Complaint;
 use super::source_file::SourceFile;
 
-/// Complains of each circle.
+/// Reports each cycle.
 pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let manifests = files
@@ -40,13 +41,13 @@ pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
     complaints
 }
 
-/// The arrows between the files of a crate, and the files that could not be read.
+/// The edges between the files of a crate, and the files that could not be parsed.
 fn arrows_of(sources: &BTreeMap<&str, &str>) -> (Arrows, Vec<(String, String)>) {
     let tree = modules::read(sources);
     (paths::arrows(&tree), tree.unread)
 }
 
-/// The circle, what ties it, and where it is cut most easily.
+/// The cycle, its edges, and where it is easiest to break.
 fn described(circle: &Circle, arrows: &Arrows) -> String {
     let inner = circle.arrows(arrows);
     let mut text = format!("these modules form a circle: {}", circle.files.join(", "));
@@ -89,7 +90,7 @@ mod tests {
             .collect()
     }
 
-    /// The arrows as `from -> to: names`, without the folder and the ending.
+    /// The edges as `from -> to: names`, without folder and extension.
     fn arrows(sources: &[(&str, &str)]) -> Vec<String> {
         let (arrows, unread) = arrows_of(&sources.iter().copied().collect());
         assert_eq!(unread, []);

@@ -1,6 +1,6 @@
-//! What a check finds.
+//! The result of a check.
 
-/// One thing that is not as it should be: where, and what to do about it.
+/// A violation: where it is, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
     pub place: String,

@@ -1,4 +1,4 @@
-//! Which crate may use which: the table of the design, compared with `cargo metadata`.
+//! Which crate may depend on which: the table of the design, compared with `cargo metadata`.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::complaint::Complaint;
 
-/// The crates in the order in which a request meets them, each with the crates of this workspace that it may use,
-/// without the `ottla-` of their names.
+/// The crates in the order in which a request passes them, each with the workspace crates that it
+/// may depend on, without the `ottla-` prefix.
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
     ("ottla-types", ""),
@@ -37,15 +37,15 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-client", "types sasl sync records protocol tls"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),
-    // controller: reassign-partitions --generate places replicas as the controller would. protocol-codegen: the decoders of
-    // dump-log read the schemas themselves.
+    // controller: reassign-partitions --generate places replicas as the controller would.
+    // protocol-codegen: the decoders of dump-log parse the schemas themselves.
     ("ottla", "types config records protocol log security metadata controller storage broker client bench protocol-codegen"),
     ("ottla-testkit", "types sync config protocol net client"),
-    // raft, controller, coordinator, replica: the bugs that are planted in them.
+    // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),
     ("ottla-workspace", ""),
     ("ottla-peers", "workspace"),
-    // testkit: networks and disks that fail on purpose.
+    // testkit: for networks and disks that fail on purpose.
     ("ottla-conformance", "types records protocol-codegen testkit workspace peers"),
     ("ottla-bench-peer", "types records workspace peers"),
     ("ottla-packaging", "workspace"),
@@ -56,7 +56,7 @@ pub fn check(metadata: &str) -> Result<Vec<Complaint>> {
     Ok(complaints(&used(metadata)?))
 }
 
-/// Package to the workspace's packages that it uses; what only its tests use does not count.
+/// Package to the workspace packages that it depends on, without development dependencies.
 fn used(metadata: &str) -> Result<BTreeMap<String, Vec<String>>> {
     let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
     let packages = metadata["packages"]

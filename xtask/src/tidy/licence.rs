@@ -1,4 +1,4 @@
-//! The licence: its text, and its name in every package.
+//! The licence text, and its name in every package.
 
 use super::complaint::Complaint;
 use super::source_file::SourceFile;

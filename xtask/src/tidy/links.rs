@@ -1,5 +1,5 @@
-//! Links between the pages of the repository: each leads to a file or folder, and to a heading of it where it names one. The
-//! pages of `docs/` are in its table of contents.
+//! Links between the pages of the repository: each target must exist, and the heading that it
+//! names. All pages of `docs/` must be in its table of contents.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,22 +12,22 @@ use super::source_file::SourceFile;
 
 /// The table of contents of the site.
 pub const SUMMARY: &str = "docs/SUMMARY.md";
-/// The pages in here are listed by their own table.
+/// The pages in this folder are listed in their own table.
 pub const DECISIONS: &str = "docs/decisions/";
 
-/// A link of a page to another file of the repository.
+/// A link from a page to another file of the repository.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Where in the page its text and target stand.
+    /// The byte range of its text and target within the page.
     pub place: Range<usize>,
-    /// As the page has it, without the heading.
+    /// As written in the page, without the fragment.
     pub written: String,
-    /// From the root of the repository; `None` where it leads out of it.
+    /// Relative to the root of the repository; `None` if it leads outside.
     pub path: Option<String>,
     pub heading: Option<String>,
 }
 
-/// `exists` says whether a path from the root of the repository is a file or folder.
+/// `exists` tells whether a path, relative to the repository root, is a file or folder.
 pub fn check(files: &[SourceFile], exists: impl Fn(&str) -> bool) -> Vec<Complaint> {
     let pages: Vec<&SourceFile> = files.iter().filter(|it| it.path.ends_with(".md")).collect();
     let headings: HashMap<&str, Vec<String>> = pages
@@ -58,7 +58,7 @@ pub fn check(files: &[SourceFile], exists: impl Fn(&str) -> bool) -> Vec<Complai
     complaints
 }
 
-/// The pages of `docs/` that the table of contents leaves out.
+/// The pages of `docs/` that the table of contents lacks.
 fn unlisted(pages: &[&SourceFile]) -> Vec<Complaint> {
     let Some(summary) = pages.iter().find(|page| page.path == SUMMARY) else {
         return vec![Complaint::new(SUMMARY, "is missing")];
@@ -79,7 +79,7 @@ fn unlisted(pages: &[&SourceFile]) -> Vec<Complaint> {
         .collect()
 }
 
-/// The links of a page to other files, and to its own headings.
+/// The links of a page to other files and to its own headings.
 pub fn links(page: &str, text: &str) -> Vec<Link> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let events = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
@@ -115,7 +115,7 @@ pub fn links(page: &str, text: &str) -> Vec<Link> {
     found
 }
 
-/// A path below a folder as one from the root; `None` where it leaves the root.
+/// Resolves a path relative to a folder; `None` if it leaves the root.
 fn resolved(folder: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
@@ -128,7 +128,7 @@ fn resolved(folder: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What a link calls the headings of a page, by the rules of GitHub and mdBook.
+/// The anchors of a page's headings, by the rules of GitHub and mdBook.
 fn headings(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut current: Option<String> = None;
@@ -163,7 +163,7 @@ fn slug(heading: &str) -> String {
     kept.collect()
 }
 
-/// Whether a path from the root of the repository is there.
+/// Whether a path, relative to the repository root, exists.
 pub fn is_there(root: &Path) -> impl Fn(&str) -> bool {
     move |path: &str| root.join(path).exists()
 }

@@ -1,7 +1,8 @@
-//! The pure crates: time, chance, threads, sockets and files reach them as arguments, and nothing in them is unsafe.
+//! The pure crates: time, randomness, threads, sockets and files are passed to them as arguments,
+//! and they contain no unsafe code.
 //!
-//! Clippy finds what they must not name, by the list in `crates/pure.clippy.toml`. What is checked here is that they are
-//! held to it, and what clippy has no lint for: a runtime.
+//! Clippy finds forbidden names, from the list in `crates/pure.clippy.toml`. This check ensures
+//! that the list applies to them, and finds what clippy has no lint for: a runtime.
 
 use std::collections::BTreeSet;
 
@@ -27,13 +28,13 @@ const PURE: &[&str] = &[
 
 const BANS: &str = "crates/pure.clippy.toml";
 
-/// What the root of a pure crate says.
+/// Attributes required at the root of a pure crate.
 const ATTRIBUTES: [&str; 2] = [
     "#![forbid(unsafe_code)]",
     "#![warn(clippy::iter_over_hash_type)]",
 ];
 
-/// Crates that a pure one does not use, but for its tests.
+/// Crates on which a pure one must not depend, except in its tests.
 const IMPURE: &[&str] = &[
     "crossbeam-utils",
     "futures-util",
@@ -76,7 +77,7 @@ pub fn check(files: &[SourceFile], metadata: &str) -> Result<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// Pure crates that use impure ones.
+/// Pure crates that depend on impure ones.
 fn dependencies(metadata: &str) -> Result<Vec<Complaint>> {
     let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
     let mut complaints = Vec::new();
@@ -100,7 +101,7 @@ fn dependencies(metadata: &str) -> Result<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// Whether there is anything `async` in a file that parses.
+/// Whether a file that parses contains anything `async`.
 fn is_async(text: &str) -> bool {
     #[derive(Default)]
     struct Finder(bool);
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    /// All pure crates as they have to be.
+    /// All pure crates in a valid state.
     fn pure() -> Vec<SourceFile> {
         let crates = PURE.iter().flat_map(|name| {
             let root = ATTRIBUTES.join("\n");

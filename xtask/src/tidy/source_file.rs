@@ -1,8 +1,8 @@
-//! The files that checks look at.
+//! The input files of checks.
 
 use std::path::Path;
 
-/// A file of the repository, by its path from the root.
+/// A file of the repository, with its path relative to the root.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
     pub path: String,
@@ -16,14 +16,14 @@ pub(super) fn is_rust(path: &str) -> bool {
         .is_some_and(|extension| extension == "rs")
 }
 
-/// Whether the whole file is tests, by where it stands and how it is called.
+/// Whether the whole file is test code, by its folder and name.
 pub(super) fn is_test_file(path: &str) -> bool {
     path.split('/')
         .any(|part| part == "tests" || part == "benches" || part == "fuzz")
         || path.ends_with("tests.rs")
 }
 
-/// A file's lines before its own tests, which stand at its end.
+/// A file's lines before its tests, which are at the end.
 pub(super) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()

@@ -1,4 +1,4 @@
-//! What can be seen in one source file: its length, its name, and words that do not belong there.
+//! Checks of single source files: length, name, and words that do not belong there.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use super::source_file::{SourceFile, is_rust, is_test_file, without_tests};
 
 const LONGEST: usize = 800;
 
-/// Names that say nothing of what is in the file. A module with a folder is `net.rs` beside `net/`, so that every tab
-/// and every line of a back trace says which one it is.
+/// Names that do not describe the file's contents. `mod` is among them: a module with a folder is
+/// `net.rs` beside `net/`, so that editor tabs and backtraces show which one it is.
 const EMPTY_NAMES: &[&str] = &[
     "utils", "util", "helpers", "helper", "manager", "impl", "common", "misc", "mod",
 ];
 
-/// A file past 800 lines without its tests is split along the roles in it.
+/// A file longer than 800 lines without its tests must be split by roles.
 pub fn lengths(files: &[SourceFile]) -> Vec<Complaint> {
     let counted = files
         .iter()
@@ -46,16 +46,16 @@ pub fn names(files: &[SourceFile]) -> Vec<Complaint> {
         .collect()
 }
 
-/// Paths that exist on one machine only.
+/// Absolute paths that exist on one machine only.
 pub fn machine_paths(files: &[SourceFile]) -> Vec<Complaint> {
-    // Put together, so that this file does not complain of itself.
+    // Assembled, so that this file does not match.
     let places = ["home", "root", "work", "Users"].map(|place| format!("/{place}/"));
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| !file.path.ends_with(".lock")) {
         for (index, line) in file.text.lines().enumerate() {
             for place in &places {
                 let is_found = line.match_indices(place.as_str()).any(|(at, _)| {
-                    // Part of a longer path or of an address is no path from the root.
+                    // A match within a longer path or a URL is not an absolute path.
                     let before = line[..at].chars().next_back();
                     !before
                         .is_some_and(|before| before.is_alphanumeric() || "_-./}$".contains(before))
@@ -72,7 +72,7 @@ pub fn machine_paths(files: &[SourceFile]) -> Vec<Complaint> {
     complaints
 }
 
-/// Code that says of itself that it is not done, and tests that do not run.
+/// Markers of unfinished code, and disabled tests.
 pub fn unfinished(files: &[SourceFile]) -> Vec<Complaint> {
     let words = ["todo", "unimplemented"].map(|word| format!("{word}!("));
     let ignored = format!("#[{}", "ignore");
@@ -96,8 +96,8 @@ pub fn unfinished(files: &[SourceFile]) -> Vec<Complaint> {
     complaints
 }
 
-/// The number of an API's version stands in the protocol crate and the broker's `api/` folder, nowhere else. What is
-/// looked for is a version of a request compared with a number, which is how it would escape.
+/// API version numbers belong in the protocol crate and the broker's `api/` folder. Elsewhere a
+/// comparison of a request's version with a number is an error.
 pub fn api_versions(files: &[SourceFile]) -> Vec<Complaint> {
     const HOMES: &[&str] = &[
         "crates/ottla-protocol/",
@@ -127,7 +127,7 @@ pub fn api_versions(files: &[SourceFile]) -> Vec<Complaint> {
     complaints
 }
 
-/// Whether the name is followed by a comparison with a literal number, method calls in between left aside.
+/// Whether the name is compared with a literal number, ignoring method calls in between.
 fn compares_with_a_number(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let rest = code[at + name.len()..]
@@ -141,7 +141,7 @@ fn compares_with_a_number(code: &str, name: &str) -> bool {
     })
 }
 
-/// Code that people write, in whatever language.
+/// Hand-written code in any language.
 fn is_source(path: &str) -> bool {
     let extension = Path::new(path)
         .extension()

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use ottla_peers::Node;
 
-/// Stops a broker; one that had ended, or that ends with a failure, is an error.
+/// Stops a broker. It is an error if the broker had already exited or exits with a failure.
 pub fn stop(node: &mut Node) -> Result<()> {
     if let Some(status) = node.ended()? {
         anyhow::bail!(
@@ -12,7 +12,7 @@ pub fn stop(node: &mut Node) -> Result<()> {
         );
     }
     let status = node.stop()?;
-    // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+    // An orderly stop of a JVM exits with 128 + SIGTERM.
     ensure!(
         status.success() || status.code() == Some(143),
         "asked to stop, the broker ended with {status}:\n{}",

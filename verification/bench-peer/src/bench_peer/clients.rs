@@ -1,13 +1,14 @@
 //! Three clients of one Ottla: Kafka's own Java tools, librdkafka, and Ottla's tools.
 //!
-//! Each in turn produces to a topic of its own, which is then deleted, and consumes a topic that all read, so that
-//! nothing but the client differs. Kafka's tools and Ottla's get the same command line; librdkafka, which has no such
-//! tool, is driven by `conformance/rdkafka`, through the interface that takes and gives whole batches. Its settings follow
-//! those of the others where it has the same; no search has been made for those with which it is fastest. Values are read
-//! from one file, or are made before, because Kafka's tool would else draw each letter while its clock runs. Rates are those
-//! that the tools print: of a producer from its first record to the last acknowledgement, of a consumer from when it has its
-//! partitions, by a group or without one, to the last record. Processor time is that of whole processes, a Java virtual
-//! machine's start included.
+//! Each in turn produces to its own topic, which is then deleted, and consumes a shared topic, so
+//! that only the client differs. Kafka's tools and Ottla's get the same command line. librdkafka
+//! has no such tool and is driven by `conformance/rdkafka` through its batch interface. Its
+//! settings follow the others' where it has equivalents; they are not tuned for its best speed.
+//! Values are read from a file or generated beforehand, because Kafka's tool would otherwise
+//! generate each letter while its clock runs. Rates are those that the tools print: for a producer
+//! from the first record to the last acknowledgement, for a consumer from the assignment of its
+//! partitions, with or without a group, to the last record. CPU time is that of whole processes,
+//! including JVM start-up.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +26,7 @@ use ottla_peers::NodeOptions;
 use ottla_workspace::toolchain::{self, C_COMPILER};
 use ottla_workspace::{process, workspace};
 
-/// In the order of [`Client`]; Ottla last, as [`Results`] has it.
+/// In the order of [`Client`]; Ottla last, as [`Results`] requires.
 pub const NAMES: [&str; 3] = ["Kafka's Java tools", "librdkafka", "Ottla's tools"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +40,14 @@ const CLIENTS: [Client; 3] = [Client::Java, Client::Librdkafka, Client::Ottla];
 
 const PARTITIONS: &str = "6";
 const RECORD_BYTES: usize = 100;
-/// Different values in the file of values.
+/// Number of distinct values in the value file.
 const VALUES: usize = 10_000;
-/// The topic that all consume.
+/// The topic that all clients consume.
 const CONSUMED: &str = "consumed";
 
-/// Of the producers of Kafka and Ottla.
+/// Settings of Kafka's and Ottla's producers.
 const PRODUCER: [&str; 3] = ["acks=1", "batch.size=65536", "buffer.memory=67108864"];
-/// Of librdkafka's. With a linger of 0 it would send batches of few records.
+/// Settings of librdkafka's producer. With a linger of 0 it would send batches of few records.
 const LIBRDKAFKA_PRODUCER: [&str; 5] = [
     "acks=1",
     "batch.size=65536",
@@ -117,7 +118,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     broker::stop(&mut broker)
 }
 
-/// What a client needed for all records.
+/// What a client used for all records.
 struct Took {
     records_per_second: f64,
     client_cpu_seconds: f64,
@@ -129,7 +130,7 @@ struct Bench<'a> {
     bootstrap: String,
     broker: u32,
     data: PathBuf,
-    /// A value a line.
+    /// A file with one value per line.
     values: PathBuf,
     ottla: PathBuf,
     rdkafka: PathBuf,
@@ -226,7 +227,7 @@ impl Bench<'_> {
     }
 }
 
-/// Lines of capital letters, as Kafka's tool would draw them.
+/// Lines of capital letters, as Kafka's tool generates them.
 pub(super) fn letters() -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut text = String::with_capacity(VALUES * (RECORD_BYTES + 1));
@@ -242,7 +243,7 @@ pub(super) fn letters() -> String {
     text
 }
 
-/// What the program of `conformance/rdkafka` prints.
+/// Parses the output of the `conformance/rdkafka` program.
 fn rate_in_json(printed: &str) -> Result<f64> {
     let report: Value =
         serde_json::from_str(printed).with_context(|| format!("not JSON: {printed}"))?;
@@ -251,7 +252,8 @@ fn rate_in_json(printed: &str) -> Result<f64> {
         .with_context(|| format!("no rate in {report}"))
 }
 
-/// Builds the program that drives librdkafka, a workspace of its own: its C is compiled here and nowhere else.
+/// Builds the program that drives librdkafka. It is a separate workspace, because only it compiles
+/// librdkafka's C sources.
 fn rdkafka_program() -> Result<PathBuf> {
     toolchain::require(&C_COMPILER)?;
     let target = workspace::target_dir().join("rdkafka");

@@ -1,8 +1,8 @@
-//! Clusters of three brokers and a controller: all of them Apache Kafka's, and all of them Ottla's, in turn.
+//! Clusters of three brokers and a controller: all Apache Kafka, and all Ottla, in turn.
 //!
-//! A turn starts a cluster on empty directories and goes through its parts in the order of [`Part`], so that everything that
-//! a part measures it measures of brokers that have already worked. The topics of a part are deleted before the
-//! next, and its files are gone then.
+//! A turn starts a cluster on empty directories and runs its parts in the order of [`Part`], so
+//! each part measures brokers that have already worked. The topics of a part are deleted, files
+//! included, before the next.
 
 mod bench;
 mod latency;
@@ -19,14 +19,15 @@ use super::table::Results;
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let options = setting.options;
-    // Deleted when all has been measured: for minutes after a hundred thousand files were deleted, ext4 looks at each of
-    // them whenever it makes a new one, and the next turn would pay for the files of the last.
+    // Deleted after all measurements: for minutes after a hundred thousand files were deleted, ext4
+    // inspects each of them when it creates a file, which the next turn would pay for.
     let mut done = Vec::new();
     setting.alternate(results, |side, round, results| {
         let scratch = Scratch::new(&format!("cluster-{round}-{side}"), disk_of(options))?;
         let mut bench = Bench::start(setting, side, scratch)?;
         for part in options.parts() {
-            // What the last part wrote is on the disk: who has written more of it in less time does not pay for that now.
+            // Flushes what the last part wrote. Otherwise a broker that writes more in less time
+            // would pay for it in the next part.
             rustix::fs::sync();
             match part {
                 Part::Producers => producers::measure(&mut bench)?,
@@ -58,7 +59,7 @@ pub fn settings_in_words(options: &Options) -> String {
     )
 }
 
-/// The most that lies on the disk at once.
+/// The maximum disk usage, in bytes.
 fn disk_of(options: &Options) -> u64 {
     let replicas = BROKERS as u64;
     let of_records = options.cluster_records() * STORED_BYTES * replicas;
@@ -66,7 +67,8 @@ fn disk_of(options: &Options) -> u64 {
     let of_part = |part: &Part| match part {
         Part::Producers => of_records,
         Part::Latency => options.latency_seconds * latency::RATE * STORED_BYTES * replicas,
-        // Kafka's indexes are as large as they may become, and have blocks where something was written.
+        // Kafka preallocates indexes sparsely, so they take blocks only where something was
+        // written.
         Part::ManyPartitions => partitions * (32 << 10),
     };
     options.parts().iter().map(of_part).max().unwrap_or(0) + 1_000_000_000

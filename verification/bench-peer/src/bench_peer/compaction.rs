@@ -1,9 +1,10 @@
-//! Compaction: Kafka's own cleaner and Ottla's, on the same log of 1 KB records of which 10 % are live.
+//! Compaction: Kafka's cleaner and Ottla's on the same log of 1 KB records of which 10 % are live.
 //!
-//! Both run as processes of their own on one partition's directory, without a broker. In a broker the cleaner cannot be
-//! told when to begin, waits between its looks for work, and shares its process with everything else, so that neither
-//! its time nor its CPU can be told from theirs. Kafka's runs in the Java virtual machine with the broker's flags, and
-//! what that takes to start is not counted. Both have 128 MiB for keys and buffers of 256 KiB, and are not throttled.
+//! Both run as processes on one partition's directory, without a broker. In a broker, the start of
+//! a cleaning cannot be controlled, the cleaner sleeps between scans, and it shares the process
+//! with everything else, so its time and CPU cannot be separated. Kafka's cleaner runs in a JVM
+//! with the broker's flags, and JVM start-up is not counted. Both have a 128 MiB key buffer and 256
+//! KiB I/O buffers, without a throttle.
 
 use std::path::Path;
 
@@ -21,7 +22,7 @@ const VALUE_BYTES: u64 = 1000;
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let bytes = (setting.options.gigabytes_or(5.0) * 1e9) as u64;
-    // The log, which is there once, and what one cleaning leaves of it.
+    // Space for the log, which exists once, and for the output of one cleaning.
     let scratch = Scratch::new("compaction", bytes + bytes / 5)?;
     let ottla = compare_cleaning::example(compare_cleaning::Build::ToMeasure)?
         .display()
@@ -45,7 +46,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         std::fs::remove_dir_all(&cleaned)?;
         took(&output).with_context(|| format!("not understood: {output}"))
     };
-    // Touches the memory that all others use, and is not counted.
+    // A warm-up that touches the memory used by the measured cleanings; not counted.
     clean(0)?;
     setting.alternate(results, |side, round, results| {
         let took = clean(side)?;
@@ -60,7 +61,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     })
 }
 
-/// The virtual machine's settings for a tool compile quickly and badly, which is not how a broker's cleaner runs.
+/// A tool's JVM flags favour fast compilation over fast code, unlike those of a broker.
 fn with_flags_of_a_broker(tool: Vec<String>) -> Vec<String> {
     let mut command = Vec::new();
     for word in tool {
@@ -74,8 +75,8 @@ fn with_flags_of_a_broker(tool: Vec<String>) -> Vec<String> {
     command
 }
 
-/// The log under another name. A cleaner does not change segments, it replaces them, so they are there once; the last
-/// one, which is not cleaned, and the indexes are copied.
+/// Hard-links the log under another name. A cleaner replaces segments and never changes them, so
+/// they can be shared. The last segment, which is not cleaned, and the indexes are copied.
 fn link(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     let mut segments = Vec::new();
@@ -97,7 +98,7 @@ fn link(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What one cleaning took.
+/// The time, CPU time and written bytes of one cleaning.
 #[derive(Debug, PartialEq)]
 struct Took {
     elapsed_ms: f64,

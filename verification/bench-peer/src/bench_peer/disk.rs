@@ -1,5 +1,6 @@
-//! The disk under the measurement: room is made sure of before it is used, what was made is deleted when its measure
-//! ends, whichever way, and files that two brokers are to find in the page cache alike are read before each.
+//! Disk management of the measurements: space is checked before it is used, files are deleted when
+//! their measure ends, even on an error, and files that two brokers should find equally cached are
+//! read before each run.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,19 +10,19 @@ use anyhow::{Context, Result, bail};
 
 use ottla_workspace::workspace;
 
-/// What must be left over, for logs and for everybody else on the machine.
+/// Space that must remain, for logs and for other processes.
 const RESERVE_BYTES: u64 = 1 << 30;
 /// Both brokers delete a topic's files some time after the topic.
 const DELETION_PATIENCE: Duration = Duration::from_secs(180);
 
-/// A folder below the target directory that is deleted when this value goes.
+/// A folder below the target directory, deleted on drop.
 #[derive(Debug)]
 pub struct Scratch {
     dir: PathBuf,
 }
 
 impl Scratch {
-    /// An empty folder of that name, on a disk with room for so many bytes.
+    /// An empty folder with this name. Fails unless the disk has room for `bytes` more.
     pub fn new(name: &str, bytes: u64) -> Result<Scratch> {
         let dir = workspace::target_dir().join("bench-peer").join(name);
         if dir.exists() {
@@ -55,8 +56,8 @@ fn free_bytes(dir: &Path) -> Result<u64> {
     Ok(found.f_bavail * found.f_frsize)
 }
 
-/// Waits until what was written is on the disk, and reads every file below the folder, so that the page cache holds what
-/// it has room for, whoever had the folder before.
+/// Flushes all writes, and reads every file below the folder, so that the page cache holds as much
+/// of it as fits, regardless of the previous user.
 pub fn settle(dir: &Path) -> Result<()> {
     rustix::fs::sync();
     let mut buffer = vec![0; 1 << 20];
@@ -75,7 +76,7 @@ pub fn settle(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no folder of the topic's partitions is left, under whatever name the broker deletes them.
+/// Waits until no folder of the topic's partitions is left, including those renamed for deletion.
 pub fn wait_until_deleted(data: &Path, topic: &str) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -95,7 +96,7 @@ pub fn wait_until_deleted(data: &Path, topic: &str) -> Result<()> {
     }
 }
 
-/// Whether the folder is `topic-N`, `topic-N.ID-delete` or the like.
+/// Whether the folder is `topic-N`, `topic-N.ID-delete` or similar.
 fn is_of_topic(folder: &str, topic: &str) -> bool {
     let rest = folder
         .strip_prefix(topic)

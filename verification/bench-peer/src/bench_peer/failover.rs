@@ -1,13 +1,15 @@
-//! Failover: a leader is killed, and it is measured when the first write with `acks=all` is accepted again.
+//! Failover: kills a leader and measures the time until the first write with `acks=all` is accepted
+//! again.
 //!
-//! Three brokers and one controller, each a process, with the same timeouts: all of them Apache Kafka's, Ottla's brokers
-//! under Kafka's controller, and everything Ottla's. In a turn each broker is killed once and comes back; the median
-//! counts. Both survivors are offered a record for every partition that the killed one led, again and again without a
-//! pause to speak of, by two threads of this process: what a client adds by its own backing off is left out.
+//! Three brokers and one controller, each a process, with the same timeouts: all Apache Kafka,
+//! Ottla brokers under a Kafka controller, and all Ottla. In a turn each broker is killed once and
+//! restarted; the median counts. Two threads of this process send a record for every partition of
+//! the killed leader to both survivors, almost without a pause, so that a client's backoff is
+//! excluded.
 //!
-//! When the controller has fenced the broker, the time in its metadata log says, to the millisecond. Until then is
-//! detection, which is for the most part the session's timeout; from then on is election: the new leader has to hear of
-//! it, to lead, and to have a follower that has the record too.
+//! The time at which the controller fenced the broker is in its metadata log, in milliseconds.
+//! Before it is detection, mostly the session timeout. After it is election: the new leader must
+//! learn of it, become leader, and replicate the record to a follower.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -25,24 +27,24 @@ use super::table::{Results, median};
 use ottla_peers::{Asker, Cluster, Member, connect};
 use ottla_workspace::{process, workspace};
 
-/// In the order of [`MAKERS`]; Ottla last, as [`Results`] has it.
+/// In the order of [`MAKERS`]; Ottla last, as [`Results`] requires.
 pub const NAMES: [&str; 3] = [
     "all Apache Kafka",
     "Ottla's brokers, Kafka's controller",
     "all Ottla",
 ];
 
-/// Of the brokers, and of the controller: files in peers/.
+/// The peers of the brokers, and of the controller: names of files in peers/.
 const MAKERS: [(&str, &str); 3] = [("kafka", "kafka"), ("ottla", "kafka"), ("ottla", "ottla")];
 
 const BROKERS: usize = 3;
 const PARTITIONS: &str = "6";
 const TOPIC: &str = "failover";
 const HEARTBEAT_MS: &str = "500";
-/// Far above every session timeout that is worth measuring with.
+/// Far longer than any session timeout that is worth measuring.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two records offered to a broker that refuses: short beside what is measured, and long enough to leave the
-/// processor to those who are measured.
+/// Pause between two records sent to a broker that refuses: short compared with the measured times,
+/// and long enough to leave the CPU to the brokers.
 const PAUSE: Duration = Duration::from_millis(2);
 
 pub fn settings_in_words(session_ms: u64) -> String {
@@ -83,7 +85,7 @@ fn start(
     let mut settings = vec![
         ("broker.session.timeout.ms", session_ms),
         ("broker.heartbeat.interval.ms", HEARTBEAT_MS.to_owned()),
-        // Nothing but the kills moves leaders.
+        // Only the kills move leaders.
         ("auto.leader.rebalance.enable", "false".to_owned()),
     ];
     let of_everybody = setting.options.overrides.iter();
@@ -101,7 +103,7 @@ fn start(
     Ok(cluster)
 }
 
-/// Kills a broker; the measures with their values in milliseconds.
+/// Kills a broker; returns the measures with their values in milliseconds.
 fn fail_over(cluster: &mut Cluster, victim: usize) -> Result<[(&'static str, f64); 4]> {
     let victim_id = cluster.brokers[victim].node_id;
     let survivors: Vec<u16> = cluster
@@ -112,7 +114,7 @@ fn fail_over(cluster: &mut Cluster, victim: usize) -> Result<[(&'static str, f64
     let led = led_by(survivors[0], victim_id)?;
     ensure!(!led.is_empty(), "broker {victim_id} leads nothing");
     let batch = one_record();
-    // Every broker has served a write before, so that none pays for its first one now.
+    // Each broker serves a write first, so that no measured write is a broker's first.
     warm_up(cluster, &batch)?;
     let mut node = cluster.brokers[victim].take()?;
     let (killed, killed_ms) = (Instant::now(), now_ms()?);
@@ -153,7 +155,7 @@ fn warm_up(cluster: &Cluster, batch: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Offers a record for each partition to all survivors until one has taken it; when that was.
+/// Sends a record for each partition to all survivors until one accepts it; returns when.
 fn offer(
     survivors: &[u16],
     partitions: &[i32],
@@ -182,7 +184,8 @@ fn offer(
                             Err(_) => break,
                         };
                         let answer = broker.produce(TOPIC, partition, batch);
-                        // Without an answer, the next one on this connection would be the wrong one.
+                        // After a timeout, the next response on this connection would belong to the
+                        // wrong request.
                         if let Ok(code) = answer {
                             connection = Some(broker);
                             if code == 0 {
@@ -220,7 +223,7 @@ pub(super) fn now_ms() -> Result<f64> {
     Ok(now.as_secs_f64() * 1e3)
 }
 
-/// When the controller wrote that it has fenced the broker, in milliseconds since 1970.
+/// When the controller wrote the fencing of the broker, in milliseconds since 1970.
 pub(super) fn fenced_at(controller: &Member, broker: i32, since_ms: f64) -> Result<f64> {
     let folder = controller
         .partition_dir("__cluster_metadata-0")
@@ -243,7 +246,7 @@ pub(super) fn fenced_at(controller: &Member, broker: i32, since_ms: f64) -> Resu
     fenced.with_context(|| format!("the metadata log does not fence broker {broker}"))
 }
 
-/// The time of a line of `dump-log`, if its record fences that broker.
+/// The timestamp of a line of `dump-log`, if its record fences that broker.
 fn fenced_by(line: &str, broker: i32) -> Option<f64> {
     let (metadata, record) = line.split_once(" payload: ")?;
     let record: Value = serde_json::from_str(record).ok()?;

@@ -1,25 +1,25 @@
-//! The goals that the project has set itself, and whether the results meet them.
+//! The project's goals, and whether the results meet them.
 //!
-//! A goal is met by the median over the rounds; where a single round misses it, that is said.
+//! The median over the rounds decides; rounds that miss the goal are mentioned.
 
 use super::table::{Results, spread};
 
-/// What is compared with the bound.
+/// The bound of a goal.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
-    /// Ottla's value is at most that part of the peer's, in the same round.
+    /// Ottla's value is at most this fraction of the peer's, in the same round.
     RatioAtMost(f64),
     RatioAtLeast(f64),
-    /// As before, of the second side's.
+    /// Ottla's value is at least this fraction of the second side's, in the same round.
     RatioToSecondAtLeast(f64),
-    /// The second of three sides, which is Ottla too, against the first.
+    /// The second of three sides, which is Ottla as well, is at most this fraction of the first.
     RatioOfSecondAtMost(f64),
-    /// Ottla's own value.
+    /// Ottla's own value is at most this.
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// A measure by its name in the table, its bound, and the bound in words.
+/// The measure's name in the table, its bound, and the bound in words.
 struct Goal(&'static str, Bound, &'static str);
 
 const TENTH: f64 = 0.1;
@@ -28,7 +28,7 @@ const FIFTH: f64 = 0.2;
 const QUARTER: f64 = 0.25;
 const THIRD: f64 = 1.0 / 3.0;
 const HALF: f64 = 0.5;
-/// No further from the windows without a roll than windows differ anyway.
+/// Windows with a roll differ from those without by no more than windows differ anyway.
 const NOT_VISIBLE: f64 = 1.5;
 
 use Bound::{
@@ -89,7 +89,7 @@ const GOALS: &[Goal] = &[
     Goal("cluster: many partitions: failover, fenced to writes by all, ms", RatioAtMost(QUARTER), "≤ 1/4"),
 ];
 
-/// A table of the goals whose measures there are; nothing where there are none.
+/// A table of the goals whose measures exist; empty if there are none.
 pub fn markdown(results: &Results) -> String {
     let rows: Vec<String> = GOALS.iter().filter_map(|goal| row(goal, results)).collect();
     if rows.is_empty() {

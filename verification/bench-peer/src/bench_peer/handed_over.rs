@@ -1,9 +1,10 @@
-//! Start and recovery with thousands of partitions: one directory, written once by the peer and then handed from broker
-//! to broker, so that both find the same contents and the disk holds them once.
+//! Start and recovery with thousands of partitions. One directory, written by the peer, is handed
+//! from broker to broker, so that both find the same contents and the disk holds them once.
 //!
-//! For recovery every broker is killed as soon as it is ready, and the directory is put back before the next: the
-//! checkpoints as they were when the writer was killed, which puts every record behind the recovery point, and none of
-//! the files that recovery made. Recovery does not change segments, and it makes their indexes anew.
+//! For recovery every broker is killed as soon as it is ready, and the directory is restored before
+//! the next one: the checkpoints are reset to their state when the writer was killed, so that every
+//! record is after the recovery point, and the files that recovery created are removed. Recovery
+//! does not change segments, and rebuilds their indexes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,12 +21,13 @@ use super::table::Results;
 use ottla_peers::{InstalledPeer, Node, NodeOptions, Served};
 use ottla_workspace::process;
 
-/// Partitions of one topic; a broker takes seconds to create more.
+/// Partitions per topic; a broker takes seconds to create more.
 const TOPIC_PARTITIONS: usize = 500;
-/// A partition's files beside its records, on a file system of 4 KiB blocks.
+/// Size of a partition's files other than its records, in bytes, on a file system with 4 KiB
+/// blocks.
 const PARTITION_BYTES: u64 = 64 << 10;
 
-/// Start after a clean stop, with a few records in each partition.
+/// Start after a clean stop, with a few records per partition.
 pub fn start(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let partitions = setting.options.directory_partitions();
     let name = format!("start-{partitions}");
@@ -43,7 +45,7 @@ pub fn start(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     })
 }
 
-/// Start after `kill -9`, with all records behind the recovery point.
+/// Start after `kill -9`, with all records after the recovery point.
 pub fn recovery(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let gigabytes = setting.options.gigabytes_or(10.0);
     let directory = Directory::fill(setting, "recovery", Contents::Gigabytes(gigabytes))?;
@@ -64,7 +66,7 @@ enum Contents {
     Gigabytes(f64),
 }
 
-/// The directory, and what every broker must find in it.
+/// The directory, and the contents that every broker must find in it.
 struct Directory {
     scratch: Scratch,
     overrides: Vec<(String, String)>,
@@ -79,7 +81,7 @@ struct Took {
 }
 
 impl Directory {
-    /// Has the peer create and fill the partitions, and stop or, for recovery, be killed.
+    /// Lets the peer create and fill the partitions, then stops it or, for recovery, kills it.
     fn fill(setting: &Setting<'_>, name: &str, contents: Contents) -> Result<Directory> {
         let partitions = setting.options.directory_partitions();
         ensure!(partitions > 0, "--partitions must be 1 or more");
@@ -140,7 +142,8 @@ impl Directory {
         self.scratch.path().join("data")
     }
 
-    /// Starts the broker and reads its process when all partitions are served, with every record that was written.
+    /// Starts the broker and takes a process reading when all partitions, with every record, are
+    /// served.
     fn measured_start(&self, broker: &InstalledPeer) -> Result<(Node, Took)> {
         let mut node = self.start(broker)?;
         let (ready, served) = node.wait_until_served(self.holds.partitions)?;
@@ -175,12 +178,12 @@ impl Took {
     }
 }
 
-/// What a directory held when its broker was killed, but for segments and their indexes.
+/// The contents of a directory when its broker was killed, except segments and indexes.
 struct Crashed {
     data: PathBuf,
-    /// The files of `data` itself, which are checkpoints and names.
+    /// The files directly in `data`: checkpoints and metadata.
     files: Vec<(PathBuf, Vec<u8>)>,
-    /// Everything in the partitions' folders.
+    /// All paths in the partitions' folders.
     present: BTreeSet<PathBuf>,
 }
 
@@ -230,7 +233,7 @@ fn files_of_partitions(data: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     for entry in std::fs::read_dir(data)? {
         let entry = entry?;
-        // The metadata log goes on; it is the brokers' own.
+        // The metadata log is not restored: each broker continues it.
         let is_metadata = entry.file_name() == "__cluster_metadata-0";
         if entry.path().is_dir() && !is_metadata {
             files.extend(files_of(&entry.path())?);

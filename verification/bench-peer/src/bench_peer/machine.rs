@@ -1,4 +1,4 @@
-//! The machine under the measurement: what a process has used, how much memory there is, and how noisy it is.
+//! Process usage, available memory, and noise of the machine under the measurement.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use procfs::process::Process;
 use procfs::{CpuInfo, Current, Meminfo};
 
-/// Processor time and memory of a process, from `/proc`.
+/// CPU time and memory of a process, from `/proc`.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessReading {
     pub cpu_seconds: f64,
@@ -33,7 +33,7 @@ impl ProcessReading {
         }
     }
 
-    /// 10^6 bytes in memory now.
+    /// Resident memory in units of 10^6 bytes.
     pub fn resident_mb(&self) -> f64 {
         self.resident_kb as f64 * 1024.0 / 1e6
     }
@@ -43,7 +43,7 @@ impl ProcessReading {
     }
 }
 
-/// Processor time of all children of this process that have ended.
+/// CPU time of all exited children of this process.
 pub fn cpu_seconds_of_ended_children() -> Result<f64> {
     let stat = Process::myself()?.stat()?;
     Ok(seconds((stat.cutime + stat.cstime).cast_unsigned()))
@@ -53,13 +53,13 @@ fn seconds(ticks: u64) -> f64 {
     ticks as f64 / procfs::ticks_per_second() as f64
 }
 
-/// Bytes that processes could still use.
+/// Memory available to processes, in bytes.
 pub fn available_memory() -> u64 {
     let memory = Meminfo::current().ok();
     memory.and_then(|memory| memory.mem_available).unwrap_or(0)
 }
 
-/// Takes that much memory from the system, writes to every page, and gives it back.
+/// Allocates this much memory, writes to every page, and frees it.
 pub fn touch_memory(bytes: u64) -> Result<()> {
     const PIECE: usize = 64 << 20;
     const PAGE: usize = 4096;
@@ -74,11 +74,11 @@ pub fn touch_memory(bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// How long a thread that does nothing but look at the clock was kept from running.
+/// How long a spinning thread was kept from running.
 #[derive(Debug, Clone, Copy)]
 pub struct Noise {
     pub longest_gap_ms: f64,
-    /// Share of the time lost in gaps longer than 0.1 ms.
+    /// Percentage of the time lost in gaps longer than 0.1 ms.
     pub lost_percent: f64,
 }
 
@@ -102,7 +102,7 @@ pub fn noise() -> Noise {
     }
 }
 
-/// Processor, cores, memory and kernel.
+/// CPU model, cores, memory and kernel.
 pub fn description() -> String {
     let processor = CpuInfo::current().ok();
     let model = processor.as_ref().and_then(|it| it.model_name(0));

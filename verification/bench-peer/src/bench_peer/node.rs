@@ -1,8 +1,8 @@
-//! The measures of one node on an empty directory, which go through every [`Row`] in turn.
+//! The measures of one node on an empty directory, in the order of [`Row`].
 //!
-//! A start takes milliseconds, and whatever the machine does meanwhile is most of a bad one: so a turn begins with
-//! several, each on a fresh directory and with nothing left to be written, of which the median counts and the longest
-//! stands beside.
+//! A start takes milliseconds, so other activity of the machine dominates a bad sample. A turn
+//! therefore begins with several starts, each on a fresh directory with no pending writes; the
+//! median counts and the maximum is shown.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::setting::Setting;
 use super::table::{Results, median};
 use ottla_peers::{InstalledPeer, Node, NodeOptions};
 
-/// A deleted topic's files go soon, so that the next row finds their space free.
+/// A deleted topic's files are removed soon, so that their space is free for the next row.
 pub const DELETE_SOON: (&str, &str) = ("log.segment.delete.delay.ms", "1000");
 
 const STARTS: usize = 5;
@@ -52,7 +52,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             );
         }
         if rows.contains(&Row::Groups) {
-            // What is measured is not how long both are told to wait.
+            // Configured delays are not what is measured.
             overrides.extend(AT_ONCE.map(|(key, value)| (key.to_owned(), value.to_owned())));
         }
         let start_again = || start(broker, scratch.path(), &overrides);
@@ -84,7 +84,7 @@ fn start(broker: &InstalledPeer, dir: &Path, overrides: &[(String, String)]) -> 
     })
 }
 
-/// Milliseconds from exec to the first answer, of starts on fresh directories.
+/// Milliseconds from exec to the first response, for starts on fresh directories.
 fn start_times(broker: &InstalledPeer, overrides: &[(String, String)]) -> Result<Vec<f64>> {
     let one = |_| {
         let scratch = Scratch::new(&format!("{}-start", broker.id()), 100_000_000)?;
@@ -97,7 +97,7 @@ fn start_times(broker: &InstalledPeer, overrides: &[(String, String)]) -> Result
     (0..STARTS).map(one).collect()
 }
 
-/// The most that these rows have on the disk at once; each deletes what the next does not read.
+/// The maximum disk usage of these rows, in bytes; each row deletes what the next does not read.
 fn disk_of(rows: &[Row], records: u64, gigabytes: f64) -> u64 {
     let of_row = |row: &Row| match row {
         Row::Producer | Row::Consumer => records * 110,

@@ -1,10 +1,11 @@
-//! Produce latency over many segment rolls: an open loop at a fixed rate into one partition of small segments with small
-//! retention, while a thread sees when segments begin and another how long the machine keeps a sleeper waiting.
+//! Produce latency during segment rolls: an open loop at a fixed rate into one partition with small
+//! segments and short retention. One thread watches for new segments, another measures how late the
+//! machine wakes a sleeping thread.
 //!
-//! Every request is put into a window of 100 ms by the instant at which it was due. The windows are written to a file,
-//! one line each, and the latencies of those with a roll are compared with those of the others. A roll that stalls its
-//! partition is seen in the window in which it began, and a window that only follows it counts among the others, which
-//! hides nothing: the whole distribution is given beside.
+//! Requests are grouped into 100 ms windows by their due time. The windows are written to a file,
+//! one per line, and latencies in windows with a roll are compared with the others. A roll that
+//! stalls its partition shows in the window in which it began. A window that follows it counts
+//! among the others; this hides nothing, because the whole distribution is reported too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,12 +26,13 @@ use ottla_workspace::{process, workspace};
 const SEGMENT_BYTES: u64 = 64 << 20;
 const RETENTION_BYTES: u64 = 1 << 30;
 const WINDOW_US: u64 = 100_000;
-/// How often the partition's folder is looked at.
+/// Polling interval of the partition's folder.
 const LOOK: Duration = Duration::from_millis(10);
 const NAP: Duration = Duration::from_millis(1);
 const TOPIC: &str = "rolls";
 
-/// What both brokers get, so that retention works while the load runs and the disk is not filled.
+/// Settings of both brokers that keep retention active during the load, so that the disk does not
+/// fill up.
 const OVERRIDES: [(&str, &str); 5] = [
     ("log.segment.bytes", "67108864"),
     ("log.retention.bytes", "1073741824"),
@@ -47,7 +49,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         rate > 0.0,
         "--roll-megabytes-per-second must be more than 0"
     );
-    // Beside what is retained: what comes between two looks at it and is deleted, with some slowness.
+    // Retained bytes, plus those written between two retention checks, with a margin.
     let bytes = RETENTION_BYTES + (rate * 1e6 * 20.0) as u64;
     setting.alternate(results, |side, round, results| {
         let broker = setting.sides[side];
@@ -145,7 +147,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     })
 }
 
-/// The time series outlive the measure.
+/// The time series are kept after the measurement.
 fn csv_file(broker: &str, round: usize) -> Result<PathBuf> {
     let dir = workspace::target_dir().join("bench-peer");
     std::fs::create_dir_all(&dir)?;
@@ -158,7 +160,7 @@ struct Nap {
     overslept_us: u64,
 }
 
-/// Does the work while the two threads look on; what they saw are instants in µs since 1970.
+/// Runs `work` while the two threads observe. Their instants are in µs since 1970.
 fn watched<T>(
     segments: &Path,
     work: impl FnOnce() -> Result<T>,
@@ -175,7 +177,7 @@ fn watched<T>(
     })
 }
 
-/// When new segments were first seen in the folder.
+/// The times at which new segments were first seen.
 fn watch_segments(folder: &Path, is_over: &AtomicBool) -> Vec<u64> {
     let mut seen = BTreeSet::new();
     let mut rolls = Vec::new();
@@ -193,7 +195,7 @@ fn watch_segments(folder: &Path, is_over: &AtomicBool) -> Vec<u64> {
 }
 
 fn take_naps(is_over: &AtomicBool) -> Vec<Nap> {
-    // Linux wakes others 50 µs late, to save wake-ups.
+    // By default Linux delays wake-ups by up to 50 µs to coalesce them (timer slack).
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let mut naps = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
@@ -213,7 +215,7 @@ fn now_us() -> u64 {
     now.unwrap_or_default().as_micros() as u64
 }
 
-/// The rows of `ottla-load produce --latencies`: due instant and latency, in µs.
+/// Parses the rows of `ottla-load produce --latencies`: due time and latency, in µs.
 fn requests(text: &str) -> Result<Vec<(u64, u64)>> {
     let rows = text.lines().skip(1).map(|line| {
         let (due, latency) = line.split_once(',').context("no comma")?;
@@ -247,7 +249,7 @@ impl Windows {
             }
         }
         for roll in rolls {
-            // It came between the look before and this one.
+            // The roll happened between the previous poll and this one.
             let instant = roll - LOOK.as_micros() as u64 / 2;
             if let Some(window) = at(instant).and_then(|index| windows.get_mut(index)) {
                 window.rolls += 1;
@@ -268,7 +270,7 @@ impl Windows {
             .collect()
     }
 
-    /// The median of the longest latencies of the windows with, or without, a roll.
+    /// The median of the maximum latencies of the windows with, or without, a roll.
     fn typical_maximum(&self, has_roll: bool) -> f64 {
         let wanted = self
             .windows
@@ -300,7 +302,7 @@ fn sorted(mut values: Vec<u64>) -> Vec<u64> {
     values
 }
 
-/// The value that this share of the sorted values does not exceed; of none, no number.
+/// The quantile of sorted values; NaN if there are none.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     let place = (sorted.len() as f64 * share).ceil() as usize;
     let value = sorted.get(place.saturating_sub(1));
@@ -319,7 +321,8 @@ mod tests {
             at_us: 1_200_000,
             overslept_us: 40,
         };
-        // Seen 3 ms into the third window, so that it came at the end of the second; one came before the first.
+        // Seen 3 ms into the third window, so the roll happened at the end of the second. The other
+        // roll precedes the first window.
         let windows = Windows::new(&requests, &[900_000, 1_203_000], &[nap]).unwrap();
         assert_eq!(
             windows.csv(),

@@ -1,4 +1,5 @@
-//! The measures: which client drives the broker, and what is read from its output and from the broker's process.
+//! The measures of one node: which client drives the broker, and which values are taken from its
+//! output and the broker's process.
 
 use std::path::Path;
 use std::process::Command;
@@ -50,7 +51,7 @@ pub enum Row {
 }
 
 impl Row {
-    /// Those that are measured unless some are named, in the order in which they build on each other.
+    /// The rows that are measured by default, in the order in which they depend on each other.
     pub const ALL: [Row; 10] = [
         Row::Startup,
         Row::EndToEnd,
@@ -68,9 +69,9 @@ impl Row {
 /// One broker under measurement.
 pub struct Bench<'a> {
     pub node: Node,
-    /// Starts the broker once more on what the node has left.
+    /// Restarts the broker on the node's data.
     pub start_again: &'a dyn Fn() -> Result<Node>,
-    /// Brings Kafka's own tools.
+    /// Has Kafka's own tools.
     pub kafka: &'a InstalledPeer,
     pub load_generator: &'a Path,
     pub records: u64,
@@ -237,7 +238,7 @@ impl Bench<'_> {
         let bootstrap = format!("bootstrap.servers={}", self.node.bootstrap());
         self.topic_command("--create", "once", &["--partitions", PARTITIONS])?;
         let mut rates = Vec::new();
-        // Alternately, since a broker's first seconds are not like its later ones.
+        // Alternating, because a broker's first seconds differ from its later ones.
         for transactional in [false, true, false, true] {
             let transaction = if transactional {
                 "--transactional-id once --transaction-duration-ms 100"
@@ -263,7 +264,7 @@ impl Bench<'_> {
     }
 
     fn groups(&mut self) -> Result<()> {
-        // The first groups have the topic of the offsets made.
+        // The first groups trigger the creation of the offsets topic.
         self.load("groups --groups 10 --members 100 --topic groups-before --partitions 10")?;
         for protocol in ["consumer", "classic"] {
             let before = ProcessReading::of(self.node.pid())?;
@@ -328,7 +329,7 @@ impl Bench<'_> {
         process::output_of(kafka_tool(self.kafka, tool)?.args(line.split_whitespace()))
     }
 
-    /// `line` is a command of the load generator and its arguments.
+    /// `line` is a command of the load generator with its arguments.
     fn load(&self, line: &str) -> Result<Value> {
         let mut words = line.split_whitespace();
         let pid = self.node.pid().to_string();
@@ -363,7 +364,7 @@ impl Bench<'_> {
     }
 }
 
-/// A measuring tool of Kafka's, in the Java virtual machine's own default settings for a tool.
+/// One of Kafka's performance tools, with the default JVM settings of a tool.
 pub fn kafka_tool(kafka: &InstalledPeer, tool: &str) -> Result<Command> {
     let Some(class_path) = kafka.class_path() else {
         bail!("the peer `kafka` has no class path");
@@ -380,14 +381,14 @@ fn number_at(value: &Value, pointer: &str) -> Result<f64> {
     found.with_context(|| format!("the load generator's report has no {pointer}: {value}"))
 }
 
-/// What a producing tool says at its end.
+/// The summary of a producing tool.
 #[derive(Debug, PartialEq)]
 pub struct ProducerSummary {
     pub records_per_second: f64,
     pub p99_ms: f64,
 }
 
-/// The last line of ProducerPerformance, the only one with percentiles.
+/// Parses the last line of ProducerPerformance, the only one with percentiles.
 pub fn producer_summary(printed: &str) -> Result<ProducerSummary> {
     let line = printed
         .lines()
@@ -409,16 +410,16 @@ pub fn producer_summary(printed: &str) -> Result<ProducerSummary> {
     })
 }
 
-/// What a consuming tool says at its end.
+/// The summary of a consuming tool.
 #[derive(Debug, PartialEq)]
 pub struct ConsumerSummary {
     pub records: u64,
     pub records_per_second: f64,
-    /// Without the time that joining the group took.
+    /// Excludes the time to join the group.
     pub fetched_per_second: f64,
 }
 
-/// From the line of comma-separated values.
+/// Parses the line of comma-separated values.
 pub fn consumer_summary(printed: &str) -> Result<ConsumerSummary> {
     let line = printed
         .lines()
@@ -436,7 +437,7 @@ pub fn consumer_summary(printed: &str) -> Result<ConsumerSummary> {
 }
 
 fn number_after(line: &str, label: &str) -> Result<f64> {
-    // "50th = " must not be found within "99.50th = ".
+    // "50th = " must not match within "99.50th = ".
     let at = line
         .match_indices(label)
         .find(|(at, _)| !line[..*at].ends_with(|c: char| c.is_ascii_digit() || c == '.'))

@@ -1,4 +1,5 @@
-//! What is measured and how large, as the command line says, and what every group measures with.
+//! The selection and size of the measurements from the command line, and the environment of every
+//! group.
 
 use std::path::{Path, PathBuf};
 
@@ -103,7 +104,7 @@ impl Options {
         self.records.unwrap_or(default)
     }
 
-    /// Of Kafka's tools with one broker.
+    /// Records of a run of Kafka's tools with one broker.
     pub(super) fn node_records(&self) -> u64 {
         self.records_or(10_000_000)
     }
@@ -112,18 +113,18 @@ impl Options {
         self.partitions.unwrap_or(default)
     }
 
-    /// Of a directory that is handed over.
+    /// Partitions of a handed-over directory.
     pub(super) fn directory_partitions(&self) -> usize {
         self.partitions_or(2000)
     }
 
-    /// Page cache and memory that one turn goes through.
+    /// Page cache and memory that one turn uses, in bytes.
     pub(super) fn memory_of(&self, group: Group) -> u64 {
         let gigabytes = |default| (self.gigabytes_or(default) * 1e9) as u64;
         match group {
             Group::Node => self.node_records() * 110 + 2 * gigabytes(10.0),
             Group::Start => 2 << 30,
-            // Their files are in the page cache already, and memory taken now would drive them out.
+            // Their files are already cached, and allocating memory now would evict them.
             Group::Recovery | Group::Compaction => 0,
             Group::Rolls => 4 << 30,
             Group::Client => self.node_records() * 2 * 110,
@@ -142,20 +143,20 @@ impl Group {
     }
 }
 
-/// What every group measures with.
+/// The environment of every group.
 pub(super) struct Setting<'a> {
     pub(super) options: &'a Options,
     pub(super) group: Group,
     /// The peer, and Ottla.
     pub(super) sides: [&'a InstalledPeer; 2],
-    /// Brings Kafka's own tools.
+    /// Has Kafka's own tools.
     pub(super) kafka: &'a InstalledPeer,
-    /// Built where a group needs it.
+    /// Built if a group needs it.
     pub(super) load_generator: Option<&'a Path>,
 }
 
 impl Setting<'_> {
-    /// Gives each side its turn in every round, another first each time.
+    /// Runs each side once in every round, rotating which side is first.
     pub(super) fn alternate(
         &self,
         results: &mut Results,
@@ -190,7 +191,7 @@ impl Setting<'_> {
 
 pub const BROKERS: usize = 3;
 
-/// A record of that size as it lies on a disk, once for each replica.
+/// Bytes of a record on disk, per replica.
 pub(super) const STORED_BYTES: u64 = 110;
 
 /// What is measured of a cluster, in this order.
@@ -214,7 +215,7 @@ impl Options {
         }
     }
 
-    /// Of each run of producers.
+    /// Records of each run of producers.
     pub(super) fn cluster_records(&self) -> u64 {
         self.records_or(5_000_000)
     }
@@ -223,7 +224,7 @@ impl Options {
         self.partitions_or(10_000)
     }
 
-    /// What a turn goes through.
+    /// Memory that a turn uses, in bytes.
     pub fn memory_of_cluster(&self) -> u64 {
         3 * self.cluster_records() * STORED_BYTES * BROKERS as u64 + (4 << 30)
     }

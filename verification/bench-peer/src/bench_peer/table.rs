@@ -1,7 +1,8 @@
-//! The results as a table: medians over the rounds with lowest and highest value, and the ratio within each round.
+//! The results as a table: the median over the rounds with minimum and maximum, and the ratio
+//! within each round.
 //!
-//! Sides are measured in turn, two brokers or several clients of one; the last of them is Ottla, and is what the ratios
-//! are of.
+//! Sides are measured in turn: two brokers, or several clients of one. The last side is Ottla, and
+//! is the numerator of the ratios.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::machine::Noise;
 
 #[derive(Debug)]
 pub struct Results {
-    /// Of the sides, Ottla last.
+    /// The sides' names, Ottla last.
     names: Vec<String>,
     /// In the order in which they were first measured.
     measures: Vec<String>,
@@ -32,7 +33,7 @@ impl Results {
         &self.names
     }
 
-    /// Ottla's.
+    /// The index of Ottla's side.
     pub fn last_side(&self) -> usize {
         self.names.len() - 1
     }
@@ -50,7 +51,7 @@ impl Results {
         self.noise.push(noise);
     }
 
-    /// Shows what one side has come to in one round.
+    /// Prints the results of one side in one round.
     pub fn print_turn(&self, side: usize, round: usize) {
         for measure in &self.measures {
             let sides = self.values.get(&(measure.clone(), round));
@@ -60,18 +61,18 @@ impl Results {
         }
     }
 
-    /// What was measured of one side, round by round.
+    /// The values of one side, by round.
     pub fn side(&self, side: usize, measure: &str) -> Vec<f64> {
         let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
         rounds.filter_map(|(_, sides)| sides[side]).collect()
     }
 
-    /// Ottla's value as a part of another side's, within each round.
+    /// Ottla's value divided by another side's, by round.
     pub fn ratios(&self, side: usize, measure: &str) -> Vec<f64> {
         self.ratios_between(self.last_side(), side, measure)
     }
 
-    /// One side's value as a part of another's, within each round.
+    /// One side's value divided by another's, by round.
     pub fn ratios_between(&self, of: usize, to: usize, measure: &str) -> Vec<f64> {
         let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
         let ratios = rounds.filter_map(|(_, sides)| Some(sides[of]? / sides[to]?));
@@ -111,7 +112,7 @@ impl Results {
     }
 }
 
-/// Median, and lowest to highest where there are several values.
+/// The median, with minimum and maximum if there are several values.
 pub fn spread(values: &[f64]) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -137,7 +138,7 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// About three digits that count.
+/// Formats a number with about three significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 10_000.0 => {

@@ -1,9 +1,9 @@
-//! The Go that `conformance/go/go.mod` asks for: the one on the `PATH` if it is new enough, or else the one that Go's
-//! own registry has, brought by the older one.
+//! The Go version required by `conformance/go/go.mod`: the one on the `PATH` if it is recent
+//! enough, otherwise one that the older Go downloads from Go's module proxy.
 //!
-//! Go 1.21 and later would bring it by themselves, where Debian has not switched that off; Go 1.19, which is Debian
-//! 12's, cannot even read the file. Asked by name for the module that holds the newer one, all of them fetch it and check
-//! it against Go's database of checksums.
+//! Go 1.21 and later would download it automatically, unless Debian disables that. Go 1.19, in
+//! Debian 12, cannot even parse the file. Every version, asked for the toolchain module by name,
+//! downloads it and verifies it against Go's checksum database.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use super::{GO, Version, require};
 use crate::process;
 
-/// The program `go` that can build the module in that folder.
+/// The path of a `go` that can build the module in this folder.
 pub fn for_module(module: &Path) -> Result<PathBuf> {
     let found = require(&GO)?;
     let file = module.join("go.mod");
@@ -44,7 +44,7 @@ fn go_line(text: &str) -> Option<&str> {
 fn bring(wanted: &str) -> Result<PathBuf> {
     let ask = |arguments: &[&str]| -> Result<String> {
         let mut command = Command::new(GO.program);
-        // Away from any go.mod, which an old Go would fail to read.
+        // Outside any module, because an old Go would fail to parse its go.mod.
         command.args(arguments).current_dir(std::env::temp_dir());
         Ok(process::output_of(&mut command)?.trim().to_owned())
     };
@@ -60,7 +60,7 @@ fn bring(wanted: &str) -> Result<PathBuf> {
         .as_str()
         .context("go mod download named no directory")?;
     let dir = Path::new(dir);
-    // A module's files come without the permission to be started.
+    // Files of a module are not executable.
     make_executable(&dir.join("bin"))?;
     make_executable(&dir.join("pkg/tool").join(format!("{os}_{architecture}")))?;
     Ok(dir.join("bin").join(GO.program))

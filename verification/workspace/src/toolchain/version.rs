@@ -1,14 +1,14 @@
-//! The version of a program, found in what it prints about itself.
+//! Parses a program's version from its output.
 
 use std::fmt;
 
-/// Major, minor, patch; what a program does not say is 0.
+/// Major, minor, patch; missing parts are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub [u32; 3]);
 
 impl Version {
-    /// The first number in the text, with up to three parts. Escape sequences at its beginning are skipped: Debian's
-    /// Maven prints one even where nobody sees colours.
+    /// The first number in the text, with up to three parts. A leading escape sequence is skipped,
+    /// because Debian's Maven prints one even without a terminal.
     pub fn first_in(text: &str) -> Option<Version> {
         let mut text = text;
         while let Some(sequence) = text.strip_prefix("\x1b[") {
@@ -22,7 +22,7 @@ impl Version {
             .unwrap_or(text.len());
         let mut parts = [0; 3];
         for (part, digits) in parts.iter_mut().zip(text[..end].split('.')) {
-            // A dot that ends a sentence leaves nothing behind it.
+            // The full stop of a sentence is not followed by digits.
             if !digits.is_empty() {
                 *part = digits.parse().ok()?;
             }

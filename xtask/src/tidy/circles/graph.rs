@@ -1,19 +1,19 @@
-//! Circles among arrows: the strongly connected parts with more than one file.
+//! Cycles: the strongly connected components with more than one file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From a file to a file, with the names that the first takes from the second.
+/// From a file to a file, with the names that the first uses from the second.
 pub type Arrows = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Files each of which leads to every other.
+/// Files that each reach all others.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Circle {
-    /// In order.
+    /// Sorted.
     pub files: Vec<String>,
 }
 
 impl Circle {
-    /// The arrows that tie it.
+    /// The edges within the component.
     pub fn arrows<'a>(&self, arrows: &'a Arrows) -> Vec<(&'a str, &'a str, &'a BTreeSet<String>)> {
         let is_inside = |file| self.files.binary_search(file).is_ok();
         arrows
@@ -46,7 +46,7 @@ pub fn circles(arrows: &Arrows) -> Vec<Circle> {
     found.into_iter().collect()
 }
 
-/// What is reached from a file by one arrow or more.
+/// The files reachable from a file by one or more edges.
 fn reachable<'a>(from: &str, next: &BTreeMap<&'a str, Vec<&'a str>>) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open: Vec<&str> = next.get(from).cloned().unwrap_or_default();

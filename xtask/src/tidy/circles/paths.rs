@@ -1,4 +1,5 @@
-//! The arrows between a crate's files: every path in its code, followed to the file that defines what it names.
+//! The edges between a crate's files: every path in its code, resolved to the file that defines its
+//! target.
 
 use std::collections::BTreeMap;
 
@@ -24,17 +25,18 @@ pub fn arrows(tree: &Tree) -> Arrows {
     arrows
 }
 
-/// Reads what stands in one module.
+/// Visits the code of one module.
 struct Reader<'a> {
     tree: &'a Tree,
     module: ModuleId,
-    /// What the `use`s in the blocks around are called, from the outermost inwards.
+    /// Local names of the `use`s in the enclosing blocks, outermost first.
     blocks: Vec<BTreeMap<String, Vec<String>>>,
     arrows: &'a mut Arrows,
 }
 
 impl Reader<'_> {
-    /// Draws the arrow of a path; none to a module, of which something is named elsewhere if it is used at all.
+    /// Adds the edge of a path. A path to a module is no edge; if the module is used, its items are
+    /// named elsewhere.
     fn follow(&mut self, path: &[String]) {
         if let Some(Target::Item(definer, name)) = self.resolve(path) {
             self.draw(definer, name);
@@ -58,10 +60,11 @@ impl Reader<'_> {
         }
     }
 
-    /// The paths among the tokens of a macro or an attribute, whose grammar is not known.
+    /// Follows the paths among the tokens of a macro or an attribute, whose grammar is unknown.
     fn follow_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
-        // A path that begins with `::` is another crate's, and what follows a dot is a field or a method.
+        // A path with a leading `::` belongs to another crate, and an identifier after a dot is a
+        // field or a method.
         let mut is_foreign = false;
         let (mut colons, mut is_after_dot) = (0, false);
         for token in tokens {
@@ -97,7 +100,7 @@ impl Reader<'_> {
     }
 }
 
-/// Leaves out what is compiled into tests only.
+/// Skips code that is compiled only into tests.
 macro_rules! without_tests {
     ($($visit:ident: $node:ty),* $(,)?) => {
         $(
@@ -133,7 +136,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
         for import in imports(&item.tree) {
             if let Some(Target::Item(definer, name)) = self.resolve(&import.path)
-                // A facade does not use what it shows of its own modules.
+                // A facade does not use its own modules by re-exporting their items.
                 && !(is_re_export(&item.vis) && self.tree.is_inside(definer, self.module))
             {
                 self.draw(definer, name);
@@ -172,6 +175,6 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.follow_tokens(list.tokens.clone());
     }
 
-    /// Who may see something is no use of theirs.
+    /// The scope of a visibility is not a use.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 }

@@ -17,7 +17,7 @@ pub(super) const PARTITIONS: usize = 6;
 
 pub(super) const RECORD_BYTES: u64 = 100;
 
-/// Above what replicas need to catch up with a run, or a new topic to be led everywhere.
+/// More than replicas need to catch up after a run, or a new topic to have all its leaders.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One cluster under measurement.
@@ -38,7 +38,7 @@ impl Bench<'_> {
         let peer = setting.sides[side].id().to_owned();
         let mut settings = vec![
             (DELETE_SOON.0, DELETE_SOON.1.to_owned()),
-            // Nothing but what is measured moves leaders.
+            // Only the measurements move leaders.
             ("auto.leader.rebalance.enable", "false".to_owned()),
         ];
         let of_everybody = setting.options.overrides.iter();
@@ -59,7 +59,7 @@ impl Bench<'_> {
         self.measured.push((measure.into(), value));
     }
 
-    /// A command of Ottla's binary, which talks to both clusters alike and starts at once.
+    /// A command of Ottla's binary, which works with both clusters alike and starts instantly.
     pub(super) fn tool(&self, name: &str) -> Command {
         let mut command = Command::new(&self.ottla);
         command.arg(name);
@@ -72,7 +72,7 @@ impl Bench<'_> {
             .args(["--bootstrap-server", &self.cluster.bootstrap(), "--create"])
             .args(["--topic", topic, "--partitions", &PARTITIONS.to_string()])
             .args(["--replication-factor", &BROKERS.to_string()]);
-        // Brokers that have just been started may not have been counted on yet.
+        // The controller may not have unfenced newly started brokers yet.
         retried(|| process::output_of(&mut create))?;
         self.cluster.wait_until_in_sync(topic, BROKERS)?;
         Ok(())
@@ -92,7 +92,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Waits until all replicas in sync have so many records of a topic: what followers still have to do belongs to the run.
+    /// Waits until all in-sync replicas have this many records of a topic. The followers' work
+    /// counts towards the run.
     pub(super) fn wait_until_replicated(&self, topic: &str, records: u64) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -127,7 +128,7 @@ impl Bench<'_> {
         self.cluster.brokers.iter().map(reading).collect()
     }
 
-    /// What all brokers together have used since.
+    /// CPU time that all brokers together used since `before`.
     pub(super) fn cpu_seconds_since(&self, before: &[ProcessReading]) -> Result<f64> {
         let now = self.readings()?;
         let used = now
@@ -143,7 +144,7 @@ pub(super) fn led_by(partitions: &[Partition], broker: i32) -> Vec<i32> {
     led.map(|it| it.index).collect()
 }
 
-/// Tries again for a while what fails.
+/// Retries a failing attempt for a while.
 pub(super) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let began = Instant::now();
     loop {

@@ -1,5 +1,6 @@
-//! From producer to consumer with `acks=all` and three replicas, at a fixed rate: the scenario
-//! `linkedin-2014/end-to-end-latency` as an open loop, so that a record counts from when it was due.
+//! End-to-end latency with `acks=all` and three replicas at a fixed rate: the scenario
+//! `linkedin-2014/end-to-end-latency` as an open loop, so latency counts from when a record was
+//! due.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use super::bench::{Bench, PARTITIONS};
 use crate::bench_peer::setting::{BROKERS, Options};
 use ottla_workspace::process;
 
-/// Records a second.
+/// Records per second.
 pub const RATE: u64 = 5000;
 const SCENARIO: &str = "linkedin-2014/end-to-end-latency";
 const WARM_UP_SECONDS: u64 = 5;
@@ -61,7 +62,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A figure of the only run of a result of `ottla bench`.
+/// A figure of the only run in a result of `ottla bench`.
 fn median_of(result: &Value, figure: &str) -> Result<f64> {
     let summaries = result.pointer("/scenarios/0/points/0/runs/0/summaries");
     let median = summaries.and_then(|all| all.get(figure)?.get("median")?.as_f64());

@@ -1,9 +1,10 @@
-//! Thousands of partitions on three brokers: how long it takes to create them, what they cost while nothing happens, how
-//! long the cluster is without a replica when a broker is restarted in order, and how long without a leader when one is
-//! killed.
+//! Thousands of partitions on three brokers: the time to create them, their cost when idle, the
+//! time until replicas are in sync after a controlled restart of a broker, and the time without a
+//! leader after a kill.
 //!
-//! A new leader counts when it has accepted a write with `acks=all`, and time from when the controller has fenced the broker,
-//! as its metadata log says: what comes before is the session's timeout.
+//! A new leader counts from when it has accepted a write with `acks=all`. Time counts from when the
+//! controller fenced the broker, according to its metadata log; what precedes that is the session
+//! timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -17,20 +18,20 @@ use crate::bench_peer::setting::{BROKERS, Options};
 use ottla_peers::{Asker, Known, Member, connect};
 use ottla_workspace::process;
 
-/// The names of the topics begin so.
+/// Prefix of the topic names.
 const PREFIX: &str = "many-";
-/// Of one topic: a controller takes only so many in one request.
+/// Partitions per topic; a controller accepts only so many in one request.
 const TOPIC_PARTITIONS: usize = 1000;
 /// Kafka needs minutes for thirty thousand replicas.
 const PATIENCE: Duration = Duration::from_secs(900);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks, each of which has a broker list all partitions.
+/// Polling interval. Each poll makes a broker list all partitions.
 const PAUSE: Duration = Duration::from_millis(200);
-/// What was put off while partitions were created has this long to be done.
+/// Time for work that was deferred while partitions were created.
 const REST: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Who is stopped and started.
+/// The broker that is restarted.
 const RESTARTED: usize = 0;
 
 pub fn settings_in_words(options: &Options) -> String {
@@ -85,7 +86,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<()> {
     fail_over(bench, &topics, &name)
 }
 
-/// Has the topics created, one after the other; their names.
+/// Creates the topics one after the other and returns their names.
 fn create(bench: &Bench<'_>, partitions: usize, replicas: usize) -> Result<Vec<String>> {
     let (mut topics, mut left) = (Vec::new(), partitions);
     while left > 0 {
@@ -96,7 +97,7 @@ fn create(bench: &Bench<'_>, partitions: usize, replicas: usize) -> Result<Vec<S
             .args(["--bootstrap-server", &bench.cluster.bootstrap(), "--create"])
             .args(["--topic", &topic, "--partitions", &count.to_string()])
             .args(["--replication-factor", &replicas.to_string()]);
-        // A controller that took too long has created it all the same.
+        // A creation that timed out may still have taken effect.
         create.arg("--if-not-exists");
         retried(|| process::output_of(&mut create))?;
         topics.push(topic);
@@ -105,17 +106,17 @@ fn create(bench: &Bench<'_>, partitions: usize, replicas: usize) -> Result<Vec<S
     Ok(topics)
 }
 
-/// A connection to a broker that has thousands of partitions to do something with.
+/// A connection, with a long timeout, to a broker that is busy with thousands of partitions.
 fn busy(port: u16) -> Result<Asker> {
     connect(port)?.patient(ANSWER_PATIENCE)
 }
 
-/// Waits until every broker that runs knows just that of the topics.
+/// Waits until every running broker reports exactly this state of the topics.
 fn wait_until_known(bench: &Bench<'_>, wanted: Known) -> Result<()> {
     let began = Instant::now();
     for broker in bench.cluster.running() {
         loop {
-            // A broker that is busy may not answer in time.
+            // A busy broker may not answer in time.
             let known = busy(broker.port).and_then(|mut asker| asker.known(PREFIX));
             if known.as_ref().is_ok_and(|known| *known == wanted) {
                 break;
@@ -132,7 +133,8 @@ fn wait_until_known(bench: &Bench<'_>, wanted: Known) -> Result<()> {
     Ok(())
 }
 
-/// Kills the broker that leads most, and offers a record for each partition that it led to the others until one has taken it.
+/// Kills the broker that leads the most partitions, and sends a record for each of them to the
+/// other brokers until one accepts it.
 fn fail_over(
     bench: &mut Bench<'_>,
     topics: &[String],
@@ -151,7 +153,7 @@ fn fail_over(
             led.insert((number, partition.index));
         }
     }
-    // The one that was restarted leads nothing, and neither does one that was taken for silent while all were busy.
+    // A restarted broker leads nothing, and neither does one that was fenced while all were busy.
     let most = leaders.into_iter().max_by_key(|(_, led)| led.len());
     let (victim, pending) = most.context("nobody leads anything")?;
     let led = pending.len();
@@ -186,7 +188,7 @@ fn fail_over(
     Ok(())
 }
 
-/// When each partition has taken a record, in that order.
+/// The times at which the partitions accepted a record, in ascending order.
 fn offer(
     survivors: &[u16],
     topics: &[String],
@@ -213,7 +215,7 @@ fn offer(
 
 type Offered = Mutex<(BTreeSet<(usize, i32)>, Vec<Instant>)>;
 
-/// Between two records offered to a broker that refuses, as in the group `failover`.
+/// Pause between two records sent to a broker that refuses, as in the group `failover`.
 const OFFER_PAUSE: Duration = Duration::from_millis(10);
 
 fn offer_to(port: u16, topics: &[String], state: &Offered, began: Instant) {
@@ -235,7 +237,8 @@ fn offer_to(port: u16, topics: &[String], state: &Offered, began: Instant) {
             let Ok(mut broker) = connection.take().map_or_else(|| busy(port), Ok) else {
                 break;
             };
-            // Without an answer, the next one on this connection would be the wrong one.
+            // After a timeout, the next response on this connection would belong to the wrong
+            // request.
             let Ok(codes) = broker.produce_to_each(topic, &pending, &batch) else {
                 break;
             };

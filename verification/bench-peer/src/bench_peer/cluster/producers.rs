@@ -1,11 +1,12 @@
-//! Producers of records of 100 bytes for a topic of six partitions with three replicas: one of Kafka's Java tool, and three
-//! native ones at a time.
+//! Producers of 100-byte records for a topic of six partitions with three replicas: one of Kafka's
+//! Java tool, and three native ones in parallel.
 //!
-//! The settings are those of the scenarios `linkedin-2014/asynchronous-replication`, `synchronous-replication` and
-//! `three-producers`; those with other sizes of batches are there so that `acks=all` is compared with `acks=1` and
-//! nothing else. Values are read from a file, because Kafka's tool would else draw each letter while its clock runs.
-//! Processor time counts until all replicas have everything. That of the clients is shown beside the brokers': both run
-//! on the same cores, and what the clients need bounds what any broker can reach.
+//! The settings are those of the scenarios `linkedin-2014/asynchronous-replication`,
+//! `synchronous-replication` and `three-producers`; runs with other batch sizes isolate the
+//! difference between `acks=all` and `acks=1`. Values are read from a file, because Kafka's tool
+//! would otherwise generate each letter while its clock runs. CPU time counts until all replicas
+//! have all records. The clients' CPU time is shown beside the brokers', because both share the
+//! cores and the clients' use bounds what any broker can reach.
 
 use std::path::Path;
 
@@ -18,12 +19,12 @@ use crate::bench_peer::rows::{self, producer_summary};
 use crate::bench_peer::setting::{BROKERS, Options};
 use ottla_workspace::process;
 
-/// As the scenario for acks=1 has it, and its neighbour for acks=all.
+/// Batch size of the scenario with acks=1, also used for its counterpart with acks=all.
 const SMALL: &str = "batch.size=8196";
 const LARGE: &str = "batch.size=64000";
 const BUFFER: &str = "buffer.memory=67108864";
 
-/// Runs of Kafka's tool: what they are called, acks, and the size of batches.
+/// Runs of Kafka's tool: name, acks, and batch size.
 const JAVA: [(&str, &str, &str); 3] = [
     ("Java producer, acks=1", "acks=1", SMALL),
     (
@@ -57,7 +58,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let records = bench.setting.options.cluster_records();
     let values = bench.scratch.path().join("values.txt");
     std::fs::write(&values, letters())?;
-    // Java's brokers compile what they run while they run it.
+    // Warm-up: Kafka's brokers JIT-compile code while it runs.
     let (_, acks, batch_size) = JAVA[0];
     bench.create_topic("warm-up")?;
     java(bench, &values, "warm-up", [acks, batch_size], records / 5)?;
@@ -88,7 +89,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Has records produced to a topic of their own, and notes the rate, which it gives back, and what the brokers used.
+/// Produces to a new topic, records and returns the rate, and records the brokers' usage.
 fn measured(
     bench: &mut Bench<'_>,
     name: &str,
@@ -117,7 +118,7 @@ fn measured(
     Ok(rate)
 }
 
-/// One producer of Kafka's tool; the rate that it prints.
+/// One producer of Kafka's tool. Returns the rate that it prints.
 fn java(
     bench: &Bench<'_>,
     values: &Path,
@@ -137,8 +138,8 @@ fn java(
     Ok(producer_summary(&printed)?.records_per_second)
 }
 
-/// Several processes of Ottla's tool at one time; how many records a second were acknowledged from before the first of them
-/// was started until the last had ended.
+/// Several processes of Ottla's tool in parallel. Returns acknowledged records per second, from
+/// before the first process started until the last one exited.
 fn native(
     bench: &Bench<'_>,
     values: &Path,
