@@ -118,7 +118,7 @@ impl Handles {
         self: &Arc<Self>,
         open: impl Fn() -> io::Result<File>,
     ) -> io::Result<LogFile> {
-        let place = self.take_place()?;
+        let slot = self.take_slot()?;
         let opened = match open() {
             Err(error) if is_no_handle(&error) && self.let_go(CLOSED_AT_ONCE) > 0 => open(),
             opened => opened,
@@ -126,10 +126,7 @@ impl Handles {
         match opened {
             Ok(file) => {
                 self.counts.opened.fetch_add(1, Ordering::Relaxed);
-                Ok(LogFile {
-                    file,
-                    _place: place,
-                })
+                Ok(LogFile { file, _slot: slot })
             }
             Err(error) => {
                 if is_no_handle(&error) {
@@ -140,16 +137,16 @@ impl Handles {
         }
     }
 
-    fn take_place(self: &Arc<Self>) -> io::Result<Place> {
+    fn take_slot(self: &Arc<Self>) -> io::Result<HandleSlot> {
         let limit = self.limit.load(Ordering::Relaxed);
         let before = self.open.fetch_add(1, Ordering::AcqRel);
-        let place = Place(Arc::clone(self));
+        let slot = HandleSlot(Arc::clone(self));
         if before < limit {
-            return Ok(place);
+            return Ok(slot);
         }
         self.let_go((before + 1 - limit).max(CLOSED_AT_ONCE.min(limit / 4)));
         match self.open.load(Ordering::Acquire) <= limit {
-            true => Ok(place),
+            true => Ok(slot),
             false => {
                 self.on_refused();
                 Err(Errno::MFILE.into())
@@ -287,9 +284,9 @@ fn is_no_handle(error: &io::Error) -> bool {
 }
 
 /// A handle of the budget, returned on drop.
-struct Place(Arc<Handles>);
+struct HandleSlot(Arc<Handles>);
 
-impl Drop for Place {
+impl Drop for HandleSlot {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::AcqRel);
     }
@@ -298,7 +295,7 @@ impl Drop for Place {
 /// An open file of a log. Its slot in the budget is returned when it is dropped.
 pub struct LogFile {
     file: File,
-    _place: Place,
+    _slot: HandleSlot,
 }
 
 impl LogFile {
@@ -308,7 +305,7 @@ impl LogFile {
         handles.open.fetch_add(1, Ordering::AcqRel);
         LogFile {
             file,
-            _place: Place(handles),
+            _slot: HandleSlot(handles),
         }
     }
 }
