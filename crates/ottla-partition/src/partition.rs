@@ -76,7 +76,7 @@ pub use append_hold::AppendHold;
 pub use follower_turns::{FollowerFetches, FollowerTurns, FollowerVerdict, LateTurns};
 pub use home::{Home, Reading};
 pub use isolation::Isolation;
-pub use requests::ReservedPlace;
+pub use requests::ReservedSlot;
 pub use settings::PartitionSettings;
 pub use waiters::{Waiter, Waiters};
 

@@ -59,7 +59,7 @@ enum State<E> {
 /// A reserved position in the queue. It must be filled or abandoned, because later entries wait.
 #[derive(Debug)]
 #[must_use]
-pub struct Place(u64);
+pub struct InboxSlot(u64);
 
 /// The right to step the replica. It must be returned through [`Inbox::release`].
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl<E> Inbox<E> {
     }
 
     /// Reserves a position in the queue for a later event.
-    pub fn reserve(&self, bytes: usize) -> Place {
+    pub fn reserve(&self, bytes: usize) -> InboxSlot {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.queue.with(|queue| {
             let number = queue.front + queue.entries.len() as u64;
@@ -120,24 +120,24 @@ impl<E> Inbox<E> {
                 state: State::Reserved,
                 bytes,
             });
-            Place(number)
+            InboxSlot(number)
         })
     }
 
     /// Fills a reserved slot. A caller that receives the token must run the partition.
-    pub fn fill(&self, place: Place, event: E) -> Option<RunToken> {
-        self.set(place, State::Filled(event))
+    pub fn fill(&self, slot: InboxSlot, event: E) -> Option<RunToken> {
+        self.set(slot, State::Filled(event))
     }
 
     /// Abandons a reserved slot, so that later entries can be processed.
-    pub fn abandon(&self, place: Place) -> Option<RunToken> {
-        self.set(place, State::Abandoned)
+    pub fn abandon(&self, slot: InboxSlot) -> Option<RunToken> {
+        self.set(slot, State::Abandoned)
     }
 
-    fn set(&self, place: Place, state: State<E>) -> Option<RunToken> {
+    fn set(&self, slot: InboxSlot, state: State<E>) -> Option<RunToken> {
         self.queue.with(|queue| {
-            // A reserved entry is never popped, so the place is still in the queue.
-            let index = (place.0 - queue.front) as usize;
+            // A reserved entry is never popped, so the slot is still in the queue.
+            let index = (slot.0 - queue.front) as usize;
             queue.entries[index].state = state;
         });
         self.signal()

@@ -14,15 +14,15 @@ use super::append::{Ack, PendingAppend};
 use super::event::{BeginVerification, PartitionEvent, Verified};
 use super::home::Home;
 use super::host::PartitionHost;
-use super::inbox::Place;
+use super::inbox::InboxSlot;
 use super::leader_answer::LeaderAnswer;
 use super::settings::PartitionSettings;
 
 /// A reserved slot in the inbox of a partition; dropping it abandons the slot.
-pub struct ReservedPlace {
+pub struct ReservedSlot {
     host: Arc<PartitionHost>,
     partition: Arc<Partition>,
-    place: Option<Place>,
+    slot: Option<InboxSlot>,
 }
 
 impl Partition {
@@ -139,33 +139,33 @@ impl Partition {
     }
 
     /// Reserves a position for an append that is not ready yet.
-    pub fn reserve(self: &Arc<Self>, host: &Arc<PartitionHost>, bytes: usize) -> ReservedPlace {
-        ReservedPlace {
+    pub fn reserve(self: &Arc<Self>, host: &Arc<PartitionHost>, bytes: usize) -> ReservedSlot {
+        ReservedSlot {
             host: Arc::clone(host),
             partition: Arc::clone(self),
-            place: Some(self.inbox.reserve(bytes)),
+            slot: Some(self.inbox.reserve(bytes)),
         }
     }
 }
 
-impl ReservedPlace {
+impl ReservedSlot {
     pub fn fill(mut self, append: PendingAppend) {
-        let Some(place) = self.place.take() else {
+        let Some(slot) = self.slot.take() else {
             return;
         };
         let event = PartitionEvent::Append(append);
-        if let Some(token) = self.partition.inbox.fill(place, event) {
+        if let Some(token) = self.partition.inbox.fill(slot, event) {
             self.partition.run_where_it_belongs(&self.host, token);
         }
     }
 }
 
-impl Drop for ReservedPlace {
+impl Drop for ReservedSlot {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else {
+        let Some(slot) = self.slot.take() else {
             return;
         };
-        if let Some(token) = self.partition.inbox.abandon(place) {
+        if let Some(token) = self.partition.inbox.abandon(slot) {
             self.partition.run_where_it_belongs(&self.host, token);
         }
     }
