@@ -90,7 +90,7 @@ pub struct Partition {
     home: ArcSwap<Home>,
     settings: ArcSwap<PartitionSettings>,
     inbox: Inbox<PartitionEvent>,
-    stepped: Mutex<Stepped>,
+    state: Mutex<PartitionState>,
     pub topic_metrics: Arc<TopicMetrics>,
     /// Notified when the inbox has fallen below its bound.
     room: Notify,
@@ -133,7 +133,7 @@ pub trait LeaderFetcher: std::fmt::Debug + Send + Sync {
 }
 
 /// State that only the holder of the run token touches.
-struct Stepped {
+struct PartitionState {
     replica: Replica<Ack>,
     log: Log,
     /// Batches of `WriteLog` effects that are not written yet.
@@ -195,9 +195,9 @@ struct Replicating {
     truncation_fault: Option<std::io::Error>,
 }
 
-impl Stepped {
+impl PartitionState {
     fn new(replica: Replica<Ack>, log: Log) -> Self {
-        Stepped {
+        PartitionState {
             replica,
             log,
             unwritten: Vec::new(),
@@ -246,7 +246,7 @@ impl Partition {
             home: ArcSwap::from_pointee(home),
             settings: ArcSwap::new(settings),
             inbox: Inbox::new(INBOX_BOUND_BYTES),
-            stepped: Mutex::new(Stepped::new(replica, log)),
+            state: Mutex::new(PartitionState::new(replica, log)),
             topic_metrics,
             room: Notify::new(),
             waiters: Waiters::default(),

@@ -19,7 +19,7 @@ use super::append_pace::AppendTime;
 use super::event::{PartitionEvent, Truncation};
 use super::home::Home;
 use super::host::PartitionHost;
-use super::{FlushState, Partition, Stepped};
+use super::{FlushState, Partition, PartitionState};
 use ottla_metrics::Metric;
 use ottla_metrics::stalls;
 
@@ -32,7 +32,7 @@ mod transactions;
 /// Pause before retrying a flush that found the disk full or no file handle.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
 
-impl Stepped {
+impl PartitionState {
     pub(super) fn defer(&mut self, event: PartitionEvent) {
         self.deferred = Some(event);
     }
@@ -533,7 +533,7 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
 }
 
 /// Answers the remaining appends when the partition is dropped.
-impl Drop for Stepped {
+impl Drop for PartitionState {
     fn drop(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         self.replica.step(Event::LogLost, &mut effects);

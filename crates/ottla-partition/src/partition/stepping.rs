@@ -10,7 +10,7 @@ use ottla_types::TopicPartition;
 use super::event::PartitionEvent;
 use super::host::PartitionHost;
 use super::inbox::RunToken;
-use super::{Partition, Stepped};
+use super::{Partition, PartitionState};
 
 /// A token holder drains this many bytes and then passes the token to a task.
 const BUDGET_BYTES: usize = 4 * 1024 * 1024;
@@ -52,29 +52,29 @@ impl Partition {
             self.inbox.look(&mut token);
             let watched = stalls::watch();
             let unwinding = EndOnUnwind(&self.topic_partition);
-            let mut stepped = self
-                .stepped
+            let mut state = self
+                .state
                 .try_lock()
                 .expect("the run token excludes others");
             let mut is_used_up = false;
             let mut has_to_wait = false;
             let mut is_log_open = may_wait;
-            while let Some(event) = self.next_event(&mut stepped, &mut token) {
+            while let Some(event) = self.next_event(&mut state, &mut token) {
                 // An idle log has no open file, and opening it may need a disk read.
                 let is_about_to_wait = event.may_wait()
                     || (!is_log_open
                         && event.brings_records()
                         && !{
-                            is_log_open = stepped.is_log_open_without_waiting();
+                            is_log_open = state.is_log_open_without_waiting();
                             is_log_open
                         });
                 if is_about_to_wait && !may_wait {
-                    stepped.defer(event);
+                    state.defer(event);
                     has_to_wait = true;
                     break;
                 }
                 let bytes = event.bytes();
-                stepped.take(self, host, event);
+                state.take(self, host, event);
                 match budget.checked_sub(bytes) {
                     Some(rest) => budget = rest,
                     None => {
@@ -83,8 +83,8 @@ impl Partition {
                     }
                 }
             }
-            stepped.finish(self, host);
-            drop(stepped);
+            state.finish(self, host);
+            drop(state);
             std::mem::forget(unwinding);
             watched.end("holding the run token", &self.topic_partition);
             if token.take_room_made() {
@@ -108,11 +108,15 @@ impl Partition {
     }
 
     /// The next event: first the deferred one, then released appends, then the inbox.
-    fn next_event(&self, stepped: &mut Stepped, token: &mut RunToken) -> Option<PartitionEvent> {
-        if let Some(deferred) = stepped.take_deferred() {
+    fn next_event(
+        &self,
+        state: &mut PartitionState,
+        token: &mut RunToken,
+    ) -> Option<PartitionEvent> {
+        if let Some(deferred) = state.take_deferred() {
             return Some(deferred);
         }
-        if let Some(let_go) = stepped.take_let_go() {
+        if let Some(let_go) = state.take_let_go() {
             self.inbox.uncount(token, let_go.bytes());
             return Some(let_go);
         }

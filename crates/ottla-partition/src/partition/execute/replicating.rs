@@ -18,10 +18,10 @@ use crate::partition::event::{PartitionEvent, Truncation};
 use crate::partition::follower_turns::{FollowerVerdict, Turn};
 use crate::partition::host::PartitionHost;
 use crate::partition::leader_answer::{Answered, LeaderAnswer};
-use crate::partition::{LeaderFetcher, Partition, Stepped};
+use crate::partition::{LeaderFetcher, Partition, PartitionState};
 use ottla_metrics::Metric;
 
-impl Stepped {
+impl PartitionState {
     /// Decides whether a follower's fetch is served, and records the follower's position.
     pub(super) fn on_follower_fetch(
         &mut self,

@@ -25,12 +25,12 @@ fn error(kind: ErrorKind) -> StorageError {
 async fn flushing(wanted: Option<Offset>) -> (TestHost, Arc<Partition>) {
     let host = TestHost::start();
     let partition = host.lead(&[]);
-    partition.stepped.lock().flush = FlushState::Running(wanted);
+    partition.state.lock().flush = FlushState::Running(wanted);
     (host, partition)
 }
 
 fn flush_of(partition: &Partition) -> FlushState {
-    partition.stepped.lock().flush
+    partition.state.lock().flush
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_flush_that_a_truncation_has_overtaken_is_made_again() {
     let host = TestHost::start();
     let partition = host.lead(&[("flush.messages", "1")]);
     // A flush is running, of truncated records with the same offsets as the next one.
-    partition.stepped.lock().flush = FlushState::Running(None);
+    partition.state.lock().flush = FlushState::Running(None);
     let mut acknowledged = append_to(&host, &partition, b"x");
     let ended = PartitionEvent::FlushEnded {
         log: partition.reader().clone(),
@@ -276,8 +276,8 @@ async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
     let said = Said::listen();
     let cut_to = |offset| {
         let cut = Truncation::To(Offset(offset));
-        let mut stepped = partition.stepped.lock();
-        stepped.truncate(&partition, &host.host, cut);
+        let mut state = partition.state.lock();
+        state.truncate(&partition, &host.host, cut);
     };
     cut_to(1);
     let sentence =
@@ -314,8 +314,8 @@ async fn nothing_is_written_to_a_log_whose_file_cannot_be_written() {
 
 fn cut(host: &TestHost, partition: &Arc<Partition>, to: i64) {
     let cut = Truncation::To(Offset(to));
-    let mut stepped = partition.stepped.lock();
-    stepped.truncate(partition, &host.host, cut);
+    let mut state = partition.state.lock();
+    state.truncate(partition, &host.host, cut);
 }
 
 async fn with_three_records() -> (TestHost, Arc<Partition>) {
@@ -332,7 +332,7 @@ async fn with_three_records() -> (TestHost, Arc<Partition>) {
 async fn a_cut_lowers_what_the_checkpoints_say_first() {
     let (host, partition) = with_three_records().await;
     let reader = partition.reader();
-    let flush = partition.stepped.lock().log.flush_job();
+    let flush = partition.state.lock().log.flush_job();
     flush.expect("there is something to flush").run().unwrap();
     assert_eq!(reader.recovery_point(), Offset(3));
     let dir = reader.dir();
@@ -354,7 +354,7 @@ async fn a_cut_lowers_what_the_checkpoints_say_first() {
     assert_eq!(written(), [1, 2]);
     // Also if the cut fails afterwards.
     let fault = std::io::Error::from_raw_os_error(28);
-    partition.stepped.lock().replicating.truncation_fault = Some(fault);
+    partition.state.lock().replicating.truncation_fault = Some(fault);
     cut(&host, &partition, 1);
     assert_eq!(written(), [0, 1]);
     assert_eq!(reader.log_end_offset(), Offset(2));
@@ -371,9 +371,9 @@ async fn a_cut_for_which_something_is_lacking_loses_no_replica() {
     let log_dirs = host.host.log_dirs().expect("there are directories");
     for lacking in [ENOSPC, EMFILE, ENFILE, ENOMEM, EINTR] {
         let fault = std::io::Error::from_raw_os_error(lacking);
-        partition.stepped.lock().replicating.truncation_fault = Some(fault);
+        partition.state.lock().replicating.truncation_fault = Some(fault);
         cut(&host, &partition, 1);
-        assert!(!partition.stepped.lock().replica.is_lost(), "{lacking}");
+        assert!(!partition.state.lock().replica.is_lost(), "{lacking}");
         assert_eq!(partition.reader().log_end_offset(), Offset(3));
         assert!(log_dirs.is_online(&partition.reader()), "{lacking}");
     }
@@ -387,7 +387,7 @@ async fn a_cut_that_fails_takes_the_directory_offline() {
     let (host, partition) = with_three_records().await;
     let log_dirs = host.host.log_dirs().expect("there are directories");
     let fault = std::io::Error::from_raw_os_error(EIO);
-    partition.stepped.lock().replicating.truncation_fault = Some(fault);
+    partition.state.lock().replicating.truncation_fault = Some(fault);
     let cut = PartitionEvent::Truncate(Truncation::To(Offset(1)));
     partition.put(&host.host, cut);
     let deadline = Instant::now() + Duration::from_secs(10);

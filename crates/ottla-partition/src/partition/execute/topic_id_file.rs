@@ -17,7 +17,7 @@ use ottla_sync::task::JoinSet;
 use crate::partition::append_hold::AppendHold;
 use crate::partition::event::{PartitionEvent, TopicIdEvent};
 use crate::partition::host::PartitionHost;
-use crate::partition::{Partition, Stepped, TopicIdFile};
+use crate::partition::{Partition, PartitionState, TopicIdFile};
 
 /// Pause before retrying a write that found the disk full.
 const RETRY: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Partition {
     }
 }
 
-impl Stepped {
+impl PartitionState {
     /// Called before an append to a log without the file: starts the write and holds appends until
     /// the attempt is over. If it fails, appends are refused, as on a full disk, until a retry
     /// succeeds.

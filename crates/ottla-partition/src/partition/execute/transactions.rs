@@ -17,9 +17,9 @@ use crate::partition::append::{OfTransaction, PendingAppend};
 use crate::partition::event::{BeginVerification, PartitionEvent, Verified};
 use crate::partition::host::PartitionHost;
 use crate::partition::producer_transaction::ProducerTransaction;
-use crate::partition::{Partition, Stepped};
+use crate::partition::{Partition, PartitionState};
 
-impl Stepped {
+impl PartitionState {
     /// Returns the batch if it can be processed now. A batch that has to wait is set aside, and one
     /// whose verification failed is refused.
     pub(super) fn admit(
