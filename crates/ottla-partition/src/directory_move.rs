@@ -31,7 +31,7 @@ use ottla_node::dir_assignments::DirAssignments;
 use ottla_storage::log_dirs::{LogDirs, OpenSettings, PromoteError};
 
 use crate::partition::host::PartitionHost;
-use crate::partition::{AppendHold, Home, Partition};
+use crate::partition::{AppendHold, LogLocation, Partition};
 use crate::partitions::Partitions;
 
 mod copying;
@@ -524,10 +524,10 @@ impl Move {
         let host = Arc::clone(&self.host);
         self.partition.replace_log(&self.host, move |current| {
             let mut future = future;
-            let home = replace(&host, current, &mut future, is_written_down);
+            let log_location = replace(&host, current, &mut future, is_written_down);
             // The rest is the old log, whose handles readers may hold, or the unchanged copy.
-            drop(sender.send((future, home.is_some())));
-            home
+            drop(sender.send((future, log_location.is_some())));
+            log_location
         });
         match receiver.await {
             Ok((_, true)) => true,
@@ -621,7 +621,7 @@ fn replace(
     current: &mut Log,
     future: &mut Log,
     is_written_down: bool,
-) -> Option<Home> {
+) -> Option<LogLocation> {
     let log_dirs = host.log_dirs()?;
     let topic_partition = current.topic_partition().clone();
     let failed = |error: CopyError, of: LogReader| {
@@ -651,7 +651,7 @@ fn replace(
     match log_dirs.promote(&future.reader(), is_written_down) {
         Ok(()) => {
             std::mem::swap(current, future);
-            Some(Home {
+            Some(LogLocation {
                 pace: host.append_pace(&current.dir()),
                 space: log_dirs.space_of(&current.reader()),
                 threads: log_dirs.threads_of(&current.reader()),

@@ -25,12 +25,12 @@ pub mod append_pace;
 mod event;
 mod follower_turns;
 mod held_appends;
-mod home;
 mod inbox;
 #[cfg(test)]
 mod inbox_tests;
 mod isolation;
 pub mod leader_answer;
+mod log_location;
 mod primitives;
 pub mod producer_transaction;
 mod readers;
@@ -74,8 +74,8 @@ use unverified::Unverified;
 pub use append::{Ack, AppendPlace, AwaitsAppends, OfTransaction, PendingAppend};
 pub use append_hold::AppendHold;
 pub use follower_turns::{FollowerFetches, FollowerTurns, FollowerVerdict, LateTurns};
-pub use home::{Home, Reading};
 pub use isolation::Isolation;
+pub use log_location::{LogLocation, Reading};
 pub use requests::ReservedSlot;
 pub use settings::PartitionSettings;
 pub use waiters::{Waiter, Waiters};
@@ -87,7 +87,7 @@ const INBOX_BOUND_BYTES: usize = 16 * 1024 * 1024;
 pub struct Partition {
     pub topic_partition: TopicPartition,
     pub topic_id: TopicId,
-    home: ArcSwap<Home>,
+    log_location: ArcSwap<LogLocation>,
     settings: ArcSwap<PartitionSettings>,
     inbox: Inbox<PartitionEvent>,
     state: Mutex<PartitionState>,
@@ -227,7 +227,7 @@ impl Partition {
         topic_metrics: Arc<TopicMetrics>,
         settings: Arc<PartitionSettings>,
     ) -> Arc<Self> {
-        let home = Home {
+        let log_location = LogLocation {
             reader: log.reader(),
             pace,
             space,
@@ -243,7 +243,7 @@ impl Partition {
         Arc::new(Partition {
             topic_partition,
             topic_id,
-            home: ArcSwap::from_pointee(home),
+            log_location: ArcSwap::from_pointee(log_location),
             settings: ArcSwap::new(settings),
             inbox: Inbox::new(INBOX_BOUND_BYTES),
             state: Mutex::new(PartitionState::new(replica, log)),
@@ -273,12 +273,12 @@ impl Partition {
 
     /// The log's reader. Never waits for an append.
     pub fn reader(&self) -> Reading {
-        Reading(self.home.load())
+        Reading(self.log_location.load())
     }
 
     /// The current log and its directory's resources.
-    pub fn home(&self) -> ottla_sync::Guard<Arc<Home>> {
-        self.home.load()
+    pub fn log_location(&self) -> ottla_sync::Guard<Arc<LogLocation>> {
+        self.log_location.load()
     }
 
     pub fn settings(&self) -> ottla_sync::Guard<Arc<PartitionSettings>> {

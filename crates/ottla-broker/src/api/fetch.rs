@@ -314,7 +314,7 @@ pub(crate) async fn read_targets(
         if !std::mem::replace(&mut is_cold, true) {
             broker.context.metrics.add(Metric::ColdLookups, 1);
         }
-        let reads = miss.home().threads.reads.clone();
+        let reads = miss.log_location().threads.reads.clone();
         let (targets, directory) = (Arc::clone(targets), reads.clone());
         let read = move || {
             read_all(&targets, limits, Lookup::In(&directory), &mut outcome);
@@ -333,7 +333,7 @@ pub(crate) async fn read_targets(
             .add(Metric::ColdReads, cold.len() as u64);
     }
     for (partition, region) in cold {
-        let reads = partition.home().threads.reads.clone();
+        let reads = partition.log_location().threads.reads.clone();
         // A failure shows when the region is sent.
         let _ = reads.run(move || warm(&region)).await;
     }

@@ -189,7 +189,7 @@ async fn find(
     };
     let reader = partition.reader().clone();
     // The search reads index and log files.
-    let threads = partition.home().threads.reads.clone();
+    let threads = partition.log_location().threads.reads.clone();
     let search = threads.run(move || reader.offset_for_timestamp(target));
     let found = search.await.map_err(|_| ErrorCode::UnknownServerError)?;
     let found = found.map_err(|error| {

@@ -39,7 +39,7 @@ async fn start(settings: &[(&str, &str)]) -> (Node, Client) {
 /// Takes all threads of a partition's directory, as a disk that hangs does, until what it returns is dropped.
 fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
     let partition = node.partition(index);
-    let threads = &partition.home().threads;
+    let threads = &partition.log_location().threads;
     let (release, released) = std::sync::mpsc::channel();
     let released = Arc::new(parking_lot::Mutex::new(released));
     for _ in 0..THREADS_PER_DIRECTORY {
@@ -184,7 +184,7 @@ async fn checkpoints_of_a_directory_are_written_while_another_hangs() {
 fn make_slow(node: &Node, index: i32) {
     let partition = node.partition(index);
     for _ in 0..3 {
-        let pace = &partition.home().pace;
+        let pace = &partition.log_location().pace;
         let stalled = AppendTime::Stalled(Duration::from_secs(1));
         pace.note(stalled, node.broker().now_ms());
     }

@@ -98,7 +98,7 @@ async fn load<C: Served>(
     }
     let _turn = host.load_turn().await;
     let (reader, loading) = (shard.partition.reader().clone(), Arc::clone(host));
-    let threads = shard.partition.home().threads.reads.clone();
+    let threads = shard.partition.log_location().threads.reads.clone();
     let coordinator = C::new(host, shard.leader_epoch());
     let loaded = threads.run(move || read_log::<C>(&loading, &reader, end, coordinator));
     Some(loaded.await.unwrap_or_else(|error| Err(error.to_string())))

@@ -145,7 +145,7 @@ impl LedPartition {
             }
         };
         let latest = reader.high_watermark();
-        let threads = self.partition.home().threads.reads.clone();
+        let threads = self.partition.log_location().threads.reads.clone();
         let found = threads.run(move || reader.offset_for_timestamp(TimestampTarget::At(since)));
         match found.await {
             Ok(Ok(Some(found))) if found.offset < latest => Ok(found.offset),

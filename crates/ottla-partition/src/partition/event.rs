@@ -8,8 +8,8 @@ use ottla_types::{ErrorCode, Offset};
 
 use super::append::{Ack, EVENT_BYTES, PendingAppend};
 use super::follower_turns::Turn;
-use super::home::Home;
 use super::leader_answer::LeaderAnswer;
+use super::log_location::LogLocation;
 
 /// An event in the inbox.
 pub(super) enum PartitionEvent {
@@ -35,7 +35,7 @@ pub(super) enum PartitionEvent {
     Work(Box<dyn FnOnce(&mut Log) + Send>),
     /// Replaces the log between two steps; may wait for the disk. If it fails, the log is
     /// unchanged.
-    Replace(Box<dyn FnOnce(&mut Log) -> Option<Home> + Send>),
+    Replace(Box<dyn FnOnce(&mut Log) -> Option<LogLocation> + Send>),
     /// The result of a job, for the log it came from.
     JobDone(LogReader, JobOutcome),
     /// A flush up to `up_to` on a maintenance thread has ended. What is on disk is told by the

@@ -17,8 +17,8 @@ use ottla_types::{ErrorCode, Offset};
 use super::append::{Ack, OfTransaction, PendingAppend};
 use super::append_pace::AppendTime;
 use super::event::{PartitionEvent, Truncation};
-use super::home::Home;
 use super::host::PartitionHost;
+use super::log_location::LogLocation;
 use super::{FlushState, Partition, PartitionState};
 use ottla_metrics::Metric;
 use ottla_metrics::stalls;
@@ -108,9 +108,9 @@ impl PartitionState {
             PartitionEvent::Replace(replace) => {
                 self.write(partition, host);
                 if !self.replica.is_lost()
-                    && let Some(home) = replace(&mut self.log)
+                    && let Some(log_location) = replace(&mut self.log)
                 {
-                    self.on_replaced(partition, host, home);
+                    self.on_replaced(partition, host, log_location);
                 }
             }
             PartitionEvent::JobDone(log, outcome) => {
@@ -300,7 +300,7 @@ impl PartitionState {
         let bytes = batches.iter().map(RecordBatch::size_in_bytes);
         let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
         let bytes = bytes.sum::<usize>() as u64;
-        if self.has_no_topic_id() || !partition.home.load().space.take(bytes) {
+        if self.has_no_topic_id() || !partition.log_location.load().space.take(bytes) {
             batches.clear();
             self.unwritten = batches;
             self.stage.clear();
@@ -308,8 +308,8 @@ impl PartitionState {
             return self.step(partition, host, Event::WriteRefused { log_end_offset });
         }
         let watched = stalls::watch();
-        let home = partition.home.load();
-        let timed = home.pace.begin(|| host.context.now_ms());
+        let log_location = partition.log_location.load();
+        let timed = log_location.pace.begin(|| host.context.now_ms());
         let written = match messages.is_empty() {
             true => self.log.append(&batches, host.context.timestamp()),
             false => self.log.append_legacy(&messages, host.context.timestamp()),
@@ -320,7 +320,7 @@ impl PartitionState {
             false => "append",
         };
         watched.end(operation, &partition.topic_partition);
-        if let AppendTime::Stalled(took) = home.pace.end(&timed, host.context.now_ms()) {
+        if let AppendTime::Stalled(took) = log_location.pace.end(&timed, host.context.now_ms()) {
             host.context.metrics.add(Metric::StalledAppends, 1);
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }
@@ -360,7 +360,7 @@ impl PartitionState {
         self.flush = FlushState::Running(None);
         let (partition, host) = (Arc::clone(partition), Arc::clone(host));
         let log = self.log.reader();
-        let threads = partition.home.load().threads.jobs.clone();
+        let threads = partition.log_location.load().threads.jobs.clone();
         threads.start(move || {
             let up_to = job.up_to();
             let result = job.run().map(|_| ());
@@ -413,8 +413,13 @@ impl PartitionState {
     }
 
     /// The log was replaced by a copy with the same records, which is flushed to its end.
-    fn on_replaced(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, home: Home) {
-        partition.home.store(Arc::new(home));
+    fn on_replaced(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        log_location: LogLocation,
+    ) {
+        partition.log_location.store(Arc::new(log_location));
         self.on_log_replaced();
         self.stage.clear();
         let up_to = self.log.log_end_offset();
@@ -482,7 +487,7 @@ fn start_job(partition: &Arc<Partition>, host: &Arc<PartitionHost>, job: Job) {
     let (partition, host) = (Arc::clone(partition), Arc::clone(host));
     let is_spare = matches!(job, Job::PrepareSpare(_));
     let log = partition.reader().clone();
-    let threads = partition.home.load().threads.jobs.clone();
+    let threads = partition.log_location.load().threads.jobs.clone();
     ottla_sync::task::spawn(async move {
         let Ok(mut result) = threads.run(move || job.run()).await else {
             return;
@@ -524,7 +529,7 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
         let Some(log) = pages.log() else {
             continue;
         };
-        let threads = partition.home.load().threads.jobs.clone();
+        let threads = partition.log_location.load().threads.jobs.clone();
         // A panic was reported where it happened.
         if let Ok(Err(error)) = threads.run(move || pages.drop_from_cache()).await {
             partition.put(host, PartitionEvent::JobFailed(log, error));

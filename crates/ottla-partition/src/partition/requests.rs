@@ -12,10 +12,10 @@ use ottla_types::ErrorCode;
 use super::Partition;
 use super::append::{Ack, PendingAppend};
 use super::event::{BeginVerification, PartitionEvent, Verified};
-use super::home::Home;
 use super::host::PartitionHost;
 use super::inbox::InboxSlot;
 use super::leader_answer::LeaderAnswer;
+use super::log_location::LogLocation;
 use super::settings::PartitionSettings;
 
 /// A reserved slot in the inbox of a partition; dropping it abandons the slot.
@@ -114,7 +114,7 @@ impl Partition {
     pub fn replace_log(
         self: &Arc<Self>,
         host: &Arc<PartitionHost>,
-        replace: impl FnOnce(&mut Log) -> Option<Home> + Send + 'static,
+        replace: impl FnOnce(&mut Log) -> Option<LogLocation> + Send + 'static,
     ) {
         self.put(host, PartitionEvent::Replace(Box::new(replace)));
     }

@@ -30,7 +30,12 @@ impl Partition {
         host: &Arc<PartitionHost>,
         token: RunToken,
     ) {
-        if self.home.load().pace.is_slow(|| host.context.now_ms()) {
+        if self
+            .log_location
+            .load()
+            .pace
+            .is_slow(|| host.context.now_ms())
+        {
             self.run_elsewhere(host, token);
         } else {
             self.run(host, token, false);
@@ -39,7 +44,7 @@ impl Partition {
 
     fn run_elsewhere(self: &Arc<Self>, host: &Arc<PartitionHost>, token: RunToken) {
         let (partition, host) = (Arc::clone(self), Arc::clone(host));
-        self.home.load().threads.appends.start(move || {
+        self.log_location.load().threads.appends.start(move || {
             stalls::on_other_thread(|| partition.run(&host, token, true));
         });
     }

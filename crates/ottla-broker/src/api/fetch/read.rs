@@ -226,7 +226,7 @@ fn read_one(
     let isolation = limits.isolation;
     check_readable(partition, requested, limits)?;
     if let Lookup::In(directory) = lookup
-        && !partition.home().threads.reads.is(directory)
+        && !partition.log_location().threads.reads.is(directory)
     {
         return Err(Miss::NotFound);
     }
@@ -446,7 +446,7 @@ mod tests {
     async fn a_thread_of_a_directory_reads_what_lies_in_it_and_no_more() {
         let node = Node::start(&[]).await;
         create(&mut node.connect().await, 4).await;
-        let reads = |index: i32| node.partition(index).home().threads.reads.clone();
+        let reads = |index: i32| node.partition(index).log_location().threads.reads.clone();
         let first = reads(0);
         // Those of the first directory, then those of the second.
         let mut order = vec![0, 1, 2, 3];

@@ -118,7 +118,7 @@ async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
     let released = Arc::new(parking_lot::Mutex::new(released));
     for _ in 0..ottla_storage::log_dirs::THREADS_PER_DIRECTORY {
         let released = Arc::clone(&released);
-        let jobs = follower.home().threads.jobs.clone();
+        let jobs = follower.log_location().threads.jobs.clone();
         jobs.start(move || {
             let _ = released.lock().recv();
         });

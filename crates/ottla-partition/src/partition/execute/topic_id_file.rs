@@ -106,7 +106,7 @@ async fn write(partition: Arc<Partition>, host: Arc<PartitionHost>, hold: Append
             return;
         };
         let (log, topic_id) = (partition.reader().clone(), partition.topic_id);
-        let threads = partition.home.load().threads.topic_ids.clone();
+        let threads = partition.log_location.load().threads.topic_ids.clone();
         let written = threads.run(move || log_dirs.write_topic_id(&log, topic_id));
         // A panic was reported where it happened.
         let is_on_disk = written.await.unwrap_or(false);

@@ -9,7 +9,7 @@ use ottla_sync::Guard;
 use super::append_pace::AppendPace;
 
 /// Replaced when the log moves to another directory.
-pub struct Home {
+pub struct LogLocation {
     pub reader: LogReader,
     pub pace: Arc<AppendPace>,
     pub space: Arc<DiskSpace>,
@@ -17,7 +17,7 @@ pub struct Home {
 }
 
 /// A guard for reading the log. The log stays readable while it is held, even if it is replaced.
-pub struct Reading(pub(super) Guard<Arc<Home>>);
+pub struct Reading(pub(super) Guard<Arc<LogLocation>>);
 
 impl std::ops::Deref for Reading {
     type Target = LogReader;
