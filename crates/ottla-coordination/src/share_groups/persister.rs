@@ -31,9 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Stateless; the callers hold what waits.
 pub struct Persister;
 
-enum Place {
-    Here,
-    Broker(BrokerId),
+enum CoordinatorLocation {
+    Local,
+    Remote(BrokerId),
 }
 
 impl Persister {
@@ -120,8 +120,8 @@ async fn ask_once<Q: StateQuestion>(
     question: &Q,
 ) -> Result<Q::Answer, StateFailure> {
     match place_of(coordinators, question.key())? {
-        Place::Here => question.clone().ask_here(coordinators).await,
-        Place::Broker(id) => {
+        CoordinatorLocation::Local => question.clone().ask_here(coordinators).await,
+        CoordinatorLocation::Remote(id) => {
             let request = question.to_request();
             Q::answer_in(ask_peer(coordinators, id, &request).await?)
         }
@@ -142,7 +142,7 @@ fn may_ask_again(code: ErrorCode) -> bool {
 fn place_of(
     coordinators: &Arc<ShareCoordinators>,
     key: &SharePartitionKey,
-) -> Result<Place, StateFailure> {
+) -> Result<CoordinatorLocation, StateFailure> {
     let unavailable = || StateFailure::from(ErrorCode::CoordinatorNotAvailable);
     let index = coordinators.partition_of(&key.coordinator_key());
     let image = coordinators.surroundings.context.metadata();
@@ -155,10 +155,12 @@ fn place_of(
     };
     let registration = topic.partition(index.into()).ok_or_else(unavailable)?;
     if registration.leader == coordinators.surroundings.context.broker_id() {
-        return Ok(Place::Here);
+        return Ok(CoordinatorLocation::Local);
     }
     match image.cluster.broker(registration.leader) {
-        Some(registered) if !registered.fenced => Ok(Place::Broker(registration.leader)),
+        Some(registered) if !registered.fenced => {
+            Ok(CoordinatorLocation::Remote(registration.leader))
+        }
         _ => Err(unavailable()),
     }
 }
