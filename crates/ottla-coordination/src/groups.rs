@@ -19,7 +19,7 @@ use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, TopicId, TopicName};
 
-use crate::runtime::{Coordinators, Served, Shard, compression_of};
+use crate::runtime::{Coordinators, Shard, ShardedCoordinator, compression_of};
 use crate::share_groups::{Persister, ShareCoordinators};
 use crate::surroundings::Surroundings;
 use ottla_net::{Operation, RequestContext, ResourceType};
@@ -148,7 +148,7 @@ fn settings(groups: &Groups) -> Arc<GroupCoordinatorConfig> {
     ))
 }
 
-impl Served for GroupCoordinator {
+impl ShardedCoordinator for GroupCoordinator {
     type Host = Groups;
     const TOPIC: &'static str = OFFSETS_TOPIC;
     const WHAT: &'static str = "groups";

@@ -2,7 +2,7 @@
 //!
 //! Owns the set of partitions coordinated here, their loading, and the appending of their records.
 //! Requests are decided in `ottla-coordinator`. What is specific to one kind of coordinator is in
-//! `groups.rs`, `share_groups` and `transactions`, which implement [`Served`].
+//! `groups.rs`, `share_groups` and `transactions`, which implement [`ShardedCoordinator`].
 //!
 //! Kafka: `CoordinatorRuntime`, and for transactions `TransactionStateManager`.
 
@@ -27,16 +27,16 @@ pub(crate) use batch::compression_of;
 pub use host::CoordinatorHost;
 #[cfg(test)]
 pub(crate) use load::read_log;
-pub use shard::{Served, Shard};
+pub use shard::{Shard, ShardedCoordinator};
 
 /// The coordinators of one kind on this broker.
-pub struct Coordinators<C: Served> {
+pub struct Coordinators<C: ShardedCoordinator> {
     host: CoordinatorHost,
     /// By partition index of the topic.
     shards: RwLock<BTreeMap<i32, Arc<Shard<C>>>>,
 }
 
-impl<C: Served> Deref for Coordinators<C> {
+impl<C: ShardedCoordinator> Deref for Coordinators<C> {
     type Target = CoordinatorHost;
 
     fn deref(&self) -> &CoordinatorHost {
@@ -44,7 +44,7 @@ impl<C: Served> Deref for Coordinators<C> {
     }
 }
 
-impl<C: Served> Coordinators<C> {
+impl<C: ShardedCoordinator> Coordinators<C> {
     pub fn new(surroundings: Arc<Surroundings>) -> Self {
         Coordinators {
             host: CoordinatorHost::new(surroundings),
@@ -145,7 +145,7 @@ impl<C: Served> Coordinators<C> {
     }
 }
 
-impl<C: Served> std::fmt::Debug for Coordinators<C> {
+impl<C: ShardedCoordinator> std::fmt::Debug for Coordinators<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Coordinators({})", C::TOPIC)
     }

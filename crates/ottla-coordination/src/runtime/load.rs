@@ -15,7 +15,7 @@ use ottla_types::{Offset, ProducerId};
 
 use ottla_partition::partition::Waiter;
 
-use super::shard::{Served, Shard};
+use super::shard::{Shard, ShardedCoordinator};
 
 /// Bytes read at once; a larger batch is read whole.
 const READ_BYTES: u64 = 1024 * 1024;
@@ -30,7 +30,7 @@ pub(crate) struct Loaded<C> {
     uncommitted: Option<(WriteId, Offset)>,
 }
 
-impl<C: Served> Shard<C> {
+impl<C: ShardedCoordinator> Shard<C> {
     /// Reads the log in a task and then activates the coordinator.
     pub(super) fn load(self: &Arc<Self>, host: &Arc<C::Host>) {
         let (shard, host) = (Arc::clone(self), Arc::clone(host));
@@ -84,7 +84,7 @@ impl<C: Served> Shard<C> {
 /// broker loses leadership, and decisions must include them. While the ISR is too small that may
 /// take long: groups start without waiting, transactions wait. The error is a message for the log.
 /// `None` if the shard was closed meanwhile.
-async fn load<C: Served>(
+async fn load<C: ShardedCoordinator>(
     host: &Arc<C::Host>,
     shard: &Shard<C>,
 ) -> Option<Result<Loaded<C>, String>> {
@@ -104,7 +104,7 @@ async fn load<C: Served>(
     Some(loaded.await.unwrap_or_else(|error| Err(error.to_string())))
 }
 
-pub(crate) fn read_log<C: Served>(
+pub(crate) fn read_log<C: ShardedCoordinator>(
     host: &C::Host,
     reader: &LogReader,
     end: Offset,
@@ -144,7 +144,7 @@ pub(crate) fn read_log<C: Served>(
     })
 }
 
-fn replay<C: Served>(
+fn replay<C: ShardedCoordinator>(
     host: &C::Host,
     coordinator: &mut C,
     batch: &RecordBatch,

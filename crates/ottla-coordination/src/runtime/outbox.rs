@@ -10,12 +10,12 @@ use ottla_replica::{AckOutcome, RequiredAcks};
 use ottla_sync::oneshot;
 
 use super::batch;
-use super::shard::{Served, Shard};
+use super::shard::{Shard, ShardedCoordinator};
 use crate::planted::{self, Bug};
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
 use ottla_sync::planted::has;
 
-fn append_of<C: Served>(
+fn append_of<C: ShardedCoordinator>(
     shard: &Shard<C>,
     outbound: &OutboundBatch,
     host: &C::Host,
@@ -47,7 +47,7 @@ fn append_of<C: Served>(
     }
 }
 
-impl<C: Served> Shard<C> {
+impl<C: ShardedCoordinator> Shard<C> {
     /// Appends pending batches, unless another thread is doing so, and executes pending commands.
     pub(super) fn run_outbox(self: &Arc<Self>, host: &Arc<C::Host>) {
         while let Some(outbound) = self.next_append(host) {

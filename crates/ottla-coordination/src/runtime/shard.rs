@@ -26,7 +26,7 @@ use ottla_partition::partition::{Partition, Waiter};
 const TURNS_FOR_TIMERS: usize = 8;
 
 /// What the shell must know about a kind of coordinator besides its state machine.
-pub trait Served:
+pub trait ShardedCoordinator:
     Coordinator<Record: Send, Response: Send + 'static, TimerKey: Send + Sync, Command: Send>
     + Send
     + Sized
@@ -58,7 +58,7 @@ pub trait Served:
     fn execute(shard: &Arc<Shard<Self>>, host: &Arc<Self::Host>, command: Self::Command);
 }
 
-pub struct Shard<C: Served> {
+pub struct Shard<C: ShardedCoordinator> {
     pub(super) partition: Arc<Partition>,
     leader_epoch: LeaderEpoch,
     state: Mutex<State<C>>,
@@ -69,7 +69,7 @@ pub struct Shard<C: Served> {
 type Runtime<C> =
     CoordinatorRuntime<C, oneshot::Sender<<C as ottla_coordinator::Coordinator>::Response>>;
 
-struct State<C: Served> {
+struct State<C: ShardedCoordinator> {
     runtime: Runtime<C>,
     /// What `run_timers` is waiting for.
     watched: Due,
@@ -83,7 +83,7 @@ struct Due {
     end: Option<Offset>,
 }
 
-impl<C: Served> State<C> {
+impl<C: ShardedCoordinator> State<C> {
     fn due(&self) -> Due {
         Due {
             deadline_ms: self.runtime.next_deadline_ms(),
@@ -102,7 +102,7 @@ impl<C: Served> State<C> {
     }
 }
 
-impl<C: Served> Shard<C> {
+impl<C: ShardedCoordinator> Shard<C> {
     pub(super) fn new(partition: Arc<Partition>, leader_epoch: LeaderEpoch) -> Arc<Self> {
         Arc::new(Shard {
             partition,
@@ -308,14 +308,14 @@ impl<C: Served> Shard<C> {
     }
 }
 
-fn send_replies<C: Served>(runtime: &mut Runtime<C>) {
+fn send_replies<C: ShardedCoordinator>(runtime: &mut Runtime<C>) {
     for (waiting, response) in runtime.take_replies() {
         // The receiver is gone if the connection was closed.
         drop(waiting.send(response));
     }
 }
 
-impl<C: Served> std::fmt::Debug for Shard<C> {
+impl<C: ShardedCoordinator> std::fmt::Debug for Shard<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shard({})", self.partition.topic_partition)
     }

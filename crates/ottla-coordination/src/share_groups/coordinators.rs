@@ -10,7 +10,7 @@ use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, TopicId};
 
 use super::coordinator_config;
-use crate::runtime::{Coordinators, Served, Shard, compression_of};
+use crate::runtime::{Coordinators, Shard, ShardedCoordinator, compression_of};
 use crate::surroundings::Surroundings;
 
 /// The topic whose partitions hold the state of share groups; created on the first lookup.
@@ -48,7 +48,7 @@ impl ShareCoordinators {
     }
 }
 
-impl Served for ShareCoordinator {
+impl ShardedCoordinator for ShareCoordinator {
     type Host = ShareCoordinators;
     const TOPIC: &'static str = SHARE_STATE_TOPIC;
     const WHAT: &'static str = "the state of share groups";

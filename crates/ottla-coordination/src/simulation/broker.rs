@@ -27,7 +27,7 @@ use ottla_types::{BrokerEpoch, BrokerId, Offset, TopicIdPartition, Uuid};
 
 use super::Tally;
 use crate::groups::{Groups, OFFSETS_TOPIC};
-use crate::runtime::{Served, read_log};
+use crate::runtime::{ShardedCoordinator, read_log};
 use crate::share_groups::{SHARE_STATE_TOPIC, ShareGroups};
 use crate::surroundings::Surroundings;
 use crate::transactions::{TRANSACTION_TOPIC, Transactions};
@@ -231,7 +231,7 @@ impl SimulatedBroker {
     }
 
     /// The state in the log below the high watermark.
-    pub fn committed<C: Served>(&self, host: &Arc<C::Host>) -> C {
+    pub fn committed<C: ShardedCoordinator>(&self, host: &Arc<C::Host>) -> C {
         let partition = self.partition(C::TOPIC);
         loop {
             let reader = partition.reader().clone();

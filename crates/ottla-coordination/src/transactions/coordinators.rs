@@ -17,7 +17,7 @@ use super::coordinator_config;
 use super::marker_sender::{MarkerAnswers, MarkerSender};
 use super::write_markers::request_timeout;
 use crate::groups::Groups;
-use crate::runtime::{Coordinators, Served, Shard};
+use crate::runtime::{Coordinators, Shard, ShardedCoordinator};
 use crate::surroundings::Surroundings;
 
 /// The topic whose partitions hold the transactional IDs; created on the first lookup.
@@ -96,7 +96,7 @@ pub fn version_of(image: &MetadataImage) -> i16 {
     image.features.level(TRANSACTION_VERSION.name)
 }
 
-impl Served for TransactionCoordinator {
+impl ShardedCoordinator for TransactionCoordinator {
     type Host = TransactionCoordinators;
     const TOPIC: &'static str = TRANSACTION_TOPIC;
     const WHAT: &'static str = "transactions";
