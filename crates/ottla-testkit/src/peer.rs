@@ -64,15 +64,15 @@ pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
 }
 
 /// A received request.
-pub struct Asked {
+pub struct ReceivedRequest {
     pub api: ApiKey,
     pub header: RequestHeader,
     body: Reader,
 }
 
-impl Asked {
-    pub fn of(api: ApiKey, header: RequestHeader, body: Reader) -> Asked {
-        Asked { api, header, body }
+impl ReceivedRequest {
+    pub fn of(api: ApiKey, header: RequestHeader, body: Reader) -> ReceivedRequest {
+        ReceivedRequest { api, header, body }
     }
 
     pub fn request<R: ApiMessage>(&self) -> R {
@@ -106,7 +106,7 @@ impl Asked {
 /// each request, or `None` to close the connection. Returns the port.
 pub async fn peer(
     served: &'static [(ApiKey, i16)],
-    react: impl FnMut(Asked) -> Option<Vec<Bytes>> + Send + 'static,
+    react: impl FnMut(ReceivedRequest) -> Option<Vec<Bytes>> + Send + 'static,
 ) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -134,16 +134,16 @@ pub async fn peer(
     port
 }
 
-async fn receive(socket: &mut TcpStream) -> Option<Asked> {
+async fn receive(socket: &mut TcpStream) -> Option<ReceivedRequest> {
     let length = socket.read_u32().await.ok()?;
     let mut frame = BytesMut::zeroed(length as usize);
     socket.read_exact(&mut frame).await.ok()?;
     let mut body = Reader::new(frame.freeze());
     let (api, header) = decode_request_header(&mut body).expect("a header");
-    Some(Asked { api, header, body })
+    Some(ReceivedRequest { api, header, body })
 }
 
-fn api_versions(asked: &Asked, served: &[(ApiKey, i16)]) -> Bytes {
+fn api_versions(asked: &ReceivedRequest, served: &[(ApiKey, i16)]) -> Bytes {
     let mut response = ApiVersionsResponse {
         api_keys: served
             .iter()

@@ -4,7 +4,7 @@ use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, 
 use tokio::net::TcpListener;
 
 use super::*;
-use ottla_testkit::peer::{Asked, peer};
+use ottla_testkit::peer::{ReceivedRequest, peer};
 
 const SERVED: &[(ApiKey, i16)] = &[(ApiKey::BrokerHeartbeat, 1)];
 
@@ -32,7 +32,7 @@ fn heartbeat(broker_epoch: i64) -> BrokerHeartbeatRequest {
     }
 }
 
-fn answer(asked: &Asked) -> Bytes {
+fn answer(asked: &ReceivedRequest) -> Bytes {
     let request: BrokerHeartbeatRequest = asked.request();
     asked.answer(&BrokerHeartbeatResponse {
         is_fenced: request.broker_epoch == 1,
@@ -42,7 +42,7 @@ fn answer(asked: &Asked) -> Bytes {
 
 #[tokio::test]
 async fn each_of_many_requests_gets_its_own_answer() {
-    let react = |asked: Asked| {
+    let react = |asked: ReceivedRequest| {
         assert_eq!(asked.header.client_id.as_deref(), Some("7"));
         Some(vec![answer(&asked)])
     };
@@ -64,7 +64,7 @@ async fn each_of_many_requests_gets_its_own_answer() {
 #[tokio::test]
 async fn an_older_peer_is_asked_again_in_a_version_that_it_knows() {
     const OLD: &[(ApiKey, i16)] = &[(ApiKey::ApiVersions, 2), (ApiKey::BrokerHeartbeat, 1)];
-    let port = peer(OLD, |asked: Asked| Some(vec![answer(&asked)])).await;
+    let port = peer(OLD, |asked: ReceivedRequest| Some(vec![answer(&asked)])).await;
     let connection = connect(port).await;
     assert!(connection.send(&heartbeat(1)).await.unwrap().is_fenced);
 }
@@ -83,7 +83,7 @@ async fn what_the_peer_does_not_serve_is_said_without_asking() {
 #[tokio::test]
 async fn answers_that_do_not_match_end_the_connection() {
     let mut kept = None;
-    let the_wrong_way_round = move |asked: Asked| match kept.take() {
+    let the_wrong_way_round = move |asked: ReceivedRequest| match kept.take() {
         None => {
             kept = Some(answer(&asked));
             Some(Vec::new())

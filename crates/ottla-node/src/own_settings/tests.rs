@@ -15,7 +15,7 @@ use ottla_types::BrokerId;
 use super::*;
 use crate::controller::channel::{ActiveController, ControllerChannel};
 use ottla_context::NodeContext;
-use ottla_testkit::peer::{Asked, broker_only_config, client_context, peer};
+use ottla_testkit::peer::{ReceivedRequest, broker_only_config, client_context, peer};
 
 const VERSION: i16 = 1;
 const SERVED: &[(ApiKey, i16)] = &[(ApiKey::Envelope, 0)];
@@ -41,7 +41,7 @@ fn change(
 }
 
 /// Answers with success, and adds the changed names to `seen`.
-fn take(asked: &Asked, seen: &Mutex<Vec<ByteString>>) -> Bytes {
+fn take(asked: &ReceivedRequest, seen: &Mutex<Vec<ByteString>>) -> Bytes {
     let envelope: EnvelopeRequest = asked.request();
     let mut reader = Reader::new(envelope.request_data);
     let (api, header) = decode_request_header(&mut reader).unwrap();
@@ -60,7 +60,7 @@ fn take(asked: &Asked, seen: &Mutex<Vec<ByteString>>) -> Bytes {
     };
     let names = request.resources.into_iter().map(|it| it.resource_name);
     seen.lock().extend(names);
-    let inner = Asked::of(api, header, reader).answer(&response);
+    let inner = ReceivedRequest::of(api, header, reader).answer(&response);
     asked.answer(&EnvelopeResponse {
         response_data: Some(inner.slice(4..)),
         ..Default::default()

@@ -10,7 +10,7 @@ use ottla_protocol::messages::{
 };
 
 use super::*;
-use ottla_testkit::peer::{Asked, broker_only_config, client_context, peer};
+use ottla_testkit::peer::{ReceivedRequest, broker_only_config, client_context, peer};
 
 const SERVED: &[(ApiKey, i16)] = &[(ApiKey::AllocateProducerIds, 0), (ApiKey::Envelope, 0)];
 
@@ -31,7 +31,7 @@ fn channel(leader: &Arc<AtomicU16>) -> ControllerChannel {
     ControllerChannel::new(&broker_only_config(&[]), None, Box::new(who_leads))
 }
 
-fn allocated(asked: &Asked, producer_id_start: i64) -> Option<Vec<Bytes>> {
+fn allocated(asked: &ReceivedRequest, producer_id_start: i64) -> Option<Vec<Bytes>> {
     Some(vec![asked.answer(&AllocateProducerIdsResponse {
         producer_id_start,
         producer_id_len: 1000,
@@ -53,7 +53,7 @@ async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() 
     let leader = Arc::<AtomicU16>::default();
     // The first is no longer the leader; when it says so, the second is.
     let next = Arc::clone(&leader);
-    let first = peer(SERVED, move |asked: Asked| {
+    let first = peer(SERVED, move |asked: ReceivedRequest| {
         next.store(second, Ordering::Relaxed);
         Some(vec![asked.answer(&AllocateProducerIdsResponse {
             error_code: ErrorCode::NotController.code(),
@@ -112,7 +112,7 @@ async fn what_the_controller_does_not_serve_is_not_tried_again() {
 
 #[tokio::test]
 async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
-    let react = |asked: Asked| {
+    let react = |asked: ReceivedRequest| {
         let envelope: EnvelopeRequest = asked.request();
         assert_eq!(&envelope.client_host_address[..], [10, 0, 0, 9]);
         // What `DefaultKafkaPrincipalBuilder.serialize` makes of `User:ANONYMOUS`.
@@ -125,7 +125,7 @@ async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
         let request = UnregisterBrokerRequest::decode(&mut reader, 0).unwrap();
         assert_eq!(request.broker_id, 3);
         // The client's response, inside the envelope's response.
-        let inner = Asked::of(api, header, reader).answer(&UnregisterBrokerResponse {
+        let inner = ReceivedRequest::of(api, header, reader).answer(&UnregisterBrokerResponse {
             error_code: ErrorCode::BrokerIdNotRegistered.code(),
             error_message: Some(ByteString::from_static("no broker 3")),
             ..Default::default()
@@ -157,7 +157,7 @@ async fn an_envelope_that_is_refused_is_the_brokers_fault_and_not_the_clients() 
         ),
         (ErrorCode::UnsupportedVersion, ErrorCode::UnsupportedVersion),
     ] {
-        let react = move |asked: Asked| {
+        let react = move |asked: ReceivedRequest| {
             Some(vec![asked.answer(&EnvelopeResponse {
                 error_code: refused.code(),
                 ..Default::default()

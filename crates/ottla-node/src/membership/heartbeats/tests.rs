@@ -10,7 +10,7 @@ use ottla_types::{BrokerId, Uuid};
 use super::*;
 use crate::controller::channel::{ActiveController, ControllerChannel};
 use crate::quorum_handle::QuorumHandle;
-use ottla_testkit::peer::{Asked, broker_only_config, peer};
+use ottla_testkit::peer::{ReceivedRequest, broker_only_config, peer};
 use ottla_testkit::said::Said;
 
 const SERVED: &[(ApiKey, i16)] = &[
@@ -43,7 +43,7 @@ fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
     (heartbeats, epoch)
 }
 
-fn register(asked: &Asked, answer: Result<i64, ErrorCode>) -> Bytes {
+fn register(asked: &ReceivedRequest, answer: Result<i64, ErrorCode>) -> Bytes {
     asked.answer(&BrokerRegistrationResponse {
         error_code: answer.err().unwrap_or(ErrorCode::None).code(),
         broker_epoch: answer.unwrap_or(-1),
@@ -55,7 +55,7 @@ fn register(asked: &Asked, answer: Result<i64, ErrorCode>) -> Bytes {
 async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
     let seen = Arc::<Mutex<Vec<BrokerHeartbeatRequest>>>::default();
     let log = Arc::clone(&seen);
-    let react = move |asked: Asked| {
+    let react = move |asked: ReceivedRequest| {
         if asked.api == ApiKey::BrokerRegistration {
             return Some(vec![register(&asked, Ok(7))]);
         }
@@ -99,7 +99,7 @@ async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
     let seen = Arc::<Mutex<Vec<BrokerHeartbeatRequest>>>::default();
     let log = Arc::clone(&seen);
     let mut newest = 6;
-    let react = move |asked: Asked| {
+    let react = move |asked: ReceivedRequest| {
         if asked.api == ApiKey::BrokerRegistration {
             newest += 1;
             return Some(vec![register(&asked, Ok(newest))]);
@@ -157,7 +157,7 @@ async fn what_keeps_a_broker_from_its_cluster_is_said_in_one_sentence() {
             "a feature level that this release does not support",
         ),
     ] {
-        let react = move |asked: Asked| Some(vec![register(&asked, Err(error))]);
+        let react = move |asked: ReceivedRequest| Some(vec![register(&asked, Err(error))]);
         let (heartbeats, _) = join(peer(SERVED, react).await, settings);
         let refused = heartbeats.unfence().await.unwrap_err();
         assert!(refused.contains(sentence), "{refused}");

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use ottla_storage::metadata::record_batches::{ControlValue, control_batch};
-use ottla_testkit::peer::{Asked, peer};
+use ottla_testkit::peer::{ReceivedRequest, peer};
 
 const CLUSTER_ID: ByteString = ByteString::from_static("T3R0bGFQcm9jZXNzVGVzdA");
 const EPOCH: LeaderEpoch = LeaderEpoch(3);
@@ -83,7 +83,7 @@ fn replace_by_snapshot(log: &Log, values: &[Bytes]) -> SnapshotId {
 async fn controller(log: &Log) -> u16 {
     let (log, own_port) = (Arc::clone(log), Arc::new(AtomicU16::new(0)));
     let port_of_leader = Arc::clone(&own_port);
-    let react = move |asked: Asked| {
+    let react = move |asked: ReceivedRequest| {
         let log = log.lock();
         let current_leader = CurrentLeader {
             leader: Some(BrokerId(9)),
