@@ -365,7 +365,7 @@ impl Controller {
             match item {
                 Work::Decide(_) => {}
                 Work::Answered(answered) => self.on_answered(answered)?,
-                Work::Asked { request, respond } => self.on_asked(request, respond)?,
+                Work::PeerRequest { request, respond } => self.on_asked(request, respond)?,
                 Work::Describe(sender) => {
                     let _ = sender.send(self.describe());
                 }

@@ -99,7 +99,7 @@ impl QuorumHandle {
     /// Sends a request of another node and waits for the response; `None` if the thread has ended.
     pub async fn ask(&self, request: Request) -> Option<(Response, ServedData)> {
         let (respond, answer) = oneshot::channel();
-        self.send(Work::Asked { request, respond }).ok()?;
+        self.send(Work::PeerRequest { request, respond }).ok()?;
         answer.await.ok()
     }
 

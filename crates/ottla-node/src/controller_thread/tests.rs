@@ -273,7 +273,7 @@ fn assert_takes_part(
     sender.send(decide).expect("is received");
     for request in requests_of_the_quorum() {
         let (respond, mut answer) = oneshot::channel();
-        let asked = Work::Asked { request, respond };
+        let asked = Work::PeerRequest { request, respond };
         sender.send(asked).expect("is received");
         while answer.try_recv().is_err() {
             assert!(in_time(), "a request of the quorum waits");

@@ -19,7 +19,7 @@ pub enum Work {
     /// The outcome of a request of the quorum.
     Answered(Answered),
     /// A request of another node of the quorum, or one that changes or describes the voters.
-    Asked {
+    PeerRequest {
         request: Request,
         respond: oneshot::Sender<(Response, ServedData)>,
     },
