@@ -40,9 +40,9 @@ pub(super) trait Interest: Sized {
 }
 
 /// What becomes of it.
-pub(super) struct Asked;
+pub(super) struct AwaitDelivery;
 
-impl Interest for Asked {
+impl Interest for AwaitDelivery {
     type Answer = Delivery;
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ottla_records::BatchHeader;
 
-use super::accumulator::{Asked, Interest, Refused, Tagged};
+use super::accumulator::{AwaitDelivery, Interest, Refused, Tagged};
 use super::buffer_pool::Grant;
 use super::delivery::{Delivery, DeliveryCallback};
 use super::metrics::Call;
@@ -33,7 +33,7 @@ impl Producer {
 
     /// As [`Producer::send`], with a borrowed record.
     pub async fn send_ref(&self, record: RecordRef<'_>) -> Result<Delivery, ClientError> {
-        self.shared.send(record, Asked).await
+        self.shared.send(record, AwaitDelivery).await
     }
 
     /// As [`Producer::send`]; the callback is called on the sender's task and must not wait.
@@ -79,7 +79,7 @@ impl Shared {
         &self,
         record: RecordRef<'_>,
     ) -> Result<Delivery, TrySendError> {
-        self.try_send(record, Asked)
+        self.try_send(record, AwaitDelivery)
     }
 
     #[inline]
@@ -183,10 +183,10 @@ impl Shared {
             intercepted = self.intercepted(record);
             intercepted.as_ref()
         };
-        let result = match self.try_append_now(record, Asked) {
+        let result = match self.try_append_now(record, AwaitDelivery) {
             Ok(delivery) => return Ok(delivery),
             Err(TrySendError::Failed(error)) => Err(error),
-            Err(_) => runtime.block_on(self.send_waiting(record, Asked)),
+            Err(_) => runtime.block_on(self.send_waiting(record, AwaitDelivery)),
         };
         if let Err(error) = &result {
             self.tell_interceptors(record.topic, error);

@@ -34,7 +34,7 @@ fn append(accumulator: &Accumulator, partition: Option<i32>, value: &[u8]) -> Ap
         ..RecordRef::new("t", value)
     };
     let topic = accumulator.topics.get("t").unwrap();
-    let appended = accumulator.append(topic, &record, 1, Asked, &mut None);
+    let appended = accumulator.append(topic, &record, 1, AwaitDelivery, &mut None);
     appended.ok().expect("there is memory")
 }
 
@@ -178,7 +178,7 @@ fn keys_decide_unless_they_are_ignored() {
                 ..RecordRef::new("t", b"v")
             };
             let topic = accumulator.topics.get("t").unwrap();
-            let _ = accumulator.append(topic, &record, 1, Asked, &mut None);
+            let _ = accumulator.append(topic, &record, 1, AwaitDelivery, &mut None);
         }
         let topic = accumulator.topics.get("t").unwrap();
         let filled = topic
