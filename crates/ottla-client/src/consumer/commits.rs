@@ -17,15 +17,15 @@ use crate::error::ClientError;
 
 /// In whose name offsets are committed.
 struct Committer {
-    place: Place,
+    target: CommitTarget,
     sensors: Arc<ConsumerSensors>,
 }
 
-enum Place {
+enum CommitTarget {
     Classic(classic::Committer),
     Modern(modern::Committer),
     /// No group decides about the partitions.
-    Alone {
+    Standalone {
         admin: Admin,
         group: String,
     },
@@ -34,7 +34,7 @@ enum Place {
 impl Committer {
     async fn commit(&self, offsets: &BTreeMap<Partition, CommitOffset>) -> Result<(), ClientError> {
         let began = ottla_sync::time::now();
-        let committed = self.place.commit(offsets).await;
+        let committed = self.target.commit(offsets).await;
         if !offsets.is_empty() {
             self.sensors
                 .on_commit_answered(ottla_sync::time::elapsed(began));
@@ -43,12 +43,12 @@ impl Committer {
     }
 }
 
-impl Place {
+impl CommitTarget {
     async fn commit(&self, offsets: &BTreeMap<Partition, CommitOffset>) -> Result<(), ClientError> {
         match self {
-            Place::Classic(committer) => committer.commit(offsets).await,
-            Place::Modern(committer) => committer.commit(offsets).await,
-            Place::Alone { admin, group } => {
+            CommitTarget::Classic(committer) => committer.commit(offsets).await,
+            CommitTarget::Modern(committer) => committer.commit(offsets).await,
+            CommitTarget::Standalone { admin, group } => {
                 let plain = offsets
                     .iter()
                     .map(|(partition, offset)| (partition.clone(), offset.offset))
@@ -155,9 +155,9 @@ impl Consumer {
 
     fn committer(&self) -> Result<Committer, ClientError> {
         let group = self.group()?.to_owned();
-        let place = match (&self.modern, &self.membership) {
-            (Some(modern), _) => Place::Modern(modern.committer()),
-            (None, Some(membership)) => Place::Classic(membership.committer()),
+        let target = match (&self.modern, &self.membership) {
+            (Some(modern), _) => CommitTarget::Modern(modern.committer()),
+            (None, Some(membership)) => CommitTarget::Classic(membership.committer()),
             (None, None) if self.joining.is_some() => {
                 return Err(ClientError::broker(
                     format!("committing offsets of group {group}"),
@@ -165,13 +165,13 @@ impl Consumer {
                     Some("the members are being redistributed; commit again after the next poll"),
                 ));
             }
-            (None, None) => Place::Alone {
+            (None, None) => CommitTarget::Standalone {
                 admin: self.admin.clone(),
                 group,
             },
         };
         Ok(Committer {
-            place,
+            target,
             sensors: self.sensors.clone(),
         })
     }
