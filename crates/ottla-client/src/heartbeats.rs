@@ -91,12 +91,12 @@ pub(crate) fn new_member_id() -> String {
 
 /// Keeps a member's place until it is dropped.
 pub(crate) struct Heartbeats<M: GroupMember> {
-    place: Arc<Place<M>>,
+    session: Arc<GroupSession<M>>,
     task: JoinHandle<()>,
 }
 
 /// A member's place in a group, and the way to its coordinator.
-pub(crate) struct Place<M> {
+pub(crate) struct GroupSession<M> {
     client: Client,
     /// Of the connection to the coordinator.
     owner: Owner,
@@ -121,7 +121,7 @@ impl<M: GroupMember> Heartbeats<M> {
         member: M,
         sensors: Option<Arc<dyn HeartbeatSensors>>,
     ) -> Heartbeats<M> {
-        let place = Arc::new(Place {
+        let session = Arc::new(GroupSession {
             owner: client.new_owner(),
             client,
             group,
@@ -133,35 +133,35 @@ impl<M: GroupMember> Heartbeats<M> {
             sensors,
         });
         Heartbeats {
-            task: ottla_sync::task::spawn(send_heartbeats(place.clone())),
-            place,
+            task: ottla_sync::task::spawn(send_heartbeats(session.clone())),
+            session,
         }
     }
 
-    pub(crate) fn place(&self) -> &Arc<Place<M>> {
-        &self.place
+    pub(crate) fn session(&self) -> &Arc<GroupSession<M>> {
+        &self.session
     }
 
     /// Changes the member, which may have something to say then.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut M) -> T) -> T {
-        let changed = change(&mut self.place.member());
-        self.place.wake.notify_one();
+        let changed = change(&mut self.session.member());
+        self.session.wake.notify_one();
         changed
     }
 
     /// Notified when there may be something to do.
     pub(crate) fn news(&self) -> Arc<Notify> {
-        self.place.news.clone()
+        self.session.news.clone()
     }
 
     /// The owner is there. Fails with what the coordinator has refused: every time, if that is for good.
     pub(crate) fn on_polled(&self) -> Result<(), ClientError> {
-        let now = self.place.now();
+        let now = self.session.now();
         let is_refused = self.change(|member| {
             member.on_polled(now);
             member.is_refused()
         });
-        let mut error = self.place.error.lock();
+        let mut error = self.session.error.lock();
         let told = match is_refused {
             true => error.clone(),
             false => error.take(),
@@ -172,11 +172,11 @@ impl<M: GroupMember> Heartbeats<M> {
     /// Leaves the group, so that the others need not wait for the place to expire.
     pub(crate) async fn leave(self) {
         self.task.abort();
-        let request = self.place.member().leave();
+        let request = self.session.member().leave();
         if let Some(request) = request
-            && let Err(error) = self.place.ask(&request).await
+            && let Err(error) = self.session.ask(&request).await
         {
-            let group = &self.place.group;
+            let group = &self.session.group;
             tracing::debug!(%error, group, "leaving the group failed; the place expires by itself");
         }
     }
@@ -185,11 +185,11 @@ impl<M: GroupMember> Heartbeats<M> {
 impl<M: GroupMember> Drop for Heartbeats<M> {
     fn drop(&mut self) {
         self.task.abort();
-        self.place.client.disown(self.place.owner);
+        self.session.client.disown(self.session.owner);
     }
 }
 
-impl<M: GroupMember> Place<M> {
+impl<M: GroupMember> GroupSession<M> {
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -260,28 +260,28 @@ impl<M: GroupMember> Place<M> {
     }
 }
 
-async fn send_heartbeats<M: GroupMember>(place: Arc<Place<M>>) {
+async fn send_heartbeats<M: GroupMember>(session: Arc<GroupSession<M>>) {
     loop {
         let (request, wakes_at) = {
-            let mut member = place.member();
-            (member.next_heartbeat(place.now()), member.wakes_at())
+            let mut member = session.member();
+            (member.next_heartbeat(session.now()), member.wakes_at())
         };
         if let Some(request) = request {
             let sent = ottla_sync::time::now();
-            if let Some(sensors) = &place.sensors {
+            if let Some(sensors) = &session.sensors {
                 sensors.on_heartbeat_sent();
             }
-            let answer = place.send_heartbeat(&request).await;
-            if let (Some(sensors), true) = (&place.sensors, answer.is_ok()) {
+            let answer = session.send_heartbeat(&request).await;
+            if let (Some(sensors), true) = (&session.sensors, answer.is_ok()) {
                 sensors.on_heartbeat_answered(ottla_sync::time::elapsed(sent));
             }
-            place.on_answered(answer);
+            session.on_answered(answer);
             continue;
         }
-        let woken = place.wake.notified();
+        let woken = session.wake.notified();
         match wakes_at {
             Some(at) => {
-                let at = place.beginning + Duration::from_millis(at);
+                let at = session.beginning + Duration::from_millis(at);
                 let _ = ottla_sync::time::timeout_at(at, woken).await;
             }
             None => woken.await,

@@ -17,7 +17,7 @@ use super::offset_commits::commit_topics;
 use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::heartbeats::{self, Heartbeats, Place};
+use crate::heartbeats::{self, GroupSession, Heartbeats};
 
 /// A place in a group, kept by heartbeats.
 pub(super) type ModernMembership = Heartbeats<Member>;
@@ -45,17 +45,17 @@ impl ModernMembership {
 
     /// The member's epoch, -1 outside the group, and its id.
     pub(super) fn epoch_and_id(&self) -> (i32, String) {
-        epoch_and_id(self.place())
+        epoch_and_id(self.session())
     }
 
     /// Commits as this member.
     pub(super) fn committer(&self) -> Committer {
-        Committer(self.place().clone())
+        Committer(self.session().clone())
     }
 }
 
 /// Commits as a member, in the epoch that it has then.
-pub(super) struct Committer(Arc<Place<Member>>);
+pub(super) struct Committer(Arc<GroupSession<Member>>);
 
 impl Committer {
     /// Commits, once more where the coordinator has given the member another epoch meanwhile.
@@ -66,30 +66,30 @@ impl Committer {
         if offsets.is_empty() {
             return Ok(());
         }
-        let Committer(place) = self;
-        let instance_id = place.member().instance_id().map(str::to_owned);
+        let Committer(session) = self;
+        let instance_id = session.member().instance_id().map(str::to_owned);
         loop {
-            let (epoch, member_id) = epoch_and_id(place);
+            let (epoch, member_id) = epoch_and_id(session);
             let request = OffsetCommitRequest {
-                group_id: place.group().to_owned().into(),
+                group_id: session.group().to_owned().into(),
                 generation_id_or_member_epoch: epoch,
                 member_id: member_id.into(),
                 group_instance_id: instance_id.clone().map(Into::into),
-                topics: commit_topics(&place.client().metadata(), offsets),
+                topics: commit_topics(&session.client().metadata(), offsets),
                 ..Default::default()
             };
-            let response = place.ask(&request).await?;
+            let response = session.ask(&request).await?;
             let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
             let mut codes = partitions.map(|partition| partition.error_code);
             let code = codes.find(|code| *code != 0).unwrap_or(0);
-            let now = epoch_and_id(place).0;
+            let now = epoch_and_id(session).0;
             if code == ErrorCode::StaleMemberEpoch.code() && now > epoch {
                 continue;
             }
-            let what = format!("committing offsets of group {}", place.group());
+            let what = format!("committing offsets of group {}", session.group());
             let result = ClientError::check_code(what, code);
             if result.as_ref().is_err_and(ClientError::is_retriable) {
-                place.forget_coordinator();
+                session.forget_coordinator();
             }
             return result;
         }
@@ -97,8 +97,8 @@ impl Committer {
 }
 
 /// The member's epoch, -1 outside the group, and its id.
-fn epoch_and_id(place: &Place<Member>) -> (i32, String) {
-    let member = place.member();
+fn epoch_and_id(session: &GroupSession<Member>) -> (i32, String) {
+    let member = session.member();
     let epoch = match member.epoch() {
         member::JOIN_EPOCH => -1,
         epoch => epoch,

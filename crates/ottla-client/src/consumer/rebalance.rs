@@ -85,7 +85,7 @@ impl Consumer {
                     ModernMembership::new(client, group, &self.config, sensors)
                 });
                 // Said with the next poll.
-                modern.place().member().subscribe(Subscription {
+                modern.session().member().subscribe(Subscription {
                     topics: self.subscription.iter().cloned().collect(),
                     regex,
                 });
@@ -212,7 +212,7 @@ impl Consumer {
             return Ok(());
         };
         let polled = modern.on_polled();
-        if modern.place().member().has_lost() {
+        if modern.session().member().has_lost() {
             self.give_up_all(true);
             if let Some(modern) = &self.modern {
                 modern.change(Member::on_given_up);
@@ -220,7 +220,7 @@ impl Consumer {
         }
         polled?;
         let reconciliation = self.modern.as_ref();
-        let reconciliation = reconciliation.and_then(|it| it.place().member().reconciliation());
+        let reconciliation = reconciliation.and_then(|it| it.session().member().reconciliation());
         match reconciliation {
             Some(reconciliation) => self.reconcile(&reconciliation).await,
             None => Ok(()),

@@ -27,6 +27,6 @@ impl ShareMembership {
     }
 
     pub(super) fn assignment(&self) -> Partitions {
-        self.place().member().assignment().clone()
+        self.session().member().assignment().clone()
     }
 }
