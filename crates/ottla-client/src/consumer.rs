@@ -39,7 +39,7 @@ use crate::error::ClientError;
 use crate::metrics::Metrics;
 pub(crate) use crate::partitions::Partition;
 use crate::producer::ConsumerGroupMetadata;
-use classic::{Joined, Membership, Place};
+use classic::{Joined, MemberHandle, Membership};
 use fetched::Fetched;
 use modern::ModernMembership;
 use offset_commits::Commits;
@@ -127,7 +127,7 @@ pub struct Consumer {
     membership: Option<Membership>,
     joining: Option<JoinHandle<Joined>>,
     /// The same place, at hand while the membership is away.
-    place: Option<Place>,
+    member_handle: Option<MemberHandle>,
     /// The subscription has changed while the membership was away.
     has_resubscribed: bool,
     /// The place in a group whose coordinator assigns the partitions.
@@ -166,7 +166,7 @@ impl Consumer {
             listener: None,
             membership: None,
             joining: None,
-            place: None,
+            member_handle: None,
             has_resubscribed: false,
             modern: None,
             commits: Commits::default(),

@@ -145,8 +145,8 @@ impl Membership {
     }
 
     /// The place that this takes in the group, to be given up while this is away joining.
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn member_handle(&self) -> MemberHandle {
+        MemberHandle {
             client: self.coordinator.client.clone(),
             group: self.coordinator.group.clone(),
             member_id: self.member_id.clone(),
@@ -397,7 +397,7 @@ impl Membership {
     pub(super) async fn leave(mut self) {
         self.stop_heartbeats();
         if self.generation >= 0 {
-            self.place().give_up(self.coordinator.owner).await;
+            self.member_handle().give_up(self.coordinator.owner).await;
         }
     }
 
@@ -423,7 +423,7 @@ impl Membership {
         };
         let interval = self.config.heartbeat_interval;
         let (last_poll, patience) = (self.last_poll.clone(), self.config.max_poll_interval);
-        let (place, sensors) = (self.place(), self.sensors.clone());
+        let (member_handle, sensors) = (self.member_handle(), self.sensors.clone());
         self.heartbeats = Some(ottla_sync::task::spawn(async move {
             loop {
                 ottla_sync::time::sleep(interval).await;
@@ -436,7 +436,7 @@ impl Membership {
                     );
                     forgotten.store(true, Ordering::Release);
                     rejoin.store(true, Ordering::Release);
-                    place.give_up(owner).await;
+                    member_handle.give_up(owner).await;
                     return;
                 }
                 let sent = ottla_sync::time::now();
@@ -551,14 +551,14 @@ impl Drop for Membership {
 }
 
 /// A member's place in its group.
-pub(super) struct Place {
+pub(super) struct MemberHandle {
     client: Client,
     group: String,
     member_id: Arc<Mutex<String>>,
     is_static: bool,
 }
 
-impl Place {
+impl MemberHandle {
     /// Leaves the group while the member still joins it: on a connection of its own, because the member's
     /// is held by the answer that it waits for.
     pub(super) async fn give_up_while_joining(self) {

@@ -96,7 +96,7 @@ impl Consumer {
                 None => {
                     let (config, sensors) = (self.config.clone(), self.sensors.clone());
                     let membership = Membership::new(client, group, config, sensors);
-                    self.place = Some(membership.place());
+                    self.member_handle = Some(membership.member_handle());
                     self.membership = Some(membership);
                 }
             },
@@ -119,8 +119,8 @@ impl Consumer {
             return false;
         };
         joining.abort();
-        if let Some(place) = self.place.take() {
-            place.give_up_while_joining().await;
+        if let Some(member_handle) = self.member_handle.take() {
+            member_handle.give_up_while_joining().await;
         }
         true
     }
