@@ -27,7 +27,7 @@ use ottla_types::{ErrorCode, Uuid};
 
 use crate::clients::on;
 use crate::cluster::Cluster;
-use crate::sharers::{self, DELIVERIES, Place};
+use crate::sharers::{self, DELIVERIES, RecordPosition};
 
 const GROUP: &str = "lockers";
 const MEMBERS: usize = 3;
@@ -67,12 +67,12 @@ struct Lock {
 
 #[derive(Default)]
 struct Known {
-    locks: BTreeMap<Place, Lock>,
-    deliveries: BTreeMap<Place, i16>,
+    locks: BTreeMap<RecordPosition, Lock>,
+    deliveries: BTreeMap<RecordPosition, i16>,
     /// Settled, as members were told.
-    settled: BTreeSet<Place>,
+    settled: BTreeSet<RecordPosition>,
     /// Settled, and nobody was told whether that was heard.
-    unanswered: BTreeSet<Place>,
+    unanswered: BTreeSet<RecordPosition>,
     finding: Option<String>,
 }
 
@@ -80,7 +80,7 @@ struct Known {
 pub(crate) fn run(
     scene: &Arc<Scene>,
     cluster: &mut Cluster,
-    expected: &BTreeSet<Place>,
+    expected: &BTreeSet<RecordPosition>,
 ) -> Result<u64, String> {
     let (known, phase) = (
         Rc::new(RefCell::new(Known::default())),
@@ -131,7 +131,7 @@ pub(crate) fn run(
         if let Some(finding) = &known.finding {
             return Err(finding.clone());
         }
-        let open: Vec<&Place> = expected
+        let open: Vec<&RecordPosition> = expected
             .iter()
             .filter(|place| known.is_open(place))
             .collect();
@@ -158,7 +158,7 @@ impl Known {
 
     /// Whether a record has to be given to somebody still. The answer to one that asked may be lost, and with it the
     /// last delivery.
-    fn is_open(&self, place: &Place) -> bool {
+    fn is_open(&self, place: &RecordPosition) -> bool {
         let deliveries = self.deliveries.get(place).copied().unwrap_or_default();
         let is_done = self.settled.contains(place) || self.unanswered.contains(place);
         !is_done && deliveries < DELIVERIES - 1
@@ -168,7 +168,7 @@ impl Known {
         &mut self,
         phase: Phase,
         member: &str,
-        (place, count): (Place, i16),
+        (place, count): (RecordPosition, i16),
         asked_at: Duration,
         was_settled: bool,
     ) {
@@ -205,7 +205,7 @@ impl Known {
     }
 
     /// A member says what becomes of a record.
-    fn on_acknowledging(&mut self, member: &str, place: Place, kind: Kind) {
+    fn on_acknowledging(&mut self, member: &str, place: RecordPosition, kind: Kind) {
         if self
             .locks
             .get(&place)
@@ -218,7 +218,7 @@ impl Known {
         }
     }
 
-    fn on_acknowledged(&mut self, place: Place, kind: Kind, error: ErrorCode) {
+    fn on_acknowledged(&mut self, place: RecordPosition, kind: Kind, error: ErrorCode) {
         match error {
             ErrorCode::None if kind != Kind::Release => drop(self.settled.insert(place)),
             // It had not the record any more.
@@ -242,7 +242,7 @@ struct Member {
     /// The epoch of the next request to each leader.
     sessions: BTreeMap<i32, i32>,
     /// What it settles later than it was given it, and when.
-    later: Vec<(Duration, Place, Kind)>,
+    later: Vec<(Duration, RecordPosition, Kind)>,
 }
 
 impl Member {
@@ -308,7 +308,7 @@ impl Member {
         topic_id: Uuid,
         leader: i32,
         led: &[i32],
-    ) -> Result<Vec<Place>> {
+    ) -> Result<Vec<RecordPosition>> {
         let epoch = self.sessions.get(&leader).copied().unwrap_or_default();
         let partitions = led.iter().map(|partition| FetchPartition {
             partition_index: *partition,
@@ -364,7 +364,7 @@ impl Member {
     }
 
     /// What it makes of records now. Some it settles later, and some never: their locks end.
-    fn choose(&mut self, acquired: Vec<Place>) -> Vec<(Place, Kind)> {
+    fn choose(&mut self, acquired: Vec<RecordPosition>) -> Vec<(RecordPosition, Kind)> {
         let mut now_said = Vec::new();
         for place in acquired {
             let is_finishing = self.phase.get() == Phase::Finishing;
@@ -390,7 +390,7 @@ impl Member {
         client: &Client,
         topic_id: Uuid,
         leader: i32,
-        said: &[(Place, Kind)],
+        said: &[(RecordPosition, Kind)],
     ) -> Result<()> {
         let Some(epoch) = self
             .sessions

@@ -26,16 +26,16 @@ pub(crate) const DELIVERIES: i16 = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A partition and an offset in it.
-pub(crate) type Place = (i32, i64);
+pub(crate) type RecordPosition = (i32, i64);
 
 /// What the members were given and told.
 #[derive(Default)]
 struct Known {
-    deliveries: BTreeMap<Place, i16>,
+    deliveries: BTreeMap<RecordPosition, i16>,
     /// Accepted or rejected, as far as the members were told.
-    settled: BTreeSet<Place>,
+    settled: BTreeSet<RecordPosition>,
     /// Accepted or rejected, and nobody was told whether that was heard.
-    unanswered: BTreeSet<Place>,
+    unanswered: BTreeSet<RecordPosition>,
     finding: Option<String>,
 }
 
@@ -91,19 +91,19 @@ impl Sharers {
     }
 
     /// Waits until everything in the source is settled. Gives how many records were.
-    pub fn settle(self, expected: &BTreeSet<Place>) -> Result<u64, String> {
+    pub fn settle(self, expected: &BTreeSet<RecordPosition>) -> Result<u64, String> {
         let deadline = now() + PATIENCE;
         loop {
             let known = self.known.borrow();
             if let Some(finding) = &known.finding {
                 return Err(finding.clone());
             }
-            let is_open = |place: &&Place| {
+            let is_open = |place: &&RecordPosition| {
                 let deliveries = known.deliveries.get(*place).copied().unwrap_or_default();
                 let is_done = known.settled.contains(*place) || known.unanswered.contains(*place);
                 !is_done && deliveries < DELIVERIES
             };
-            let open: Vec<&Place> = expected.iter().filter(is_open).collect();
+            let open: Vec<&RecordPosition> = expected.iter().filter(is_open).collect();
             if open.is_empty() {
                 self.is_over.set(true);
                 return Ok(known.settled.len() as u64);
@@ -164,7 +164,7 @@ async fn take_part(
         // What was settled before the poll began is not in its answer.
         let settled = known.borrow().settled.clone();
         let records = consumer.poll(Duration::from_millis(300)).await?;
-        let mut done: BTreeMap<i32, Vec<Place>> = BTreeMap::new();
+        let mut done: BTreeMap<i32, Vec<RecordPosition>> = BTreeMap::new();
         for record in &records {
             let place = (record.record.partition, record.record.offset);
             known
@@ -187,7 +187,7 @@ async fn take_part(
             }
             consumer.acknowledge(record, kind)?;
         }
-        let asked: Vec<Place> = done.values().flatten().copied().collect();
+        let asked: Vec<RecordPosition> = done.values().flatten().copied().collect();
         known.borrow_mut().unanswered.extend(asked);
         for ((_, partition), answer) in consumer.commit().await? {
             if let Err(error) = &answer {
@@ -203,7 +203,12 @@ async fn take_part(
 }
 
 impl Known {
-    fn on_delivered(&mut self, place: Place, count: i16, settled: &BTreeSet<Place>) {
+    fn on_delivered(
+        &mut self,
+        place: RecordPosition,
+        count: i16,
+        settled: &BTreeSet<RecordPosition>,
+    ) {
         self.unanswered.remove(&place);
         let deliveries = self.deliveries.entry(place).or_default();
         *deliveries = count.max(*deliveries);
