@@ -1,4 +1,5 @@
-//! What must hold of the logs at every moment, and what the cluster comes to once nothing fails any more.
+//! Invariants of the logs that must hold at every moment, and the state to which the cluster
+//! converges when the faults are over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,21 +13,22 @@ use crate::logs::{self, Batch};
 use crate::outcome::Outcome;
 
 const METADATA: &str = "__cluster_metadata";
-/// How long a cluster may take, without faults, to have all replicas in sync and alike.
+/// How long a cluster without faults may take until all replicas are in sync and equal.
 const CONVERGENCE: Duration = Duration::from_secs(60);
 
-/// What has been on the disks.
+/// Everything that has been on the disks.
 #[derive(Default)]
 pub(crate) struct LogChecks {
-    /// The batch that an epoch's leader wrote at an offset: a log has one, on whichever disk and whenever.
+    /// The batch that the leader of an epoch wrote at an offset. It must be the same on all disks
+    /// at all times.
     written: BTreeMap<(String, i32, i64), (Batch, String)>,
-    /// What replicas have said is committed, exclusive.
+    /// The highest committed offset that any replica has reported, exclusive.
     committed: BTreeMap<String, i64>,
     finding: Option<String>,
 }
 
 impl LogChecks {
-    /// Reads all disks. Logs that agree at an offset and epoch agree there for ever.
+    /// Reads all disks. Logs that agree at an offset and epoch must agree there forever.
     pub fn observe(&mut self, cluster: &Cluster) {
         for node in &cluster.nodes {
             let (logs, _) = logs::on_disk(&node.disk);
@@ -82,7 +84,7 @@ impl LogChecks {
         self.finding.take()
     }
 
-    /// Waits until the replicas are in sync, and alike as far as anything has been committed.
+    /// Waits until the replicas are in sync and equal up to the committed offset.
     pub fn converge(&mut self, cluster: &Cluster) -> Result<(), String> {
         let deadline = now() + CONVERGENCE;
         let mut differs = None;
@@ -101,7 +103,7 @@ impl LogChecks {
         Err(format!("convergence: after {CONVERGENCE:?}: {differs}"))
     }
 
-    /// Where a log does not reach what was committed, or differs between two disks.
+    /// The first log that does not reach the committed offset or differs between two disks.
     fn difference(&self, cluster: &Cluster) -> Option<String> {
         let mut first: BTreeMap<String, (String, Vec<Batch>)> = BTreeMap::new();
         for node in &cluster.nodes {
@@ -119,7 +121,7 @@ impl LogChecks {
                     ));
                 }
                 if log.starts_with(METADATA) {
-                    // It grows all the time, and begins where the last snapshot is.
+                    // The metadata log keeps growing, and starts at the last snapshot.
                     continue;
                 }
                 let (holder, known) = first
@@ -139,7 +141,7 @@ impl LogChecks {
         None
     }
 
-    /// What was written, for the outcome.
+    /// Adds the number of written batches to the outcome.
     pub fn count(&self, cluster: &Cluster, outcome: &mut Outcome) {
         let (mut metadata, mut others) = (BTreeSet::new(), BTreeSet::new());
         for (log, epoch, _) in self.written.keys() {
@@ -155,7 +157,7 @@ impl LogChecks {
     }
 }
 
-/// Whether the cleaner rewrites it.
+/// Whether the cleaner rewrites the log.
 fn is_compacted(log: &str) -> bool {
     log.starts_with("__") && !log.starts_with(METADATA)
 }

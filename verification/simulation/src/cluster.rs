@@ -1,4 +1,4 @@
-//! The nodes of a run, and what is known of their state.
+//! The nodes of a run, and their state.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use ottla_sync::simulation::stream;
 
 use crate::node::Node;
 
-/// Partitions have as many replicas, and as many of them are needed for `acks=all`.
+/// The replication factor, which is also the number of replicas that `acks=all` needs.
 pub(crate) const REPLICAS: i16 = 3;
 const MIN_ISR: &str = "2";
 
@@ -15,7 +15,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Three nodes that are both brokers and controllers, or three of each; the seed decides.
+    /// Three nodes that are both brokers and controllers, or three of each, chosen by the seed.
     pub fn drawn() -> Cluster {
         let has_separate_roles = stream("cluster").one_in(3);
         let nodes = match has_separate_roles {
@@ -48,7 +48,7 @@ impl Cluster {
         addresses.join(",")
     }
 
-    /// Whether every node runs, and every replica is in sync as all of them see it.
+    /// Whether every node runs, and every replica is in sync in the metadata of all nodes.
     pub fn is_in_sync(&self) -> bool {
         let are_in_sync = |node: &Node| {
             let Some(broker) = node.broker() else {
@@ -92,7 +92,7 @@ fn node(id: i32, roles: &str, voters: &str) -> Node {
         ("controller.listener.names", "CONTROLLER"),
         ("controller.quorum.voters", voters),
         ("log.dirs", "/data"),
-        // Everything happens often.
+        // Small values, so that rare events are frequent.
         ("metadata.log.max.record.bytes.between.snapshots", "4000"),
         ("broker.session.timeout.ms", "3000"),
         ("broker.heartbeat.interval.ms", "500"),

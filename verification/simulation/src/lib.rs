@@ -1,6 +1,6 @@
-//! Whole clusters under a seed: the product's own nodes and the real client on simulated hosts, disks, clocks and links,
-//! with faults, and checks of what clients were told, of what lies on the disks, and of what becomes of it all once the
-//! faults are over (`docs/simulation.md`).
+//! Simulates whole clusters with a seed: the product's own nodes and the real client on simulated
+//! hosts, disks, clocks and links, with faults. Checks the responses that clients have received,
+//! the contents of the disks, and the state after the faults are over (`docs/simulation.md`).
 
 mod checks;
 mod clients;

@@ -1,9 +1,11 @@
-//! A share group (KIP-932) whose members speak the protocol themselves, so that it shows who holds the lock of a record,
-//! and since when. They work once nothing fails any more and nobody writes, so that locks end only where the protocol
-//! says so; halfway, a broker is stopped in order, and others load what was persisted of the share partitions.
+//! A share group (KIP-932) whose members send the protocol requests themselves, so that the test
+//! knows which member holds the lock of a record, and since when. The members run after the faults
+//! and after the producers, so that locks end only as the protocol defines. Halfway, a broker is
+//! shut down, and others load the persisted state of its share partitions.
 //!
-//! A record is given to one member at a time and not more often than `group.share.delivery.count.limit` says, not again
-//! once it was settled, and in the end it is settled or was given as often as it may be.
+//! Checks that a record is acquired by one member at a time, not more often than
+//! `group.share.delivery.count.limit`, and not after it was settled; in the end each record is
+//! settled or has been delivered up to the limit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,27 +33,27 @@ use crate::sharers::{self, DELIVERIES, RecordPosition};
 
 const GROUP: &str = "lockers";
 const MEMBERS: usize = 3;
-/// A little less than `group.share.record.lock.duration.ms`: clocks differ.
+/// A little less than `group.share.record.lock.duration.ms`, because clocks differ.
 const LOCK: Duration = Duration::from_millis(1_980);
 const HEARTBEAT: Duration = Duration::from_millis(500);
 const FINAL_EPOCH: i32 = -1;
-/// How long locks are looked at.
+/// How long the locks are checked.
 const LOOKING: Duration = Duration::from_secs(6);
-/// How long the members may take to settle what is left.
+/// How long the members may take to settle the remaining records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing fails: locks are looked at.
+    /// There are no faults, and locks are checked.
     Looking,
     /// Leaders change.
     Moving,
-    /// Everything is accepted.
+    /// All records are accepted.
     Finishing,
     Over,
 }
 
-/// What acknowledgements say (`AcknowledgeType`).
+/// The acknowledgement types (`AcknowledgeType`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Accept = 1,
@@ -61,7 +63,7 @@ enum Kind {
 
 struct Lock {
     member: String,
-    /// It was taken then or later.
+    /// The record was acquired at this time or later.
     asked_at: Duration,
 }
 
@@ -69,14 +71,14 @@ struct Lock {
 struct Known {
     locks: BTreeMap<RecordPosition, Lock>,
     deliveries: BTreeMap<RecordPosition, i16>,
-    /// Settled, as members were told.
+    /// Settled records whose acknowledgement was answered.
     settled: BTreeSet<RecordPosition>,
-    /// Settled, and nobody was told whether that was heard.
+    /// Settled records whose acknowledgement was not answered.
     unanswered: BTreeSet<RecordPosition>,
     finding: Option<String>,
 }
 
-/// Has members work, and says how many records they have settled.
+/// Runs the members, and returns the number of records that they have settled.
 pub(crate) fn run(
     scene: &Arc<Scene>,
     cluster: &mut Cluster,
@@ -156,8 +158,8 @@ impl Known {
         self.finding.get_or_insert(sentence);
     }
 
-    /// Whether a record has to be given to somebody still. The answer to one that asked may be lost, and with it the
-    /// last delivery.
+    /// Whether a record must still be delivered. The response of a fetch can be lost, and with it
+    /// the last delivery.
     fn is_open(&self, place: &RecordPosition) -> bool {
         let deliveries = self.deliveries.get(place).copied().unwrap_or_default();
         let is_done = self.settled.contains(place) || self.unanswered.contains(place);
@@ -204,7 +206,7 @@ impl Known {
         }
     }
 
-    /// A member says what becomes of a record.
+    /// A member acknowledges a record.
     fn on_acknowledging(&mut self, member: &str, place: RecordPosition, kind: Kind) {
         if self
             .locks
@@ -221,7 +223,7 @@ impl Known {
     fn on_acknowledged(&mut self, place: RecordPosition, kind: Kind, error: ErrorCode) {
         match error {
             ErrorCode::None if kind != Kind::Release => drop(self.settled.insert(place)),
-            // It had not the record any more.
+            // The member did not hold the record any more.
             ErrorCode::InvalidRecordState => drop(self.unanswered.remove(&place)),
             _ => {}
         }
@@ -239,14 +241,14 @@ struct Member {
     random: Random,
     epoch: i32,
     next_heartbeat: Duration,
-    /// The epoch of the next request to each leader.
+    /// The session epoch of the next request to each leader.
     sessions: BTreeMap<i32, i32>,
-    /// What it settles later than it was given it, and when.
+    /// Acknowledgements that are sent later, with their time.
     later: Vec<(Duration, RecordPosition, Kind)>,
 }
 
 impl Member {
-    /// Until it leaves or something fails.
+    /// Runs until the member leaves or a request fails.
     async fn take_part(&mut self, scene: &Scene) -> Result<()> {
         let client = scene.client().await?;
         let topic = [sharers::SOURCE.to_owned()];
@@ -301,7 +303,7 @@ impl Member {
         Ok(())
     }
 
-    /// Asks a leader for some records. Gives what was acquired.
+    /// Fetches some records from a leader. Returns the acquired records.
     async fn fetch(
         &mut self,
         client: &Client,
@@ -363,14 +365,15 @@ impl Member {
         Ok(acquired)
     }
 
-    /// What it makes of records now. Some it settles later, and some never: their locks end.
+    /// Chooses the acknowledgements to send now. Some records are acknowledged later, and some
+    /// never, so that their locks time out.
     fn choose(&mut self, acquired: Vec<RecordPosition>) -> Vec<(RecordPosition, Kind)> {
         let mut now_said = Vec::new();
         for place in acquired {
             let is_finishing = self.phase.get() == Phase::Finishing;
             match self.random.below(20) {
                 _ if is_finishing => now_said.push((place, Kind::Accept)),
-                // Nobody can process it.
+                // A record that no member can process.
                 _ if place.1 % 5 == 0 => now_said.push((place, Kind::Release)),
                 0..7 => now_said.push((place, Kind::Accept)),
                 7 => now_said.push((place, Kind::Reject)),
@@ -468,7 +471,7 @@ impl Member {
             .collect())
     }
 
-    /// Ends its sessions, and with them its locks, and leaves the group.
+    /// Closes the member's sessions, which releases its locks, and leaves the group.
     async fn leave(&mut self, client: &Client, topic_id: Uuid) -> Result<()> {
         tracing::info!(member = self.id, "leaves");
         self.known.borrow_mut().on_gone(&self.id);

@@ -1,4 +1,4 @@
-//! The logs on the simulated disks, as their files say.
+//! Reads the logs on the simulated disks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) struct Batch {
     pub crc: u32,
 }
 
-/// The batches of each log on a disk, by the name of its directory, and how many segments there are.
+/// The batches of each log on a disk, by the name of its directory, and the number of segments.
 pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
     let mut logs: BTreeMap<String, Vec<Batch>> = BTreeMap::new();
     let mut segments = 0;
@@ -28,7 +28,7 @@ pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
             continue;
         };
         let name = name.to_string_lossy().into_owned();
-        // What is being deleted, moved or cleaned is not the log.
+        // Directories of logs that are being deleted, moved or cleaned are skipped.
         let index = name.rsplit('-').next().unwrap_or_default();
         if index.parse::<i32>().is_err() {
             continue;
@@ -36,7 +36,7 @@ pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
         segments += 1;
         let log = logs.entry(name).or_default();
         let mut rest = Bytes::from(bytes);
-        // The last batch may be half written.
+        // The last batch can be incomplete.
         while let Ok(batch) = RecordBatch::read(&mut rest) {
             log.push(Batch {
                 base_offset: batch.header.base_offset.0,

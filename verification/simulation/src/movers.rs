@@ -1,4 +1,5 @@
-//! A group whose members read, process and write in transactions (KIP-447): what they read comes out once, whoever dies.
+//! A group whose members consume, process and produce in transactions (KIP-447). Each input record
+//! must appear in the output exactly once, whichever members are killed.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ pub(crate) const SOURCE: &str = TOPICS[0];
 pub(crate) const TARGET: &str = "moved";
 const GROUP: &str = "movers";
 const MEMBERS: usize = 2;
-/// How long the group may take, without faults, to have moved everything.
+/// How long the group may take without faults to process everything.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) struct Movers {
@@ -51,7 +52,7 @@ impl Movers {
         let mut random = stream(&format!("mover-{member}-{}", self.kills));
         on(&host, move || async move {
             while !is_over.get() {
-                // Whatever fails, a new instance goes on where the group is.
+                // After any error, a new instance continues from the group's offsets.
                 if let Err(error) = take_part(&scene, member, &mut random, &is_over).await {
                     tracing::info!(member, "{error:#}");
                 }
@@ -61,7 +62,7 @@ impl Movers {
         host
     }
 
-    /// Kills a member now and then; another process takes its place.
+    /// Kills a member at random times; another process replaces it.
     pub fn disturb(&mut self) {
         if self.random.one_in(2) {
             let member = self.random.index(MEMBERS);
@@ -71,7 +72,7 @@ impl Movers {
         }
     }
 
-    /// Waits until all that was committed in the source is in the target, and nothing else, and once.
+    /// Waits until the target contains exactly the committed records of the source, each once.
     pub fn settle(self, expected: &BTreeSet<Value>) -> Result<u64, String> {
         let deadline = now() + PATIENCE;
         loop {
@@ -181,7 +182,7 @@ async fn move_records(
     Ok(())
 }
 
-/// All values that are committed in the target.
+/// All committed values in the target.
 async fn read_target(scene: &Scene) -> Result<Vec<Value>> {
     let partitions: Vec<_> = (0..PARTITIONS).map(|at| (TARGET.to_owned(), at)).collect();
     let mut consumer = Consumer::new(scene.client().await?, consumer_config());

@@ -1,11 +1,12 @@
-//! What a run comes to.
+//! The outcome of a run.
 
 use std::time::Duration;
 
-/// What was found in a run, and how much happened in it: a run in which nothing happens finds nothing either.
+/// What a run has found, and counts of what happened in it. Without the counts, a run in which
+/// nothing happens would look like a success.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// What is wrong; nothing where all is well.
+    /// What is wrong; `None` if nothing is.
     pub finding: Option<String>,
     pub simulated: Duration,
     pub switch_points: u64,
@@ -15,7 +16,7 @@ pub struct Outcome {
     pub cuts: u64,
     pub full_disks: u64,
     pub failed_disks: u64,
-    /// How often a partition was given other replicas.
+    /// How often a partition was reassigned.
     pub moves: u64,
     pub leader_epochs: u64,
     pub metadata_epochs: u64,
@@ -24,20 +25,20 @@ pub struct Outcome {
     pub sent: u64,
     pub polled: u64,
     pub client_kills: u64,
-    /// Records that a group has moved on, and that a share group has settled.
+    /// The number of records that a group has processed, and that a share group has settled.
     pub moved: u64,
     pub shared: u64,
-    /// How often members of a group were given partitions, how often they have committed, and how often they were
-    /// refused to as former members.
+    /// How often group members were assigned partitions, how often they committed, and how often
+    /// commits of former members were refused.
     pub given: u64,
     pub commits: u64,
     pub refused_commits: u64,
-    /// Records that were settled under the locks that are looked at.
+    /// The number of records that were settled while locks were checked.
     pub locked: u64,
 }
 
 impl Outcome {
-    /// Sums up what several runs came to.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Outcome) {
         self.simulated += other.simulated;
         self.switch_points += other.switch_points;

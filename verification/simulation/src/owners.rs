@@ -1,8 +1,9 @@
-//! A group of the consumer protocol (KIP-848) whose members speak the protocol themselves, so that it shows who owns a
-//! partition, and since when.
+//! A consumer group (KIP-848) whose members send the protocol requests themselves, so that the test
+//! knows which member owns a partition, and since when.
 //!
-//! A partition gets a new owner only when the one before has given it up or is a member no more. Offsets are taken from
-//! owners, and from nobody else; those that were acknowledged stay.
+//! Checks that a partition gets a new owner only after the previous one has given it up or is no
+//! longer a member, that only owners can commit offsets, and that acknowledged commits are not
+//! lost.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +35,7 @@ const TOPIC: &str = "owned";
 const GROUP: &str = "owners";
 const PARTITIONS: i32 = 4;
 const MEMBERS: usize = 3;
-/// OffsetCommit names topics by their ids from here on.
+/// From this version on, OffsetCommit identifies topics by their ids.
 const FIRST_VERSION_WITH_IDS: i16 = 10;
 const LEAVE_EPOCH: i32 = -1;
 
@@ -44,13 +45,13 @@ pub(crate) struct Owners {
     members: Vec<ottla_sync::thread::JoinHandle<()>>,
 }
 
-/// What the members have come to.
+/// Counts of what the members have done.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ownership {
-    /// How often a member was given a partition.
+    /// How often a member was assigned a partition.
     pub given: u64,
     pub commits: u64,
-    /// Commits of former members, which were refused.
+    /// Commits of former members, all of which were refused.
     pub refused_commits: u64,
 }
 
@@ -71,7 +72,7 @@ impl Owners {
             on(&Host::new(&format!("owner-{number}")), move || async move {
                 let mut member = Member::new(scene, known, random);
                 while !member.scene.is_over() {
-                    // Whatever fails, it goes on with new connections.
+                    // After any error, the member continues with new connections.
                     if let Err(error) = member.take_part().await {
                         tracing::info!(number, "{error:#}");
                     }
@@ -86,7 +87,7 @@ impl Owners {
         }
     }
 
-    /// Waits for the members, and looks at what is committed.
+    /// Waits for the members, and checks the committed offsets.
     pub fn settle(self) -> Result<Ownership, String> {
         for member in self.members {
             member.join().expect("it ends");
@@ -143,24 +144,27 @@ async fn committed(scene: &Scene) -> Result<BTreeMap<i32, i64>> {
 
 type MemberId = String;
 
-/// A partition that another member was given while its holder was not heard to give it up: the holder has to go.
+/// A partition that was assigned to another member although its holder has not given it up: the
+/// holder must be fenced.
 struct Displaced {
     partition: i32,
     by: MemberId,
-    /// Who gave it away. A broker that does not know yet that it coordinates the group no more may go on to tell
-    /// members what they have, so it is this one that may not.
+    /// The coordinator that assigned the partition again. A former coordinator that does not know
+    /// of the fail-over may continue to answer the old holder, so only this one must not.
     coordinator: i32,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Who was told that it has a partition and has not said since that it has it no more; in which epoch it is.
+    /// For each partition, the members that were told that they own it and have not reported giving
+    /// it up, with their epochs.
     holders: BTreeMap<i32, BTreeMap<MemberId, i32>>,
     displaced: BTreeMap<MemberId, Vec<Displaced>>,
-    /// Of each partition the last offset whose commit was acknowledged, and those of which nobody knows.
+    /// For each partition, the last offset whose commit was acknowledged, and those whose commit
+    /// has an unknown outcome.
     committed: BTreeMap<i32, i64>,
     uncertain: BTreeMap<i32, BTreeSet<i64>>,
-    /// Offsets that are committed grow.
+    /// Committed offsets only increase.
     last_offset: i64,
     ownership: Ownership,
     finding: Option<String>,
@@ -171,12 +175,12 @@ impl Known {
         self.finding.get_or_insert_with(sentence);
     }
 
-    /// A coordinator has told a member that it has a partition that the member did not have.
+    /// A coordinator has assigned the member a partition that it did not have.
     fn on_given(&mut self, partition: i32, member: &str, epoch: i32, coordinator: i32) {
         self.ownership.given += 1;
         let holders = self.holders.entry(partition).or_default();
         for (holder, holder_epoch) in holders.iter() {
-            // One of a later epoch was given it later: what is told here is of the past.
+            // The other holder got it in a later epoch, so this response is outdated.
             if holder != member && *holder_epoch <= epoch {
                 self.displaced
                     .entry(holder.clone())
@@ -191,14 +195,14 @@ impl Known {
         holders.insert(member.to_owned(), epoch);
     }
 
-    /// A member says that it has it no more.
+    /// A member reports that it has given up the partition.
     fn on_given_up(&mut self, partition: i32, member: &str) {
         if let Some(holders) = self.holders.get_mut(&partition) {
             holders.remove(member);
         }
     }
 
-    /// A member is none any more, and knows it.
+    /// A member knows that it has been removed.
     fn on_gone(&mut self, member: &str) {
         self.displaced.remove(member);
         self.holders.values_mut().for_each(|holders| {
@@ -210,7 +214,8 @@ impl Known {
         self.displaced.get(member).map_or(0, Vec::len)
     }
 
-    /// A coordinator takes a member for one that had been displaced `before` times when it spoke.
+    /// A coordinator accepts a member of which `before` partitions had been reassigned when it sent
+    /// the request.
     fn on_taken_for_member(&mut self, member: &str, epoch: i32, before: usize, coordinator: i32) {
         for holders in self.holders.values_mut() {
             if let Some(known) = holders.get_mut(member) {
@@ -253,7 +258,7 @@ struct Member {
     /// 0 before it has joined.
     epoch: i32,
     owned: BTreeSet<i32>,
-    /// What it is to have, and when it gives up what is not in there.
+    /// The member's target assignment, and when it gives up the partitions that are not in it.
     target: BTreeSet<i32>,
     gives_up_at: Duration,
 }
@@ -280,7 +285,7 @@ impl Member {
         while !self.scene.is_over() {
             match self.random.below(60) {
                 0..2 if self.epoch > 0 => self.leave(&client, topic_id).await?,
-                // The coordinator may take it for dead.
+                // Long enough for the coordinator to fence the member.
                 2..4 => sleep(Duration::from_millis(2_000 + self.random.below(5_000))).await,
                 4..24 if !self.owned.is_empty() => self.commit(&client, topic_id).await?,
                 _ => self.heartbeat(&client, topic_id).await?,
@@ -290,7 +295,7 @@ impl Member {
         Ok(())
     }
 
-    /// Who coordinates the group, and what it answers.
+    /// Finds the coordinator, and sends it a request.
     async fn ask(
         &self,
         client: &Client,
@@ -349,7 +354,7 @@ impl Member {
                 known.on_given(*partition, &self.id, self.epoch, coordinator.id);
             }
             self.owned.extend(&self.target);
-            // It may have to end something first.
+            // The member may have to finish something before.
             let takes = self.random.below(1_500);
             self.gives_up_at = now() + Duration::from_millis(takes);
         }
@@ -362,7 +367,7 @@ impl Member {
         self.target.clear();
     }
 
-    /// Leaves the group, tries to commit as a former member, and is somebody else from then on.
+    /// Leaves the group, tries to commit as a former member, and continues under a new member id.
     async fn leave(&mut self, client: &Client, topic_id: Uuid) -> Result<()> {
         let request = ConsumerGroupHeartbeatRequest {
             group_id: GROUP.into(),
@@ -383,7 +388,7 @@ impl Member {
         tracing::info!(member = former, "has left");
         let offset = self.next_offset();
         let commit = commit_request(&former, epoch, topic_id, partition, offset);
-        // Until it is known to be refused it may come to be.
+        // Until the refusal is known, the commit may have been accepted.
         self.note_uncertain(partition, offset);
         match send_commit(client, commit).await? {
             ErrorCode::None => self.known.borrow_mut().find(|| {

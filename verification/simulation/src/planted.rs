@@ -1,17 +1,17 @@
-//! Bugs that are planted to show that the checks find them. Only with the feature `planted-bugs`.
+//! Bugs that are planted to show that the checks detect them. Only with the feature `planted-bugs`.
 
-/// A bug, and where it is planted.
+/// A bug, by the crate in which it is planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
     Quorum(ottla_raft::planted::Bug),
     Controller(ottla_controller::planted::Bug),
     Coordinator(ottla_coordinator::planted::Bug),
     Replica(ottla_replica::planted::Bug),
-    /// By what the code says of it.
+    /// A bug of the shell, by its name in the code.
     Shell(&'static str),
 }
 
-/// Plants a bug on this thread, in place of the one before.
+/// Plants a bug on this thread, and removes the previous one.
 pub fn plant(bug: Option<Planted>) {
     ottla_raft::planted::plant(None);
     ottla_controller::planted::plant(None);

@@ -1,4 +1,5 @@
-//! An administrator who gives partitions other replicas while things fail, and all of them again in the end.
+//! An administrator who reassigns partitions during the faults, and restores all replicas in the
+//! end.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -51,14 +52,14 @@ impl Reassigner {
         Reassigner { is_over, working }
     }
 
-    /// Waits until every partition has all replicas again. Gives how often one was given others.
+    /// Waits until every partition has all replicas again. Returns the number of reassignments.
     pub fn settle(self) -> u64 {
         self.is_over.set(true);
         self.working.join().expect("it ends")
     }
 }
 
-/// Two or all of the brokers, in a drawn order.
+/// Two or all of the brokers in random order.
 fn some_of(brokers: &[i32], random: &mut Random) -> Vec<i32> {
     let mut rest = brokers.to_vec();
     let count = 2 + random.index(brokers.len() - 1);
@@ -77,7 +78,7 @@ async fn reassign(scene: &Scene, partitions: &[(String, i32)], replicas: &[i32])
     Ok(())
 }
 
-/// Gives every partition all replicas and waits until none is being moved.
+/// Assigns all replicas to every partition, and waits until no reassignment is in progress.
 async fn restore(scene: &Scene) -> Result<()> {
     reassign(scene, &Scene::partitions(), &BROKERS).await?;
     let admin = Admin::new(scene.client().await?);

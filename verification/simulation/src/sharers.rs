@@ -1,5 +1,5 @@
-//! A share group (KIP-932): each record is settled by a member that was given it, or was delivered as often as the limit allows;
-//! what was settled is not delivered again.
+//! A share group (KIP-932). Each record must be settled by a member that acquired it, or be
+//! delivered up to the limit. A settled record must not be delivered again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,19 +22,19 @@ const GROUP: &str = "sharers";
 const MEMBERS: usize = 2;
 /// `group.share.delivery.count.limit`.
 pub(crate) const DELIVERIES: i16 = 5;
-/// How long the group may take, without faults, to have settled everything.
+/// How long the group may take without faults to settle everything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A partition and an offset in it.
 pub(crate) type RecordPosition = (i32, i64);
 
-/// What the members were given and told.
+/// What the members have received.
 #[derive(Default)]
 struct Known {
     deliveries: BTreeMap<RecordPosition, i16>,
-    /// Accepted or rejected, as far as the members were told.
+    /// Records that were accepted or rejected, with a response.
     settled: BTreeSet<RecordPosition>,
-    /// Accepted or rejected, and nobody was told whether that was heard.
+    /// Records that were accepted or rejected, without a response.
     unanswered: BTreeSet<RecordPosition>,
     finding: Option<String>,
 }
@@ -70,7 +70,7 @@ impl Sharers {
         let mut random = stream(&format!("sharer-{member}-{}", self.kills));
         on(&host, move || async move {
             while !is_over.get() {
-                // Whatever fails, a new instance goes on where the group is.
+                // After any error, a new instance joins the group.
                 if let Err(error) = take_part(&scene, member, &known, &mut random, &is_over).await {
                     tracing::info!(member, "{error:#}");
                 }
@@ -80,7 +80,7 @@ impl Sharers {
         host
     }
 
-    /// Kills a member now and then; another process takes its place.
+    /// Kills a member at random times; another process replaces it.
     pub fn disturb(&mut self) {
         if self.random.one_in(2) {
             let member = self.random.index(MEMBERS);
@@ -90,7 +90,7 @@ impl Sharers {
         }
     }
 
-    /// Waits until everything in the source is settled. Gives how many records were.
+    /// Waits until everything in the source is settled. Returns the number of settled records.
     pub fn settle(self, expected: &BTreeSet<RecordPosition>) -> Result<u64, String> {
         let deadline = now() + PATIENCE;
         loop {
@@ -122,7 +122,7 @@ impl Sharers {
     }
 }
 
-/// Has a group read what is committed, from the beginning.
+/// Makes a group read only committed records, from the beginning.
 pub(crate) fn configure_group(scene: &Arc<Scene>, group: &'static str) {
     let scene = scene.clone();
     let host = Host::new(&format!("{group}-admin"));
@@ -161,7 +161,7 @@ async fn take_part(
     let mut consumer = ShareConsumer::new(scene.client().await?, config)?;
     consumer.subscribe(&[SOURCE.to_owned()]);
     while !is_over.get() {
-        // What was settled before the poll began is not in its answer.
+        // The response must not contain records that were settled before the poll.
         let settled = known.borrow().settled.clone();
         let records = consumer.poll(Duration::from_millis(300)).await?;
         let mut done: BTreeMap<i32, Vec<RecordPosition>> = BTreeMap::new();

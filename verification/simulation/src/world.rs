@@ -1,4 +1,4 @@
-//! One run: a cluster, clients on it, faults for a while, and what has become of it.
+//! One run: a cluster, its clients, faults for a limited time, and the final checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::reassigner::Reassigner;
 use crate::sharers::{self, Sharers};
 
 const WORKERS: u32 = 3;
-/// How long things go wrong.
+/// How long there are faults.
 const FAULTS: Duration = Duration::from_secs(20);
 
 /// Runs a seed.
@@ -32,17 +32,17 @@ pub fn run(seed: u64) -> Outcome {
     run_with(Config::new(seed)).0
 }
 
-/// Runs a seed, and gives the hash over all that its scheduler chose.
+/// Runs a seed, and returns the hash of all scheduling decisions.
 pub fn hash(seed: u64) -> u64 {
     run_with(Config::new(seed)).1
 }
 
-/// Runs a seed and counts its switch points by what is done there and by the line that does it, most first.
+/// Runs a seed, and counts its switch points by operation and source line, most frequent first.
 pub fn count_switch_points(seed: u64) -> Vec<(u64, String)> {
     let report = simulation::run(Config::new(seed).recorded(), world);
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for line in report.trace.lines() {
-        // After the time and the thread.
+        // The text after the time and the thread.
         let mut words = line.trim_start().splitn(3, ' ');
         *counts.entry(words.nth(2).unwrap_or_default()).or_default() += 1;
     }
@@ -52,7 +52,8 @@ pub fn count_switch_points(seed: u64) -> Vec<(u64, String)> {
     counts
 }
 
-/// Runs a seed; the product's own log and the faults are written to standard output, with the simulated time.
+/// Runs a seed. The product's log and the faults are printed to standard output with the simulated
+/// time.
 pub fn tell(seed: u64) -> Outcome {
     let subscriber = tracing_subscriber::fmt()
         .with_timer(SimulatedTime)
@@ -214,7 +215,7 @@ async fn create_target(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the reader was given of a topic.
+/// What the reader has received from a topic.
 fn read_of<'a>(topic: &'a str, read: &'a [Operation]) -> impl Iterator<Item = (i32, Seen)> + 'a {
     let steps = read.iter().flat_map(|operation| &operation.steps);
     let records = steps.flat_map(|step| match step {

@@ -1,9 +1,11 @@
-//! Seeds of simulated clusters: some that are always the same, new ones for as long as is asked for, one twice, and those
-//! that find the planted bugs.
+//! Seeds of simulated clusters: a fixed set, new ones for a configurable time, one that is run
+//! twice, and those that detect the planted bugs.
 //!
-//! The first of the new seeds is printed, and the command that repeats one that finds something.
-//! `OTTLA_SIM_SECONDS=600 cargo test -p ottla-simulation new_seeds -- --nocapture` tries them for ten minutes. The planted bugs need the feature `planted-bugs`; `OTTLA_SIM_BUG=Coordinator` plants those with that in their
-//! names, and `OTTLA_SIM_FROM=1000` begins to look for them there.
+//! The first of the new seeds is printed, and so is the command that repeats a seed that finds
+//! something. `OTTLA_SIM_SECONDS=600 cargo test -p ottla-simulation new_seeds -- --nocapture` runs
+//! new seeds for ten minutes. The planted bugs need the feature `planted-bugs`.
+//! `OTTLA_SIM_BUG=Coordinator` selects those with that text in their names, and
+//! `OTTLA_SIM_FROM=1000` sets the first seed.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,8 +13,9 @@ use ottla_simulation::Outcome;
 
 /// The seeds of each run, from 1 on.
 const SEEDS: u64 = 8;
-/// For how long each run tries new ones, unless `OTTLA_SIM_SECONDS` says otherwise. A minute is the aim, once enough seeds
-/// with the present clients and faults have found nothing: eight have.
+/// For how long each run tries new seeds by default; `OTTLA_SIM_SECONDS` overrides it. The aim is a
+/// minute, once enough seeds with the current clients and faults have found nothing; eight have so
+/// far.
 const SECONDS: u64 = 0;
 
 #[test]
@@ -44,7 +47,8 @@ fn new_seeds_find_nothing() {
         seeds += 1;
     }
     println!("{seeds} new seeds from {first} on: {total:#?}");
-    // A simulation in which nothing happens finds nothing either. On a slow machine it may be one seed.
+    // A simulation in which nothing happens would find nothing either. On a slow machine there may
+    // be only one seed.
     assert!(seeds == 0 || total.kills + total.clean_stops + total.cuts > seeds);
     assert!(total.leader_epochs >= 4 * seeds && total.metadata_epochs >= seeds);
     assert!(total.segments >= 10 * seeds);
@@ -87,7 +91,8 @@ mod planted {
 
     use super::number;
 
-    /// A bug, and within how many seeds it is found. In which seeds that is, any change of what is decided shuffles anew.
+    /// Each bug with the number of seeds within which it must be found. The seeds that find it
+    /// change with every change of the scheduling.
     #[rustfmt::skip]
     const CASES: &[(Planted, u64)] = &[
         (Planted::Quorum(Quorum::NoTruncation), 20),
@@ -108,7 +113,8 @@ mod planted {
         (Planted::Shell("a coordinator answers before replication"), 24),
     ];
 
-    /// How many seeds from `from` on it takes, and what the last of them finds with the bug, and not without it.
+    /// The number of seeds from `from` until one finds something with the bug but not without it,
+    /// and what that seed finds.
     fn find(bug: Planted, within: u64, from: u64) -> Option<(u64, String)> {
         (0..within).find_map(|before| {
             plant(Some(bug));
@@ -135,7 +141,7 @@ mod planted {
                 }
             }
         };
-        // A bug is planted on one thread.
+        // Bugs are planted per thread.
         std::thread::scope(|scope| {
             scope.spawn(look);
             scope.spawn(look);
