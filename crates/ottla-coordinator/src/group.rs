@@ -1,5 +1,5 @@
-//! Groups of consumers, of the classic protocol and of KIP-848, share groups of KIP-932, streams groups of KIP-1071, and
-//! committed offsets: the state machine behind `__consumer_offsets`.
+//! The state machine of `__consumer_offsets`: consumer groups of the classic protocol and of
+//! KIP-848, share groups (KIP-932), streams groups (KIP-1071), and committed offsets.
 
 mod config;
 mod coordinator;

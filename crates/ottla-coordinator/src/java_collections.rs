@@ -1,18 +1,19 @@
-//! The order in which Java's hash maps and priority queues give out what is in them.
+//! The iteration order of Java's hash maps and priority queues.
 //!
-//! Where Kafka decides by such an order (which of two equally loaded processes gets a task, which topic an error names), it is
-//! part of what Kafka does: with the same order the same input gives the same assignment.
-//! Source: `java.util.HashMap`, `java.util.PriorityQueue`.
+//! Where Kafka's result depends on such an order (which of two equally loaded processes gets a
+//! task, which topic an error names), it is part of the behaviour: with the same order, the same
+//! input gives the same assignment. Source: `java.util.HashMap`, `java.util.PriorityQueue`.
 
 pub(crate) use crate::java_hash::string_hash_code;
 
-/// The size of the table of a `HashMap` that nobody has given a size.
+/// The default table size of a `HashMap`.
 pub(crate) const DEFAULT_CAPACITY: usize = 16;
 
-/// The order of the keys of a `HashMap` to which they were added in the given order. The table had room for
-/// `initial_capacity`, and held `most` keys at once. `hash_code` is Java's.
+/// The order of the keys of a `HashMap`, given in insertion order. The table was created for
+/// `initial_capacity` keys, and held at most `most` keys at a time. `hash_code` is Java's.
 ///
-/// Java turns a bucket with eight keys or more into a tree; that its root then comes first is left out.
+/// Java turns a bucket with eight or more keys into a tree, whose root then comes first. That is
+/// not modelled.
 pub(crate) fn hash_map_order<T>(
     keys: impl IntoIterator<Item = T>,
     hash_code: impl Fn(&T) -> i32,
@@ -32,7 +33,7 @@ pub(crate) fn hash_map_order<T>(
     keys
 }
 
-/// The order of a `HashMap` or `HashSet` that began empty and only grew.
+/// The order of a `HashMap` or `HashSet` that started empty and only grew.
 pub(crate) fn default_hash_map_order<T>(
     keys: impl IntoIterator<Item = T>,
     hash_code: impl Fn(&T) -> i32,
@@ -42,8 +43,8 @@ pub(crate) fn default_hash_map_order<T>(
     hash_map_order(keys, hash_code, DEFAULT_CAPACITY, most)
 }
 
-/// A queue whose head is the least; among equals, that which Java's `PriorityQueue` has there.
-/// The loads are kept beside the elements, so that they are those of the moment at which an element came in.
+/// A queue whose head is the least element; among equals, the same one as in Java's
+/// `PriorityQueue`. Each element is kept with its load at the time of insertion.
 #[derive(Debug)]
 pub(crate) struct PriorityQueue<L> {
     heap: Vec<(L, usize)>,
@@ -94,7 +95,7 @@ impl<L: PartialOrd + Copy> PriorityQueue<L> {
 mod tests {
     use super::{PriorityQueue, default_hash_map_order, hash_map_order, string_hash_code};
 
-    /// The orders that a JVM printed.
+    /// The expected orders were printed by a JVM.
     #[test]
     fn keys_come_in_the_order_of_javas_hash_map() {
         let names = ["member-1", "member-2", "member-3", "alpha", "beta", "gamma"];
@@ -111,7 +112,7 @@ mod tests {
             ),
             ["member-3", "member-1", "member-2", "beta", "gamma", "alpha"]
         );
-        // The thirteenth key makes the table twice as large.
+        // The thirteenth key doubles the table.
         let numbers: Vec<String> = (0..15).map(|number| number.to_string()).collect();
         assert_eq!(
             default_hash_map_order(numbers, |number| string_hash_code(number)).join(" "),

@@ -1,8 +1,8 @@
-//! Which partition of an internal topic a key belongs to.
+//! The partition of an internal topic for a key.
 //!
-//! Kafka takes the hash of a Java string, so the number must be Java's to the last bit: a directory
-//! taken over from Kafka has each group in the partition that this function named.
-//! Source: `GroupCoordinatorService.partitionFor`, `String.hashCode`, `Utils.abs`.
+//! Kafka uses the hash of a Java string, so the result must be exactly Java's: a directory taken
+//! over from Kafka has each group in the partition that Kafka computed. Source:
+//! `GroupCoordinatorService.partitionFor`, `String.hashCode`, `Utils.abs`.
 
 /// The partition of `__consumer_offsets` (or another internal topic) that holds `key`.
 /// `num_partitions` must be positive.
@@ -10,14 +10,14 @@ pub fn partition_for(key: &str, num_partitions: i32) -> i32 {
     absolute(string_hash_code(key)) % num_partitions
 }
 
-/// `String.hashCode`: over UTF-16 code units, which is not the same as over bytes.
+/// `String.hashCode`, which is computed over UTF-16 code units, not bytes.
 pub(crate) fn string_hash_code(text: &str) -> i32 {
     text.encode_utf16().fold(0i32, |hash, unit| {
         hash.wrapping_mul(31).wrapping_add(i32::from(unit))
     })
 }
 
-/// `Utils.abs`: the one integer without a positive counterpart becomes 0.
+/// `Utils.abs`: `i32::MIN`, which has no positive counterpart, becomes 0.
 fn absolute(value: i32) -> i32 {
     value.checked_abs().unwrap_or(0)
 }
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn hash_codes_are_javas() {
-        // Values printed by a JVM.
+        // The expected values were printed by a JVM.
         assert_eq!(string_hash_code(""), 0);
         assert_eq!(string_hash_code("group"), 98629247);
         assert_eq!(string_hash_code("polygenelubricants"), i32::MIN);

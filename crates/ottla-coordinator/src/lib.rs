@@ -1,13 +1,14 @@
-//! Pure: coordination of consumer groups, of transactions and of share groups.
+//! Coordinators of groups, transactions and share groups as pure state machines.
 //!
-//! A coordinator is the state of one partition of an internal topic: `__consumer_offsets` for groups,
-//! `__transaction_state` for transactions, `__share_group_state` for how far share groups are. A request and the state give an [`Outcome`]: records to
-//! append to that partition, replies, and changes to timers. Around each is a [`CoordinatorRuntime`], which
-//! decides what is appended when and who is answered; its shell has the log, the clock and the threads.
+//! A coordinator is the state of one partition of an internal topic: `__consumer_offsets` for
+//! groups, `__transaction_state` for transactions, `__share_group_state` for the state of share
+//! groups. A request and the state give an [`Outcome`]: records to append to that partition,
+//! replies, and timer changes. Each coordinator is inside a [`CoordinatorRuntime`], which decides
+//! what is appended and who is answered when. Its shell has the log, the clock and the threads.
 //!
-//! Nothing here knows a clock, a socket, a file or randomness: time and random numbers are arguments.
-//! Wire versions stay outside too; where an older version behaves differently, the caller says so by
-//! the name of the difference.
+//! This crate uses no clock, socket, file or random number generator: time and random numbers are
+//! arguments. Request versions are not visible here either; if an older version behaves
+//! differently, the caller passes a named flag.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

@@ -1,6 +1,6 @@
-//! What leaders of partitions and coordinators of groups ask of share coordinators, and what they are answered. Neither
-//! side needs the other for it.
-//! Source: the package `org.apache.kafka.server.share.persister`.
+//! The requests of partition leaders and group coordinators to share coordinators, and the
+//! responses. Both sides use these types. Source: the package
+//! `org.apache.kafka.server.share.persister`.
 
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{share_snapshot_value, share_update_value};
@@ -15,8 +15,8 @@ pub struct SharePartitionKey {
 }
 
 impl SharePartitionKey {
-    /// What decides about the partition of `__share_group_state`: [`crate::partition_for`] takes it.
-    /// Source: `SharePartitionKey.asCoordinatorKey`.
+    /// The key for [`crate::partition_for`], which determines the partition of
+    /// `__share_group_state`. Source: `SharePartitionKey.asCoordinatorKey`.
     pub fn coordinator_key(&self) -> String {
         format!("{}:{}:{}", self.group_id, self.topic_id, self.partition)
     }
@@ -28,12 +28,12 @@ pub struct StateBatch {
     pub first_offset: Offset,
     /// Inclusive.
     pub last_offset: Offset,
-    /// As `RecordState` of a share partition has it.
+    /// The id of a `RecordState` of a share partition.
     pub delivery_state: i8,
     pub delivery_count: i16,
 }
 
-/// A batch has the same fields in records and in requests.
+/// Batches have the same fields in records and in requests.
 macro_rules! batches_on_the_wire {
     ($($Batch:ty),+ $(,)?) => {$(
         impl From<&$Batch> for StateBatch {
@@ -71,16 +71,16 @@ batches_on_the_wire!(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitializeState {
     pub key: SharePartitionKey,
-    /// -1 for whichever there is.
+    /// -1 for any.
     pub state_epoch: i32,
-    /// `Offset::UNKNOWN` where the group's configuration is to decide when the first record is read.
+    /// `Offset::UNKNOWN` if the group's configuration determines the first offset.
     pub start_offset: Offset,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadState {
     pub key: SharePartitionKey,
-    /// `LeaderEpoch::UNKNOWN` for one who only looks.
+    /// `LeaderEpoch::UNKNOWN` for a read by a node that is not the leader.
     pub leader_epoch: LeaderEpoch,
 }
 
@@ -102,17 +102,17 @@ pub struct StateSummary {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WriteState {
     pub key: SharePartitionKey,
-    /// -1 for whichever there is.
+    /// -1 for any.
     pub state_epoch: i32,
-    /// `LeaderEpoch::UNKNOWN` for whichever there is.
+    /// `LeaderEpoch::UNKNOWN` for any.
     pub leader_epoch: LeaderEpoch,
-    /// `Offset::UNKNOWN` where it stays.
+    /// `Offset::UNKNOWN` to leave it unchanged.
     pub start_offset: Offset,
     pub delivery_complete_count: i32,
     pub batches: Vec<StateBatch>,
 }
 
-/// Why a request is refused: by the coordinator, or because it is not here.
+/// Why the coordinator refused a request, or that it is not the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateFailure {
     pub code: ErrorCode,

@@ -1,26 +1,26 @@
-//! Bugs that simulations plant, to show that their checkers find them. Without the feature `planted-bugs` there are none:
-//! `has` is constantly false.
+//! Bugs that simulations plant to show that their checkers detect them. Without the feature
+//! `planted-bugs`, `has` always returns false.
 
-/// What can be broken on purpose.
+/// A bug that can be planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// Partitions are added to the transaction of a producer, whatever its epoch.
+    /// Adds partitions to a producer's transaction without a check of the epoch.
     TakeAnyProducerEpoch,
-    /// A partition counts as ended, whether or not its marker could be written.
+    /// Treats a partition as completed even if its marker could not be written.
     CompleteWithoutMarkers,
-    /// The offsets of a transaction count, however it ends.
+    /// Commits the offsets of a transaction even if it is aborted.
     CommitOffsetsOfAborted,
-    /// A member is given partitions that others have not given up.
+    /// Assigns partitions that other members have not given up.
     AssignWhatOthersHave,
-    /// What a member is told to give up is free before it says that it has given it up.
+    /// Frees partitions when their revocation is requested instead of when the member confirms it.
     RevokeAtOnce,
-    /// Offsets are taken from whoever was a member once.
+    /// Accepts offsets from former members.
     TakeCommitsOfFormerMembers,
-    /// With a member of a share group goes what any member holds.
+    /// Releases the records of all members when one member of a share group leaves.
     ReleaseWhatOthersHold,
-    /// A new leader takes for settled what the persisted state of a share partition does not tell of.
+    /// A new leader treats records without persisted state as settled.
     ForgetGaps,
-    /// Records are given back to be delivered again, however often they were.
+    /// Ignores the limit on the delivery count.
     DeliverWithoutLimit,
 }
 

@@ -1,8 +1,8 @@
-//! What all coordinators have in common: the terms in which one asks for records, replies and timers ([`Coordinator`],
-//! [`Outcome`]), and the machine around it ([`CoordinatorRuntime`]), which a shell drives.
+//! The common parts of all coordinators: their interface ([`Coordinator`], [`Outcome`]), and the
+//! state machine around them ([`CoordinatorRuntime`]), which a shell drives.
 //!
-//! It knows no group, no transaction and no share partition.
-//! Source: `CoordinatorRuntime`, of which the threads, the log and the clock are the shell's.
+//! Nothing here depends on groups, transactions or share partitions. Source: `CoordinatorRuntime`,
+//! whose threads, log and clock belong to the shell here.
 
 mod outcome;
 

@@ -1,8 +1,9 @@
-//! Share partitions: which records of one partition the members of one share group have in hand.
+//! Share partitions: the state of one partition's records for the members of one share group.
 //!
-//! The leader of a partition keeps one [`SharePartition`] for each share group that reads it (KIP-932).
-//! Its state is what the share coordinator has persisted of it plus what members hold at the moment, which
-//! nobody persists: locks are lost with the leader, and the records are delivered again.
+//! The leader of a partition has one [`SharePartition`] for each share group that reads it
+//! (KIP-932). Its state consists of what the share coordinator has persisted and of the records
+//! that members currently hold. Acquisition locks are not persisted: they are lost with the leader,
+//! and the records are delivered again.
 
 mod aborted;
 mod in_flight;

@@ -1,11 +1,12 @@
-//! Share sessions: which partitions each member of a share group reads from this broker.
+//! Share sessions: the partitions that each member of a share group reads from this broker.
 //!
-//! A member that fetches from a broker has a session there, which lives as long as its connection, so that what the
-//! member holds is released when it is gone. Requests of a session come in the order of its epoch; what a request does
-//! not name stays as it was. There is room for as many sessions as the groups may have members, and none is evicted.
-//! Invariants: a connection has at most the session that was begun on it last; `members` counts the sessions of a
-//! group and has no zeros.
-//! Source: `ShareSessionCache`, `ShareSession`, `ShareSessionContext`, `SharePartitionManager.newContext`.
+//! A member that fetches from a broker has a session there, which ends with its connection, so that
+//! the records of a member that is gone are released. Requests of a session are ordered by its
+//! epoch. A partition that a request does not contain stays in the session. There can be as many
+//! sessions as the groups can have members, and none is evicted. Invariants: a connection has at
+//! most the session that was started on it last; `members` is the number of sessions of each group
+//! and has no zeros. Source: `ShareSessionCache`, `ShareSession`, `ShareSessionContext`,
+//! `SharePartitionManager.newContext`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,9 +14,9 @@ use bytestring::ByteString;
 use indexmap::IndexMap;
 use ottla_types::{ErrorCode, TopicIdPartition};
 
-/// Begins a session, in place of the one there may be.
+/// Starts a session, and replaces an existing one.
 pub const INITIAL_EPOCH: i32 = 0;
-/// Ends the session.
+/// Closes the session.
 pub const FINAL_EPOCH: i32 = -1;
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -24,30 +25,31 @@ pub struct ShareSessionKey {
     pub member_id: ByteString,
 }
 
-/// Names a connection for as long as the broker runs.
+/// Identifies a connection while the broker runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ConnectionId(pub u64);
 
 #[derive(Debug)]
 struct ShareSession {
     connection: ConnectionId,
-    /// Of the next request.
+    /// The epoch of the next request.
     epoch: i32,
-    /// In the order in which they are read; those that had records last go behind the others.
+    /// In the order in which they are read. Partitions that returned records move to the end.
     partitions: IndexMap<TopicIdPartition, CachedPartition>,
 }
 
 #[derive(Debug)]
 struct CachedPartition {
-    /// The member has not been told yet that this partition is read, or that it can be read again.
+    /// Whether the next response must contain this partition, because it is new or its error is
+    /// over.
     must_be_told: bool,
 }
 
-/// A session as it was begun on a connection.
+/// A session on the connection on which it was started.
 #[derive(Debug)]
 struct BegunOn {
     key: ShareSessionKey,
-    /// It was ended otherwise, and the member may have another by now.
+    /// Whether the session was closed otherwise. The member may have another session by now.
     is_over: bool,
 }
 
@@ -59,7 +61,7 @@ pub struct ShareSessions {
     members: HashMap<ByteString, usize>,
 }
 
-/// A ShareFetch, as far as its session is concerned.
+/// The fields of a ShareFetch that concern the session.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchRequest<'a> {
     pub epoch: i32,
@@ -69,23 +71,23 @@ pub struct FetchRequest<'a> {
     pub connection: ConnectionId,
 }
 
-/// What a fetch is about.
+/// The kind of fetch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionFetch {
-    /// All partitions that are named are read and told of.
+    /// All partitions in the request are read, and all are in the response.
     Initial,
-    /// These are read; what is not new is left out of the answer.
+    /// These partitions are read, and those without news are omitted from the response.
     Subsequent(Vec<TopicIdPartition>),
     /// Nothing is read.
     Final,
 }
 
-/// What has come to an end with a connection.
+/// What ended with a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disconnected {
-    /// Whose records are to be released, of which partitions.
+    /// The member whose records must be released, and in which partitions.
     pub member: Option<(ShareSessionKey, Vec<TopicIdPartition>)>,
-    /// Nobody of this group is left here.
+    /// The group, if it has no other member on this broker.
     pub empty_group: Option<ByteString>,
 }
 
@@ -99,8 +101,8 @@ impl ShareSessions {
         }
     }
 
-    /// Begins, continues or ends a session. After one of the final epoch, [`ShareSessions::end`] is called when the
-    /// request has been served.
+    /// Starts, continues or closes a session. After a request with the final epoch,
+    /// [`ShareSessions::end`] must be called when it has been handled.
     pub fn begin_fetch(
         &mut self,
         key: &ShareSessionKey,
@@ -131,7 +133,7 @@ impl ShareSessions {
         Ok(SessionFetch::Subsequent(partitions))
     }
 
-    /// The same of a ShareAcknowledge, which begins none.
+    /// The same for a ShareAcknowledge, which cannot start a session.
     pub fn begin_acknowledge(
         &mut self,
         key: &ShareSessionKey,
@@ -147,7 +149,7 @@ impl ShareSessions {
         session.advance(epoch)
     }
 
-    /// Whether the answer to a later request of the session has to name the partition.
+    /// Whether a response in a continued session must contain the partition.
     pub fn must_tell(
         &mut self,
         key: &ShareSessionKey,
@@ -157,11 +159,11 @@ impl ShareSessions {
     ) -> bool {
         let session = self.sessions.get_mut(key);
         let Some(cached) = session.and_then(|session| session.partitions.get_mut(partition)) else {
-            // Taken out meanwhile.
+            // It was removed meanwhile.
             return true;
         };
         let must_tell = has_records || has_error || cached.must_be_told;
-        // When an error is over, the member is told so.
+        // The end of an error must be reported to the member.
         cached.must_be_told = has_error;
         if has_records
             && let Some(session) = self.sessions.get_mut(key)
@@ -172,7 +174,7 @@ impl ShareSessions {
         must_tell
     }
 
-    /// The session is over. The partitions that were read in it; `None` where there was none.
+    /// Closes the session. Returns its partitions; `None` if there is no session.
     pub fn end(&mut self, key: &ShareSessionKey) -> Option<Vec<TopicIdPartition>> {
         let session = self.sessions.remove(key)?;
         let begun = self.by_connection.get_mut(&session.connection);
@@ -188,7 +190,7 @@ impl ShareSessions {
         Some(session.partitions.into_keys().collect())
     }
 
-    /// The connection is closed, and with it the session that was begun on it.
+    /// The connection was closed, and with it the session that was started on it.
     pub fn on_disconnected(&mut self, connection: ConnectionId) -> Disconnected {
         let Some(begun) = self.by_connection.remove(&connection) else {
             return Disconnected::default();
@@ -205,7 +207,7 @@ impl ShareSessions {
         }
     }
 
-    /// Share groups are not served any more.
+    /// Removes all sessions, when share groups are no longer served.
     pub fn clear(&mut self) {
         self.sessions.clear();
         self.members.clear();
@@ -223,7 +225,7 @@ impl ShareSessions {
         self.sessions.is_empty()
     }
 
-    /// In all sessions together.
+    /// The number of partitions in all sessions.
     pub fn partitions(&self) -> usize {
         self.sessions
             .values()
@@ -280,7 +282,7 @@ impl ShareSession {
     }
 }
 
-/// After the last epoch comes the first that does not begin a session.
+/// The epoch after the last one is the first that does not start a session.
 fn next_epoch(epoch: i32) -> i32 {
     match epoch {
         FINAL_EPOCH => FINAL_EPOCH,
@@ -289,7 +291,7 @@ fn next_epoch(epoch: i32) -> i32 {
     }
 }
 
-/// The order in which a request of this epoch is to be served, so that no partition is always the last.
+/// Rotates the partitions for a request of this epoch, so that no partition is always the last.
 /// Source: `PartitionRotateStrategy`.
 pub fn rotate(partitions: &mut [TopicIdPartition], epoch: i32) {
     if let Ok(epoch @ 1..) = usize::try_from(epoch)

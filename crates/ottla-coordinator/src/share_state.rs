@@ -1,8 +1,9 @@
-//! The share coordinator: the state machine behind `__share_group_state`.
+//! The share coordinator: the state machine of `__share_group_state`.
 //!
-//! It keeps, for the leaders of partitions that share groups read, how far each of these share partitions is: the
-//! start offset and what is settled behind it (KIP-932). A snapshot record says all of it, update records what has
-//! changed since, and when every share partition of the log has a newer snapshot, what lies before is deleted.
+//! It stores the state of each share partition for its leader: the start offset and the settled
+//! records after it (KIP-932). A snapshot record contains the full state, and update records the
+//! changes since then. When every share partition in the log has a newer snapshot, the records
+//! before these snapshots are deleted.
 
 mod batches;
 mod config;

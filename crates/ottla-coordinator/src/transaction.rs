@@ -1,4 +1,4 @@
-//! Transactions: the state machine behind `__transaction_state`.
+//! The transaction coordinator: the state machine of `__transaction_state`.
 
 mod config;
 mod coordinator;

@@ -1,6 +1,6 @@
-//! What a coordinator does in the same way for groups of every kind whose members it assigns: it finds or makes the group
-//! that a member joins, checks the member, looks at the topics, and puts what was decided in the place of what was.
-//! Source: `GroupMetadataManager`.
+//! Common handling for the kinds of groups whose members the coordinator assigns: finding or
+//! creating the group that a member joins, checking the member, refreshing the topic metadata, and
+//! storing the result of a decision. Source: `GroupMetadataManager`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::recorded::{Decision, RecordedGroup, RecordedMember};
 use super::share::ShareGroup;
 use super::streams::StreamsGroup;
 
-/// A kind of group among all that there are.
+/// A kind of group as a variant of [`Group`].
 pub(super) trait Kind: RecordedGroup + Into<Group> {
     fn of(group: &Group) -> Option<&Self>;
 }
@@ -57,12 +57,13 @@ impl GroupCoordinator {
         of_kind(self.group(group_id), group_id)
     }
 
-    /// The group as it is committed.
+    /// The committed state of the group.
     pub(super) fn committed_group_of<G: Kind>(&self, group_id: &str) -> Result<&G, GroupError> {
         of_kind(self.committed_group(group_id), group_id)
     }
 
-    /// The group that a member joins or is in. Source: `getOrMaybeCreateConsumerGroup` and its like.
+    /// The group that a member joins or belongs to. Source: `getOrMaybeCreateConsumerGroup` and its
+    /// counterparts.
     pub(super) fn group_to_join<G: Kind>(
         &self,
         group_id: &ByteString,
@@ -78,7 +79,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Writes what was decided, and puts the group as it is now in the place of what it was.
+    /// Writes the records of a decision, and replaces the group with its new state.
     pub(super) fn conclude<G: Kind>(
         &mut self,
         decision: Decision<G>,
@@ -104,8 +105,9 @@ impl GroupCoordinator {
 
     // Its topics
 
-    /// Looks at the topics if they may have changed, and goes to the next epoch if they have, or if `bumps_epoch`. Returns
-    /// whether it did; `None` where there was nothing to look at.
+    /// Refreshes the topic metadata if it may have changed, and raises the group epoch if it has,
+    /// or if `bumps_epoch`. Returns whether the epoch was raised; `None` if there was nothing to
+    /// refresh.
     pub(super) fn look_at_topics<G: Kind>(
         &mut self,
         decision: &mut Decision<G>,
@@ -127,20 +129,20 @@ impl GroupCoordinator {
 
     // Its timers
 
-    /// The group and the member whose timer is due, where there is still a reason for it.
+    /// The group and the member whose timer has expired, if the timeout still applies.
     fn timed_out<G: Kind>(&self, key: &TimerKey) -> Option<(G, Arc<G::Member>)> {
         let (group_id, member_id, left_epoch) = key.member()?;
         let group: &G = self.group_of(group_id)?;
         let member = group.member(member_id)?;
-        // That the member was to give something up may have been taken back.
+        // The revocation may have been cancelled.
         let is_revoking = |epoch| member.revocation().is_some_and(|(left, _)| left == epoch);
         left_epoch
             .is_none_or(is_revoking)
             .then(|| (group.clone(), Arc::clone(member)))
     }
 
-    /// Puts a member out because something took too long.
-    /// Source: `scheduleConsumerGroupSessionTimeout` and its like.
+    /// Removes a member whose timeout has expired. Source: `scheduleConsumerGroupSessionTimeout`
+    /// and its counterparts.
     pub(super) fn on_member_timer(&mut self, key: TimerKey, now: Timestamp, effects: &mut Effects) {
         if let Some((group, member)) = self.timed_out(&key) {
             self.fence(group, &[member], Deferred::Timer(key), now, effects);

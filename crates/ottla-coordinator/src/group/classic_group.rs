@@ -1,11 +1,10 @@
 //! A classic consumer group: its members, its protocol and its state.
 //!
-//! Owns the membership and the rules about it. Never decides when a rebalance starts or ends (that is
-//! `rebalance.rs`), never touches timers or offsets.
-//! Invariants: `awaiting_join` counts the members whose JoinGroup is parked; `static_members` maps
-//! each instance id to a member that exists; `protocol_support` counts, for each protocol name, the
-//! members that offer it; a member is never pending and joined at once.
-//! Source: `ClassicGroup`, `ClassicGroupState`.
+//! Holds the membership and its rules. `rebalance.rs` decides when a rebalance starts or ends. This
+//! module does not touch timers or offsets. Invariants: `awaiting_join` is the number of members
+//! whose JoinGroup is parked; `static_members` maps each instance id to an existing member;
+//! `protocol_support` is the number of members for each protocol name; a member is never both
+//! pending and joined. Source: `ClassicGroup`, `ClassicGroupState`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,17 +20,18 @@ use ottla_types::ErrorCode;
 
 use super::member::{ClassicGroupMember, JoinReply, Protocol, SyncReply, owned};
 
-/// The protocol type of consumers; other types (Connect's `connect`) are opaque to the coordinator.
+/// The protocol type of consumers. The metadata of other types (such as Connect's `connect`) is
+/// opaque to the coordinator.
 pub(crate) const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
 
-/// Kafka's fifth state, `Dead`, is a group that is not there.
+/// Kafka has a fifth state, `Dead`. Here such a group does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ClassicGroupState {
-    /// No members; the group exists for its offsets, or until it is cleaned up.
+    /// No members. The group exists for its offsets, or until it is removed.
     Empty,
-    /// Members are called back to join; the new generation has not begun.
+    /// Members must rejoin; the new generation has not started.
     PreparingRebalance,
-    /// The new generation has begun; its members wait for the leader's assignment.
+    /// The new generation has started; its members wait for the leader's assignment.
     CompletingRebalance,
     /// Every member has its assignment.
     Stable,
@@ -58,12 +58,12 @@ impl ClassicGroupState {
     }
 }
 
-/// How far the extra wait of the first rebalance has come.
+/// The progress of the extra delay of the first rebalance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InitialDelay {
-    /// How long the timer that is running was set for.
+    /// The delay of the current timer.
     pub(crate) delay_ms: i32,
-    /// How much of the rebalance timeout is left for further extensions.
+    /// The remaining rebalance timeout for further extensions.
     pub(crate) remaining_ms: i32,
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct InitialDelay {
 pub(crate) struct ClassicGroup {
     group_id: ByteString,
     state: ClassicGroupState,
-    /// Absent until the state changes for the first time.
+    /// `None` until the state changes for the first time.
     previous_state: Option<ClassicGroupState>,
-    /// When the state was entered; absent for records written by very old brokers.
+    /// When the state was entered; `None` for records of very old brokers.
     current_state_timestamp_ms: Option<i64>,
-    /// Absent for a group that only ever had offsets committed to it.
+    /// `None` for a group that only ever had committed offsets.
     protocol_type: Option<ByteString>,
-    /// What the members of this generation agreed on.
+    /// The protocol of this generation.
     protocol_name: Option<ByteString>,
     generation_id: i32,
     leader_id: Option<ByteString>,
@@ -85,22 +85,22 @@ pub(crate) struct ClassicGroup {
     members: IndexMap<ByteString, ClassicGroupMember>,
     /// Member id of each instance id.
     static_members: HashMap<ByteString, ByteString>,
-    /// Were given a member id and told to join again with it.
+    /// Members that have a member id and were told to rejoin with it.
     pending_join_members: HashSet<ByteString>,
-    /// Of this generation, have not sent SyncGroup yet.
+    /// Members of this generation that have not sent SyncGroup yet.
     pending_sync_members: HashSet<ByteString>,
     protocol_support: HashMap<ByteString, usize>,
     awaiting_join: usize,
-    /// What the consumers of this generation are subscribed to, where that can be known.
+    /// The subscribed topics of this generation's consumers, if they are known.
     subscribed_topics: Option<HashSet<ByteString>>,
-    /// A member joined during the initial delay, which is a reason to extend it.
+    /// Whether a member joined during the initial delay, which extends it.
     pub(crate) new_member_added: bool,
     /// Set while the join timer is that of an initial rebalance.
     pub(crate) initial_delay: Option<InitialDelay>,
 }
 
 impl ClassicGroup {
-    /// A group nobody has joined.
+    /// A group without members.
     pub(crate) fn empty(group_id: ByteString, now_ms: i64) -> Self {
         Self {
             group_id,
@@ -123,7 +123,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The group as a record describes it. `None` if the record contradicts itself.
+    /// The group in a record. `None` if the record is inconsistent.
     pub(crate) fn from_record(group_id: ByteString, value: &GroupMetadataValue) -> Option<Self> {
         let mut group = Self::empty(group_id, 0);
         group.current_state_timestamp_ms =
@@ -138,7 +138,7 @@ impl ClassicGroup {
             return Some(group);
         }
 
-        // A group with members has the protocol that they agreed on.
+        // A group with members has a selected protocol.
         let protocol_name = group.protocol_name.clone()?;
         let protocol_type = group.protocol_type.clone()?;
         for member in &value.members {
@@ -177,7 +177,8 @@ impl ClassicGroup {
         Some(group)
     }
 
-    /// A group that was one of the consumer protocol until now. `None` if its members have no protocol in common.
+    /// The classic group that a consumer group is downgraded to. `None` if its members have no
+    /// common protocol.
     pub(crate) fn stable(
         group_id: ByteString,
         generation_id: i32,
@@ -276,7 +277,7 @@ impl ClassicGroup {
         self.protocol_type.as_deref() == Some(CONSUMER_PROTOCOL_TYPE)
     }
 
-    /// The longest time that any member asks to be given to rejoin.
+    /// The longest rebalance timeout of any member.
     pub(crate) fn rebalance_timeout_ms(&self) -> i32 {
         let timeouts = self.members().map(|member| member.rebalance_timeout_ms);
         timeouts.max().unwrap_or(0).max(0)
@@ -284,8 +285,8 @@ impl ClassicGroup {
 
     // Membership
 
-    /// The caller has checked that the member's protocols are supported and that neither its id nor
-    /// its instance id is taken.
+    /// Adds a member. The caller must have checked that its protocols are supported, and that
+    /// neither its member id nor its instance id is in use.
     pub(crate) fn add(&mut self, member: ClassicGroupMember) {
         let member_id = member.member_id.clone();
         assert!(!self.has_member(&member_id), "a member is added once");
@@ -305,7 +306,7 @@ impl ClassicGroup {
         self.members.insert(member_id, member);
     }
 
-    /// Removes a member, or a pending one. A parked request of the member comes back with it.
+    /// Removes a member, joined or pending. A returned member may have a parked request.
     pub(crate) fn remove(&mut self, member_id: &str) -> Option<ClassicGroupMember> {
         let removed = self.members.shift_remove(member_id);
         if let Some(member) = &removed {
@@ -323,8 +324,8 @@ impl ClassicGroup {
         removed
     }
 
-    /// Gives the place of a static member to a new member id. Returns the parked requests of the old
-    /// one, which must be answered with `FENCED_INSTANCE_ID`.
+    /// Replaces the member id of a static member. Returns the parked requests of the old id, which
+    /// must be answered with `FENCED_INSTANCE_ID`.
     pub(crate) fn replace_static_member(
         &mut self,
         group_instance_id: &ByteString,
@@ -348,8 +349,8 @@ impl ClassicGroup {
         (awaiting_join, awaiting_sync)
     }
 
-    /// Takes what a JoinGroup says about a member that is already there, and parks it if `reply_to`
-    /// is given. Returns an earlier JoinGroup of the member that was still parked.
+    /// Updates an existing member with its JoinGroup, and parks the request if `reply_to` is given.
+    /// Returns an earlier JoinGroup of the member that was still parked.
     pub(crate) fn update_member(
         &mut self,
         member_id: &str,
@@ -378,7 +379,7 @@ impl ClassicGroup {
         self.pending_join_members.insert(member_id);
     }
 
-    /// Takes the parked JoinGroup of a member, to answer it.
+    /// Takes the parked JoinGroup of a member in order to answer it.
     pub(crate) fn take_awaiting_join(&mut self, member_id: &str) -> Option<JoinReply> {
         let taken = self.members.get_mut(member_id)?.awaiting_join.take();
         self.awaiting_join -= usize::from(taken.is_some());
@@ -391,7 +392,7 @@ impl ClassicGroup {
         taken
     }
 
-    /// Every request that is parked anywhere in the group: those of joins, then those of syncs.
+    /// Takes all parked requests of the group: JoinGroups, then SyncGroups.
     pub(crate) fn take_all_parked(&mut self) -> (Vec<(ByteString, JoinReply)>, Vec<SyncReply>) {
         let mut joins = Vec::new();
         let mut syncs = Vec::new();
@@ -405,7 +406,8 @@ impl ClassicGroup {
         (joins, syncs)
     }
 
-    /// Whether a request may speak for this member. Source: `ClassicGroup.validateMember`.
+    /// Checks the member id and the instance id of a request. Source:
+    /// `ClassicGroup.validateMember`.
     pub(crate) fn validate_member(
         &self,
         member_id: &str,
@@ -427,7 +429,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Checks the member and the generation that a commit names, and says whether it names any.
+    /// Checks the member and the generation of a commit. Returns whether the commit names any.
     pub(crate) fn validate_committer(
         &self,
         member_id: &str,
@@ -447,7 +449,7 @@ impl ClassicGroup {
 
     // Protocols
 
-    /// Whether a member that offers `protocols` could be in this group.
+    /// Whether a member with `protocols` can join this group.
     pub(crate) fn supports_protocols(
         &self,
         protocol_type: &str,
@@ -462,8 +464,8 @@ impl ClassicGroup {
                 .any(|protocol| self.support_of(&protocol.name) == self.members.len())
     }
 
-    /// The protocol that most members prefer among those that all of them support; between equals,
-    /// the one that was voted for first. `None` only if members were loaded that have none in common.
+    /// The protocol that most members prefer among those that all of them support; in a tie, the
+    /// one that got the first vote. `None` only if loaded members have no common protocol.
     pub(crate) fn select_protocol(&self) -> Option<ByteString> {
         let mut votes: IndexMap<&ByteString, usize> = IndexMap::new();
         for member in self.members() {
@@ -511,7 +513,8 @@ impl ClassicGroup {
         self.subscribed_topics.as_ref()
     }
 
-    /// A consumer group whose subscriptions are not known counts as subscribed to every topic.
+    /// Whether the group is subscribed to the topic. True for every topic if the subscriptions of a
+    /// consumer group are unknown.
     pub(crate) fn is_subscribed_to(&self, topic: &ByteString) -> bool {
         match &self.subscribed_topics {
             Some(topics) => topics.contains(topic),
@@ -556,7 +559,8 @@ impl ClassicGroup {
         self.members.len() == self.awaiting_join && self.pending_join_members.is_empty()
     }
 
-    /// Makes sure that the leader is among those who rejoined. `false` if nobody did.
+    /// Makes sure that the leader is among the members that have rejoined. Returns `false` if none
+    /// has.
     pub(crate) fn elect_joined_leader(&mut self) -> bool {
         let Some(leader_id) = &self.leader_id else {
             return false;
@@ -577,7 +581,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Begins the next generation with the members that are there now.
+    /// Starts the next generation with the current members.
     pub(crate) fn init_next_generation(&mut self, now_ms: i64) {
         self.generation_id = self.generation_id.wrapping_add(1);
         self.protocol_name = self.select_protocol();
@@ -616,7 +620,7 @@ impl ClassicGroup {
             .collect()
     }
 
-    /// What the leader is told about the members of its generation.
+    /// The members for the JoinGroup response of the leader.
     pub(crate) fn members_for_leader(&self) -> Vec<JoinGroupResponseMember> {
         self.members()
             .map(|member| JoinGroupResponseMember {
@@ -634,8 +638,8 @@ impl ClassicGroup {
     }
 }
 
-/// The topics in a member's subscription, which is read in version 0 whatever its version is: that is
-/// the common beginning of all. `None` if it is not a subscription.
+/// The topics in a member's subscription. It is read in version 0, which is a prefix of all later
+/// versions. `None` if it is not a subscription.
 fn subscribed_topics_in(metadata: &Bytes) -> Option<Vec<ByteString>> {
     const VERSION_BYTES: usize = 2;
     if metadata.len() < VERSION_BYTES {

@@ -1,5 +1,5 @@
-//! The settings that group coordination depends on. Fields are Kafka's keys with underscores.
-//! Source: `GroupCoordinatorConfig`.
+//! The settings of group coordination. Fields are Kafka's keys with underscores. Source:
+//! `GroupCoordinatorConfig`.
 
 use super::consumer::MigrationPolicy;
 use super::modern::Assignor;
@@ -12,10 +12,10 @@ pub struct GroupCoordinatorConfig {
     /// How long the first rebalance of an empty group waits for more members.
     pub group_initial_rebalance_delay_ms: i32,
     pub group_max_size: i32,
-    /// How long a JoinGroup of a new member may be parked before the member is dropped. Not a
+    /// How long the JoinGroup of a new member can be parked before the member is removed. Not a
     /// setting in Kafka either (`CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`).
     pub new_member_join_timeout_ms: i32,
-    /// The longest metadata string that may be committed with an offset.
+    /// The maximum length of the metadata of an offset.
     pub offset_metadata_max_bytes: i32,
     pub offsets_retention_ms: i64,
     pub offsets_retention_check_interval_ms: i64,
@@ -24,15 +24,15 @@ pub struct GroupCoordinatorConfig {
     pub group_share_heartbeat_interval_ms: BoundedSetting,
     pub group_share_assignment_interval_ms: BoundedSetting,
     pub group_share_max_size: i32,
-    /// After how long state that is being initialized counts as missing once more. Kafka:
-    /// `group.share.initialize.retry.interval.ms`, an internal setting.
+    /// How long an initialization of share group state may take before the state counts as missing
+    /// again. Kafka: the internal setting `group.share.initialize.retry.interval.ms`.
     pub group_share_initialize_retry_interval_ms: i32,
     pub group_consumer_session_timeout_ms: BoundedSetting,
     pub group_consumer_heartbeat_interval_ms: BoundedSetting,
-    /// How far apart two target assignments of one group are at least.
+    /// The minimum interval between two target assignments of a group.
     pub group_consumer_assignment_interval_ms: BoundedSetting,
     pub group_consumer_max_size: i32,
-    /// The names of those that members may ask for. The first is for members that ask for none.
+    /// The names of the available assignors. The first is the default.
     pub group_consumer_assignors: Vec<String>,
     pub group_consumer_migration_policy: MigrationPolicy,
     pub group_consumer_regex_refresh_interval_ms: i32,
@@ -46,7 +46,7 @@ pub struct GroupCoordinatorConfig {
     pub group_streams_max_size: i32,
 }
 
-/// A setting that a group may have a value of its own for, within bounds.
+/// A setting that a group can override within bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BoundedSetting {
     pub value: i32,
@@ -54,7 +54,7 @@ pub struct BoundedSetting {
     pub max: i32,
 }
 
-/// What a group of any kind whose members are assigned has by default.
+/// The default of assigned groups of every kind.
 const SESSION_TIMEOUT_MS: BoundedSetting = BoundedSetting {
     value: 45_000,
     min: 45_000,
@@ -109,7 +109,7 @@ impl Default for GroupCoordinatorConfig {
 }
 
 impl GroupCoordinatorConfig {
-    /// The assignor of this name if it is served, and otherwise the first of those that are.
+    /// The assignor with this name if it is available, otherwise the first available one.
     pub(super) fn assignor(&self, name: Option<&bytestring::ByteString>) -> &'static dyn Assignor {
         let served = |name: &str| self.group_consumer_assignors.iter().any(|it| it == name);
         let name = name

@@ -1,12 +1,14 @@
-//! Consumer groups of KIP-848: each member sends heartbeats and is told its partitions in the answers.
+//! Consumer groups of KIP-848: each member sends heartbeats and receives its partitions in the
+//! responses.
 //!
-//! A heartbeat is one decision in three steps (`heartbeat.rs`): what the member says of itself may raise the group epoch; a
-//! group epoch ahead of the target assignment has the target made anew; and the member is brought a step closer to its target
-//! (`reconcile.rs`), which for partitions that move takes a step of their former owner first. Members of the classic protocol
-//! may be in the same group: their JoinGroup is the heartbeat that changes something, their SyncGroup reads the result
-//! (`classic_member.rs`). When the last member of the other protocol goes, the group becomes a group of the remaining one
-//! (`conversion.rs`).
-//! Source: `GroupMetadataManager`, `ConsumerGroup`.
+//! A heartbeat is handled in three steps (`heartbeat.rs`). Changes of the member may raise the
+//! group epoch. If the group epoch is newer than the target assignment, a new target assignment is
+//! computed. Then the member is reconciled with its target (`reconcile.rs`); a partition that moves
+//! must first be given up by its former owner. The group can contain members of the classic
+//! protocol: their JoinGroup is the heartbeat that can change something, and their SyncGroup reads
+//! the result (`classic_member.rs`). When the last member of one protocol leaves, the group is
+//! converted to the other protocol (`conversion.rs`). Source: `GroupMetadataManager`,
+//! `ConsumerGroup`.
 
 mod classic_member;
 mod conversion;

@@ -1,12 +1,12 @@
-//! The coordinator of the groups in one partition of `__consumer_offsets`: what it owns, and what
-//! becomes of its writes.
+//! The coordinator of the groups in one partition of `__consumer_offsets`: its state, and the
+//! handling of committed and failed writes.
 //!
-//! Each file beside this one adds the handling of one request or event. A handler decides on the
-//! latest state, puts its records into [`Effects`], and the state is changed at once; whoever reads
-//! without `require_stable` sees the committed state.
-//! Invariants: `journal` and `deferred` are ordered by write and hold only outstanding writes; a
-//! failed write takes all later ones with it, because they were decided on a state that never was.
-//! Source: `CoordinatorRuntime`, `GroupCoordinatorShard`, `GroupMetadataManager`.
+//! Each file in this directory handles one request or event. A handler decides on the latest state,
+//! adds its records to [`Effects`], and the state changes at once. Reads without `require_stable`
+//! see the committed state. Invariants: `journal` and `deferred` are ordered by write and contain
+//! only outstanding writes; a failed write also fails all later ones, because they were decided on
+//! a state that no longer exists. Source: `CoordinatorRuntime`, `GroupCoordinatorShard`,
+//! `GroupMetadataManager`.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use crate::runtime::{
 
 pub(super) use super::effects::{Context, Deferred, Effects};
 
-/// After how long something is tried again for a timer whose records could not be written.
-/// Source: `CoordinatorTimer.schedule`.
+/// The retry delay after the records of a timer could not be written. Source:
+/// `CoordinatorTimer.schedule`.
 const TIMER_RETRY_MS: i32 = 500;
 
 /// A group of a kind that is served.
@@ -55,25 +55,25 @@ pub(super) enum Group {
 
 pub struct GroupCoordinator {
     pub(super) config: Arc<GroupCoordinatorConfig>,
-    /// What the groups know of the cluster's topics.
+    /// The groups' knowledge of the cluster's topics.
     pub(super) metadata: GroupsMetadata,
     /// Groups whose regular expressions are being resolved.
     pub(super) resolving: HashSet<ByteString>,
-    /// By group id. A group that was deleted stays until its tombstone is committed.
+    /// By group id. A deleted group stays until its tombstone is committed.
     pub(super) groups: BTreeMap<ByteString, Timeline<Group>>,
-    /// What is known of streams groups besides what is in `groups`.
+    /// State of streams groups that is not written to the log.
     pub(super) unwritten: UnwrittenStates,
     /// Groups of types that are not served, known from their records.
     pub(super) offsets: Offsets,
-    /// What each outstanding write changed, to commit it or take it back.
+    /// The change of each outstanding write, to commit it or to roll it back.
     pub(super) journal: VecDeque<(WriteId, Change)>,
-    /// What happens when a write is committed or fails.
+    /// What follows when a write is committed or fails.
     deferred: VecDeque<(WriteId, Deferred)>,
     outstanding: VecDeque<WriteId>,
     next_write: WriteId,
-    /// While the log is replayed behind what is committed: the write to which that counts.
+    /// While uncommitted records are replayed: the write that they belong to.
     pub(super) replaying: Option<WriteId>,
-    /// The offset that the next record is expected to get in the log.
+    /// The expected offset of the next record in the log.
     pub(super) next_record_offset: i64,
 }
 
@@ -81,16 +81,16 @@ pub struct GroupCoordinator {
 pub(super) enum Change {
     Group(ByteString),
     Offset(ByteString, TopicAndPartition),
-    /// An offset waits for the end of a transaction, in the place of what waited there before.
+    /// An offset pends on the end of a transaction. Contains the pending offset that it replaces.
     Pending(PendingOffset, Option<OffsetAndMetadata>),
-    /// A tombstone took offsets of open transactions with it.
+    /// A tombstone removed pending offsets of open transactions.
     PendingForgotten(Vec<(PendingOffset, OffsetAndMetadata)>),
-    /// The transaction of a producer ended, and what waited for that waits no more.
+    /// A producer's transaction ended, and its pending offsets were removed.
     TransactionEnded(i64, PendingOffsets),
 }
 
 impl GroupCoordinator {
-    /// A coordinator that knows nothing yet: replay the log, then call `on_loaded`.
+    /// An empty coordinator: replay the log, then call `on_loaded`.
     pub fn new(config: Arc<GroupCoordinatorConfig>) -> Self {
         Self {
             config,
@@ -116,7 +116,7 @@ impl Coordinator for GroupCoordinator {
     type Command = Command;
 
     const AWAITS_COMMITTED_LOG: bool = false;
-    // Kafka: `CoordinatorPartitionWriter.append` has the leader alone acknowledge.
+    // Kafka: `CoordinatorPartitionWriter.append` requires only the leader's acknowledgement.
     const REQUIRES_MIN_ISR: bool = false;
 
     fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String> {
@@ -139,8 +139,9 @@ impl Coordinator for GroupCoordinator {
         }
     }
 
-    /// As after a fail-over while too few replicas are in sync: decisions are made on it, and nobody is told of it before
-    /// `on_records_committed` for the write that is returned.
+    /// Starts the replay of uncommitted records, as after a fail-over while too few replicas are in
+    /// sync. Decisions are based on them, but no response depends on them before
+    /// `on_records_committed` for the returned write.
     fn begin_uncommitted(&mut self) -> Option<WriteId> {
         let write = self.next_write;
         self.next_write = WriteId(write.0 + 1);
@@ -149,7 +150,7 @@ impl Coordinator for GroupCoordinator {
         Some(write)
     }
 
-    /// Sets the timers that the loaded groups need.
+    /// Sets the timers of the loaded groups.
     fn on_loaded(&mut self, now: Timestamp) -> Outcome {
         self.replaying = None;
         let mut effects = self.effects();
@@ -243,7 +244,7 @@ impl Coordinator for GroupCoordinator {
                 Change::Group(group_id) => {
                     let slot = self.groups.get_mut(&group_id);
                     if let Some(mut lost) = slot.and_then(|slot| slot.revert(write)) {
-                        // Whoever is parked has come later than the write that was refused.
+                        // Parked requests are newer than the refused write.
                         refuse_parked(&mut lost, error_of_successors(error), &mut effects);
                     }
                     self.drop_vacant_group(&group_id);
@@ -302,7 +303,8 @@ impl Coordinator for GroupCoordinator {
             TimerKey::InitialRebalance { group_id } => {
                 self.on_streams_initial_rebalance(&group_id, now, &mut effects);
             }
-            // Left over from a former group of this id: no other kind has members of the classic protocol.
+            // Left over from an earlier group with this id: no other kind has members of the
+            // classic protocol.
             TimerKey::Rejoin { ref group_id, .. } | TimerKey::MemberSync { ref group_id, .. }
                 if self.consumer_group(group_id).is_none() => {}
             TimerKey::Session { .. }
@@ -325,7 +327,7 @@ impl Coordinator for GroupCoordinator {
 }
 
 impl GroupCoordinator {
-    /// Whether something was decided whose records are not committed yet.
+    /// Whether any decision has records that are not committed.
     pub fn has_outstanding_writes(&self) -> bool {
         !self.outstanding.is_empty()
     }
@@ -398,7 +400,7 @@ impl GroupCoordinator {
         effects.outcome
     }
 
-    /// One request, which is refused at once where the decision on it comes to an error.
+    /// Handles one request. If the decision is an error, it is refused at once.
     pub(super) fn answer<T: Refused>(
         &mut self,
         to: ReplyTo<T>,
@@ -414,7 +416,7 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// Sends a reply that tells of the latest state, as soon as that state is committed.
+    /// Sends a reply that reports the latest state when that state is committed.
     pub(super) fn reply_when_committed<T>(&self, to: ReplyTo<T>, response: T, effects: &mut Effects)
     where
         Response: From<T>,
@@ -429,7 +431,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// The same, for anything that follows from the latest state.
+    /// The same for any consequence of the latest state.
     pub(super) fn defer_until_committed(
         &mut self,
         deferred: Deferred,
@@ -442,13 +444,13 @@ impl GroupCoordinator {
         }
     }
 
-    /// The last write that is not committed.
+    /// The last uncommitted write.
     fn last_write(&self, effects: &Effects) -> Option<WriteId> {
         let last_of_event = effects.outcome.writes.last().map(|write| write.id);
         last_of_event.or(self.outstanding.back().copied())
     }
 
-    /// Changes the state by `records` and appends them. Without records, only the reply is sent.
+    /// Applies `records` to the state and appends them. Without records, only the reply is sent.
     pub(super) fn apply_and_write(
         &mut self,
         records: Vec<CoordinatorRecord>,
@@ -466,7 +468,7 @@ impl GroupCoordinator {
         effects.write(records, deferred);
     }
 
-    /// The same, for offsets that count when the transaction of `producer` is committed.
+    /// The same for offsets that count when the transaction of `producer` is committed.
     pub(super) fn apply_and_write_transactional(
         &mut self,
         producer: TransactionalProducer,
@@ -503,7 +505,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Ends the transaction of a producer as part of `write`.
+    /// Ends a producer's transaction as part of `write`.
     pub(super) fn apply_transaction_end(
         &mut self,
         write: WriteId,
@@ -587,7 +589,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Makes sure that a group of this id exists, as part of `write`. `true` if it was created.
+    /// Creates the group if it does not exist, as part of `write`. Returns whether it was created.
     pub(super) fn create_group(
         &mut self,
         group_id: &ByteString,
@@ -602,7 +604,7 @@ impl GroupCoordinator {
         true
     }
 
-    /// Sets or removes a committed offset as the log says.
+    /// Applies an offset record of the log.
     pub(super) fn replay_offset_as(
         &mut self,
         group_id: &ByteString,
@@ -643,8 +645,8 @@ impl GroupCoordinator {
     }
 }
 
-/// What those are told whose writes went down with one that the log refused because of its producer: nothing is
-/// wrong with theirs, so that they are to try again.
+/// The error for writes that failed only because an earlier write was refused for its producer.
+/// Nothing is wrong with them, so the clients should retry.
 fn error_of_successors(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::InvalidProducerEpoch
@@ -655,7 +657,7 @@ fn error_of_successors(error: ErrorCode) -> ErrorCode {
     }
 }
 
-/// Answers the requests that are parked in a group which is no more.
+/// Refuses the requests that are parked in a removed group.
 pub(super) fn refuse_parked(group: &mut Group, error: ErrorCode, effects: &mut Effects) {
     let Group::Classic(group) = group else {
         return;

@@ -1,4 +1,4 @@
-//! DeleteGroups: empty groups go, with all their offsets.
+//! DeleteGroups: deletes empty groups with all their offsets.
 //! Source: `GroupCoordinatorShard.deleteGroups`.
 
 use bytestring::ByteString;
@@ -14,7 +14,7 @@ use super::share::share_group_tombstones;
 use super::streams;
 
 impl GroupCoordinator {
-    /// `group_ids` are all of this coordinator's partition, each once.
+    /// All of `group_ids` must belong to this coordinator's partition, each once.
     pub fn handle_delete_groups(
         &mut self,
         to: ReplyTo<Vec<DeletableGroupResult>>,
@@ -53,7 +53,8 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// One tombstone for each partition that has an offset or is to get one from an open transaction.
+    /// One tombstone for each partition with an offset or with a pending offset of an open
+    /// transaction.
     fn offset_tombstones(&self, group_id: &ByteString) -> Vec<CoordinatorRecord> {
         let committed = self
             .offsets
@@ -71,7 +72,7 @@ impl GroupCoordinator {
     }
 }
 
-/// The end of a group that has no members.
+/// The tombstones of a group without members.
 pub(super) fn tombstones_of(group: &Group) -> Vec<CoordinatorRecord> {
     match group {
         Group::Classic(group) => vec![CoordinatorRecord::group_tombstone(group.group_id())],

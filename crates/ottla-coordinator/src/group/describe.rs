@@ -1,5 +1,5 @@
-//! DescribeGroups and ListGroups: what there is, as readers may see it.
-//! Source: `GroupMetadataManager.describeGroups` and `listGroups`; KIP-518 (states), KIP-848 (types).
+//! DescribeGroups and ListGroups, from the committed state. Source:
+//! `GroupMetadataManager.describeGroups` and `listGroups`; KIP-518 (states), KIP-848 (types).
 
 use std::collections::HashSet;
 
@@ -12,17 +12,17 @@ use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupSta
 use super::coordinator::{Group, GroupCoordinator};
 use crate::runtime::Timeline;
 
-/// The state that clients are told of a group that does not exist.
+/// The state that is reported for a group that does not exist.
 const DEAD: &str = "Dead";
-/// Kafka's names of the types of groups.
+/// Kafka's names of the group types.
 const CLASSIC: &str = "classic";
 const CONSUMER: &str = "consumer";
 const SHARE: &str = "share";
 const STREAMS: &str = "streams";
 
 impl GroupCoordinator {
-    /// `reports_not_found` is whether the client understands that a group does not exist; older ones
-    /// are told that it is dead, without an error.
+    /// `reports_not_found`: whether the client's version supports an error for a group that does
+    /// not exist. Older versions get the state `Dead` without an error.
     pub fn describe_group(&self, group_id: &ByteString, reports_not_found: bool) -> DescribedGroup {
         let group = self.committed_group(group_id);
         if let Some(Group::Classic(group)) = group {
@@ -45,7 +45,7 @@ impl GroupCoordinator {
         group
     }
 
-    /// Empty filters let everything through; a filter that names nothing known lets nothing through.
+    /// An empty filter matches everything. A filter with only unknown names matches nothing.
     pub fn list_groups(
         &self,
         states_filter: &[ByteString],
@@ -113,7 +113,7 @@ fn listed_group(group: &Group) -> ListedGroup {
 }
 
 fn described(group: &ClassicGroup) -> DescribedGroup {
-    // Outside of Stable the members have not agreed on a protocol, so there is nothing to show of it.
+    // Outside `Stable` no protocol is selected, so none is reported.
     let agreed = match group.state() {
         ClassicGroupState::Stable => group.protocol_name().cloned(),
         _ => None,

@@ -1,4 +1,4 @@
-//! What comes of one event, while it is being found out.
+//! The effects of one event, collected while it is handled.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -16,35 +16,35 @@ use super::record::CoordinatorRecord;
 use super::refused::Refused;
 use crate::runtime::WriteKind;
 
-/// What waits for a write.
+/// What follows when a write is committed.
 pub(super) enum Deferred {
     Reply(Reply),
-    /// The leader's assignment, to be handed to the members of `generation_id`.
+    /// The leader's assignment, for the members of `generation_id`.
     Assignment {
         group_id: ByteString,
         generation_id: i32,
         assignments: Vec<(ByteString, Bytes)>,
     },
     StaticMemberReplaced(StaticMemberReplaced),
-    /// Timers that are to run from the moment at which the reply is sent, and not at all if it is an error.
+    /// A reply, and timers that start when it is sent, unless it is an error.
     ReplyAndTimers(Reply, Vec<TimerChange>),
-    /// A reply, with which the share coordinator is asked for state that is now known to be missing.
+    /// A reply, and a request to the share coordinator to initialize missing state.
     ReplyAndInitialize(Reply, InitializeShareState),
-    /// What was done for a timer is tried again soon if it could not be written.
+    /// The work of a timer, which is retried if it could not be written.
     Timer(TimerKey),
-    /// Nothing: an empty group that could not be written is written again by its next change.
+    /// Nothing. An empty group that could not be written is written again with its next change.
     Nothing,
 }
 
-/// What a decision may look at besides the state.
+/// The inputs of a decision besides the state.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) config: &'a GroupCoordinatorConfig,
     pub(super) now_ms: i64,
 }
 
-/// A static member that was replaced while the group is stable: the new member id must be in the log
-/// before the member is told of it.
+/// A static member that was replaced while the group is stable. The new member id must be in the
+/// log before the member gets it.
 #[derive(Debug)]
 pub(super) struct StaticMemberReplaced {
     pub(super) group_id: ByteString,
@@ -54,12 +54,12 @@ pub(super) struct StaticMemberReplaced {
     pub(super) old_protocols: Vec<Protocol>,
     pub(super) old_rebalance_timeout_ms: i32,
     pub(super) old_session_timeout_ms: i32,
-    /// As it was before the replacement, which older clients are told.
+    /// The leader before the replacement, which older clients receive.
     pub(super) old_leader: ByteString,
     pub(super) supports_skipping_assignment: bool,
 }
 
-/// The outcome of one event, while it is being made.
+/// The effects of one event, while it is handled.
 pub(super) struct Effects {
     pub(super) outcome: Outcome,
     pub(super) deferred: Vec<(WriteId, Deferred)>,
@@ -67,7 +67,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Appends records whose effect on the state is already there, or comes with `deferred`.
+    /// Appends records whose effect on the state is already applied, or comes with `deferred`.
     pub(super) fn write(&mut self, records: Vec<CoordinatorRecord>, deferred: Deferred) {
         self.write_as(WriteKind::Plain, records, deferred);
     }
@@ -89,7 +89,7 @@ impl Effects {
         self.next_write
     }
 
-    /// Sends a reply now.
+    /// Sends a reply at once.
     pub(super) fn reply<T>(&mut self, to: ReplyTo<T>, response: T)
     where
         Response: From<T>,
@@ -101,7 +101,7 @@ impl Effects {
         self.outcome.replies.push(reply);
     }
 
-    /// Says at once that nothing comes of the request.
+    /// Refuses the request at once.
     pub(super) fn refuse<T: Refused>(&mut self, to: ReplyTo<T>, error: impl Into<GroupError>)
     where
         Response: From<T>,
@@ -127,7 +127,7 @@ impl Effects {
         self.outcome.timers.push(TimerChange::Set { key, after_ms });
     }
 
-    /// Leaves a timer of the same key alone.
+    /// Does not change an existing timer with the same key.
     pub(super) fn set_timer_if_absent(&mut self, key: TimerKey, after_ms: i32) {
         let after_ms = u64::try_from(after_ms).unwrap_or(0);
         let change = TimerChange::SetIfAbsent { key, after_ms };

@@ -1,7 +1,7 @@
-//! What goes away by itself: offsets past their retention, groups with neither members nor offsets,
-//! and offsets of deleted topics.
-//! Source: `GroupCoordinatorShard.cleanupGroupMetadata`, `OffsetMetadataManager.cleanupExpiredOffsets`
-//! and `onTopicsDeleted`, `ClassicGroup.offsetExpirationCondition`; KIP-211, KIP-496.
+//! Expiry: offsets past their retention, groups with neither members nor offsets, and offsets of
+//! deleted topics. Source: `GroupCoordinatorShard.cleanupGroupMetadata`,
+//! `OffsetMetadataManager.cleanupExpiredOffsets` and `onTopicsDeleted`,
+//! `ClassicGroup.offsetExpirationCondition`; KIP-211, KIP-496.
 
 use bytestring::ByteString;
 use ottla_types::{Timestamp, TopicId, TopicName};
@@ -13,8 +13,8 @@ use super::offsets::OffsetAndMetadata;
 use super::outcome::{Outcome, TimerKey};
 use super::record::CoordinatorRecord;
 
-/// Tombstones need not be written together, so that one tick after a long stop does not make a batch
-/// larger than the log accepts.
+/// Splits tombstones over several writes, so that one tick after a long stop does not produce a
+/// batch that is too large for the log.
 const MAX_TOMBSTONES_PER_WRITE: usize = 1000;
 
 impl GroupCoordinator {
@@ -68,7 +68,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Offsets of topics that are gone are gone too, also those that open transactions would commit.
+    /// Removes offsets of deleted topics, including pending ones of open transactions.
     pub fn on_topics_deleted(
         &mut self,
         topics: &[(TopicName, TopicId)],
@@ -129,22 +129,22 @@ fn is_empty(group: &Group) -> bool {
     match group {
         Group::Classic(group) => group.is_in(ClassicGroupState::Empty),
         Group::Consumer(group) => group.is_empty(),
-        // Such a group stays until somebody deletes it.
+        // Share groups exist until they are deleted.
         Group::Share(_) => false,
         Group::Streams(group) => group.is_empty(),
     }
 }
 
-/// From when on the retention of a group's offsets counts.
+/// The time from which the retention of a group's offsets counts.
 enum ExpiryBase {
-    /// The group has been without members since.
+    /// The time when the last member left the group.
     GroupEmptySince(i64),
-    /// Each offset counts from its commit.
+    /// The commit time of each offset.
     Commit,
 }
 
 impl ExpiryBase {
-    /// `None` while no offset of the group may expire.
+    /// `None` if no offset of the group can expire.
     fn of(group: &Group) -> Option<ExpiryBase> {
         match group {
             Group::Classic(group) => ExpiryBase::of_classic(group),
@@ -155,7 +155,7 @@ impl ExpiryBase {
 
     fn of_classic(group: &ClassicGroup) -> Option<ExpiryBase> {
         if group.protocol_type().is_none() {
-            // Never had members: a consumer that assigns partitions to itself.
+            // A group that never had members: its consumers have a manual assignment.
             return Some(ExpiryBase::Commit);
         }
         match group.state() {

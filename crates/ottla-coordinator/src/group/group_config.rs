@@ -1,8 +1,8 @@
-//! The settings of single groups, which stand in the metadata of the cluster beside those of topics.
+//! The settings of individual groups, which are in the cluster metadata like those of topics.
 //!
-//! They are read when they are needed. A value that is out of the broker's bounds counts as the bound: the bounds may have
-//! been set after it.
-//! Source: `GroupConfigManager`, `GroupConfig.evaluate`.
+//! They are read when they are needed. A value outside the broker's bounds is replaced by the
+//! nearest bound, because the bounds may have changed after it was set. Source:
+//! `GroupConfigManager`, `GroupConfig.evaluate`.
 
 use bytestring::ByteString;
 use ottla_metadata::ConfigResource;
@@ -41,7 +41,7 @@ impl GroupCoordinator {
         self.setting_of(group_id, "share.assignment.interval.ms", setting)
     }
 
-    /// The group's own value, within the bounds, or the broker's.
+    /// The group's own value, limited to the bounds, or the broker's value.
     pub(super) fn setting_of(
         &self,
         group_id: &ByteString,

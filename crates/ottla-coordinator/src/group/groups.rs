@@ -1,5 +1,4 @@
-//! The groups of a coordinator: looking one up, as it was decided last or as it is committed, and putting one in the place
-//! of another.
+//! The groups of a coordinator: lookup of the latest or of the committed state, and replacement.
 
 use std::sync::Arc;
 
@@ -20,22 +19,22 @@ use super::streams::StreamsGroup;
 use crate::runtime::Timeline;
 
 impl GroupCoordinator {
-    /// What there is in the cluster, before `on_loaded`.
+    /// Sets the cluster metadata before `on_loaded`.
     pub fn begin(&mut self, image: Arc<MetadataImage>) {
         self.metadata.begin(image);
     }
 
-    /// The cluster has changed. Groups look at it with the next heartbeat of a member.
+    /// Handles a metadata change. A group uses it at the next heartbeat of a member.
     pub fn on_metadata_changed(&mut self, image: Arc<MetadataImage>, delta: &MetadataDelta) {
         self.metadata.on_changed(image, delta);
     }
 
-    /// Holds for decisions from here on.
+    /// Applies to decisions from here on.
     pub fn set_config(&mut self, config: Arc<GroupCoordinatorConfig>) {
         self.config = config;
     }
 
-    /// The group as decided last.
+    /// The latest state of the group.
     pub(super) fn group(&self, group_id: &str) -> Option<&Group> {
         self.groups.get(group_id)?.latest()
     }
@@ -44,8 +43,8 @@ impl GroupCoordinator {
         self.groups.get_mut(group_id)?.latest_mut()
     }
 
-    /// The group as readers may see it. The members of a classic group are those of now: of such a group only whether it
-    /// exists is versioned, as in Kafka.
+    /// The committed state of the group. The members of a classic group are the latest ones: only
+    /// its existence is versioned, as in Kafka.
     pub(super) fn committed_group(&self, group_id: &str) -> Option<&Group> {
         self.groups.get(group_id)?.committed()
     }
@@ -69,7 +68,7 @@ impl GroupCoordinator {
         self.group_of(group_id)
     }
 
-    /// Puts a group, or none, in the place of what was there, as part of `write`.
+    /// Replaces or removes a group as part of `write`.
     pub(super) fn put_group(
         &mut self,
         write: WriteId,
@@ -82,7 +81,7 @@ impl GroupCoordinator {
             .push_back((write, Change::Group(group_id.clone())));
     }
 
-    /// Sets or removes a group as the log says.
+    /// Applies a group record of the log.
     pub(super) fn replay_group_as(&mut self, group_id: &ByteString, group: Option<Group>) {
         self.put_group_as(self.replaying, group_id, group);
     }
@@ -103,7 +102,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// A classic group is about to become one of another kind: its members are to begin anew.
+    /// Removes a classic group that is replaced by another kind. Its members must rejoin.
     pub(super) fn end_classic_group(&mut self, group_id: &ByteString, effects: &mut Effects) {
         if let Some(group) = self.group_mut(group_id) {
             refuse_parked(group, ErrorCode::RebalanceInProgress, effects);
@@ -115,7 +114,7 @@ impl GroupCoordinator {
         self.metadata.forget_group(group_id);
     }
 
-    /// Takes in a record of a consumer, share or streams group, as part of `write` or as committed.
+    /// Applies a record of a consumer, share or streams group, as part of `write` or as committed.
     pub(super) fn apply_to_group(
         &mut self,
         write: Option<WriteId>,
@@ -129,13 +128,13 @@ impl GroupCoordinator {
                 if is_end_of_group(key, value) {
                     None
                 } else if write.is_none() {
-                    // Nobody sees what is being loaded.
+                    // Nobody reads the group while it is being loaded.
                     return group.apply(key, value, now);
                 } else {
                     Some(group.cloned())
                 }
             }
-            // One that only had offsets so far becomes a group of this kind.
+            // A group that only has offsets becomes a group of this kind.
             Some(Group::Classic(group)) if group.protocol_type().is_some() => return,
             None | Some(Group::Classic(_)) if value.is_some() => Some(Group::begin(kind, group_id)),
             _ => return,

@@ -1,4 +1,4 @@
-//! Heartbeat: a member is alive, and learns whether it must rejoin.
+//! Heartbeat: keeps a member alive, and tells it whether it must rejoin.
 //! Source: `GroupMetadataManager.classicGroupHeartbeat`.
 
 use ottla_protocol::messages::{HeartbeatRequest, HeartbeatResponse};

@@ -1,9 +1,8 @@
-//! JoinGroup: who may be in the group, and what a join does to it.
+//! JoinGroup: checks whether the member can join, and starts a rebalance if necessary.
 //!
-//! A reply is sent at once where the group need not change, and parked in the member where a
-//! rebalance has to end first.
-//! Source: `GroupMetadataManager.classicGroupJoin` and what it calls; KIP-394 (member id required),
-//! KIP-345 (static members), KIP-814 (skipped assignment).
+//! The reply is sent at once if the group does not change, and parked in the member if a rebalance
+//! must complete first. Source: `GroupMetadataManager.classicGroupJoin` and its callees; KIP-394
+//! (member id required), KIP-345 (static members), KIP-814 (skipped assignment).
 
 use bytestring::ByteString;
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
@@ -19,23 +18,23 @@ use super::rebalance::max_size;
 use super::record::CoordinatorRecord;
 use super::streams;
 
-/// What a JoinGroup depends on besides its body.
+/// What a JoinGroup needs besides its body.
 #[derive(Clone, Debug)]
 pub struct JoinContext {
     pub client_id: ByteString,
     /// The peer's address as Java prints it: `/192.0.2.1`.
     pub client_host: ByteString,
-    /// Whether a client without a member id is given one and must join again with it.
+    /// Whether a client without a member id is given one and must rejoin with it.
     pub requires_known_member_id: bool,
-    /// Whether the client understands that a replaced static leader keeps the old assignment.
+    /// Whether the client supports that a replaced static leader keeps the old assignment.
     pub supports_skipping_assignment: bool,
-    /// 16 random bytes, for the id of a new member.
+    /// 16 random bytes for the id of a new member.
     pub random: [u8; 16],
     pub requester: Requester,
 }
 
 impl JoinContext {
-    /// A random id as Kafka's `Uuid` is written, for a member of a group of the consumer protocol.
+    /// A random id in the format of Kafka's `Uuid`, for a member of a consumer group.
     pub(super) fn kafka_uuid(&self) -> ByteString {
         Uuid(self.random).to_string().into()
     }
@@ -84,7 +83,7 @@ impl GroupCoordinator {
                 self.join_consumer_group(to, group, &request, &context, now, &mut effects);
                 return self.finish(effects);
             }
-            // Nobody is in it, so that it may be one of the other protocol from now on.
+            // The group is empty, so it can be converted to the other protocol.
             Some(group) if request.member_id.is_empty() => {
                 let group_id = group.group_id.clone();
                 self.put_group(effects.next_write(), &group_id, None);
@@ -113,9 +112,9 @@ impl GroupCoordinator {
             };
             join.enter(group);
             if is_new_group && effects.next_write() == before {
-                // Without a record nothing would tell that the group's creation is committed. The answer does not wait
-                // for it, nor do later ones before the first assignment, as with Kafka: if it never comes into the log,
-                // the next coordinator does not know the member, which then joins anew.
+                // The record makes the commit of the group's creation known. As in Kafka, neither
+                // this reply nor later ones before the first assignment wait for it: if it is lost,
+                // the next coordinator does not know the member, which then rejoins.
                 let record = CoordinatorRecord::empty_group_metadata(group);
                 effects.write(vec![record], Deferred::Nothing);
             }
@@ -124,7 +123,7 @@ impl GroupCoordinator {
     }
 }
 
-/// One JoinGroup on its way into a group.
+/// One JoinGroup that is being handled.
 struct Join<'a> {
     to: JoinReply,
     request: &'a JoinGroupRequest,
@@ -150,7 +149,8 @@ impl Join<'_> {
         }
     }
 
-    /// Whether there is room. While members rejoin, those who came first are in.
+    /// Whether there is room for the member. During a rebalance, the members that rejoin first are
+    /// accepted.
     fn is_accepted(&self, group: &ClassicGroup) -> bool {
         let member = group.member(&self.request.member_id);
         match group.state() {
@@ -178,8 +178,8 @@ impl Join<'_> {
                 None => self.add_member(group, new_member_id),
             },
             None if self.context.requires_known_member_id => {
-                // A client that gives up and retries would leave a dead member behind each time; a
-                // pending one is forgotten after its session.
+                // A client that gives up and retries would leave a dead member behind each time. A
+                // pending member is removed after its session timeout.
                 let timer = group.session_timer(&new_member_id);
                 self.effects
                     .set_timer(timer, self.request.session_timeout_ms);
@@ -192,7 +192,7 @@ impl Join<'_> {
 
     fn as_pending_member(&mut self, group: &mut ClassicGroup) {
         if self.request.group_instance_id.is_some() {
-            // Static members are never pending; Kafka answers the same from an exception.
+            // Static members are never pending. Kafka's answer comes from an exception.
             self.refuse(&ByteString::new(), ErrorCode::UnknownServerError);
             return;
         }
@@ -218,12 +218,12 @@ impl Join<'_> {
         let has_same_protocols = member.matches(&self.request.protocols);
         match group.state() {
             ClassicGroupState::PreparingRebalance => self.update_member_and_rebalance(group),
-            // The member may just not have received the answer to its first JoinGroup.
+            // The member may have missed the response to its first JoinGroup.
             ClassicGroupState::CompletingRebalance if has_same_protocols => {
                 self.effects.reply(self.to, group.generation_for(member_id));
             }
             ClassicGroupState::CompletingRebalance => self.update_member_and_rebalance(group),
-            // The leader rejoins where something that only it sees has changed, such as topics.
+            // The leader rejoins when something has changed that only it sees, such as topics.
             ClassicGroupState::Stable if group.is_leader(member_id) || !has_same_protocols => {
                 self.update_member_and_rebalance(group);
             }
@@ -257,8 +257,8 @@ impl Join<'_> {
             awaiting_sync: None,
             is_new: true,
         });
-        // A new member cannot send heartbeats while its JoinGroup is parked, and that its connection
-        // is gone is not seen either. If it is still there it asks again.
+        // A new member cannot send heartbeats while its JoinGroup is parked, and a lost connection
+        // is not noticed. If the member is still alive, it sends the request again.
         let timer = group.session_timer(&member_id);
         self.effects
             .set_timer(timer, self.cx.config.new_member_join_timeout_ms);
@@ -270,7 +270,7 @@ impl Join<'_> {
         group.rebalance_or_complete_join(self.cx, self.effects);
     }
 
-    /// Takes over what the request says, and parks it.
+    /// Updates the member with the request, and parks the request.
     fn update_member(&mut self, group: &mut ClassicGroup, member_id: &ByteString) {
         let replaced = group.update_member(
             member_id,
@@ -280,14 +280,14 @@ impl Join<'_> {
             Some(self.to),
         );
         if let Some(earlier) = replaced {
-            // Kafka never answers a JoinGroup that a later one of the same member replaced. Nobody
-            // should be listening; if somebody is, this makes it join again.
+            // Kafka never answers a JoinGroup that is replaced by a later one of the same member.
+            // Normally nobody waits for it; if a client does, this error makes it rejoin.
             self.effects
                 .refuse_join(earlier, member_id, ErrorCode::RebalanceInProgress);
         }
     }
 
-    /// A static member has come back without its member id: it takes the place of its former self.
+    /// Replaces a static member that has returned without its member id.
     fn replace_static_member(
         &mut self,
         group: &mut ClassicGroup,
@@ -323,7 +323,7 @@ impl Join<'_> {
         match group.state() {
             ClassicGroupState::Stable => {
                 if group.select_protocol().as_ref() == group.protocol_name() {
-                    // Nothing changes for the others, so the group stays as it is.
+                    // Nothing changes for the other members, so there is no rebalance.
                     let record = CoordinatorRecord::group_metadata(group, |member_id| {
                         group
                             .member(member_id)
@@ -336,7 +336,7 @@ impl Join<'_> {
                     group.rebalance_or_complete_join(self.cx, self.effects);
                 }
             }
-            // The leader may be assigning partitions to the old member id just now.
+            // The leader may be computing an assignment for the old member id.
             ClassicGroupState::CompletingRebalance => {
                 group.prepare_rebalance(self.cx, self.effects);
             }
@@ -363,7 +363,7 @@ impl Join<'_> {
 }
 
 impl ClassicGroup {
-    /// The record of a replaced static member is committed, or could not be written.
+    /// Handles the commit or the failure of the record of a replaced static member.
     pub(super) fn on_static_member_settled(
         &mut self,
         replaced: StaticMemberReplaced,
@@ -372,7 +372,7 @@ impl ClassicGroup {
     ) {
         let new_member_id = &replaced.new_member_id;
         let Some(to) = self.take_awaiting_join(new_member_id) else {
-            // A rebalance that began meanwhile has answered it, or the member was replaced again.
+            // A rebalance has answered the request, or the member was replaced again.
             return;
         };
         if let Err(error) = result {
@@ -394,8 +394,8 @@ impl ClassicGroup {
                 ..response
             }
         } else {
-            // Told the id of the leader that is gone, the client does not take itself for the leader
-            // and so does not compute an assignment from a list of members that it is not given.
+            // With the id of the previous leader, the client does not consider itself leader, and
+            // does not compute an assignment from a member list that it did not get.
             JoinGroupResponse {
                 leader: replaced.old_leader,
                 members: Vec::new(),
@@ -425,7 +425,7 @@ impl ClassicGroup {
     }
 }
 
-/// Puts `new_member_id` in the place of `old_member_id`, whose parked requests are refused.
+/// Replaces `old_member_id` with `new_member_id`, and refuses the parked requests of the old id.
 fn fence(
     group: &mut ClassicGroup,
     group_instance_id: &ByteString,
@@ -451,7 +451,7 @@ fn fence(
     }
 }
 
-/// A random UUID as Java's `UUID.randomUUID().toString()` gives it.
+/// A random UUID in the format of Java's `UUID.randomUUID().toString()`.
 fn java_uuid(mut random: [u8; 16]) -> String {
     random[6] = (random[6] & 0x0f) | 0x40;
     random[8] = (random[8] & 0x3f) | 0x80;

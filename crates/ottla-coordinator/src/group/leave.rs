@@ -1,4 +1,4 @@
-//! LeaveGroup: members go of their own accord, or an administrator removes static ones by name.
+//! LeaveGroup: members leave, or an administrator removes static members by instance id.
 //! Source: `GroupMetadataManager.classicGroupLeave`; KIP-345 (by instance id), KIP-800 (reasons).
 
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
@@ -11,7 +11,8 @@ use super::coordinator::{Effects, GroupCoordinator};
 use super::outcome::{Outcome, ReplyTo};
 
 impl GroupCoordinator {
-    /// `request.members` holds the leaving member also where an older version names it elsewhere.
+    /// `request.members` must contain the leaving member also if an older version has it in another
+    /// field.
     pub fn handle_leave(
         &mut self,
         to: ReplyTo<LeaveGroupResponse>,
@@ -72,7 +73,7 @@ fn leave(
 ) -> Result<(), ErrorCode> {
     let instance_id = member.group_instance_id.as_deref();
     let member_id = if member.member_id.is_empty() {
-        // Removal by an administrator, who knows only the name.
+        // An administrator removes members by instance id only.
         instance_id
             .and_then(|instance_id| group.static_member_id(instance_id))
             .ok_or(ErrorCode::UnknownMemberId)?

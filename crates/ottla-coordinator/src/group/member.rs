@@ -1,7 +1,7 @@
 //! A member of a classic group.
 //!
-//! Source: `ClassicGroupMember`. What a member keeps is copied out of the requests, so that a small
-//! string never holds a whole request's buffer in memory.
+//! Source: `ClassicGroupMember`. The fields of a member are copied from the requests, so that a
+//! short string does not keep a whole request buffer in memory.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -11,7 +11,7 @@ use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
 
 use crate::runtime::ReplyTo;
 
-/// Where the answer to a parked request is awaited.
+/// The reply address of a parked request.
 pub(crate) type JoinReply = ReplyTo<JoinGroupResponse>;
 pub(crate) type SyncReply = ReplyTo<SyncGroupResponse>;
 
@@ -26,17 +26,18 @@ pub(crate) struct ClassicGroupMember {
     pub(crate) protocol_type: ByteString,
     /// In the member's order of preference.
     pub(crate) supported_protocols: Vec<Protocol>,
-    /// Of the current generation; empty until the leader has sent it.
+    /// The assignment in the current generation; empty until the leader has sent it.
     pub(crate) assignment: Bytes,
-    /// The parked JoinGroup. Only `ClassicGroup` changes it: the group counts those who wait.
+    /// The parked JoinGroup. Only `ClassicGroup` changes it, because the group counts parked
+    /// members.
     pub(crate) awaiting_join: Option<JoinReply>,
     /// The parked SyncGroup.
     pub(crate) awaiting_sync: Option<SyncReply>,
-    /// Joined for the first time and has not seen its member id yet, so it cannot send heartbeats.
+    /// Joined for the first time and does not know its member id yet, so it cannot send heartbeats.
     pub(crate) is_new: bool,
 }
 
-/// A protocol that a member offers, with what it says to the other members in it.
+/// A protocol that a member supports, with its metadata for the other members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Protocol {
     pub(crate) name: ByteString,
@@ -48,7 +49,7 @@ impl ClassicGroupMember {
         self.group_instance_id.is_some()
     }
 
-    /// What the member says in `protocol_name`, if it supports it.
+    /// The member's metadata for `protocol_name`, if it supports the protocol.
     pub(crate) fn metadata(&self, protocol_name: &str) -> Option<&Bytes> {
         self.supported_protocols
             .iter()
@@ -56,7 +57,7 @@ impl ClassicGroupMember {
             .map(|protocol| &protocol.metadata)
     }
 
-    /// A member whose request is parked need not send heartbeats. A new member can time out even
+    /// A member with a parked request need not send heartbeats. A new member can time out even
     /// then, because a client that gave up and retried would leave dead members behind.
     pub(crate) fn has_satisfied_heartbeat(&self) -> bool {
         !self.is_new && (self.awaiting_join.is_some() || self.awaiting_sync.is_some())

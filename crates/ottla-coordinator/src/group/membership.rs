@@ -1,5 +1,5 @@
-//! What is asked of a member of a consumer, share or streams group, whatever its kind: whether there is room for it, whether
-//! it speaks of the epoch that it is in, and how long it may take.
+//! Common checks of members of consumer, share and streams groups: the size limit of the group, the
+//! member epoch, and timeouts.
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
@@ -9,7 +9,7 @@ use super::modern::{GroupError, ModernMember, may_assign_now};
 use super::outcome::TimerKey;
 use super::recorded::{RecordedGroup, RecordedMember};
 
-/// `is_in`: whether the member has its place already.
+/// `is_in` says whether the member is in the group already.
 pub(super) fn check_room<G: RecordedGroup>(
     group: &G,
     max_size: i32,
@@ -27,8 +27,9 @@ pub(super) fn check_room<G: RecordedGroup>(
     ))
 }
 
-/// Whether the member speaks of the epoch that it is in. One that missed an answer may be an epoch behind, where
-/// `may_be_behind`. `besides` is what is said besides of one that is behind and may not.
+/// Checks the member epoch of a request. With `may_be_behind`, a member that missed a response may
+/// send its previous epoch. `besides` is appended to the message for a member that is behind
+/// without being allowed to.
 pub(super) fn check_member_epoch<G: RecordedGroup>(
     known: i32,
     received: i32,
@@ -61,7 +62,8 @@ pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
     )
 }
 
-/// Whether the target assignment is older than the group, and the last one old enough to be followed by another.
+/// Whether the target assignment is older than the group epoch, and the minimum interval since the
+/// last one is over.
 pub(super) fn is_target_due<G: RecordedGroup>(group: &G, interval_ms: i32, now: Timestamp) -> bool {
     group.target.epoch < group.group_epoch
         && may_assign_now(group.target.timestamp_ms, interval_ms, now.value())
@@ -69,7 +71,8 @@ pub(super) fn is_target_due<G: RecordedGroup>(group: &G, interval_ms: i32, now: 
 
 // Its timers
 
-/// The group was read from the log: its members have one session to be heard of again.
+/// Sets the session timers of a loaded group. Each member has one session timeout to send a
+/// heartbeat.
 pub(super) fn set_timers_of_loaded<G: RecordedGroup>(
     group: &G,
     session_timeout_ms: i32,
@@ -85,7 +88,7 @@ pub(super) fn set_timers_of_loaded<G: RecordedGroup>(
     }
 }
 
-/// The timer of what a member is giving up, after a step from `former` to `next`.
+/// Updates the timer of revocations after a step from `former` to `next`.
 pub(super) fn change_revocation_timer<M: RecordedMember>(
     group_id: &ByteString,
     former: &M,

@@ -1,14 +1,16 @@
-//! What consumer, share and streams groups have in common: groups whose partitions are assigned by the coordinator.
+//! The common parts of consumer, share and streams groups, whose partitions the coordinator
+//! assigns.
 //!
-//! A group has an epoch that grows whenever its assignment has to be made anew: because members came, went or subscribed to
-//! something else, or because topics changed, which a hash over the topics' metadata tells (`topic_hash.rs`). An assignor
-//! makes a target assignment of that epoch (`assignor.rs`, `target_assignment.rs`), and each member is brought to it by its
-//! heartbeats, at its own pace; the epoch that a member has reached is its member epoch.
+//! A group has an epoch, which is raised when a new assignment is needed: when members join, leave
+//! or change their subscription, or when topics change, which a hash of the topics' metadata shows
+//! (`topic_hash.rs`). An assignor computes a target assignment for that epoch (`assignor.rs`,
+//! `target_assignment.rs`). The heartbeats of each member reconcile it with its target at its own
+//! pace; the epoch that a member has reached is its member epoch.
 //!
-//! A group is a value: [`ModernGroup`] is cheap to clone, because a clone shares everything that is not changed. A decision
-//! clones the group, changes the clone by the records that it writes, and puts it in the place of the former one; who has to
-//! show what is committed, or to take back what could not be written, still has that.
-//! Nothing here knows a kind of group, a request or a record.
+//! A group is an immutable value: [`ModernGroup`] is cheap to clone, because a clone shares
+//! everything that does not change. A decision clones the group, applies its records to the clone,
+//! and replaces the former one, which stays available to readers of the committed state and for a
+//! rollback of a failed write. Nothing here depends on a kind of group, a request or a record.
 //! Source: `ModernGroup`, `modern/**`; KIP-848.
 
 pub mod assignment;

@@ -1,4 +1,4 @@
-//! OffsetCommit: who may commit, and the records for it.
+//! OffsetCommit: validates a commit and writes its records.
 //! Source: `OffsetMetadataManager.commitOffset`, `ClassicGroup.validateOffsetCommit`.
 
 use bytestring::ByteString;
@@ -16,12 +16,13 @@ use super::offsets::OffsetAndMetadata;
 use super::outcome::{Outcome, ReplyTo};
 use super::record::CoordinatorRecord;
 
-/// "Keep the offset as long as the broker is set to."
+/// "Use the broker's retention setting."
 const DEFAULT_RETENTION_TIME: i64 = -1;
 
 impl GroupCoordinator {
-    /// The topics in `request` exist and carry both name and id. `knows_consumer_groups` is whether
-    /// the client's version knows groups of the consumer protocol, and the error that a group does not exist.
+    /// The topics in `request` must exist and have both name and id. `knows_consumer_groups`:
+    /// whether the client's version supports consumer groups and the error for a group that does
+    /// not exist.
     pub fn handle_offset_commit(
         &mut self,
         to: ReplyTo<OffsetCommitResponse>,
@@ -35,7 +36,7 @@ impl GroupCoordinator {
             return self.finish(effects);
         }
         let group_id = owned(&request.group_id);
-        // A commit to a group that nobody joined makes a group without a protocol, for its offsets.
+        // A commit to a group without members creates a group without a protocol.
         self.create_group(&group_id, effects.next_write(), now);
         self.with_classic_group(&group_id, now, &mut effects, |group, _, effects| {
             let extends_session = matches!(
@@ -128,7 +129,7 @@ fn validate(group: &ClassicGroup, request: &OffsetCommitRequest) -> Result<(), E
     let generation_id = request.generation_id_or_member_epoch;
     let is_empty = group.is_in(ClassicGroupState::Empty);
     if generation_id < 0 && is_empty {
-        // An administrator, or a consumer that assigns partitions to itself.
+        // An administrator, or a consumer with manual assignment.
         return Ok(());
     }
     let instance_id = request.group_instance_id.as_deref();
@@ -137,7 +138,7 @@ fn validate(group: &ClassicGroup, request: &OffsetCommitRequest) -> Result<(), E
         return Err(ErrorCode::UnknownMemberId);
     }
     if group.is_in(ClassicGroupState::CompletingRebalance) {
-        // The member knows the new generation but not yet what is assigned to it.
+        // The member knows the new generation but not its assignment yet.
         return Err(ErrorCode::RebalanceInProgress);
     }
     Ok(())
@@ -170,8 +171,8 @@ fn response(
     }
 }
 
-/// Whether a text is longer than `offset.metadata.max.bytes`. Kafka counts Java's characters, which is never more
-/// than the bytes.
+/// Whether a text is longer than `offset.metadata.max.bytes`. Kafka counts Java characters, which
+/// are never more than the bytes.
 pub(super) fn is_metadata_too_large(text: &str, max: i32) -> bool {
     let max = usize::try_from(max).unwrap_or(0);
     text.len() > max && text.encode_utf16().count() > max

@@ -1,4 +1,4 @@
-//! OffsetDelete: an administrator takes offsets away that no member is subscribed to.
+//! OffsetDelete: deletes offsets of topics that no member subscribes to.
 //! Source: `OffsetMetadataManager.deleteOffsets`, `ClassicGroup.validateOffsetDelete`; KIP-496.
 
 use ottla_protocol::messages::offset_delete_response::{
@@ -15,7 +15,7 @@ use super::outcome::{Outcome, ReplyTo};
 use super::record::CoordinatorRecord;
 
 impl GroupCoordinator {
-    /// The topics and partitions in `request` exist.
+    /// The topics and partitions in `request` must exist.
     pub fn handle_offset_delete(
         &mut self,
         to: ReplyTo<OffsetDeleteResponse>,
@@ -81,7 +81,7 @@ fn validate(group: &Group) -> Result<(), ErrorCode> {
     let Group::Classic(group) = group else {
         return Ok(());
     };
-    // Only of consumers is it known what they are subscribed to.
+    // Subscriptions are known only for consumers.
     if group.is_in(ClassicGroupState::Empty) || group.uses_consumer_protocol() {
         Ok(())
     } else {

@@ -1,8 +1,8 @@
 //! OffsetFetch, for one group: some partitions or all.
 //!
-//! With `require_stable` the answer is made of the latest state and waits until that is committed;
-//! otherwise it is made of the committed state and sent at once.
-//! Source: `OffsetMetadataManager.fetchOffsets` and `fetchAllOffsets`; KIP-447.
+//! With `require_stable`, the response is built from the latest state and waits until that is
+//! committed. Otherwise it is built from the committed state and sent at once. Source:
+//! `OffsetMetadataManager.fetchOffsets` and `fetchAllOffsets`; KIP-447.
 
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use ottla_protocol::messages::offset_fetch_response::{
@@ -17,7 +17,8 @@ use super::outcome::{Outcome, ReplyTo};
 const INVALID_OFFSET: i64 = -1;
 
 impl GroupCoordinator {
-    /// Topics in `request` carry their name; without topics, all offsets of the group are asked for.
+    /// Topics in `request` must have their name. Without topics, all offsets of the group are
+    /// returned.
     pub fn handle_offset_fetch(
         &mut self,
         to: ReplyTo<OffsetFetchResponseGroup>,
@@ -66,7 +67,8 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// Members of a consumer group say who they are. Who asks for a group that does not exist finds no offsets.
+    /// Members of a consumer group must identify themselves. A fetch for a group that does not
+    /// exist finds no offsets.
     fn validate_fetch(
         &self,
         request: &OffsetFetchRequestGroup,
@@ -84,7 +86,7 @@ impl GroupCoordinator {
             Some(Group::Classic(_)) | None => return Ok(()),
         };
         let Some(member_id) = &request.member_id else {
-            // A tool names no member and no epoch.
+            // Tools send no member and no epoch.
             let is_nobody = request.member_epoch < 0;
             return is_nobody.then_some(()).ok_or(ErrorCode::UnknownMemberId);
         };
@@ -108,7 +110,7 @@ impl GroupCoordinator {
         } else {
             self.offsets.committed(group_id, partition)
         };
-        // The topic may have been deleted and created again since.
+        // The topic may have been deleted and created again.
         let is_same_topic = |offset: &&OffsetAndMetadata| {
             offset.topic_id.is_zero() || topic_id.is_zero() || offset.topic_id == topic_id
         };
@@ -172,7 +174,7 @@ fn found(index: i32, offset: Option<&OffsetAndMetadata>) -> OffsetFetchResponseP
     }
 }
 
-/// A transaction that is still open is going to commit an offset for this partition.
+/// An open transaction has a pending offset for this partition.
 fn unstable(index: i32) -> OffsetFetchResponsePartitions {
     OffsetFetchResponsePartitions {
         error_code: ErrorCode::UnstableOffsetCommit.code(),

@@ -1,10 +1,10 @@
-//! Committed offsets, by group, topic and partition, with those of open transactions beside them.
+//! Committed offsets by group, topic and partition, and pending offsets of open transactions.
 //!
-//! Never decides whether an offset may be committed or has expired.
-//! Invariants: an offset that belongs to an uncommitted write is in `journal` of the coordinator, so
-//! that it can be taken back; a group without offsets has no entry; `open_transactions` names exactly
-//! the producers that have a pending offset for a partition.
-//! Source: `OffsetMetadataManager.Offsets` and `OpenTransactions`, `OffsetAndMetadata`.
+//! This module does not decide whether an offset can be committed or has expired. Invariants: an
+//! offset of an uncommitted write is in the coordinator's `journal`, so that it can be rolled back;
+//! a group without offsets has no entry; `open_transactions` contains exactly the producers with a
+//! pending offset for a partition. Source: `OffsetMetadataManager.Offsets` and `OpenTransactions`,
+//! `OffsetAndMetadata`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,19 +15,21 @@ use ottla_types::TopicId;
 use super::member::owned;
 use crate::runtime::{Timeline, WriteId};
 
-/// A committed offset with what was said about it.
+/// A committed offset and its metadata.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct OffsetAndMetadata {
     pub(crate) committed_offset: i64,
-    /// -1 if the client did not know it.
+    /// -1 if the client did not send it.
     pub(crate) leader_epoch: i32,
     pub(crate) metadata: ByteString,
     pub(crate) commit_timestamp_ms: i64,
-    /// Given by clients before OffsetCommit lost its retention time; overrides the broker's setting.
+    /// Set by clients from before OffsetCommit lost its retention time. Overrides the broker's
+    /// setting.
     pub(crate) expire_timestamp_ms: Option<i64>,
-    /// Zero where the client or the broker that wrote it did not know it.
+    /// Zero if the client, or the broker that wrote the record, did not know it.
     pub(crate) topic_id: TopicId,
-    /// Where in the log the commit stands: of two commits, the one with the higher offset counts.
+    /// The offset of the commit's record in the log. Of two commits, the one with the higher offset
+    /// counts.
     pub(crate) record_offset: i64,
 }
 
@@ -45,14 +47,14 @@ impl OffsetAndMetadata {
     }
 }
 
-/// A partition of a topic, as offsets name it.
+/// A topic name and a partition.
 pub(crate) type TopicAndPartition = (ByteString, i32);
 
 type GroupOffsets = BTreeMap<TopicAndPartition, Timeline<OffsetAndMetadata>>;
-/// By group and partition: the producers with a pending offset.
+/// The producers with a pending offset, by group and partition.
 type OpenTransactions = HashMap<ByteString, BTreeMap<TopicAndPartition, BTreeSet<i64>>>;
 
-/// Where an offset waits for the end of a transaction.
+/// The key of a pending offset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PendingOffset {
     pub(crate) producer_id: i64,
@@ -60,7 +62,7 @@ pub(crate) struct PendingOffset {
     pub(crate) partition: TopicAndPartition,
 }
 
-/// The offsets of one producer that wait for the end of its transaction, by group.
+/// The pending offsets of one producer's transaction, by group.
 #[derive(Debug, Default)]
 pub(crate) struct PendingOffsets(
     BTreeMap<ByteString, BTreeMap<TopicAndPartition, OffsetAndMetadata>>,
@@ -85,13 +87,13 @@ impl PendingOffsets {
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
     by_group: BTreeMap<ByteString, GroupOffsets>,
-    /// By producer id: offsets that wait for the end of the producer's transaction.
+    /// Pending offsets by producer id.
     pending: BTreeMap<i64, PendingOffsets>,
     open_transactions: OpenTransactions,
 }
 
 impl Offsets {
-    /// Sets or removes an offset as part of `write`. The caller writes it into the journal.
+    /// Sets or removes an offset as part of `write`. The caller adds it to the journal.
     pub(crate) fn set(
         &mut self,
         write: WriteId,
@@ -132,7 +134,7 @@ impl Offsets {
         self.drop_vacant(group_id, partition);
     }
 
-    /// An offset as decided last, whether or not it is committed yet.
+    /// The latest offset, committed or not.
     pub(crate) fn latest(
         &self,
         group_id: &str,
@@ -141,7 +143,7 @@ impl Offsets {
         self.by_group.get(group_id)?.get(partition)?.latest()
     }
 
-    /// An offset as readers may see it.
+    /// The committed offset.
     pub(crate) fn committed(
         &self,
         group_id: &str,
@@ -150,7 +152,7 @@ impl Offsets {
         self.by_group.get(group_id)?.get(partition)?.committed()
     }
 
-    /// All offsets of a group as decided last, ordered by topic and partition.
+    /// All latest offsets of a group, ordered by topic and partition.
     pub(crate) fn latest_of_group(
         &self,
         group_id: &str,
@@ -159,7 +161,7 @@ impl Offsets {
         offsets.filter_map(|(partition, slot)| Some((partition, slot.latest()?)))
     }
 
-    /// All offsets of a group as readers may see them, ordered by topic and partition.
+    /// All committed offsets of a group, ordered by topic and partition.
     pub(crate) fn committed_of_group(
         &self,
         group_id: &str,
@@ -174,7 +176,8 @@ impl Offsets {
 
     // Open transactions
 
-    /// Keeps an offset until the transaction of its producer ends. Returns the one that it replaces.
+    /// Keeps an offset until its producer's transaction ends. Returns the pending offset that it
+    /// replaces.
     pub(crate) fn add_pending(
         &mut self,
         pending: &PendingOffset,
@@ -207,7 +210,7 @@ impl Offsets {
         self.close(&pending.group_id, &pending.partition, pending.producer_id);
     }
 
-    /// The transaction of a producer has ended. Returns what waited for that.
+    /// Ends a producer's transaction. Returns its pending offsets.
     pub(crate) fn close_transaction(&mut self, producer_id: i64) -> PendingOffsets {
         let ended = self.pending.remove(&producer_id).unwrap_or_default();
         for (group_id, partition, _) in ended.iter() {
@@ -250,7 +253,7 @@ impl Offsets {
         by_partition.into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// Partitions with a pending offset that `matches`, with their groups.
+    /// Partitions that match `matches` and have a pending offset, with their groups.
     pub(crate) fn pending_matching(
         &self,
         mut matches: impl FnMut(&TopicAndPartition, &OffsetAndMetadata) -> bool,
@@ -264,7 +267,7 @@ impl Offsets {
         found
     }
 
-    /// A tombstone takes the offsets of open transactions with it. Returns them.
+    /// Removes the pending offsets that a tombstone covers. Returns them.
     pub(crate) fn forget_pending(
         &mut self,
         group_id: &ByteString,

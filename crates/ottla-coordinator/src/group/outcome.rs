@@ -1,4 +1,5 @@
-//! What the coordinator of groups asks of its shell: its records, its responses, its timers.
+//! The types that the group coordinator exchanges with its shell: records, responses, timers and
+//! commands.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ pub type Reply = runtime::Reply<Response>;
 pub type TimerChange = runtime::TimerChange<TimerKey>;
 
 responses! {
-    /// A response, without what only the connection knows (throttling, wire version).
+    /// A response without the fields that only the connection knows (throttle time, version).
     #[derive(Clone, PartialEq, Debug)]
     pub enum Response {
         JoinGroup(JoinGroupResponse),
@@ -49,7 +50,7 @@ responses! {
         OffsetFetch(OffsetFetchResponseGroup),
         OffsetDelete(OffsetDeleteResponse),
         TxnOffsetCommit(TxnOffsetCommitResponse),
-        /// The end of a transaction, which WriteTxnMarkers reports by a code.
+        /// The end of a transaction, for which WriteTxnMarkers has an error code.
         TransactionEnd(ErrorCode),
         DeleteGroups(Vec<DeletableGroupResult>),
         AlterShareGroupOffsets(AlteredShareOffsets),
@@ -61,18 +62,18 @@ responses! {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct StreamsHeartbeat {
     pub response: Box<StreamsGroupHeartbeatResponse>,
-    /// Internal topics that the member's topology needs and that do not exist, to be created on its behalf.
+    /// Missing internal topics of the member's topology, to be created on its behalf.
     pub topics_to_create: Vec<CreatableTopic>,
 }
 
-/// What is to be answered, and what the share coordinators are asked before that.
+/// A response, and what the share coordinators must do before it is sent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AlteredShareOffsets {
     pub response: AlterShareGroupOffsetsResponse,
     pub initialize: Vec<InitializeState>,
 }
 
-/// What is to be answered, and what the share coordinators are to delete before that.
+/// A response, and what the share coordinators must delete before it is sent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeletedShareOffsets {
     pub response: DeleteShareGroupOffsetsResponse,
@@ -94,12 +95,13 @@ macro_rules! refused_by_response {
 
 refused_by_response!(AlteredShareOffsets, DeletedShareOffsets, StreamsHeartbeat);
 
-/// By group: the partitions whose state the share coordinators are to delete, or why the group cannot be deleted.
+/// By group: the partitions whose state the share coordinators must delete, or why the group cannot
+/// be deleted.
 pub type DeletedShareGroups = Vec<(ByteString, Result<PartitionsOfTopics, ErrorCode>)>;
 
 impl Response {
-    /// The response that says `error` to the same request, when what it was to report could not be
-    /// made durable. `error` is that of the append; each API has its own words for it.
+    /// The response with `error` for the same request, when its records could not be written.
+    /// `error` is that of the append; each API maps it to its own codes.
     pub fn failed(self, error: ErrorCode) -> Response {
         let told = error_after_append(error);
         let code = told.code();
@@ -153,7 +155,7 @@ impl Response {
 }
 
 impl Reply {
-    /// The reply after what it rests on was committed, or could not be written.
+    /// The reply after the write that it depends on was committed or failed.
     pub(super) fn settled(self, result: Result<(), ErrorCode>) -> Reply {
         match result {
             Ok(()) => self,
@@ -169,9 +171,9 @@ impl Reply {
     }
 }
 
-/// As [`error_after_append`], for OffsetFetch: consumers before 3.9 know neither of the two errors
-/// that say "try this coordinator again", so they are sent to look for the coordinator.
-/// Source: `GroupCoordinatorService.handleOffsetFetchException`.
+/// As [`error_after_append`], for OffsetFetch: consumers before 3.9 do not know the two errors that
+/// mean "retry at this coordinator", so they are told to look for the coordinator. Source:
+/// `GroupCoordinatorService.handleOffsetFetchException`.
 fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::UnknownTopicOrPartition
@@ -181,8 +183,8 @@ fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
     }
 }
 
-/// On whose behalf topics are looked up: what the shell has to know to say which topics it may see. The coordinator only
-/// hands it back.
+/// The client on whose behalf topics are looked up, with which the shell determines the visible
+/// topics. Opaque to the coordinator.
 #[derive(Clone)]
 pub struct Requester(Option<Arc<dyn Any + Send + Sync>>);
 
@@ -191,7 +193,7 @@ impl Requester {
         Requester(Some(Arc::new(requester)))
     }
 
-    /// Nobody in particular: where rights are asked for, nobody may see a topic.
+    /// No client: with authorization, no topic is visible.
     pub fn nobody() -> Self {
         Requester(None)
     }
@@ -207,7 +209,7 @@ impl fmt::Debug for Requester {
     }
 }
 
-/// Asked of the shell: `resolve` these, and hand in what came out.
+/// Asks the shell to `resolve` these expressions and to return the result.
 #[derive(Clone, Debug)]
 pub struct ResolveRegexes {
     pub group_id: ByteString,
@@ -215,25 +217,26 @@ pub struct ResolveRegexes {
     pub requester: Requester,
 }
 
-/// What the share coordinator is to be asked.
+/// A request to the share coordinator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitializeShareState {
     pub group_id: ByteString,
-    /// The group's epoch, which says which of two requests is the later one.
+    /// The group epoch, which orders requests.
     pub state_epoch: i32,
-    /// Whose start offsets are not known: the leader of the partition finds them.
+    /// Partitions with unknown start offsets, which the partition leader determines.
     pub partitions: PartitionsOfTopics,
 }
 
-/// What is asked of the shell besides writes, replies and timers.
+/// A request to the shell other than writes, replies and timers.
 #[derive(Clone, Debug)]
 pub enum Command {
     ResolveRegexes(ResolveRegexes),
-    /// The share coordinator is to be asked, and `on_share_state_initialized` or `on_share_state_not_initialized` told.
+    /// Ask the share coordinator, and call `on_share_state_initialized` or
+    /// `on_share_state_not_initialized`.
     InitializeShareState(InitializeShareState),
 }
 
-/// What a timer is for. A coordinator has at most one timer for each key.
+/// The purpose of a timer. A coordinator has at most one timer for each key.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum TimerKey {
     /// The member must send a heartbeat or rejoin before this.
@@ -241,7 +244,7 @@ pub enum TimerKey {
         group_id: ByteString,
         member_id: ByteString,
     },
-    /// The member must have given partitions up and left `member_epoch` before this.
+    /// The member must have revoked its partitions and left `member_epoch` before this.
     Revocation {
         group_id: ByteString,
         member_id: ByteString,
@@ -252,23 +255,23 @@ pub enum TimerKey {
         group_id: ByteString,
         member_id: ByteString,
     },
-    /// A member of the classic protocol in a consumer group must have asked for its assignment before this.
+    /// A member of the classic protocol in a consumer group must have sent SyncGroup before this.
     MemberSync {
         group_id: ByteString,
         member_id: ByteString,
     },
-    /// The first target assignment of a streams group is made.
+    /// The first target assignment of a streams group is computed.
     InitialRebalance { group_id: ByteString },
     /// The group stops waiting for members to join.
     Join { group_id: ByteString },
     /// The group stops waiting for members to send SyncGroup.
     Sync { group_id: ByteString },
-    /// Expired offsets and groups are looked for.
+    /// Expired offsets and groups are removed.
     Expiration,
 }
 
 impl TimerKey {
-    /// Whose timer it is, and the epoch that the member must have left, if it must.
+    /// The member of the timer, and the epoch that it must have left, if it must.
     pub(super) fn member(&self) -> Option<(&ByteString, &ByteString, Option<i32>)> {
         match self {
             TimerKey::Session {

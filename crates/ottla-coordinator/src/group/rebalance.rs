@@ -1,10 +1,10 @@
-//! How a group goes from one generation to the next: members are called back, the next generation
-//! begins with those who came, and those who do not go on are dropped.
+//! Rebalances of classic groups: members rejoin, the next generation starts with those that have
+//! joined, and the others are removed.
 //!
-//! The phases are the group's states. `Empty`, `Stable` or `CompletingRebalance` → `prepare_rebalance`
-//! → `PreparingRebalance` → `complete_join` → `CompletingRebalance` (or `Empty`) → the leader's
-//! SyncGroup (`sync.rs`) → `Stable`.
-//! Source: `GroupMetadataManager.prepareRebalance`, `completeClassicGroupJoin` and what they call.
+//! The phases are the group's states. `Empty`, `Stable` or `CompletingRebalance` →
+//! `prepare_rebalance` → `PreparingRebalance` → `complete_join` → `CompletingRebalance` (or
+//! `Empty`) → the leader's SyncGroup (`sync.rs`) → `Stable`. Source:
+//! `GroupMetadataManager.prepareRebalance`, `completeClassicGroupJoin` and their callees.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -17,7 +17,7 @@ use super::outcome::TimerKey;
 use super::record::CoordinatorRecord;
 
 impl ClassicGroup {
-    /// The group was read from the log: its members have one session to be heard of again.
+    /// Called for a group that was loaded. Each member has one session timeout to send a heartbeat.
     pub(super) fn on_loaded(&mut self, cx: Context<'_>, effects: &mut Effects) {
         for member in self.members() {
             effects.set_timer(
@@ -26,14 +26,13 @@ impl ClassicGroup {
             );
         }
         if self.num_members() > max_size(cx) && self.may_rebalance() {
-            // The limit was lowered while the broker was down. Members that do not fit are refused
+            // The size limit was lowered while the broker was down. Members beyond it are refused
             // when they rejoin.
             self.prepare_rebalance(cx, effects);
         }
     }
 
-    /// Begins a rebalance if the group is not in one, otherwise ends it if this was the last member
-    /// to wait for.
+    /// Starts a rebalance if there is none. Otherwise completes it if no other member has to join.
     pub(super) fn rebalance_or_complete_join(&mut self, cx: Context<'_>, effects: &mut Effects) {
         if self.may_rebalance() {
             self.prepare_rebalance(cx, effects);
@@ -42,7 +41,8 @@ impl ClassicGroup {
         }
     }
 
-    /// Ends the wait for members early, unless it is the deliberate wait of a first rebalance.
+    /// Completes the join phase early if all have joined, unless it is in the initial delay of a
+    /// first rebalance.
     pub(super) fn complete_join_if_all_joined(&mut self, cx: Context<'_>, effects: &mut Effects) {
         let is_waiting = self.is_in(ClassicGroupState::PreparingRebalance)
             && self.previous_state() != Some(ClassicGroupState::Empty);
@@ -51,7 +51,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Calls all members back to join.
+    /// Makes all members rejoin.
     pub(super) fn prepare_rebalance(&mut self, cx: Context<'_>, effects: &mut Effects) {
         if self.is_in(ClassicGroupState::CompletingRebalance) {
             // Those who wait for an assignment of this generation never get one.
@@ -62,7 +62,7 @@ impl ClassicGroup {
 
         let is_initial = self.is_in(ClassicGroupState::Empty);
         if is_initial {
-            // Members of a new group come one after the other; waiting a little for all of them is
+            // The members of a new group join one after the other. A short delay for all of them is
             // cheaper than a rebalance for each.
             let delay_ms = cx.config.group_initial_rebalance_delay_ms;
             let remaining_ms = self.rebalance_timeout_ms().saturating_sub(delay_ms).max(0);
@@ -83,7 +83,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The members had their time to join.
+    /// The join timer has expired.
     pub(super) fn on_join_timeout(&mut self, cx: Context<'_>, effects: &mut Effects) {
         if !self.is_in(ClassicGroupState::PreparingRebalance) {
             return;
@@ -93,7 +93,7 @@ impl ClassicGroup {
                 delay_ms,
                 remaining_ms,
             }) if self.new_member_added && remaining_ms != 0 => {
-                // Another member came while we waited: more may be on their way.
+                // Another member joined during the delay, and more may follow.
                 self.new_member_added = false;
                 let next_delay_ms = cx.config.group_initial_rebalance_delay_ms.min(remaining_ms);
                 self.initial_delay = Some(InitialDelay {
@@ -106,7 +106,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Begins the next generation with the members that have joined.
+    /// Starts the next generation with the members that have joined.
     pub(super) fn complete_join(&mut self, cx: Context<'_>, effects: &mut Effects) {
         self.initial_delay = None;
         effects.cancel_timer(self.join_timer());
@@ -114,7 +114,8 @@ impl ClassicGroup {
 
         let somebody_joined = self.elect_joined_leader();
         if !somebody_joined && self.num_members() > 0 {
-            // Only static members are left and none has come: their sessions decide.
+            // Only static members are left and none has joined. They stay until their sessions
+            // expire.
             self.wait_for_members(effects);
             return;
         }
@@ -127,7 +128,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Answers every JoinGroup with the new generation, and waits for a SyncGroup of each member.
+    /// Answers every JoinGroup with the new generation, and waits for the SyncGroup of each member.
     fn announce_generation(&mut self, effects: &mut Effects) {
         let member_ids: Vec<ByteString> = self
             .members()
@@ -148,7 +149,8 @@ impl ClassicGroup {
         effects.set_timer(self.sync_timer(), self.rebalance_timeout_ms());
     }
 
-    /// What a member is told about the current generation. Only the leader learns of the others.
+    /// The JoinGroup response for a member of the current generation. Only the leader gets the list
+    /// of members.
     pub(super) fn generation_for(&self, member_id: &ByteString) -> JoinGroupResponse {
         let members = if self.is_leader(member_id) {
             self.members_for_leader()
@@ -166,7 +168,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The members had their time to send SyncGroup.
+    /// The sync timer has expired.
     pub(super) fn on_sync_timeout(&mut self, cx: Context<'_>, effects: &mut Effects) {
         let is_after_join = matches!(
             self.state(),
@@ -182,7 +184,7 @@ impl ClassicGroup {
         self.prepare_rebalance(cx, effects);
     }
 
-    /// A member was not heard of for a session.
+    /// A member's session has expired.
     pub(super) fn on_session_expired(
         &mut self,
         member_id: &ByteString,
@@ -209,16 +211,16 @@ impl ClassicGroup {
         }
     }
 
-    /// A member that was waited for is gone. Unlike a member that joins, this may also end the
-    /// deliberate wait of a first rebalance.
+    /// Continues without a member that is gone. Unlike a joining member, this can also end the
+    /// initial delay of a first rebalance.
     fn complete_join_without_member(&mut self, cx: Context<'_>, effects: &mut Effects) {
         if self.is_in(ClassicGroupState::PreparingRebalance) && self.have_all_members_joined() {
             self.complete_join(cx, effects);
         }
     }
 
-    /// Removes a member and answers what it has parked, so that a client which is still there joins
-    /// anew.
+    /// Removes a member and answers its parked requests, so that a client that is still alive
+    /// rejoins.
     pub(super) fn drop_member(&mut self, member_id: &str, effects: &mut Effects) {
         let Some(member) = self.remove(member_id) else {
             return;
@@ -243,14 +245,15 @@ impl ClassicGroup {
         }
     }
 
-    /// Takes the assignments away, and answers every parked SyncGroup with `error`.
+    /// Clears the assignments, and answers every parked SyncGroup with `error`.
     pub(super) fn refuse_assignment(&mut self, error: ErrorCode, effects: &mut Effects) {
         let group_id = self.group_id().clone();
         for member in self.members_mut() {
             member.assignment = Bytes::new();
             if let Some(to) = member.awaiting_sync.take() {
                 effects.refuse(to, error);
-                // A session that ran out while the request was parked was not counted.
+                // A session timeout is ignored while a request is parked, so the session starts
+                // again here.
                 let key = TimerKey::session(&group_id, &member.member_id);
                 effects.set_timer(key, member.session_timeout_ms);
             }

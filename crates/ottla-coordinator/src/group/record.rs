@@ -1,4 +1,4 @@
-//! The records that group coordination writes, in the versions that Kafka 4.3.1 writes.
+//! The records of group coordination, in the versions that Kafka 4.3.1 writes.
 //!
 //! Source: `GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`.
 
@@ -15,15 +15,16 @@ use super::classic_group::ClassicGroup;
 use super::offsets::OffsetAndMetadata;
 use crate::runtime::EncodeRecord;
 
-/// The version that 4.3.1 writes; 4 is known but held back, so that the way to older brokers stays open.
+/// The version that 4.3.1 writes. It knows version 4 but does not write it, so that a downgrade
+/// stays possible.
 const GROUP_METADATA_VALUE_VERSION: i16 = 3;
-/// Version 1 is the only one that carries an expiry time of its own.
+/// The only version with an expiry timestamp.
 const OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY: i16 = 1;
 const OFFSET_COMMIT_VALUE_VERSION: i16 = 4;
-/// Of all values of consumer, share and streams groups.
+/// The version of all values of consumer, share and streams groups.
 const MODERN_GROUP_VALUE_VERSION: i16 = 0;
 
-/// One record for `__consumer_offsets`. Without a value it is a tombstone.
+/// One record of `__consumer_offsets`. Without a value it is a tombstone.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CoordinatorRecord {
     pub key: GroupRecordKey,
@@ -76,7 +77,8 @@ impl CoordinatorRecord {
         }
     }
 
-    /// The group as it is, with `assignment_of` each member instead of the one that the member holds.
+    /// The current group, with the assignments of `assignment_of` instead of those that the members
+    /// have.
     pub(crate) fn group_metadata(
         group: &ClassicGroup,
         mut assignment_of: impl FnMut(&ByteString) -> Bytes,
@@ -113,7 +115,7 @@ impl CoordinatorRecord {
         }
     }
 
-    /// A group that was just created and has no member yet.
+    /// A new group without members.
     pub(crate) fn empty_group_metadata(group: &ClassicGroup) -> Self {
         Self {
             key: group_key(group.group_id()),
@@ -145,7 +147,7 @@ impl EncodeRecord for CoordinatorRecord {
     }
 }
 
-/// The version in which Kafka 4.3.1 would write this value.
+/// The version that Kafka 4.3.1 writes for this value.
 fn value_version(value: &GroupRecordValue) -> i16 {
     match value {
         GroupRecordValue::OffsetCommit(value) if value.expire_timestamp != -1 => {

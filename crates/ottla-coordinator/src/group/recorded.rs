@@ -1,5 +1,6 @@
-//! A group whose whole state is in records: a consumer, share or streams group. What the three kinds have in common is a
-//! [`ModernGroup`]; here is what each kind has to say for itself, and a [`Decision`] about a group of any kind.
+//! Groups whose entire state is in records: consumer, share and streams groups. Their common part
+//! is a [`ModernGroup`]. This module has the traits for the rest, and [`Decision`], which works on
+//! a group of any kind.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,10 +16,11 @@ use super::record::CoordinatorRecord;
 pub(super) trait RecordedMember: ModernMember + Clone {
     fn new(member_id: ByteString) -> Self;
 
-    /// The tombstone of its current assignment was written: the member is about to go.
+    /// The member after the tombstone of its current assignment, which precedes its removal.
     fn without_current_assignment(&self) -> Self;
 
-    /// The epoch in which the member is giving something up, and how long it may take, if it is.
+    /// The epoch in which the member revokes something and the timeout for it, if it revokes
+    /// anything.
     fn revocation(&self) -> Option<(i32, i32)>;
 }
 
@@ -27,18 +29,18 @@ pub(super) trait RecordedGroup:
 {
     type Member: RecordedMember;
 
-    /// As messages name it, and how a sentence begins with it.
+    /// The name in messages, and in its capitalized form.
     const KIND: &'static str;
     const CAPITALIZED_KIND: &'static str;
 
     fn new(group_id: ByteString) -> Self;
 
-    /// Takes in a record of this group that is not its end. It is the one way in which the state of a group changes, when
-    /// it is decided as when it is read back.
+    /// Applies a record of this group other than its tombstone. This is the only way in which the
+    /// state of a group changes, both for decisions and for loading.
     ///
-    /// A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a
-    /// tombstone of what is not there does nothing.
-    /// Source: the `replay` methods of `GroupMetadataManager`.
+    /// A compacted log may lack any record that a later one replaced, so nothing is assumed: the
+    /// tombstone of something that does not exist is ignored. Source: the `replay` methods of
+    /// `GroupMetadataManager`.
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, now: Timestamp);
 
     fn put_member(&mut self, member: Self::Member);
@@ -62,8 +64,8 @@ pub(super) trait RecordedGroup:
     }
 }
 
-/// The records that groups of every kind have, in the versions that Kafka 4.3.1 writes.
-/// Source: `GroupCoordinatorRecordHelpers`, `StreamsCoordinatorRecordHelpers`.
+/// The records that groups of every kind have, in the versions that Kafka 4.3.1 writes. Source:
+/// `GroupCoordinatorRecordHelpers`, `StreamsCoordinatorRecordHelpers`.
 pub(super) trait GroupRecords<M: ModernMember> {
     fn group_key(group_id: &ByteString) -> GroupRecordKey;
     fn member_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey;
@@ -71,7 +73,7 @@ pub(super) trait GroupRecords<M: ModernMember> {
     fn target_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey;
     fn target_metadata_key(group_id: &ByteString) -> GroupRecordKey;
 
-    /// What the member says of itself.
+    /// The metadata of a member.
     fn member_metadata(group_id: &ByteString, member: &M) -> CoordinatorRecord;
 
     fn current_assignment(group_id: &ByteString, member: &M) -> CoordinatorRecord;
@@ -87,7 +89,8 @@ pub(super) trait GroupRecords<M: ModernMember> {
     /// This group in another epoch.
     fn in_epoch(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord;
 
-    /// A member goes: first what it has, then what it was to have, then itself.
+    /// Removes a member: the tombstones of its current assignment, of its target assignment and of
+    /// the member.
     fn member_tombstones(group_id: &ByteString, member_id: &ByteString) -> [CoordinatorRecord; 3] {
         [
             CoordinatorRecord::tombstone(Self::current_key(group_id, member_id)),
@@ -96,7 +99,8 @@ pub(super) trait GroupRecords<M: ModernMember> {
         ]
     }
 
-    /// The group goes: the members that are in it, in Kafka's order. The end of the group itself comes after them.
+    /// The tombstones of all members, in Kafka's order. The tombstone of the group itself follows
+    /// them.
     fn tombstones_of_members(group: &ModernGroup<M>) -> Vec<CoordinatorRecord> {
         let group_id = &group.group_id;
         let of_each = |key: fn(&ByteString, &ByteString) -> GroupRecordKey| {
@@ -113,7 +117,8 @@ pub(super) trait GroupRecords<M: ModernMember> {
     }
 }
 
-/// The keys of [`GroupRecords`] for a kind of group, and the one record of which every kind has the same fields.
+/// The keys of [`GroupRecords`] for a kind of group, and the record whose fields are the same for
+/// every kind.
 macro_rules! record_keys {
     (
         group: $Group:ident,
@@ -175,10 +180,10 @@ macro_rules! record_keys {
 }
 pub(super) use record_keys;
 
-/// A decision about a group while it is being made: a copy of the group, and the records that have changed it.
+/// A decision about a group: a copy of the group, and the records that have been applied to it.
 ///
-/// Whatever is decided later sees what was decided before. If the decision comes to nothing, it is dropped, and the group
-/// is what it was.
+/// Each step sees the effects of the earlier ones. If the decision fails, it is dropped and the
+/// group is unchanged.
 pub(super) struct Decision<G> {
     pub(super) group: G,
     pub(super) records: Vec<CoordinatorRecord>,
@@ -212,7 +217,7 @@ impl<G: RecordedGroup> Decision<G> {
         self.write(G::current_assignment(&self.group_id(), member));
     }
 
-    /// The next group epoch, for which the target assignment is to be made anew.
+    /// Raises the group epoch, so that a new target assignment is computed.
     pub(super) fn bump_group_epoch(&mut self, metadata_hash: i64) {
         let epoch = self.group.group_epoch.saturating_add(1);
         self.write(self.group.in_epoch(epoch, metadata_hash));
@@ -224,7 +229,8 @@ impl<G: RecordedGroup> Decision<G> {
         }
     }
 
-    /// The target assignment of the group's epoch, where it differs from the one before.
+    /// Writes the target assignment of the group's epoch, as far as it differs from the previous
+    /// one.
     pub(super) fn write_target(
         &mut self,
         changes: Vec<(ByteString, Arc<<G::Member as ModernMember>::Assignment>)>,

@@ -1,4 +1,4 @@
-//! Of which kind of group a record is, where its whole state is in records: all but classic groups.
+//! The kind of group that a record belongs to, for all kinds except classic groups.
 
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::GroupRecordKey as Key;
@@ -11,7 +11,7 @@ pub(super) enum RecordedKind {
     Streams,
 }
 
-/// The group that a record is about, unless it is of a classic group or an offset.
+/// The group of a record, unless it belongs to a classic group or is an offset.
 pub(super) fn recorded_group_of(key: &Key) -> Option<(RecordedKind, &ByteString)> {
     use RecordedKind::{Consumer, Share, Streams};
     Some(match key {
@@ -38,7 +38,7 @@ pub(super) fn recorded_group_of(key: &Key) -> Option<(RecordedKind, &ByteString)
     })
 }
 
-/// Whether a record of a group of a [`RecordedKind`] is its end.
+/// Whether a record is the tombstone of a group.
 pub(super) fn is_end_of_group(key: &Key, value: Option<&GroupRecordValue>) -> bool {
     value.is_none()
         && matches!(

@@ -1,4 +1,4 @@
-//! Responses that say no more than that their request is refused, and why.
+//! Error responses of all APIs.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::{
@@ -28,7 +28,7 @@ macro_rules! refused_with_code {
     )+};
 }
 
-/// Without a message the client shows the code's own.
+/// Without a message, the client shows the default message of the code.
 macro_rules! refused_with_message {
     ($($Response:ty),+) => {$(
         impl Refused for $Response {
@@ -44,7 +44,7 @@ macro_rules! refused_with_message {
     )+};
 }
 
-/// Here the code's own message is sent as well.
+/// For these APIs, the default message of the code is sent as well.
 macro_rules! refused_with_any_message {
     ($($Response:ty),+) => {$(
         impl Refused for $Response {

@@ -1,9 +1,9 @@
-//! Reading the log back into a coordinator, before it takes requests.
+//! Loads the log into a coordinator before it accepts requests.
 //!
-//! What is committed is visible at once, and what is not (`GroupCoordinator::begin_uncommitted`) when it is. Records of types that a
-//! newer Kafka has stay in the log, and nothing is made of them.
-//! Source: `GroupCoordinatorShard.replay`, `GroupMetadataManager.replay`,
-//! `OffsetMetadataManager.replay`, `CoordinatorLoaderImpl`.
+//! Committed records are visible at once, and uncommitted ones
+//! (`GroupCoordinator::begin_uncommitted`) when they are committed. Records with types of newer
+//! Kafka versions are ignored. Source: `GroupCoordinatorShard.replay`,
+//! `GroupMetadataManager.replay`, `OffsetMetadataManager.replay`, `CoordinatorLoaderImpl`.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -20,8 +20,8 @@ use super::recorded_kind::recorded_group_of;
 use crate::runtime::ReplayError;
 
 impl GroupCoordinator {
-    /// Takes in one record of a data batch. `producer_id` is that of a transactional batch, whose
-    /// offsets count from the end of the transaction, and `ProducerId::NONE` otherwise.
+    /// Applies one record of a data batch. `producer_id` is that of a transactional batch, whose
+    /// offsets count from the end of the transaction, otherwise `ProducerId::NONE`.
     pub fn replay(
         &mut self,
         offset: Offset,
@@ -66,7 +66,7 @@ impl GroupCoordinator {
                 _ => self.replay_group_as(&owned(&key.group), None),
             },
             key => {
-                // Else it is of a type of a newer Kafka.
+                // Otherwise it has a type of a newer Kafka version.
                 if let Some((kind, group_id)) = recorded_group_of(key) {
                     let value = value.map(decode).transpose()?;
                     let group = (kind, &owned(group_id));
@@ -77,7 +77,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Takes in the control record that ends a transaction.
+    /// Applies the control record that ends a transaction.
     pub fn replay_end_transaction_marker(&mut self, producer_id: ProducerId, is_commit: bool) {
         let ended = self.offsets.close_transaction(producer_id.value());
         for (group_id, partition, offset) in ended.iter().filter(|_| is_commit) {

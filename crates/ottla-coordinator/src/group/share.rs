@@ -1,11 +1,11 @@
-//! Share groups of KIP-932, as far as it is about their members: each sends heartbeats and is told its partitions in the
-//! answers. Which records of them it gets is between it and the partitions' leaders.
+//! The membership of share groups (KIP-932): each member sends heartbeats and receives its
+//! partitions in the responses. The partition leaders decide which records it acquires.
 //!
-//! A heartbeat is one decision in three steps, as with consumer groups (`heartbeat.rs`), but that a partition may have
-//! several members and a member gets its target at once. Partitions are assigned when the share coordinator has state of
-//! them, for which heartbeats see to (`initialize.rs`).
-//! What administrators change of how far a group is goes the same way (`offsets.rs`).
-//! Source: `GroupMetadataManager`, `ShareGroup`.
+//! A heartbeat is handled in three steps as in consumer groups (`heartbeat.rs`), except that a
+//! partition can have several members, and a member gets its target assignment at once. Partitions
+//! are assigned when their state at the share coordinator is initialized, which heartbeats start
+//! (`initialize.rs`). Changes of a group's offsets by administrators work the same way
+//! (`offsets.rs`). Source: `GroupMetadataManager`, `ShareGroup`.
 
 mod describe;
 mod group;

@@ -1,18 +1,21 @@
-//! Streams groups of KIP-1071: the members of a Kafka Streams application tell their topology, and are told their tasks in
-//! the answers to their heartbeats.
+//! Streams groups (KIP-1071): the members of a Kafka Streams application send their topology, and
+//! receive their tasks in the responses to their heartbeats.
 //!
-//! A topology is what the application is made of (`topology.rs`). Together with the cluster's topics it says how many tasks
-//! there are, and which internal topics have to exist with how many partitions, or why that cannot be said
-//! (`configured_topology.rs`). The assignor says who is to have which task (`sticky_assignor.rs`), and each member is brought
-//! to that by its heartbeats, at its own pace (`heartbeat.rs`, `target.rs`, `reconcile.rs`). An empty classic group becomes a
-//! streams group when a member joins it so, and the other way round; there is no other way between kinds of groups.
+//! A topology describes the parts of the application (`topology.rs`). Together with the cluster's
+//! topics it determines the number of tasks and the internal topics with their partition counts, or
+//! a reason why these cannot be determined (`configured_topology.rs`). The assignor distributes the
+//! tasks (`sticky_assignor.rs`), and the heartbeats of each member reconcile it with its target at
+//! its own pace (`heartbeat.rs`, `target.rs`, `reconcile.rs`). An empty classic group is replaced
+//! by a streams group when a member joins with that protocol, and vice versa. There is no other
+//! conversion.
 //!
-//! Kafka 4.3.1 has no static members in streams groups, no warm-up tasks, no offsets of tasks, no regular expressions for
-//! source topics, and does not let a topology change: what asks for them is refused (`validate.rs`). Its assignor looks
-//! neither at racks nor at client tags, which are kept and shown all the same.
+//! Kafka 4.3.1 does not support static members, warm-up tasks, task offsets, regular expressions
+//! for source topics or topology changes in streams groups, so requests with them are refused
+//! (`validate.rs`). Its assignor ignores racks and client tags, which are still stored and shown.
 //!
-//! A heartbeat's response comes with the internal topics that are to be created. The shell has the controller create them
-//! on the member's behalf and does not wait: the members' heartbeats ask until the topics are in the metadata.
+//! The response of a heartbeat contains the missing internal topics. The shell asks the controller
+//! to create them on the member's behalf and does not wait: the members' heartbeats check until the
+//! topics are in the metadata.
 //!
 //! Source: `StreamsGroup`, `streams/**`.
 

@@ -1,8 +1,8 @@
-//! SyncGroup: the leader hands in the assignment of a generation, the others wait for theirs.
+//! SyncGroup: the leader sends the assignment of a generation, and the other members wait for
+//! theirs.
 //!
-//! The assignment is told to the members only when it is in the log: a coordinator that takes over
-//! must know what they were told.
-//! Source: `GroupMetadataManager.classicGroupSync` and what it calls.
+//! Members receive the assignment only after it is committed, because a new coordinator must know
+//! what they received. Source: `GroupMetadataManager.classicGroupSync` and its callees.
 
 use std::collections::HashMap;
 
@@ -106,7 +106,7 @@ fn validate(group: &ClassicGroup, request: &SyncGroupRequest) -> Result<(), Erro
     Ok(())
 }
 
-/// What the leader gives each member; a member that it forgot gets nothing.
+/// The leader's assignment of each member. A member that it omitted gets an empty one.
 fn assignments_of_all_members(
     group: &ClassicGroup,
     request: &SyncGroupRequest,
@@ -127,7 +127,8 @@ fn assignments_of_all_members(
         .collect()
 }
 
-/// The record of the group with assignments that its members do not hold yet, in members' order.
+/// The record of the group with assignments that are not in the members yet, in the order of the
+/// members.
 fn record_with(group: &ClassicGroup, assignments: &[(ByteString, Bytes)]) -> CoordinatorRecord {
     let mut in_order = assignments.iter().map(|(_, assignment)| assignment.clone());
     CoordinatorRecord::group_metadata(group, |_| in_order.next().unwrap_or_default())
@@ -139,12 +140,12 @@ impl ClassicGroup {
             return;
         };
         if let Some(earlier) = member.awaiting_sync.replace(to) {
-            // As for a JoinGroup that a later one replaced: Kafka would never answer it.
+            // As for a JoinGroup that is replaced by a later one: Kafka would never answer it.
             effects.refuse(earlier, ErrorCode::RebalanceInProgress);
         }
     }
 
-    /// The member has sent its SyncGroup; after the last one nobody is waited for any more.
+    /// A member has sent its SyncGroup. After the last one the timer is cancelled.
     fn note_sync(&mut self, member_id: &str, effects: &mut Effects) {
         self.remove_pending_sync_member(member_id);
         if self.has_received_sync_from_all_members() {
@@ -161,8 +162,8 @@ impl ClassicGroup {
         }
     }
 
-    /// The leader's assignment is committed, or could not be written. By then the group may have gone
-    /// on to another generation, which has answered everybody.
+    /// The record with the leader's assignment was committed, or failed. If the group is in another
+    /// generation by then, all members have been answered.
     pub(super) fn on_assignment_settled(
         &mut self,
         generation_id: i32,
@@ -203,7 +204,8 @@ impl ClassicGroup {
             .collect();
         for (to, member_id, session_timeout_ms, assignment) in parked {
             effects.reply(to, self.assignment_response(assignment));
-            // A session that ran out while the request was parked was not counted.
+            // A session timeout is ignored while a request is parked, so the session starts again
+            // here.
             effects.set_timer(self.session_timer(&member_id), session_timeout_ms);
         }
         self.transition_to(ClassicGroupState::Stable, cx.now_ms);

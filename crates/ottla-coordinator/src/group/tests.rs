@@ -1,7 +1,7 @@
-//! Transcripts: one event, then the exact records, replies and timers that come of it, as text.
+//! Transcripts: single events with their exact records, replies and timers, as text.
 //!
-//! [`Script`] sends requests to a coordinator and writes down what comes back. Member ids end in
-//! random numbers; in a transcript the member that was given the number 3 is called `c#3`.
+//! [`Script`] sends requests to a coordinator and renders the results. Member ids end in random
+//! numbers; a transcript shows the member with the number 3 as `c#3`.
 
 mod consumer;
 mod consumer_text;
@@ -57,11 +57,11 @@ pub(super) struct Script {
     /// Whether each write is committed at once, as on a broker without followers.
     pub(super) commits_at_once: bool,
     written: Option<WriteId>,
-    /// Everything written so far, as it stands in the log.
+    /// All written records in log order.
     pub(super) log: Vec<(Bytes, Option<Bytes>)>,
 }
 
-/// A JoinGroup that reads well in a test.
+/// A JoinGroup, built in a readable way.
 #[derive(Clone)]
 pub(super) struct Joining {
     pub(super) request: JoinGroupRequest,
@@ -110,7 +110,7 @@ impl Joining {
     }
 }
 
-/// A protocol with the subscription of a consumer to one topic, in version 1.
+/// A protocol with a consumer's subscription to one topic, in version 1.
 pub(super) fn protocol(name: &'static str, topic: &'static str) -> JoinGroupRequestProtocol {
     let mut subscription = vec![0, 1, 0, 0, 0, 1, 0, topic.len() as u8];
     subscription.extend(topic.as_bytes());
@@ -231,7 +231,7 @@ impl Script {
         self.render(outcome)
     }
 
-    /// Each member by its id, or by `@` and its instance id.
+    /// Each member is given by its id, or by `@` and its instance id.
     pub(super) fn leave(&mut self, members: &[&str]) -> String {
         let members = members.iter().map(|member| match member.strip_prefix('@') {
             Some(instance_id) => MemberIdentity {
@@ -292,7 +292,7 @@ impl Script {
         self.reply_to()
     }
 
-    /// All writes so far are committed.
+    /// Commits all writes so far.
     pub(super) fn commit(&mut self) -> String {
         let write = self.written.take().expect("something was written");
         let now = self.now();
@@ -300,7 +300,7 @@ impl Script {
         self.render(outcome)
     }
 
-    /// The oldest write that is not committed could not be appended.
+    /// Fails the oldest uncommitted write.
     pub(super) fn fail(&mut self, write: u64, error: ErrorCode) -> String {
         let now = self.now();
         self.written = None;
@@ -308,7 +308,7 @@ impl Script {
         self.render(outcome)
     }
 
-    /// Lets time pass, and what is due happen.
+    /// Advances the time, and fires the timers that are due.
     pub(super) fn pass(&mut self, ms: i64) -> String {
         let until = self.now_ms + ms;
         let mut text = String::new();
@@ -328,7 +328,7 @@ impl Script {
         text
     }
 
-    /// Two members, `c#1` leading and `c#2`, in generation 1 and stable.
+    /// Two members, the leader `c#1` and `c#2`, in generation 1, stable.
     pub(super) fn stable_group_of_two() -> Self {
         let mut script = Script::new();
         script.join_new(joining(""));
@@ -396,7 +396,7 @@ impl Script {
         text
     }
 
-    /// Another coordinator that has read the log of this one.
+    /// A new coordinator that has loaded the log of this one.
     pub(super) fn restart(&self) -> (Script, String) {
         let mut script = Script::with_config(self.config.clone());
         script.now_ms = self.now_ms;
@@ -415,7 +415,7 @@ impl Script {
     }
 }
 
-/// Compares a transcript; leading space of the expected lines is that of the test's indentation.
+/// Compares a transcript. The indentation of the expected lines is ignored.
 #[track_caller]
 pub(super) fn check(actual: String, expected: &str) {
     let expected: Vec<&str> = expected
@@ -464,7 +464,7 @@ pub(super) fn fetching() -> OffsetFetchRequestGroup {
     }
 }
 
-/// The member id that a transcript calls `c#3`.
+/// The full member id that a transcript shows as `c#3`.
 pub(super) fn full(name: &str) -> ByteString {
     match name.split_once('#') {
         Some((prefix, number)) => {
@@ -481,7 +481,7 @@ fn short(text: &str) -> String {
     })
 }
 
-/// What a version 4 UUID of 16 equal bytes looks like.
+/// A version 4 UUID of 16 equal bytes.
 fn uuid_of(number: u8) -> String {
     let byte = format!("{number:02x}");
     let version = format!("4{}", &byte[1..]);

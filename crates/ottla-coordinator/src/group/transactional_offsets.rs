@@ -1,7 +1,6 @@
-//! TxnOffsetCommit, and the end of the transactions that it is part of: offsets wait beside the committed
-//! ones until a marker says whether they count.
-//! Source: `OffsetMetadataManager.commitTransactionalOffset`, `validateTransactionalOffsetCommit`,
-//! `CoordinatorRuntime.completeTransaction`; KIP-98, KIP-447.
+//! TxnOffsetCommit, and the end of transactions: offsets are pending until a marker commits or
+//! aborts them. Source: `OffsetMetadataManager.commitTransactionalOffset`,
+//! `validateTransactionalOffsetCommit`, `CoordinatorRuntime.completeTransaction`; KIP-98, KIP-447.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::txn_offset_commit_response::{
@@ -21,9 +20,9 @@ use super::record::CoordinatorRecord;
 use crate::runtime::{TransactionEnd, TransactionalProducer, WriteKind};
 
 impl GroupCoordinator {
-    /// The topics and partitions in `request` exist, and the transaction coordinator knows that this
-    /// partition is part of the transaction: `guard` is what the log gave when that was asked, `None`
-    /// where the transaction had offsets here already.
+    /// The topics and partitions in `request` must exist, and the transaction must have been
+    /// verified with the transaction coordinator. `guard` is the log's guard of that verification,
+    /// `None` if the transaction already has offsets here.
     pub fn handle_txn_offset_commit(
         &mut self,
         to: ReplyTo<TxnOffsetCommitResponse>,
@@ -58,7 +57,7 @@ impl GroupCoordinator {
                     metadata: partition.committed_metadata.clone().unwrap_or_default(),
                     commit_timestamp_ms: now.value(),
                     expire_timestamp_ms: None,
-                    // Kafka writes none for transactions.
+                    // Kafka writes no topic id for transactional commits.
                     topic_id: Default::default(),
                     record_offset: -1,
                 };
@@ -82,8 +81,9 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// The transaction coordinator ends the transaction of `producer` in this partition. The offsets that
-    /// waited for that count from now on, or are forgotten. An administrator may ask for it as well, for any producer.
+    /// The transaction coordinator ends the transaction of `producer` in this partition. Its
+    /// pending offsets become committed or are dropped. An administrator can also request it for
+    /// any producer.
     pub fn handle_transaction_end(
         &mut self,
         to: ReplyTo<ErrorCode>,
@@ -92,7 +92,7 @@ impl GroupCoordinator {
     ) -> Outcome {
         let mut effects = self.effects();
         if producer.id == ProducerId::NONE || producer.epoch == ProducerEpoch::NONE {
-            // Kafka cannot make such a marker either: `MemoryRecords.withEndTransactionMarker`.
+            // Kafka cannot write such a marker either: `MemoryRecords.withEndTransactionMarker`.
             effects.reply(to, ErrorCode::UnknownServerError);
             return self.finish(effects);
         }
@@ -122,7 +122,7 @@ impl GroupCoordinator {
             });
             to_commit.map(move |partition| (&topic.name, partition.partition_index))
         });
-        // For producers every commit that comes too late is one of a former generation.
+        // For producers, every late commit belongs to an earlier generation.
         let of_former_generation = |error| match error {
             ErrorCode::StaleMemberEpoch => ErrorCode::IllegalGeneration,
             error => error,
@@ -147,7 +147,8 @@ impl GroupCoordinator {
     }
 }
 
-/// As for other commits, but older clients name no member, and a rebalance does not stand in the way.
+/// As for other commits, except that older clients send no member id, and a rebalance does not
+/// matter.
 fn validate(group: &ClassicGroup, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
     let generation_id = request.generation_id;
     if generation_id < 0 && group.is_in(ClassicGroupState::Empty) {

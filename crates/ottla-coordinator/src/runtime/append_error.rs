@@ -1,8 +1,8 @@
-//! What a client is told when the records of its request could not be appended.
+//! The errors for clients whose records could not be appended.
 
 use ottla_types::ErrorCode;
 
-/// The errors of a log mean something else to a client of a coordinator.
+/// Maps an error of the log to the one that clients of a coordinator expect.
 /// Source: `CoordinatorOperationExceptionHelper.handleOperationException`.
 pub fn error_after_append(error: ErrorCode) -> ErrorCode {
     match error {

@@ -1,13 +1,16 @@
-//! Writes on their way into the log: waiting, in the batch that is being appended, appended but not committed.
+//! The queue of writes to the log: waiting writes, the batch that is being appended, and batches
+//! that are appended and not committed.
 //!
-//! Writes are appended in the order of the decisions, one batch at a time: the next batch is handed out when the log has
-//! answered for the one before, so that a write that the log refuses never has a successor in the log that was decided
-//! on top of it. Decisions that pile up meanwhile share a batch, as with Kafka's adaptive
-//! `group.coordinator.append.linger.ms`, except for those of a transaction, whose batches are its producer's.
-//! Nothing waits until a batch is committed; its replies do.
+//! Writes are appended in the order of the decisions, one batch at a time. The next batch is handed
+//! out when the append of the previous one has completed, so a write that the log refuses never has
+//! a successor in the log that was decided on top of it. Decisions that accumulate meanwhile share
+//! a batch, as with Kafka's adaptive `group.coordinator.append.linger.ms`, except for transactional
+//! ones, whose batches belong to one producer. No append waits for the commit of a batch; only
+//! replies do.
 //!
-//! Invariants: at most one batch is being appended; `uncommitted` is in the order of writes and of offsets, and each of its
-//! batches, as the one that is being appended, has one deadline in `delays`.
+//! Invariants: at most one batch is being appended; `uncommitted` is ordered by write and by
+//! offset, and each of its batches has one deadline in `delays`, as does the batch that is being
+//! appended.
 
 use std::collections::VecDeque;
 
@@ -17,27 +20,30 @@ use ottla_types::{ErrorCode, Offset};
 use super::outcome::{EncodeRecord, TimerChange, Write, WriteId, WriteKind};
 use super::timer_queue::TimerQueue;
 
-/// What a record costs in a batch besides key and value, at most: seven variable-length numbers.
+/// The maximum overhead of a record in a batch besides key and value: seven variable-length
+/// numbers.
 const RECORD_OVERHEAD_BYTES: usize = 35;
-/// What a batch costs besides its records. The shell that builds batches checks that it is so.
+/// The size of a batch without records. The shell, which builds batches, checks this value.
 pub const BATCH_HEADER_BYTES: usize = 61;
-/// Decisions share a batch only up to this size; Kafka's largest buffer by default.
+/// The maximum size of a batch that several decisions share: Kafka's default for its largest
+/// buffer.
 const SHARED_BATCH_BYTES: usize = 1024 * 1024;
 
-/// A write as it goes into the log.
+/// A write in its encoded form.
 #[derive(Debug)]
 pub struct PendingWrite {
     pub id: WriteId,
     pub kind: WriteKind,
-    /// Key and value of each.
+    /// The key and value of each record.
     pub records: Vec<(Bytes, Option<Bytes>)>,
-    /// An upper bound of the records' size in a batch, before compression.
+    /// An upper bound of the records' size in a batch before compression.
     size: usize,
 }
 
 impl PendingWrite {
     /// # Errors
-    /// `UnknownServerError` for a string that is too long for its field, which no request can carry.
+    /// `UnknownServerError` for a string that is too long for its field, which no request can
+    /// contain.
     pub(super) fn encode<R: EncodeRecord>(write: &Write<R>) -> Result<Self, ErrorCode> {
         let mut records = Vec::with_capacity(write.records.len());
         let mut size = 0;
@@ -54,13 +60,13 @@ impl PendingWrite {
         })
     }
 
-    /// Of a batch of its own, before compression, at most.
+    /// The maximum size of a batch with this write alone, before compression.
     pub(super) fn batch_bytes(&self) -> usize {
         BATCH_HEADER_BYTES + self.size
     }
 }
 
-/// Writes that go to the log in one batch: one write of a transaction, or plain ones.
+/// The writes of one batch: a single transactional one, or plain ones.
 #[derive(Debug)]
 pub struct OutboundBatch {
     /// Never empty.
@@ -72,7 +78,7 @@ impl OutboundBatch {
         &self.writes
     }
 
-    /// By which the log's answer finds it.
+    /// Identifies the batch in `on_written`.
     pub fn first(&self) -> WriteId {
         self.writes[0].id
     }
@@ -83,7 +89,7 @@ impl OutboundBatch {
 
     fn span(&self) -> BatchSpan {
         let of_write = |write: &PendingWrite| match write.kind {
-            // The marker itself.
+            // The marker.
             WriteKind::EndTransaction { .. } => 1,
             WriteKind::Plain | WriteKind::Transactional { .. } => write.records.len(),
         };
@@ -95,7 +101,7 @@ impl OutboundBatch {
     }
 }
 
-/// What is kept of a batch that the log has or is given.
+/// What is kept of a batch that is being appended or is in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BatchSpan {
     pub(super) first: WriteId,
@@ -108,9 +114,9 @@ pub(super) struct BatchSpan {
 pub(super) struct AppendQueue {
     waiting: VecDeque<PendingWrite>,
     appending: Option<BatchSpan>,
-    /// In the log of the leader up to this offset, exclusive.
+    /// Batches in the log of the leader, each with its exclusive end offset.
     uncommitted: VecDeque<(BatchSpan, Offset)>,
-    /// When those who wait for a batch are told that it takes long, by its first write.
+    /// When the waiting requests of a batch time out, by the first write of the batch.
     delays: TimerQueue<WriteId>,
 }
 
@@ -119,12 +125,12 @@ impl AppendQueue {
         self.waiting.push_back(write);
     }
 
-    /// What was decided on top of a write that was refused goes with it.
+    /// Drops the writes that were decided on top of a refused one.
     pub(super) fn drop_waiting(&mut self) {
         self.waiting.clear();
     }
 
-    /// The next batch, where none is being appended. It is from here on.
+    /// The next batch, if none is being appended. It counts as being appended from here on.
     pub(super) fn next_batch(
         &mut self,
         max_message_bytes: usize,
@@ -149,7 +155,7 @@ impl AppendQueue {
         Some(batch)
     }
 
-    /// The log has answered for the batch that begins with `first`: nothing is being appended any more.
+    /// The append of the batch that starts with `first` has completed or failed.
     pub(super) fn end_append(&mut self, first: WriteId) -> BatchSpan {
         let batch = self.appending.take().expect("the log answers once");
         assert_eq!(batch.first, first, "the log answers for what it was given");
@@ -157,7 +163,7 @@ impl AppendQueue {
         batch
     }
 
-    /// The batch is in the log up to `end`.
+    /// The batch was appended up to `end`.
     pub(super) fn await_commit(
         &mut self,
         batch: BatchSpan,
@@ -168,7 +174,7 @@ impl AppendQueue {
         self.await_settlement(batch.first, now_ms, commit_timeout_ms);
     }
 
-    /// The newest write that is committed now and was not before.
+    /// The newest write that has become committed.
     pub(super) fn on_high_watermark(&mut self, high_watermark: Offset) -> Option<WriteId> {
         let mut newest = None;
         while let Some((batch, _)) = self
@@ -182,13 +188,13 @@ impl AppendQueue {
         newest
     }
 
-    /// Where the high watermark has to be for the next commit.
+    /// The high watermark that the next commit needs.
     pub(super) fn awaited_end(&self) -> Option<Offset> {
         self.uncommitted.front().map(|(_, end)| *end)
     }
 
-    /// The writes, first and last, of a batch that takes long. Those who come later are told as well, when as much time
-    /// has passed again.
+    /// The first and last write of a batch that takes too long. Requests that arrive later time out
+    /// when the same time has passed again.
     pub(super) fn take_delayed(
         &mut self,
         now_ms: u64,

@@ -1,13 +1,16 @@
-//! The coordinator of one partition of an internal topic, with everybody who waits for it, as one machine.
+//! The coordinator of one partition of an internal topic, with all waiting requests, as one state
+//! machine.
 //!
-//! A shell drives it: it reads the log and gives the coordinator, hands in requests and events, appends the batches that
-//! it is given one after the other, says what the log has answered and how far the log is committed, and sends the replies.
-//! A shell with threads keeps it behind one lock. What must not be apart is one method: that a batch is answered for and
-//! what follows from it is [`CoordinatorRuntime::on_written`], so that no other thread is given a batch in between.
+//! A shell drives it: it loads the log and passes in the coordinator, the requests and the events;
+//! appends the batches one after the other; reports the result of each append and the high
+//! watermark; and sends the replies. A shell with threads keeps it behind one lock. Operations that
+//! must be atomic are one method: completing an append and handling its consequences is
+//! [`CoordinatorRuntime::on_written`], so that no other thread is handed a batch in between.
 //!
-//! Invariants: a reply is sent at most once; after `close` every request is refused with `NOT_COORDINATOR`; a write is
-//! reported as appended before it is reported as committed, and each in the order of the decisions.
-//! Source: `CoordinatorRuntime`, `TransactionStateManager.appendTransactionToLog`.
+//! Invariants: a reply is sent at most once; after `close` every request is refused with
+//! `NOT_COORDINATOR`; a write is reported as appended before it is reported as committed, each in
+//! the order of the decisions. Source: `CoordinatorRuntime`,
+//! `TransactionStateManager.appendTransactionToLog`.
 
 use std::collections::HashMap;
 
@@ -17,17 +20,17 @@ use super::append_queue::{AppendQueue, BatchSpan, OutboundBatch, PendingWrite};
 use super::outcome::{Coordinator, Outcome, ReplyId, ReplyTo, WriteId};
 use super::timer_queue::TimerQueue;
 
-/// What the shell knows at a step.
+/// The shell's inputs for one step.
 pub struct StepContext<'a> {
-    /// Monotonic; timers count in it.
+    /// Monotonic time, in which timers are set.
     pub now_ms: u64,
     pub now: Timestamp,
-    /// How long whoever waits for a record is kept waiting.
+    /// How long a request waits for the commit of its records.
     pub commit_timeout_ms: u64,
-    /// Of the log.
+    /// The log's maximum batch size.
     pub max_message_bytes: usize,
-    /// Whether the batch of a write is no larger than the log takes, as it is when it is compressed. Looked at where it may
-    /// be larger.
+    /// Whether the batch of a write is within the log's size limit after compression. Called only
+    /// if it exceeds the limit before compression.
     pub fits: &'a dyn Fn(&PendingWrite) -> bool,
 }
 
@@ -37,7 +40,7 @@ impl StepContext<'_> {
     }
 }
 
-/// `W` is who waits for a reply.
+/// `W` identifies a waiting request.
 pub struct CoordinatorRuntime<C: Coordinator, W> {
     state: State<C, W>,
     replies: Vec<(W, C::Response)>,
@@ -45,12 +48,12 @@ pub struct CoordinatorRuntime<C: Coordinator, W> {
 }
 
 enum State<C: Coordinator, W> {
-    /// The log is being read.
+    /// The log is being loaded.
     Loading,
     Active(Box<Active<C, W>>),
-    /// The log could not be read.
+    /// The log could not be loaded.
     Failed,
-    /// Coordinated elsewhere, or the broker stops.
+    /// The partition moved to another broker, or the broker is stopping.
     Closed,
 }
 
@@ -63,7 +66,7 @@ struct Active<C: Coordinator, W> {
 }
 
 impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
-    /// One whose log is to be read.
+    /// A coordinator whose log is still to be loaded.
     pub fn loading() -> Self {
         CoordinatorRuntime {
             state: State::Loading,
@@ -74,10 +77,10 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
 
     // What it is
 
-    /// Looks at the coordinator.
+    /// Reads the coordinator's state.
     ///
     /// # Errors
-    /// As of every request: `CoordinatorLoadInProgress`, or `NotCoordinator` where none is here.
+    /// As for every request: `CoordinatorLoadInProgress`, or `NotCoordinator` if it is not here.
     pub fn read<T>(&self, look: impl FnOnce(&C) -> T) -> Result<T, ErrorCode> {
         match &self.state {
             State::Active(active) => Ok(look(&active.coordinator)),
@@ -97,7 +100,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         matches!(self.state, State::Closed)
     }
 
-    /// Whether a timer is due that the coordinator has set.
+    /// Whether a timer of the coordinator is due.
     pub fn has_due_timer(&self, now_ms: u64) -> bool {
         let timers = self.active().map(|active| &active.timers);
         let next = timers.and_then(TimerQueue::next_deadline_ms);
@@ -114,15 +117,16 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Where the high watermark has to be for `on_high_watermark` to have something to do.
+    /// The high watermark from which `on_high_watermark` has something to do.
     pub fn awaited_end(&self) -> Option<Offset> {
         self.active()?.queue.awaited_end()
     }
 
     // What happens to it
 
-    /// The log has been read up to its end. What of it is not committed counts to a write, and is committed when the high
-    /// watermark is at the offset that comes with it. Nothing happens where the shell has closed it meanwhile.
+    /// The log has been loaded up to its end. Its uncommitted records belong to a write that is
+    /// committed when the high watermark reaches the given offset. Does nothing if the runtime was
+    /// closed meanwhile.
     pub fn on_loaded(
         &mut self,
         coordinator: C,
@@ -151,7 +155,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         let _ = self.step(at, |active| active.coordinator.on_loaded(at.now));
     }
 
-    /// The log cannot be read. Whether anybody was to be served from it still.
+    /// The log could not be loaded. Returns whether the runtime was still loading.
     pub fn on_load_failed(&mut self) -> bool {
         let is_loading = self.is_loading();
         if is_loading {
@@ -160,10 +164,10 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         is_loading
     }
 
-    /// Has the coordinator decide on a request; the reply is for `waiting`.
+    /// Handles a request; the reply goes to `waiting`.
     ///
     /// # Errors
-    /// Gives back who waits where nobody can be asked, and why.
+    /// Returns `waiting` with the error if there is no active coordinator.
     pub fn request<T>(
         &mut self,
         waiting: W,
@@ -181,10 +185,10 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         Ok(())
     }
 
-    /// Tells the coordinator that something has happened.
+    /// Passes an event to the coordinator.
     ///
     /// # Errors
-    /// As of every request.
+    /// As for every request.
     pub fn tell(
         &mut self,
         at: &StepContext<'_>,
@@ -193,20 +197,20 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         self.step(at, |active| tell(&mut active.coordinator))
     }
 
-    /// The next batch that is to be appended. There is none until the log has answered for the one before.
+    /// The next batch to append. There is none until the append of the previous one has completed.
     pub fn next_append(&mut self, at: &StepContext<'_>) -> Option<OutboundBatch> {
         let active = self.active_mut()?;
         active.queue.next_batch(at.max_message_bytes, at.delay())
     }
 
-    /// The log has answered for the batch that begins with `first`: it stands there from an offset on, or is not there.
+    /// The append of the batch that starts with `first` has completed at the given offset, or has
+    /// failed.
     ///
-    /// That the next batch may be appended, and what this answer makes of the coordinator, is one step. Were the first to
-    /// come before the second, then
-    /// 1. a thread takes the answer for W, and lets go,
-    /// 2. another is given W+1, appends it, and reports it as committed, and with it W, whose offset nobody knows; or W+1
-    ///    is in the log, decided on top of W,
-    /// 3. the first one reports that W was appended, or was refused: too late.
+    /// Permitting the next append and applying this result must be one step. Otherwise:
+    /// 1. Thread A completes the append of W and releases the lock.
+    /// 2. Thread B takes W+1, appends it, and reports it as committed, and with it W, whose offset
+    ///    is unknown; or W was refused, and W+1 is in the log although it was decided on top of W.
+    /// 3. Thread A reports the result of W: too late.
     pub fn on_written(
         &mut self,
         first: WriteId,
@@ -214,7 +218,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         high_watermark: Offset,
         at: &StepContext<'_>,
     ) {
-        // One that was closed has answered everybody.
+        // After a close, all requests have been answered.
         if let Some(batch) = self.end_append(first) {
             self.complete_append(batch, written, high_watermark, at);
         }
@@ -252,7 +256,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         }
     }
 
-    /// The first step of an `on_written` that is two, and the second: the defect that it describes.
+    /// The first and second half of an `on_written` that is not atomic: the defect described there.
     #[cfg(feature = "planted-bugs")]
     pub fn begin_on_written(
         &mut self,
@@ -266,7 +270,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         }))
     }
 
-    /// The log is committed up to here. Whether anything came of it.
+    /// The high watermark has advanced. Returns whether anything was committed.
     pub fn on_high_watermark(&mut self, high_watermark: Offset, at: &StepContext<'_>) -> bool {
         let active = self.active_mut();
         let Some(write) = active.and_then(|it| it.queue.on_high_watermark(high_watermark)) else {
@@ -278,7 +282,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         true
     }
 
-    /// Calls the coordinator for one timer that is due, if there is one.
+    /// Fires one due timer, if there is one. Returns whether it did.
     pub fn fire_due_timer(&mut self, at: &StepContext<'_>) -> bool {
         let active = self.active_mut();
         let Some(key) = active.and_then(|it| it.timers.pop_due(at.now_ms)) else {
@@ -288,8 +292,8 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         true
     }
 
-    /// Tells those who wait for a batch that takes long, if there is one. Its records stay in the log, or on their way into it:
-    /// as long as the log has not refused them they are not taken back, and count when they are committed.
+    /// Answers the requests of one batch that takes too long, if there is one. The records are not
+    /// taken back: unless the log refuses them, they count when they are committed.
     pub fn tell_of_delay(&mut self, at: &StepContext<'_>) -> bool {
         let active = self.active_mut();
         let delayed = active.and_then(|it| it.queue.take_delayed(at.now_ms, at.commit_timeout_ms));
@@ -304,7 +308,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         true
     }
 
-    /// Answers everybody who waits, and refuses everything from now on.
+    /// Answers all waiting requests, and refuses everything from now on.
     pub fn close(&mut self) {
         let before = std::mem::replace(&mut self.state, State::Closed);
         if let State::Active(mut active) = before {
@@ -315,12 +319,12 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
 
     // What it asks for
 
-    /// To be sent.
+    /// The replies to send.
     pub fn take_replies(&mut self) -> Vec<(W, C::Response)> {
         std::mem::take(&mut self.replies)
     }
 
-    /// To be carried out, once nobody has to wait for this machine.
+    /// The commands to execute when the lock on this state machine is released.
     pub fn take_commands(&mut self) -> Vec<C::Command> {
         std::mem::take(&mut self.commands)
     }
@@ -384,7 +388,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
                     .map_err(|error| (write.id, error))
                     .err()
             });
-            // A write that can never be appended is refused before anything is decided on top of it.
+            // A write that can never be appended is refused before another decision is based on it.
             let Some((write, error)) = refused else {
                 return;
             };

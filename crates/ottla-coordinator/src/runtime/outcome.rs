@@ -1,10 +1,9 @@
-//! What a coordinator asks of its shell: records to append, replies to send, timers to change, and
-//! whatever else only its own shell can do.
+//! The interface between a coordinator and its shell: records to append, replies to send, timers to
+//! change, and commands that only this kind of shell can execute.
 //!
-//! Invariants: each [`ReplyTo`] that is handed in is answered by exactly one [`Reply`], at once or in
-//! the outcome of a later event. Write ids grow by one in the order in which the writes must be
-//! appended. The shell reports each write once: committed, failed, or first timed out and then one of
-//! the two.
+//! Invariants: each [`ReplyTo`] is answered by exactly one [`Reply`], at once or in the outcome of
+//! a later event. Write ids grow by one in the order in which the writes must be appended. The
+//! shell reports each write once: committed, failed, or timed out and later one of these two.
 //! Source: `CoordinatorResult`, `CoordinatorShard`.
 
 use std::fmt::Debug;
@@ -15,27 +14,28 @@ use bytes::Bytes;
 use ottla_protocol::EncodeError;
 use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
-/// The state machine of one partition of an internal topic, as far as its shell has to know it. Its
-/// requests are its own.
+/// The interface of a coordinator for its shell. Requests are specific to each kind of coordinator.
 pub trait Coordinator: Sized {
     type Record: EncodeRecord + Debug;
     type Response: Debug;
     type TimerKey: Clone + Eq + Hash + Ord + Debug;
-    /// What is asked of the shell besides writes, replies and timers.
+    /// A request to the shell other than writes, replies and timers.
     type Command: Debug;
 
-    /// Whether nobody is answered before all that is in the log at the election is committed.
+    /// Whether requests are answered only after everything that was in the log at the election is
+    /// committed.
     const AWAITS_COMMITTED_LOG: bool;
 
-    /// Whether the log refuses records while fewer replicas are in sync than `min.insync.replicas`. Where it does not, they
-    /// are appended and count when enough replicas have them.
+    /// Whether the log refuses records while there are fewer in-sync replicas than
+    /// `min.insync.replicas`. Otherwise they are appended, and count when enough replicas have
+    /// them.
     const REQUIRES_MIN_ISR: bool;
 
-    /// Takes in what stands in the log; the error is for people.
+    /// Applies an entry of the log. The error is a message for the log file.
     fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String>;
 
-    /// What is replayed from here on is in the log and not committed: it counts to the write that is returned. There is none
-    /// where the committed log is awaited.
+    /// Entries that are replayed from here on are not committed, and belong to the returned write.
+    /// `None` for a coordinator that waits for the committed log.
     fn begin_uncommitted(&mut self) -> Option<WriteId> {
         None
     }
@@ -43,18 +43,20 @@ pub trait Coordinator: Sized {
     /// The log has been replayed up to its end.
     fn on_loaded(&mut self, now: Timestamp) -> Outcome<Self>;
 
-    /// The partition is led elsewhere now, or the broker stops. Answers everything that is parked.
+    /// The partition has moved to another leader, or the broker is stopping. Answers all parked
+    /// requests.
     fn on_unloaded(&mut self) -> Outcome<Self>;
 
-    /// The records of the writes from `first` to `last` stand in the log from `base_offset` on, one after the other, and may be
-    /// committed or not: for a coordinator that has to know. Comes before they are reported as committed.
+    /// The records of the writes from `first` to `last` were appended at consecutive offsets from
+    /// `base_offset`. They may or may not be committed; the call precedes the one that reports
+    /// their commit. For coordinators that need the offsets.
     fn on_appended(&mut self, _first: WriteId, _last: WriteId, _base_offset: Offset) {}
 
-    /// The records of `write` and of all writes before it are committed.
+    /// The records of `write` and of all earlier writes are committed.
     fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome<Self>;
 
-    /// The records of `write` are not in the log, and those of later writes are not or will be
-    /// ignored: the shell must not go on with them.
+    /// The records of `write` are not in the log. Later writes fail as well: the shell must drop
+    /// them.
     fn on_write_failed(
         &mut self,
         write: WriteId,
@@ -62,17 +64,17 @@ pub trait Coordinator: Sized {
         now: Timestamp,
     ) -> Outcome<Self>;
 
-    /// `write` has taken longer than a client should wait. Those who wait are told; whether it is
-    /// committed remains open.
+    /// The commit of `write` takes longer than a client should wait. Answers the waiting requests;
+    /// whether the write will be committed is still open.
     fn on_write_timed_out(&mut self, write: WriteId, now: Timestamp) -> Outcome<Self>;
 
-    /// A timer that this coordinator set is due.
+    /// A timer of this coordinator is due.
     fn on_timer(&mut self, key: Self::TimerKey, now: Timestamp) -> Outcome<Self>;
 }
 
-/// What a coordinator reads of its log.
+/// An entry that a coordinator reads from its log.
 pub enum LogEntry<'a> {
-    /// `producer_id` is that of a transactional batch, and `ProducerId::NONE` otherwise.
+    /// `producer_id` is that of a transactional batch, otherwise `ProducerId::NONE`.
     Record {
         offset: Offset,
         producer_id: ProducerId,
@@ -85,18 +87,18 @@ pub enum LogEntry<'a> {
     },
 }
 
-/// A record as it stands in the log.
+/// Encodes a record for the log.
 pub trait EncodeRecord {
-    /// Key and value, each behind its two-byte type or version.
+    /// Key and value, each with its two-byte type or version as prefix.
     fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError>;
 }
 
-/// Names the place where a reply is awaited.
+/// Identifies where a reply is awaited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ReplyId(pub u64);
 
-/// The place where a `T` is awaited: no other response can be sent there. Given by the shell; the coordinator only hands it
-/// back.
+/// The address of a reply of type `T`; no other response can be sent to it. Created by the shell
+/// and opaque to the coordinator.
 #[derive(Debug)]
 pub struct ReplyTo<T> {
     id: ReplyId,
@@ -119,7 +121,7 @@ impl<T> ReplyTo<T> {
         }
     }
 
-    /// The reply, as one of the coordinator's.
+    /// The reply as one of the coordinator's enum.
     pub(crate) fn with<S: From<T>>(self, response: T) -> Reply<S> {
         Reply {
             to: self.id,
@@ -128,7 +130,8 @@ impl<T> ReplyTo<T> {
     }
 }
 
-/// The enum of a coordinator's responses. Each goes in by `From`, and comes out as what it was by `TryFrom`.
+/// Defines the enum of a coordinator's responses, with `From` for each response and `TryFrom` for
+/// the way back.
 macro_rules! responses {
     (
         $(#[$of_enum:meta])*
@@ -157,11 +160,11 @@ macro_rules! responses {
 }
 pub(crate) use responses;
 
-/// Names one append of one coordinator, in the order of the appends.
+/// Identifies one write of one coordinator, in the order of the appends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct WriteId(pub u64);
 
-/// What goes to the log as one batch.
+/// The records of one batch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Write<R> {
     pub id: WriteId,
@@ -169,17 +172,18 @@ pub struct Write<R> {
     pub records: Vec<R>,
 }
 
-/// What kind of batch a write is. Only plain ones may share a batch with their neighbours.
+/// The kind of batch that a write needs. Only plain writes can share a batch with their neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteKind {
     Plain,
     /// Records that count when the producer's transaction is committed.
     Transactional {
         producer: TransactionalProducer,
-        /// What the log gave when the transaction was verified; `None` where it had begun already.
+        /// The log's guard from the verification of the transaction; `None` if the transaction had
+        /// already begun here.
         guard: Option<u64>,
     },
-    /// The marker that ends the producer's transaction; it has no records of the coordinator.
+    /// The marker that ends the producer's transaction. There are no records of the coordinator.
     EndTransaction {
         producer: TransactionalProducer,
         marker: TransactionEnd,
@@ -192,14 +196,14 @@ pub struct TransactionalProducer {
     pub epoch: ProducerEpoch,
 }
 
-/// How a transaction ends, as its coordinator says it.
+/// The end of a transaction, as decided by its coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TransactionEnd {
     pub is_commit: bool,
-    /// The leader epoch of the transaction coordinator that decided it.
+    /// The leader epoch of the transaction coordinator.
     pub coordinator_epoch: i32,
-    /// The `transaction.version` that the transaction's client worked by: from 2 on the marker carries
-    /// the next producer epoch (KIP-890).
+    /// The `transaction.version` of the transaction's client. From 2 on, the marker carries the
+    /// next producer epoch (KIP-890).
     pub transaction_version: i16,
 }
 
@@ -211,12 +215,12 @@ pub struct Reply<S> {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TimerChange<K> {
-    /// Replaces a timer of the same key.
+    /// Replaces a timer with the same key.
     Set {
         key: K,
         after_ms: u64,
     },
-    /// Leaves a timer of the same key as it is.
+    /// Does not change an existing timer with the same key.
     SetIfAbsent {
         key: K,
         after_ms: u64,
@@ -226,14 +230,14 @@ pub enum TimerChange<K> {
     },
 }
 
-/// What comes of one event. [`Outcome`] is that of a coordinator.
+/// The result of one event. [`Outcome`] is that of a particular coordinator.
 #[derive(Debug)]
 pub struct CoordinatorResult<Record, Response, TimerKey, Command> {
-    /// To be appended in this order, after all earlier ones.
+    /// Must be appended in this order, after all earlier writes.
     pub writes: Vec<Write<Record>>,
-    /// To be sent at once, whatever becomes of `writes`.
+    /// Must be sent at once, independently of `writes`.
     pub replies: Vec<Reply<Response>>,
-    /// To be applied in this order.
+    /// Must be applied in this order.
     pub timers: Vec<TimerChange<TimerKey>>,
     pub commands: Vec<Command>,
 }

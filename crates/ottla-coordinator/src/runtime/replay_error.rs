@@ -1,10 +1,10 @@
-//! Why a log cannot be read back into a coordinator.
+//! Why a log cannot be loaded into a coordinator.
 
 use ottla_protocol::DecodeError;
 use ottla_types::Offset;
 use thiserror::Error;
 
-/// A record of the log cannot be understood, so that what is in this partition cannot be served.
+/// A record of the log cannot be decoded, so the partition cannot be served.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     #[error("the key of the record at offset {offset} cannot be read: {error}")]

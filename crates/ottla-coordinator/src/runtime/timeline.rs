@@ -1,13 +1,13 @@
-//! A value with its not yet committed changes, so that readers can be shown what is committed while
-//! decisions are made on what was decided last.
+//! A value with its uncommitted changes, so that readers see the committed value while decisions
+//! use the latest one.
 //!
-//! Every change belongs to a write (one append to the log). When the write is committed its undo
-//! entry is dropped; when it fails, the entry puts the old value back. Undo entries are ordered by
-//! write, oldest first. Kafka does the same with `TimelineHashMap` and `SnapshotRegistry`.
+//! Every change belongs to a write. When the write is committed, its undo entry is dropped; when it
+//! fails, the entry restores the old value. Undo entries are ordered by write, oldest first. Kafka:
+//! `TimelineHashMap` and `SnapshotRegistry`.
 
 use super::outcome::WriteId;
 
-/// One slot of a map: absent or present, now and as last committed.
+/// One slot of a map, which may be empty, with its latest and its committed value.
 #[derive(Debug)]
 pub(crate) struct Timeline<V> {
     latest: Option<V>,
@@ -25,7 +25,7 @@ impl<V> Default for Timeline<V> {
 }
 
 impl<V> Timeline<V> {
-    /// A value that was read from the log and is committed.
+    /// A value that was loaded from the log.
     pub(crate) fn of_committed(value: V) -> Self {
         Self {
             latest: Some(value),
@@ -42,7 +42,7 @@ impl<V> Timeline<V> {
         self.latest.as_mut()
     }
 
-    /// The value after the writes that are committed.
+    /// The value after the committed writes.
     pub(crate) fn committed(&self) -> Option<&V> {
         match self.undo.first() {
             Some((_, replaced)) => replaced.as_ref(),
@@ -50,26 +50,26 @@ impl<V> Timeline<V> {
         }
     }
 
-    /// Sets or removes the value as part of `write`, which must not be older than earlier ones.
+    /// Sets or removes the value as part of `write`, which must not be older than previous writes.
     pub(crate) fn set(&mut self, write: WriteId, value: Option<V>) {
         debug_assert!(self.undo.last().is_none_or(|(last, _)| *last <= write));
         let replaced = std::mem::replace(&mut self.latest, value);
         self.undo.push((write, replaced));
     }
 
-    /// Sets or removes the value as already committed. Only for loading, when nothing is uncommitted.
+    /// Sets or removes the value as committed. Only for loading, when nothing is uncommitted.
     pub(crate) fn set_committed(&mut self, value: Option<V>) -> Option<V> {
         debug_assert!(self.undo.is_empty());
         std::mem::replace(&mut self.latest, value)
     }
 
-    /// All writes up to and including `write` are committed.
+    /// Commits all writes up to and including `write`.
     pub(crate) fn commit(&mut self, write: WriteId) {
         let committed = self.undo.partition_point(|(id, _)| *id <= write);
         self.undo.drain(..committed);
     }
 
-    /// `write` and all later ones did not happen. Returns the value that is thereby lost.
+    /// Rolls back `write` and all later ones. Returns the value that is lost.
     pub(crate) fn revert(&mut self, write: WriteId) -> Option<V> {
         let kept = self.undo.partition_point(|(id, _)| *id < write);
         if kept == self.undo.len() {
@@ -79,13 +79,14 @@ impl<V> Timeline<V> {
         std::mem::replace(&mut self.latest, restored)
     }
 
-    /// The latest value and those that uncommitted writes replaced.
+    /// The latest value, and all values that uncommitted writes replaced.
     pub(crate) fn into_values(self) -> impl Iterator<Item = V> {
         let replaced = self.undo.into_iter().filter_map(|(_, value)| value);
         self.latest.into_iter().chain(replaced)
     }
 
-    /// Neither a value nor a change that could bring one back: the slot can be dropped.
+    /// Whether there is neither a value nor a change that could restore one, so that the slot can
+    /// be dropped.
     pub(crate) fn is_vacant(&self) -> bool {
         self.latest.is_none() && self.undo.is_empty()
     }

@@ -1,7 +1,7 @@
-//! Timers by key, in the order in which they are due.
+//! Timers by key, in the order of their deadlines.
 //!
-//! The coordinator says which timers to set and cancel; they are kept here until they are due. Setting a key again replaces its deadline, as Kafka's `CoordinatorTimerImpl` does. Time is
-//! whatever monotonic milliseconds the caller counts in.
+//! Setting a key again replaces its deadline, as in Kafka's `CoordinatorTimerImpl`. Times are
+//! milliseconds of a monotonic clock of the caller.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use super::outcome::TimerChange;
 #[derive(Debug)]
 pub(crate) struct TimerQueue<K> {
     deadlines: HashMap<K, u64>,
-    /// Deadline first, so that the head is the next one due. Holds each key of `deadlines` once.
+    /// Deadline first, so that the head is due next. Contains each key of `deadlines` once.
     by_deadline: BTreeSet<(u64, K)>,
 }
 
@@ -47,12 +47,12 @@ impl<K: Clone + Eq + Hash + Ord> TimerQueue<K> {
         }
     }
 
-    /// When the next timer is due, if any is set.
+    /// The deadline of the next timer, if there is one.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Takes out one timer that is due.
+    /// Removes and returns one timer that is due.
     pub(crate) fn pop_due(&mut self, now_ms: u64) -> Option<K> {
         if self.next_deadline_ms()? > now_ms {
             return None;

@@ -1,11 +1,11 @@
-//! Which of the batches that were read belong to transactions that were aborted.
+//! Finds the batches of a read that belong to aborted transactions.
 //! Source: `SharePartition.fetchAbortedTransactionRecordBatches`.
 
 use std::collections::HashSet;
 
 use ottla_types::{Offset, ProducerId};
 
-/// What a share partition has to know of a batch of the log.
+/// The fields of a batch of the log that a share partition needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FetchedBatch {
     pub base_offset: Offset,
@@ -14,18 +14,19 @@ pub struct FetchedBatch {
     /// [`ProducerId::NONE`] for a producer without one.
     pub producer_id: ProducerId,
     pub is_transactional: bool,
-    /// A marker that aborts its producer's transaction.
+    /// Whether it is the abort marker of its producer's transaction.
     pub is_abort_marker: bool,
 }
 
-/// As a read gives it that sees only what is committed.
+/// An entry of the aborted transactions that a read-committed read returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AbortedTransaction {
     pub producer_id: ProducerId,
     pub first_offset: Offset,
 }
 
-/// The batches that nobody who reads what is committed may see, in order. `batches` are in order as well.
+/// The batches that a read-committed reader must not see, in order. `batches` must be in order as
+/// well.
 pub fn aborted_batches<'a>(
     batches: &'a [FetchedBatch],
     aborted_transactions: &[AbortedTransaction],

@@ -1,7 +1,7 @@
-//! A member says what has become of records that it has acquired, or goes away.
+//! A member acknowledges records that it has acquired, or goes away.
 //!
-//! An acknowledgement is taken whole or not at all: where one of its batches is refused, what the ones before it
-//! have changed is taken back. Only renewed locks stay renewed, as in Kafka.
+//! An acknowledgement is applied completely or not at all: if one of its batches is refused, the
+//! changes of the earlier ones are rolled back. Only renewed locks stay renewed, as in Kafka.
 //! Source: `SharePartition.acknowledge`, `SharePartition.releaseAcquiredRecords`.
 
 use ottla_types::{ErrorCode, Offset};
@@ -11,17 +11,17 @@ use super::partition::SharePartition;
 use super::transitions::{Changes, StateWrite};
 use crate::planted::{self, Bug};
 
-/// What has become of a record.
+/// The result of processing a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AcknowledgeType {
     /// There is no record at this offset.
     Gap,
     Accept,
-    /// Somebody else shall have it.
+    /// The record can be delivered again.
     Release,
-    /// Nobody shall have it.
+    /// The record must not be delivered again.
     Reject,
-    /// More time is needed (KIP-1222).
+    /// The member needs more time (KIP-1222).
     Renew,
 }
 
@@ -37,7 +37,7 @@ impl AcknowledgeType {
         }
     }
 
-    /// `None` where the record stays acquired.
+    /// `None` if the record stays acquired.
     const fn leads_to(self) -> Option<RecordState> {
         match self {
             AcknowledgeType::Gap | AcknowledgeType::Reject => Some(RecordState::Archived),
@@ -53,16 +53,16 @@ pub struct AcknowledgementBatch {
     pub first_offset: Offset,
     /// Inclusive.
     pub last_offset: Offset,
-    /// One for all records, or one for each: the shell has seen to it that there are so many.
+    /// One type for all records, or one per record: the shell has checked the number.
     pub types: Vec<AcknowledgeType>,
 }
 
-/// Why an acknowledgement is refused; Kafka's words go to the client with it.
+/// Why an acknowledgement is refused. The response contains Kafka's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AcknowledgeError {
-    /// The records are not in flight, though they could have been.
+    /// The records are in the range of the records in flight but are not in flight.
     UnknownRecords,
-    /// Records behind all that was ever acquired.
+    /// The records are after the last acquired one.
     FirstBehindAcquired,
     LastBehindAcquired,
     BatchNotAcquired,
@@ -124,7 +124,8 @@ impl AcknowledgeError {
 }
 
 impl SharePartition {
-    /// The member is answered at once where nothing has to be persisted, and when the write is otherwise.
+    /// The member is answered at once if nothing has to be persisted, otherwise when the write
+    /// completes.
     pub fn acknowledge(
         &mut self,
         member: &str,
@@ -144,7 +145,7 @@ impl SharePartition {
         Ok(self.write_transitions(changes))
     }
 
-    /// The member is gone: what it has acquired is for the others.
+    /// The member is gone: its acquired records become available to others.
     pub fn release_acquired_records(&mut self, member: &str) -> Option<StateWrite> {
         let mut changes = Changes::default();
         let (limit, write) = (self.settings.delivery_count_limit, self.next_write);
@@ -158,7 +159,7 @@ impl SharePartition {
             };
             let is_held = batch.whole().is_some_and(goes);
             if is_cut && is_held {
-                // What is before the start offset is archived, however often it was delivered.
+                // Records before the start offset are archived, whatever their delivery count.
                 batch.split();
             }
             for (first, last, state) in batch.runs_mut() {
@@ -212,7 +213,7 @@ impl SharePartition {
         Ok(())
     }
 
-    /// The batches in flight that the request is about.
+    /// The keys of the batches in flight that the request covers.
     fn keys_of(&self, request: &AcknowledgementBatch) -> Result<Vec<i64>, AcknowledgeError> {
         let (first, last) = (request.first_offset.0, request.last_offset.0);
         let floor = match self.floor(first) {
@@ -233,7 +234,7 @@ impl SharePartition {
     }
 }
 
-/// What acknowledging needs to know of the partition besides the batch.
+/// The partition's state that renewing needs besides the batch.
 #[derive(Clone, Copy)]
 struct Renewal {
     is_enabled: bool,

@@ -1,10 +1,11 @@
-//! A member is given records that were read from the log.
+//! A member acquires records that were read from the log.
 //!
-//! Whole batches of the log are given, so that the member acknowledges them as such, and the limit on records is
-//! a soft one; only where the member asks for a strict limit are batches cut. What is in flight already is given
-//! again if it is available. Records that have failed often are given in ever smaller parts, and alone on their last
-//! delivery, so that one bad record does not use up the deliveries of its neighbours.
-//! Source: `SharePartition.acquire`.
+//! Whole batches of the log are acquired, so that the member can acknowledge them as such. The
+//! limit on the number of records is therefore a soft one; batches are split only if the member
+//! asks for a strict limit. Records that are in flight and available are acquired again. Records
+//! with many deliveries are delivered in ever smaller parts, and one by one at their last delivery,
+//! so that one bad record does not use up the deliveries of its neighbours. Source:
+//! `SharePartition.acquire`.
 
 use ottla_types::Offset;
 
@@ -13,13 +14,13 @@ use super::in_flight::{InFlightBatch, InFlightState, MemberId, RecordState};
 use super::partition::SharePartition;
 use super::settings::SharePartitionSettings;
 
-/// How the limit on records is meant (KIP-1206).
+/// The meaning of the limit on the number of records (KIP-1206).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AcquireMode {
-    /// Whole batches, until there are at least so many records.
+    /// Whole batches, until there are at least that many records.
     #[default]
     BatchOptimized,
-    /// Never more records than asked for.
+    /// Never more records than requested.
     RecordLimit,
 }
 
@@ -37,19 +38,20 @@ impl AcquireMode {
 pub struct AcquireRequest<'a> {
     pub member: &'a MemberId,
     pub mode: AcquireMode,
-    /// So many records, at least, in each batch that the member is told of.
+    /// The minimum number of records in each acquired batch of the response.
     pub batch_size: i32,
     pub max_records: i32,
-    /// Where the log was read; it may have nothing there any more.
+    /// The offset at which the log was read. The log may have no record there any more.
     pub fetch_offset: Offset,
-    /// What was read, in order.
+    /// The batches that were read, in order.
     pub batches: &'a [FetchedBatch],
-    /// Where only what is committed is read: what was aborted in the range. Empty otherwise.
+    /// With the isolation level read_committed: the aborted transactions in the range. Otherwise
+    /// empty.
     pub aborted_transactions: &'a [AbortedTransaction],
     pub now_ms: u64,
 }
 
-/// Records that a member holds from now on.
+/// Records that a member has acquired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcquiredBatch {
     pub first_offset: Offset,
@@ -76,12 +78,12 @@ impl AcquiredRecords {
     }
 }
 
-/// What is left of a request while it is being served.
+/// The remaining part of a request.
 struct Acquiring<'a> {
     request: AcquireRequest<'a>,
-    /// The first offset of what was read.
+    /// The first offset of the batches that were read.
     base_offset: i64,
-    /// The last offset that may be given; inclusive.
+    /// The last offset that can be acquired, inclusive.
     last_offset: i64,
     max_records: i64,
     deadline_ms: u64,
@@ -99,7 +101,7 @@ impl Acquiring<'_> {
 }
 
 impl SharePartition {
-    /// Gives the member what it can have of the records that were read.
+    /// Acquires records for the member, from those that were read.
     pub fn acquire(&mut self, request: AcquireRequest<'_>) -> AcquiredRecords {
         let (Some(first), Some(last)) = (request.batches.first(), request.batches.last()) else {
             return AcquiredRecords::default();
@@ -123,13 +125,14 @@ impl SharePartition {
         };
         self.acquire_range(&mut acquiring);
         let acquired = self.without_aborted(acquiring.acquired, &request);
-        // What was found to be gone, or to be hidden, is settled. Nobody will acknowledge it, and with all locks taken
-        // by such records nobody could acquire any more.
+        // Records that are missing or aborted are settled. No member will acknowledge them, and if
+        // they occupied all locks, nothing could be acquired any more.
         self.advance_start_offset();
         acquired
     }
 
-    /// Up to where, and how many records, given how many are locked already.
+    /// The last offset and the number of records that can be acquired, given the number of locked
+    /// ones.
     fn limits(&self, request: &AcquireRequest<'_>, last_offset: i64) -> (i64, i64) {
         let wanted = i64::from(request.max_records);
         let fetch_offset = request.fetch_offset.0;
@@ -137,7 +140,7 @@ impl SharePartition {
         if wanted.min(room) > 0 || fetch_offset > self.end_offset {
             return (last_offset, wanted.min(room));
         }
-        // No room for more, but something in between is available again.
+        // There is no space for new records, but some records in between are available again.
         let in_between = self.end_offset - fetch_offset + 1;
         (last_offset.min(self.end_offset), wanted.min(in_between))
     }
@@ -146,7 +149,7 @@ impl SharePartition {
         let read_from = acquiring.base_offset;
         let from = match self.floor(read_from) {
             Some(batch) if batch.last_offset >= read_from => batch.first_offset,
-            // The first batch of the log may begin before the start offset.
+            // The first batch of the log may start before the start offset.
             _ => read_from.max(self.start_offset),
         };
         let keys = self.keys(read_from.min(from), acquiring.last_offset);
@@ -180,14 +183,14 @@ impl SharePartition {
         }
         match acquiring.acquired.batches.last() {
             Some(last) => self.close_gap_before(last.last_offset.0 + 1),
-            // All of it is known, and what is not in what was read is not in the log.
+            // All records are known, and those that the read did not return are not in the log.
             None => self.close_gap_before(acquiring.last_offset + 1),
         }
     }
 
     // What is in flight already
 
-    /// Whether nothing more is to be given with what has been given now.
+    /// Returns whether nothing more can be acquired.
     fn acquire_again(&mut self, acquiring: &mut Acquiring<'_>, key: i64) -> bool {
         let settings = self.settings;
         let (first, last) = (acquiring.base_offset, acquiring.last_offset);
@@ -220,7 +223,7 @@ impl SharePartition {
 
     fn acquire_new(&mut self, acquiring: &mut Acquiring<'_>, first: i64, last: i64) {
         let first_offset = if self.in_flight.is_empty() {
-            // The batch of the log may begin before what was settled and forgotten.
+            // The batch of the log may start before records that are settled and forgotten.
             first.max(self.end_offset)
         } else {
             first
@@ -234,7 +237,7 @@ impl SharePartition {
             let wanted = first_offset + limit - 1;
             last_offset = end_of_batch_with(acquiring.request.batches, wanted);
             if self.active_gap().is_some() {
-                // Behind the gap there are records whose state is known.
+                // Records after the gap have a known state.
                 last_offset = last_offset.min(last);
             }
         }
@@ -255,7 +258,7 @@ impl SharePartition {
         self.close_gap_before(acquired_up_to + 1);
     }
 
-    /// The first part of a batch is given, the rest waits for the next who asks.
+    /// Acquires the first part of a batch. The rest stays available.
     fn insert_cut(&mut self, acquiring: &mut Acquiring<'_>, first: i64, given: i64, last: i64) {
         let waiting = InFlightState::persisted(RecordState::Available, 0);
         let mut batch = InFlightBatch::new(first, last, waiting);
@@ -268,7 +271,7 @@ impl SharePartition {
         acquiring.acquired.add(first, given, 1);
     }
 
-    /// Given in batches of about the size that the member wants, which begin where batches of the log do.
+    /// Acquires batches of about the requested size that start where batches of the log start.
     fn insert_whole(&mut self, acquiring: &mut Acquiring<'_>, first: i64, last: i64) {
         let batch_size = i64::from(acquiring.request.batch_size.max(1));
         let mut batch_first = first;
@@ -332,7 +335,7 @@ impl SharePartition {
     }
 }
 
-/// How often, at most, what is available in the range has been delivered; `None` where nothing is.
+/// The highest delivery count of the available records in the range; `None` if none is available.
 fn deliveries(batch: &InFlightBatch, first_offset: i64, last_offset: i64) -> Option<i32> {
     let is_whole = batch.whole().is_some();
     let in_range = batch.runs().filter(|(first, last, state)| {
@@ -341,7 +344,7 @@ fn deliveries(batch: &InFlightBatch, first_offset: i64, last_offset: i64) -> Opt
     in_range.map(|(_, _, state)| state.delivery_count()).max()
 }
 
-/// Gives single records of a batch. How many.
+/// Acquires single records of a batch. Returns their number.
 fn acquire_some(
     batch: &mut InFlightBatch,
     acquiring: &mut Acquiring<'_>,
@@ -353,7 +356,7 @@ fn acquire_some(
     let isolates_last_delivery = delivery_count_limit > 2;
     let limit = acquiring.has_strict_limit().then(|| acquiring.remaining());
     let mut throttled_limit = None;
-    // First and last offset of records with the same number of deliveries.
+    // First and last offset of consecutive records with the same delivery count.
     let mut run: Option<(i64, i64, i32)> = None;
     let mut given = 0;
     batch.split();
@@ -401,7 +404,7 @@ fn acquire_some(
     given
 }
 
-/// The last offset of the batch that has `offset`; `offset` itself where none does.
+/// The last offset of the batch that contains `offset`; `offset` itself if none does.
 fn end_of_batch_with(batches: &[FetchedBatch], offset: i64) -> i64 {
     let after = batches.partition_point(|batch| batch.base_offset.0 <= offset);
     let batch = after.checked_sub(1).and_then(|index| batches.get(index));

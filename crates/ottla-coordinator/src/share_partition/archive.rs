@@ -1,7 +1,9 @@
-//! Records that will not be delivered because they are not there any more, or must not be seen.
+//! Archives records that will not be delivered, because they are not in the log any more or were
+//! aborted.
 //!
-//! None of it is persisted here: the next write carries the start offset, and a new leader finds the same again.
-//! Source: `SharePartition.updateCacheAndOffsets`, `SharePartition.maybeArchiveStaleBatches`,
+//! None of that is persisted here: the next write contains the start offset, and a new leader
+//! archives the same records again. Source: `SharePartition.updateCacheAndOffsets`,
+//! `SharePartition.maybeArchiveStaleBatches`,
 //! `SharePartition.filterAbortedTransactionalAcquiredRecords`.
 
 use ottla_types::Offset;
@@ -10,8 +12,8 @@ use super::in_flight::RecordState;
 use super::partition::SharePartition;
 
 impl SharePartition {
-    /// The log begins at `log_start_offset` now. What members hold of the records before it stays theirs until
-    /// they let go of it; what is available is gone. Whether that has moved the start offset.
+    /// The log start offset has changed. Records before it that members hold stay acquired until
+    /// they are released; available ones are archived. Returns whether the start offset has moved.
     pub fn on_log_start_offset(&mut self, log_start_offset: Offset) -> bool {
         let log_start_offset = log_start_offset.0;
         if log_start_offset <= self.start_offset {
@@ -36,8 +38,8 @@ impl SharePartition {
         true
     }
 
-    /// A read at `fetch_offset` began with a batch at `base_offset`: what was in flight between them has been
-    /// compacted away.
+    /// A read at `fetch_offset` returned a first batch at `base_offset`: the records between them
+    /// have been removed by compaction.
     pub(super) fn archive_compacted(&mut self, fetch_offset: i64, base_offset: i64) {
         if fetch_offset >= base_offset {
             return;
@@ -47,13 +49,14 @@ impl SharePartition {
         self.delivery_complete_count += archived;
     }
 
-    /// Records of an aborted transaction, which have just been acquired.
+    /// Archives records of an aborted transaction that have just been acquired.
     pub(super) fn archive_aborted(&mut self, first_offset: i64, last_offset: i64) {
         let archived = self.archive(first_offset, last_offset, RecordState::Acquired);
         self.delivery_complete_count += archived;
     }
 
-    /// Archives the records of the range that are in state `from`. How many of them do not lie before the start offset.
+    /// Archives the records of the range that are in state `from`. Returns how many of them are at
+    /// or after the start offset.
     pub(super) fn archive(
         &mut self,
         first_offset: i64,

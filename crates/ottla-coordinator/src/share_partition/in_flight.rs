@@ -1,21 +1,22 @@
-//! The state of records that were fetched and are not yet behind the start offset.
+//! The state of records that were fetched and are after the start offset.
 //!
-//! A batch of records has one state until its records differ; from then on each has its own. A change that has
-//! to be persisted first is in transition until the write is answered: readers see the new state, nobody may
-//! change it, and a failed write puts the old one back.
-//! Invariants: only acquired records have a member and a running lock, or are in transition away from that;
-//! acknowledged and archived records stay so; per-offset states are as many as the batch has offsets.
-//! Source: `InFlightState`, `InFlightBatch`, `RecordState`, `AcquisitionLockTimerTask`.
+//! A batch has one common state until its records differ; from then on each record has its own. A
+//! change that must be persisted first is in transition until the write completes: readers see the
+//! new state, no other change is allowed, and a failed write restores the old state. Invariants:
+//! only acquired records have a member and a running lock, or records in transition from that
+//! state; acknowledged and archived records do not change; there are as many per-offset states as
+//! the batch has offsets. Source: `InFlightState`, `InFlightBatch`, `RecordState`,
+//! `AcquisitionLockTimerTask`.
 
 use std::sync::Arc;
 
 use crate::planted::{self, Bug};
 
-/// Names a write of one share partition, in the order in which they are made.
+/// Identifies a write of one share partition. Ids are in the order of the writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StateWriteId(pub u64);
 
-/// Who has acquired a record. Shared, because every record of a batch may carry it.
+/// The member that has acquired a record. Shared, because every record of a batch may contain it.
 pub type MemberId = Arc<str>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +28,7 @@ pub enum RecordState {
 }
 
 impl RecordState {
-    /// As it stands in requests to the share coordinator and in its records.
+    /// The value in requests to the share coordinator and in its records.
     pub const fn id(self) -> i8 {
         match self {
             RecordState::Available => 0,
@@ -48,22 +49,22 @@ impl RecordState {
         }
     }
 
-    /// Nothing comes after it.
+    /// Whether no other state follows.
     pub const fn is_terminal(self) -> bool {
         matches!(self, RecordState::Acknowledged | RecordState::Archived)
     }
 }
 
-/// How long the member may keep what it has acquired.
+/// The acquisition lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lock {
     pub(super) deadline_ms: u64,
-    /// The deadline passed while the record was in transition. Should the transition fail, the record is not
-    /// acquired again, since no timer would ever free it.
+    /// Whether the deadline has passed while the record was in transition. If the transition fails,
+    /// the record does not become acquired again, because no timer would release it.
     pub(super) is_expired: bool,
 }
 
-/// A change that is being persisted, and what to go back to.
+/// A change that is being persisted, and the state to go back to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Transition {
     write: StateWriteId,
@@ -80,7 +81,7 @@ pub(super) struct InFlightState {
     member: Option<MemberId>,
     lock: Option<Lock>,
     transition: Option<Box<Transition>>,
-    /// Archived for good: a transition that fails does not bring it back.
+    /// Whether the record is archived permanently: a failed transition does not restore it.
     is_archived_for_good: bool,
 }
 
@@ -119,17 +120,17 @@ impl InFlightState {
         self.transition.is_some()
     }
 
-    /// May be given to a member.
+    /// Whether the record can be acquired.
     pub(super) fn is_acquirable(&self) -> bool {
         self.state == RecordState::Available && self.transition.is_none()
     }
 
-    /// Will never be delivered again, and nothing can change that any more.
+    /// Whether the record will never be delivered again, and nothing can change that.
     pub(super) fn is_settled(&self) -> bool {
         self.state.is_terminal() && self.transition.is_none()
     }
 
-    /// Only for what is acquirable.
+    /// The record must be acquirable.
     pub(super) fn acquire(&mut self, member: MemberId, deadline_ms: u64) {
         assert!(self.is_acquirable(), "only an available record is acquired");
         self.state = RecordState::Acquired;
@@ -138,7 +139,7 @@ impl InFlightState {
         self.lock_until(deadline_ms);
     }
 
-    /// Starts the lock, or starts it anew (KIP-1222).
+    /// Starts the lock, or renews it (KIP-1222).
     pub(super) fn lock_until(&mut self, deadline_ms: u64) {
         self.lock = Some(Lock {
             deadline_ms,
@@ -146,8 +147,8 @@ impl InFlightState {
         });
     }
 
-    /// Takes the record out of its member's hands. What was to become available and has been delivered as
-    /// often as allowed is archived instead. `None` where the record is not acquired.
+    /// Takes the record from its member. A record that would become available but has reached the
+    /// delivery limit is archived instead. `None` if the record is not acquired.
     fn give_back(&mut self, to: RecordState, delivery_count_limit: i32) -> Option<RecordState> {
         if self.transition.is_some() || self.state != RecordState::Acquired {
             return None;
@@ -164,7 +165,7 @@ impl InFlightState {
         Some(self.state)
     }
 
-    /// Gives the record back once `write` has persisted that.
+    /// Takes the record from its member when `write` is persisted.
     pub(super) fn start_transition(
         &mut self,
         to: RecordState,
@@ -182,7 +183,7 @@ impl InFlightState {
         Some(state)
     }
 
-    /// `write` is answered. Whether the transition was one of its.
+    /// The write has completed. Returns whether the transition belonged to it.
     pub(super) fn complete_transition(&mut self, write: StateWriteId, is_persisted: bool) -> bool {
         if self.transition.as_ref().is_none_or(|t| t.write != write) {
             return false;
@@ -208,8 +209,8 @@ impl InFlightState {
         true
     }
 
-    /// The lock has run out. `None` where that changes nothing: there is no lock that is due, or a transition is
-    /// under way, in which case the lock is only marked.
+    /// Handles an expired lock. `None` if that changes nothing: no lock has expired, or a
+    /// transition is in progress, in which case the lock is only marked.
     pub(super) fn expire_lock(
         &mut self,
         now_ms: u64,
@@ -229,14 +230,14 @@ impl InFlightState {
         self.give_back(to, delivery_count_limit)
     }
 
-    /// When the lock will have to be looked at.
+    /// When the lock must be checked.
     pub(super) fn lock_deadline_ms(&self) -> Option<u64> {
         self.lock
             .filter(|lock| !lock.is_expired)
             .map(|lock| lock.deadline_ms)
     }
 
-    /// The record is not there any more, or not to be seen.
+    /// The record is not in the log any more, or was aborted.
     pub(super) fn archive(&mut self) {
         self.state = RecordState::Archived;
         self.is_archived_for_good = true;
@@ -258,7 +259,7 @@ pub(super) struct InFlightBatch {
 pub(super) enum BatchStates {
     /// All records have this state.
     Whole(InFlightState),
-    /// One for each offset, beginning with the first.
+    /// One state per offset, starting with the first.
     PerOffset(Vec<InFlightState>),
 }
 
@@ -279,7 +280,7 @@ impl InFlightBatch {
         self.first_offset >= first_offset && self.last_offset <= last_offset
     }
 
-    /// The one state of all records, where they have one.
+    /// The common state of all records, if there is one.
     pub(super) fn whole(&self) -> Option<&InFlightState> {
         match &self.states {
             BatchStates::Whole(state) => Some(state),
@@ -287,7 +288,7 @@ impl InFlightBatch {
         }
     }
 
-    /// From now on each record has a state of its own.
+    /// Gives each record a state of its own.
     pub(super) fn split(&mut self) -> &mut Vec<InFlightState> {
         if let BatchStates::Whole(state) = &self.states {
             let states = vec![state.clone(); self.len() as usize];
@@ -299,7 +300,7 @@ impl InFlightBatch {
         }
     }
 
-    /// The states with the offsets that each stands for, in order.
+    /// The states with the ranges of offsets that they apply to, in order.
     pub(super) fn runs(&self) -> impl Iterator<Item = (i64, i64, &InFlightState)> {
         let (whole, each) = match &self.states {
             BatchStates::Whole(state) => (Some(state), [].as_slice()),

@@ -1,11 +1,13 @@
-//! A share partition at the leader of its partition: its machine, what of it is being persisted, and who waits for that.
+//! A share partition on the leader of its partition: the state machine, its queue of writes, and
+//! the requests that wait for them.
 //!
-//! The writes go to the share coordinator one after the other, in the order of the decisions. At any time one fetch
-//! reads for it, as what the next is to read depends on what that one acquires.
-//! Invariants: whoever acknowledges is answered once, when that is persisted or the share partition is closed; after `close`
-//! nothing is acquired and no write begins. One that is under way then is still tried to its end, which nobody waits for:
-//! with the leader epoch that it carries, the share coordinator refuses it once another leader has read.
-//! Source: `SharePartition`, as far as it is not the state machine, and `SharePartitionManager`.
+//! The writes go to the share coordinator one after the other, in the order of the decisions. Only
+//! one fetch reads for the share partition at a time, because the offset for the next read depends
+//! on what that one acquires. Invariants: each acknowledgement is answered once, when it is
+//! persisted or the share partition is closed; after `close` nothing is acquired and no write
+//! starts. A write that is in progress then still completes, but nobody waits for it: with its
+//! leader epoch, the share coordinator refuses it once another leader has read the state. Source:
+//! `SharePartition` without the state machine, and `SharePartitionManager`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,16 +21,16 @@ use super::settings::SharePartitionSettings;
 use super::transitions::StateWrite;
 use crate::persister::{SharePartitionKey, StateBatch, StateFailure, StateRead, WriteState};
 
-/// `W` is who waits for something to be persisted.
+/// `W` identifies a request that waits for a write.
 pub struct LedSharePartition<W> {
     state: State<W>,
 }
 
 enum State<W> {
-    /// What was persisted is being read.
+    /// The persisted state is being read.
     Loading,
     Active(Box<Active<W>>),
-    /// What whoever comes is told.
+    /// The error for all requests.
     Closed(StateFailure),
 }
 
@@ -36,18 +38,19 @@ struct Active<W> {
     machine: SharePartition,
     is_being_read: bool,
     outbox: VecDeque<StateWrite>,
-    /// One write is under way.
+    /// Whether a write is in progress.
     is_writing: bool,
     waiting: BTreeMap<StateWriteId, W>,
 }
 
-/// What came of a write.
+/// The result of a write.
 pub struct PersistedWrite<W> {
-    /// Who waited for it, and what it is told.
+    /// The request that waited for it, and its answer.
     pub answer: Option<(W, Result<(), StateFailure>)>,
-    /// There may be something to acquire that there was not.
+    /// Whether there may be records to acquire now.
     pub may_fetch: bool,
-    /// Why the share partition has to be closed, if so: others have taken it over, or it is no more.
+    /// Why the share partition must be closed, if it must: another leader has taken it over, or it
+    /// was deleted.
     pub fenced: Option<StateFailure>,
 }
 
@@ -62,7 +65,7 @@ impl<W> Default for LedSharePartition<W> {
 impl<W> LedSharePartition<W> {
     // What it is
 
-    /// Why nothing can be read here, if so.
+    /// Why nothing can be read here, if nothing can.
     pub fn failure(&self) -> Option<&StateFailure> {
         match &self.state {
             State::Closed(failure) => Some(failure),
@@ -74,7 +77,7 @@ impl<W> LedSharePartition<W> {
         matches!(self.state, State::Active(_))
     }
 
-    /// When the next lock runs out.
+    /// When the next lock expires.
     pub fn next_lock_deadline_ms(&mut self) -> Option<u64> {
         let active = self.active().ok()?;
         active.machine.next_lock_deadline_ms()
@@ -88,7 +91,8 @@ impl<W> LedSharePartition<W> {
 
     // What happens to it
 
-    /// What was persisted has been read. `false` where the share partition was closed meanwhile.
+    /// The persisted state has been read. Returns `false` if the share partition was closed
+    /// meanwhile.
     pub fn on_loaded(&mut self, machine: SharePartition) -> bool {
         let is_loading = matches!(self.state, State::Loading);
         if is_loading {
@@ -103,8 +107,9 @@ impl<W> LedSharePartition<W> {
         is_loading
     }
 
-    /// The share partition is read here no longer: led elsewhere, or out of step with what is persisted. Returns who waits,
-    /// to be told the reason.
+    /// Closes the share partition: the partition has another leader, or the state is out of step
+    /// with what is persisted. Returns the waiting requests, which must be answered with the
+    /// reason.
     pub fn close(&mut self, reason: StateFailure) -> impl Iterator<Item = W> + use<W> {
         let before = std::mem::replace(&mut self.state, State::Closed(reason));
         let waiting = match before {
@@ -114,7 +119,8 @@ impl<W> LedSharePartition<W> {
         waiting.into_values()
     }
 
-    /// The offset to read from, where nobody else reads and there may be something to acquire. To be ended by `end_reading`.
+    /// The offset to read from, if no other fetch is reading and there may be something to acquire.
+    /// Must be followed by `end_reading`.
     pub fn begin_reading(&mut self, settings: SharePartitionSettings) -> Option<Offset> {
         let active = self.active().ok()?;
         active.machine.configure(settings);
@@ -131,7 +137,7 @@ impl<W> LedSharePartition<W> {
         }
     }
 
-    /// Gives a member what it can have of what was read.
+    /// Acquires records for a member, from those that were read.
     pub fn acquire(&mut self, request: AcquireRequest<'_>) -> AcquiredRecords {
         match self.active() {
             Ok(active) => active.machine.acquire(request),
@@ -139,18 +145,18 @@ impl<W> LedSharePartition<W> {
         }
     }
 
-    /// The log begins after the offset that was to be read.
+    /// The log starts after the offset that was to be read.
     pub fn on_log_start_offset(&mut self, log_start_offset: Offset) {
         if let Ok(active) = self.active() {
             active.machine.on_log_start_offset(log_start_offset);
         }
     }
 
-    /// A member says what becomes of records. `true` where `waiting` is answered when that is persisted, and `false` where
-    /// there is nothing to persist.
+    /// A member acknowledges records. Returns `true` if `waiting` is answered when that is
+    /// persisted, and `false` if there is nothing to persist.
     ///
     /// # Errors
-    /// What the member is told.
+    /// The error for the member.
     pub fn acknowledge(
         &mut self,
         member: &str,
@@ -169,10 +175,11 @@ impl<W> LedSharePartition<W> {
         Ok(active.persist(write, Some(waiting)))
     }
 
-    /// What a member that is gone has in hand is for the others. As [`LedSharePartition::acknowledge`]; nobody may wait.
+    /// Releases the records of a member that is gone. As [`LedSharePartition::acknowledge`], but
+    /// nobody waits.
     ///
     /// # Errors
-    /// Where nothing is handed out here.
+    /// If no records can be acquired here.
     pub fn release(
         &mut self,
         member: &str,
@@ -183,7 +190,7 @@ impl<W> LedSharePartition<W> {
         Ok(active.persist(write, waiting))
     }
 
-    /// Frees what is locked no longer. Whether there is anything.
+    /// Releases records with expired locks. Returns whether there were any.
     pub fn on_lock_timeouts(&mut self, now_ms: u64) -> bool {
         let Ok(active) = self.active() else {
             return false;
@@ -194,7 +201,7 @@ impl<W> LedSharePartition<W> {
         is_freed
     }
 
-    /// The next write that is to be persisted. There is none until `on_written` for the one before.
+    /// The next write to persist. There is none until `on_written` for the previous one.
     pub fn next_write(&mut self) -> Option<StateWrite> {
         let active = self.active().ok()?;
         if active.is_writing {
@@ -205,7 +212,7 @@ impl<W> LedSharePartition<W> {
         write
     }
 
-    /// A write is persisted, or was refused.
+    /// A write was persisted or refused.
     pub fn on_written(
         &mut self,
         id: StateWriteId,
@@ -252,10 +259,11 @@ impl<W> Active<W> {
     }
 }
 
-/// Goes on where the persisted state ends; `start_offset` is for a group that has read nothing yet.
+/// Restores a share partition from its persisted state. `start_offset` is for a group that has not
+/// read anything yet.
 ///
 /// # Errors
-/// Where what is persisted cannot be.
+/// If the persisted state is invalid.
 pub fn restore(
     read: &StateRead,
     start_offset: Offset,
@@ -276,7 +284,7 @@ pub fn restore(
     SharePartition::restore(settings, leader_epoch, &persisted)
 }
 
-/// What the share coordinator is asked to persist.
+/// The request to the share coordinator for a write.
 pub fn request_of(key: SharePartitionKey, write: StateWrite) -> WriteState {
     let batches = write.batches.iter().map(|batch| StateBatch {
         first_offset: batch.first_offset,
@@ -294,7 +302,7 @@ pub fn request_of(key: SharePartitionKey, write: StateWrite) -> WriteState {
     }
 }
 
-/// Others have taken the share partition over, or it is no more.
+/// Whether another leader has taken the share partition over, or it was deleted.
 fn is_fenced(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -305,8 +313,8 @@ fn is_fenced(code: ErrorCode) -> bool {
     )
 }
 
-/// What a member is told of an error of the share coordinator.
-/// Source: `SharePartition.fetchPersisterError`.
+/// Maps an error of the share coordinator to the one for the member. Source:
+/// `SharePartition.fetchPersisterError`.
 pub fn of_persister(failure: StateFailure) -> StateFailure {
     let code = match failure.code {
         ErrorCode::NotCoordinator

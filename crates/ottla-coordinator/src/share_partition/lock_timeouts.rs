@@ -1,20 +1,22 @@
-//! Locks that run out: their records are for anybody again, at once, whether that can be persisted or not.
+//! Expiry of acquisition locks: the records become available at once, whether or not that can be
+//! persisted.
 //!
-//! Kafka has a timer for each lock. Here the locks that are due are looked for when the earliest that was ever set
-//! is due, and again when the earliest of those that were found then is.
-//! Source: `SharePartition.releaseAcquisitionLockOnTimeout`, `AcquisitionLockTimerTask`.
+//! Kafka has a timer per lock. Here there is one deadline, the earliest of all locks that were set.
+//! When it has passed, all locks are checked, and the earliest remaining deadline is next. Source:
+//! `SharePartition.releaseAcquisitionLockOnTimeout`, `AcquisitionLockTimerTask`.
 
 use super::in_flight::RecordState;
 use super::partition::SharePartition;
 use super::transitions::{Changes, StateWrite};
 
 impl SharePartition {
-    /// When [`SharePartition::on_lock_timeouts`] is to be called; it does nothing where that is too early.
+    /// When [`SharePartition::on_lock_timeouts`] must be called. An earlier call does nothing.
     pub fn next_lock_deadline_ms(&self) -> Option<u64> {
         self.next_deadline_ms
     }
 
-    /// Frees what is locked no longer. Where a write comes back, fetches may find something at once.
+    /// Releases records with expired locks. If a write is returned, waiting fetches may find
+    /// records at once.
     pub fn on_lock_timeouts(&mut self, now_ms: u64) -> Option<StateWrite> {
         if self
             .next_deadline_ms
@@ -35,7 +37,7 @@ impl SharePartition {
                         .is_some_and(|deadline| deadline <= now_ms)
             });
             if is_cut && is_due {
-                // What is before the start offset is archived, however often it was delivered.
+                // Records before the start offset are archived, whatever their delivery count.
                 batch.split();
             }
             for (first, last, state) in batch.runs_mut() {
@@ -58,7 +60,7 @@ impl SharePartition {
         self.write_settled(changes)
     }
 
-    /// When a lock that begins now runs out.
+    /// The deadline of a lock that starts now.
     pub(super) fn lock_deadline_ms(&mut self, now_ms: u64) -> u64 {
         let deadline = now_ms.saturating_add(self.settings.record_lock_duration_ms);
         let next = self.next_deadline_ms;

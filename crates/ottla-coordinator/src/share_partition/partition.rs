@@ -1,10 +1,9 @@
-//! One share partition: where it stands, what is in flight, and where to fetch next.
+//! One share partition: its offsets, its records in flight, and the next offset to fetch.
 //!
-//! Offsets are plain integers in the private parts of this module, which is arithmetic on them throughout.
-//! Invariants: batches do not overlap; `start_offset` never goes back; nothing behind a record that may still be
-//! delivered is forgotten; `delivery_complete_count` counts the terminal records at and behind `start_offset`
-//! that are in flight.
-//! Source: `SharePartition`.
+//! Offsets are plain integers in the private parts of this module, because it does arithmetic on
+//! them throughout. Invariants: batches do not overlap; `start_offset` never decreases; nothing
+//! after a record that may still be delivered is forgotten; `delivery_complete_count` is the number
+//! of terminal records in flight at and after `start_offset`. Source: `SharePartition`.
 
 use std::collections::BTreeMap;
 
@@ -15,59 +14,61 @@ use super::in_flight::{InFlightBatch, InFlightState, RecordState, StateWriteId};
 use super::settings::SharePartitionSettings;
 use crate::planted::{self, Bug};
 
-/// A batch that is not settled gets a state for each of its records. More records than this are in no batch that
-/// a broker takes, so what claims to have them did not come from one.
+/// The maximum number of records in a batch that is not settled, each of which may get a state. A
+/// broker accepts no batch with more records, so larger persisted batches are invalid.
 const MAX_OPEN_BATCH_RECORDS: i64 = 1 << 22;
 
 #[derive(Debug)]
 pub struct SharePartition {
     pub(super) settings: SharePartitionSettings,
     pub(super) leader_epoch: LeaderEpoch,
-    /// Raised whenever the group's offset is set by an administrator; carried by every write.
+    /// Raised when an administrator sets the group's offset. Part of every write.
     pub(super) state_epoch: i32,
     /// The first offset that may still be delivered.
     pub(super) start_offset: i64,
-    /// The last offset that was fetched. With nothing in flight, the offset to fetch next.
+    /// The last fetched offset. If nothing is in flight, the next offset to fetch.
     pub(super) end_offset: i64,
     /// By first offset.
     pub(super) in_flight: BTreeMap<i64, InFlightBatch>,
-    /// Something before `end_offset` may be there to be acquired.
+    /// Whether there may be available records before `end_offset`.
     pub(super) looks_for_available: bool,
-    /// What the persisted state said nothing about, as long as it has not been fetched.
+    /// The gaps in the persisted state that have not been fetched yet.
     pub(super) gap: Option<GapWindow>,
     pub(super) delivery_complete_count: i64,
-    /// No lock runs out before this. May be too early, since locks that are gone are not taken out.
+    /// No lock expires before this time. Can be too early, because removed locks are not tracked.
     pub(super) next_deadline_ms: Option<u64>,
     pub(super) next_write: StateWriteId,
     pub(super) pending_writes: BTreeMap<StateWriteId, PendingWrite>,
 }
 
-/// What is to be done when a write is answered.
+/// What follows when a write completes.
 #[derive(Debug)]
 pub(super) struct PendingWrite {
-    /// Ranges of records that are in transition. None where the change held at once, as when locks run out.
+    /// The ranges of records in transition. Empty if the change applied at once, as with expired
+    /// locks.
     pub(super) transitions: Vec<(i64, i64)>,
 }
 
-/// The part of the persisted state in which there are gaps.
+/// The part of the persisted state that has gaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct GapWindow {
-    /// Where the next gap begins.
+    /// The start of the next gap.
     pub(super) start_offset: i64,
-    /// The end offset as it was loaded; once the partition's goes beyond, all gaps have been fetched.
+    /// The end offset as it was loaded. When that of the partition exceeds it, all gaps have been
+    /// fetched.
     pub(super) end_offset: i64,
 }
 
-/// What the share coordinator has of this share partition.
+/// The state of this share partition at the share coordinator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PersistedState {
     pub state_epoch: i32,
-    /// Where nothing is persisted yet, whoever loads puts in what `share.auto.offset.reset` says.
+    /// If nothing is persisted yet, the caller sets the offset of `share.auto.offset.reset`.
     pub start_offset: Offset,
     pub batches: Vec<PersistedBatch>,
 }
 
-/// A range of records in one state, as it goes to the share coordinator and comes from it.
+/// A range of records with one state, in requests to the share coordinator and in its responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PersistedBatch {
     pub first_offset: Offset,
@@ -90,7 +91,7 @@ pub enum PersistedStateError {
 }
 
 impl SharePartition {
-    /// Goes on where the persisted state ends.
+    /// Restores the share partition from the persisted state.
     pub fn restore(
         settings: SharePartitionSettings,
         leader_epoch: LeaderEpoch,
@@ -135,7 +136,7 @@ impl SharePartition {
         Ok(partition)
     }
 
-    /// The group's configuration has changed. What is locked stays so for as long as it was told.
+    /// The group's configuration has changed. Existing locks keep their duration.
     pub fn configure(&mut self, settings: SharePartitionSettings) {
         self.settings = settings;
     }
@@ -156,7 +157,7 @@ impl SharePartition {
         self.state_epoch
     }
 
-    /// How many records lie between the first that is not settled and the last that was fetched.
+    /// The number of records between the first unsettled one and the last fetched one.
     pub fn in_flight_records(&self) -> i64 {
         if self.in_flight.is_empty() {
             0
@@ -169,12 +170,13 @@ impl SharePartition {
         self.in_flight.len()
     }
 
-    /// The terminal records among those in flight (KIP-1226).
+    /// The number of terminal records in flight (KIP-1226).
     pub fn delivery_complete_count(&self) -> i64 {
         self.delivery_complete_count
     }
 
-    /// Where to read the log next: at the first record that can be acquired, or else behind all that was fetched.
+    /// The next offset to read from the log: the first available record, otherwise the offset after
+    /// the last fetched one.
     pub fn next_fetch_offset(&mut self) -> Offset {
         let Some(last) = self.last_in_flight_offset() else {
             self.looks_for_available = false;
@@ -193,9 +195,9 @@ impl SharePartition {
         Offset(self.end_offset + 1)
     }
 
-    /// Either there are records to be delivered again, or there is room for more.
+    /// Whether there are records to deliver again, or space for more.
     pub fn can_acquire_records(&mut self) -> bool {
-        // Where nothing is in flight, the end offset is any that an administrator has set.
+        // If nothing is in flight, the end offset can be anything that an administrator has set.
         self.next_fetch_offset().0 != self.end_offset.saturating_add(1)
             || self.in_flight_records() < i64::from(self.settings.partition_max_record_locks)
     }
@@ -207,7 +209,8 @@ impl SharePartition {
                 if batch.first_offset > *gap_start {
                     return Some(*gap_start);
                 }
-                // Offsets that the log has nothing for are no gap: what was fetched past them has closed them.
+                // Offsets without records in the log are not gaps: the fetch beyond them has closed
+                // them.
                 *gap_start = (batch.last_offset + 1).max(*gap_start);
             }
             let mut runs = batch.runs();
@@ -221,7 +224,7 @@ impl SharePartition {
     pub(super) fn active_gap(&self) -> Option<GapWindow> {
         let gap = self.gap.filter(|gap| gap.end_offset == self.end_offset)?;
         Some(GapWindow {
-            // What is settled before the start offset is known, even if it was a gap once.
+            // Offsets before the start offset are settled, even if there was a gap.
             start_offset: gap.start_offset.max(self.start_offset),
             ..gap
         })
@@ -245,13 +248,13 @@ impl SharePartition {
         Some(last.last_offset)
     }
 
-    /// The batch that begins at or before `offset`.
+    /// The batch that starts at or before `offset`.
     pub(super) fn floor(&self, offset: i64) -> Option<&InFlightBatch> {
         let (_, batch) = self.in_flight.range(..=offset).next_back()?;
         Some(batch)
     }
 
-    /// The keys of the batches that begin in this range, both ends included.
+    /// The keys of the batches that start in this range, both ends inclusive.
     pub(super) fn keys(&self, first: i64, last: i64) -> Vec<i64> {
         if first > last {
             return Vec::new();
@@ -268,17 +271,17 @@ impl SharePartition {
         )
     }
 
-    /// The start offset lies in this batch, behind its first record.
+    /// Whether the start offset is in this batch, after its first record.
     pub(super) fn start_offset_cuts(&self, batch: &InFlightBatch) -> bool {
         batch.first_offset < self.start_offset && batch.last_offset >= self.start_offset
     }
 
-    /// How many of these records are not yet behind the start offset.
+    /// How many of these records are at or after the start offset.
     pub(super) fn records_in_flight(&self, first_offset: i64, last_offset: i64) -> i64 {
         (last_offset - first_offset.max(self.start_offset) + 1).max(0)
     }
 
-    /// What `delivery_complete_count` has to be.
+    /// The correct value of `delivery_complete_count`.
     pub(super) fn count_terminal(&self) -> i64 {
         let runs = self.in_flight.values().flat_map(InFlightBatch::runs);
         let terminal = runs.filter(|(_, _, state)| state.state().is_terminal());
@@ -289,8 +292,8 @@ impl SharePartition {
 
     // The start offset
 
-    /// Moves the start offset over all that is settled, and forgets batches that are settled as a whole.
-    /// Whether it has moved.
+    /// Moves the start offset over all settled records, and drops batches that are settled
+    /// completely. Returns whether it has moved.
     pub(super) fn advance_start_offset(&mut self) -> bool {
         let Some(settled) = self.settled_prefix() else {
             return false;
@@ -302,7 +305,7 @@ impl SharePartition {
             }
             first.remove();
         }
-        // Never back: the log may have been cut behind all that was in flight.
+        // Never backwards: the log may have been truncated after all records in flight.
         let Some((next, _)) = self.in_flight.first_key_value() else {
             self.start_offset = self.start_offset.max(settled.last_offset + 1);
             self.end_offset = self.start_offset;
@@ -310,15 +313,15 @@ impl SharePartition {
         };
         let mut start_offset = (*next).max(settled.last_offset + 1);
         if let Some(gap) = self.active_gap() {
-            // What the persisted state does not tell of comes first.
+            // Gaps in the persisted state come first.
             start_offset = start_offset.min(gap.start_offset.max(settled.last_offset + 1));
         }
         self.start_offset = self.start_offset.max(start_offset);
         true
     }
 
-    /// What in flight is settled without a break from the beginning. Offsets before the first batch have been read
-    /// past, and the log has nothing there, unless they are part of the gap.
+    /// The contiguous settled records from the beginning. Offsets before the first batch have been
+    /// read and are not in the log, unless they are part of the gap.
     fn settled_prefix(&self) -> Option<SettledPrefix> {
         let mut settled: Option<SettledPrefix> = None;
         let mut gap = self.active_gap().map(|gap| gap.start_offset);
@@ -347,7 +350,7 @@ impl SharePartition {
 #[derive(Clone, Copy)]
 struct SettledPrefix {
     last_offset: i64,
-    /// Without those that are behind the start offset already.
+    /// Without those that are before the start offset.
     records: i64,
 }
 

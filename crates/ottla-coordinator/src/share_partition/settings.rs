@@ -1,7 +1,7 @@
-//! What a share group's configuration and the broker's say about its share partitions.
+//! The settings of share partitions from the group's and the broker's configuration.
 
-/// The values in force: the group's where it has its own, the broker's otherwise.
-/// Source: `ShareGroupConfigProvider`.
+/// The effective values: the group's if set, otherwise the broker's. Source:
+/// `ShareGroupConfigProvider`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharePartitionSettings {
     /// `share.record.lock.duration.ms`, by default `group.share.record.lock.duration.ms`.
@@ -14,12 +14,13 @@ pub struct SharePartitionSettings {
     pub renew_acknowledge_enable: bool,
 }
 
-/// Below this, deliveries are never throttled.
+/// Below this count, deliveries are never throttled.
 const MIN_THROTTLE_DELIVERY_COUNT: i32 = 2;
 
 impl SharePartitionSettings {
-    /// From this many deliveries on, a batch is delivered in ever smaller parts, so that one record that
-    /// nobody can work on does not take the others of its batch with it. Half of the limit, rounded up.
+    /// From this delivery count on, a batch is delivered in ever smaller parts, so that a record
+    /// that no member can process does not take the other records of its batch with it. Half of the
+    /// limit, rounded up.
     pub(super) fn throttle_delivery_count(&self) -> i32 {
         let half = self.delivery_count_limit - self.delivery_count_limit / 2;
         half.max(MIN_THROTTLE_DELIVERY_COUNT)

@@ -1,4 +1,4 @@
-//! Share partitions, driven by hand and at random.
+//! Share partitions, in scripted and in random tests.
 
 mod acknowledging;
 mod acquiring;
@@ -18,7 +18,7 @@ use super::{
 
 const LOCK_MS: u64 = 30_000;
 
-/// A share partition with a clock, and the write that was made last.
+/// A share partition with a clock and its last write.
 struct Story {
     partition: SharePartition,
     now_ms: u64,
@@ -61,7 +61,7 @@ impl Story {
         }
     }
 
-    /// Reads batches of the log where the partition wants to be read, and acquires what it can.
+    /// Reads batches of the log from the partition's fetch offset, and acquires what it can.
     fn acquire(&mut self, member: &str, log: &[(i64, i64)]) -> Vec<Acquired> {
         let fetch_offset = self.partition.next_fetch_offset();
         self.acquire_at(member, fetch_offset.0, log)
@@ -112,7 +112,7 @@ impl Story {
         self.partition.acknowledge(member, &[batch], self.now_ms)
     }
 
-    /// Acknowledges, and has it persisted.
+    /// Acknowledges records and persists that.
     fn settle(&mut self, member: &str, first: i64, last: i64, kind: AcknowledgeType) {
         let write = self.acknowledge(member, first, last, &[kind]);
         let write = write.expect("it is allowed").expect("something changes");
@@ -135,7 +135,8 @@ impl Story {
         )
     }
 
-    /// First offset, last offset and state of everything in flight, neighbours that are equal put together.
+    /// First offset, last offset and state of everything in flight. Adjacent equal states are
+    /// merged.
     fn in_flight(&self) -> Vec<(i64, i64, RecordState, i32)> {
         let mut all: Vec<(i64, i64, RecordState, i32)> = Vec::new();
         for (first, last, state) in self.partition.in_flight.values().flat_map(|b| b.runs()) {

@@ -1,14 +1,15 @@
-//! Changes that the share coordinator persists before they hold.
+//! Changes that the share coordinator must persist before they apply.
 //!
-//! A write carries where the partition stood when it was made. Several may be under way; each is answered once.
-//! Source: `SharePartition.rollbackOrProcessStateUpdates`, `SharePartition.writeShareGroupState`.
+//! A write contains the partition's offsets at the time of the decision. Several can be in
+//! progress; each completes once. Source: `SharePartition.rollbackOrProcessStateUpdates`,
+//! `SharePartition.writeShareGroupState`.
 
 use ottla_types::{LeaderEpoch, Offset};
 
 use super::in_flight::{InFlightState, RecordState, StateWriteId};
 use super::partition::{PendingWrite, PersistedBatch, SharePartition};
 
-/// What the share coordinator is to persist; answered by [`SharePartition::on_state_written`].
+/// A write for the share coordinator. Its result goes to [`SharePartition::on_state_written`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateWrite {
     pub id: StateWriteId,
@@ -19,18 +20,18 @@ pub struct StateWrite {
     pub batches: Vec<PersistedBatch>,
 }
 
-/// What a write that is answered has changed.
+/// The effect of a completed write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteResult {
-    /// Fetches that wait for this partition may find something now.
+    /// Whether waiting fetches of this partition may find records now.
     pub may_fetch: bool,
 }
 
-/// What one event has changed and is going to be written.
+/// The changes of one event that will be written.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     batches: Vec<PersistedBatch>,
-    /// Terminal from now on, and not before.
+    /// The number of records that have become terminal.
     completed_records: i64,
 }
 
@@ -57,7 +58,7 @@ impl Changes {
                 && previous.delivery_count == delivery_count
         });
         match previous {
-            // The share coordinator would make one of them.
+            // The share coordinator would merge the two.
             Some(previous) => previous.last_offset = Offset(last_offset),
             None => self.batches.push(PersistedBatch {
                 first_offset: Offset(first_offset),
@@ -70,7 +71,7 @@ impl Changes {
 }
 
 impl SharePartition {
-    /// The write of `id` is persisted, or is not.
+    /// The write with this id was persisted, or failed.
     pub fn on_state_written(&mut self, id: StateWriteId, is_persisted: bool) -> WriteResult {
         let Some(pending) = self.pending_writes.remove(&id) else {
             return WriteResult::default();
@@ -88,7 +89,7 @@ impl SharePartition {
         }
     }
 
-    /// The changes of an event that was refused half way are taken back.
+    /// Rolls back the changes of an event that was refused halfway.
     pub(super) fn roll_back(&mut self, changes: Changes) {
         let id = self.next_write;
         self.delivery_complete_count += changes.completed_records;
@@ -99,7 +100,7 @@ impl SharePartition {
         }
     }
 
-    /// Records in transition, to be settled when the write is answered.
+    /// Writes records in transition, which complete when the write does.
     pub(super) fn write_transitions(&mut self, changes: Changes) -> Option<StateWrite> {
         let ranges = changes.batches.iter();
         let transitions = ranges
@@ -108,7 +109,7 @@ impl SharePartition {
         self.write(changes, PendingWrite { transitions })
     }
 
-    /// Changes that hold whatever becomes of the write.
+    /// Writes changes that apply regardless of the result.
     pub(super) fn write_settled(&mut self, changes: Changes) -> Option<StateWrite> {
         let transitions = Vec::new();
         self.write(changes, PendingWrite { transitions })
@@ -133,7 +134,7 @@ impl SharePartition {
         })
     }
 
-    /// Whether any of the records is there to be acquired now.
+    /// Returns whether any of the records has become available.
     fn complete_transitions(
         &mut self,
         first_offset: i64,
@@ -162,7 +163,8 @@ impl SharePartition {
         }
         self.delivery_complete_count -= reopened_records;
         if is_any_available && first_offset < start_offset {
-            // The log was cut meanwhile: what nobody holds any more before its start is not there.
+            // The log was truncated meanwhile: available records before its start are not in the
+            // log any more.
             self.archive(
                 first_offset,
                 last_offset.min(start_offset - 1),

@@ -1,4 +1,4 @@
-//! Share sessions, by hand and at random.
+//! Share sessions, in scripted and in random tests.
 
 use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition, Uuid};
 
@@ -52,7 +52,7 @@ impl Story {
     }
 }
 
-/// The first request of a session, for nothing.
+/// The first request of a session, without partitions.
 fn first(connection: u64) -> FetchRequest<'static> {
     FetchRequest {
         epoch: INITIAL_EPOCH,
@@ -166,7 +166,7 @@ fn a_partition_is_told_of_when_there_is_something_to_tell() {
     assert!(!tell(1, false, false));
     assert!(tell(0, true, false));
     assert!(tell(8, false, false));
-    // The one with records has gone behind the others.
+    // The partition with records has moved to the end.
     assert_eq!(story.reads("a", 2), [1, 2, 3, 0]);
 }
 
@@ -186,7 +186,8 @@ fn a_connection_takes_its_session_along() {
     };
     assert_eq!(story.0.on_disconnected(a), gone);
     assert_eq!(story.0.on_disconnected(a), Disconnected::default());
-    // Ended before, and begun anew on another connection: the old one takes nothing along.
+    // The session was closed and restarted on another connection, so the old connection does not
+    // end it.
     let begun = story.0.begin_fetch(&key("b"), first(5));
     assert_eq!(begun, Ok(SessionFetch::Initial));
     assert_eq!(story.0.on_disconnected(b), Disconnected::default());

@@ -1,9 +1,9 @@
-//! Ranges of records with their state, and how newer ones are laid over older ones.
+//! Ranges of records with their state, and merging of newer ranges into older ones.
 //!
-//! Where ranges overlap, the one with more deliveries holds, and of those with as many the later state: a record's
-//! deliveries never become fewer, and its states come in the order of their numbers.
-//! Source: `PersisterStateBatch`, `PersisterStateBatchCombiner`. What Kafka leaves as two neighbours of the same
-//! state, after it has split one that overlapped both, is one range here.
+//! Where ranges overlap, the one with the higher delivery count wins, and among equals the one with
+//! the higher state: delivery counts never decrease, and states follow each other in the order of
+//! their numbers. Source: `PersisterStateBatch`, `PersisterStateBatchCombiner`. Where Kafka leaves
+//! two adjacent ranges of the same state after a split, they are one range here.
 
 use std::collections::BinaryHeap;
 
@@ -16,8 +16,8 @@ impl StateBatch {
     }
 }
 
-/// One list of ranges that do not overlap, in order, without what lies before the start offset; `Offset::UNKNOWN`
-/// for all.
+/// The merged ranges: disjoint, in order, and without those before the start offset.
+/// `Offset::UNKNOWN` as start offset keeps all.
 pub(super) fn combine(
     current: &[StateBatch],
     new: &[StateBatch],
@@ -36,7 +36,8 @@ pub(super) fn combine(
     overlay(&batches)
 }
 
-/// Goes over the ranges from left to right, with those that reach the present offset at hand, best first.
+/// Sweeps over the ranges from left to right, with those at the current offset in a heap, the
+/// winning one first.
 fn overlay(sorted: &[StateBatch]) -> Vec<StateBatch> {
     let mut result: Vec<StateBatch> = Vec::with_capacity(sorted.len());
     let mut reaching: BinaryHeap<((i16, i8), Offset)> = BinaryHeap::new();
@@ -114,18 +115,18 @@ mod tests {
             .collect()
     }
 
-    /// The cases of Kafka's own table of overlaps, `PersisterStateBatchCombinerTest`.
+    /// The cases of `PersisterStateBatchCombinerTest`.
     #[test]
     fn ranges_are_laid_over_each_other() {
         for (current, new, start, expected) in [
-            // Nothing overlaps.
+            // No overlap.
             (
                 vec![(100, 110, 0, 1)],
                 vec![(120, 130, 0, 1)],
                 -1,
                 vec![(100, 110, 0, 1), (120, 130, 0, 1)],
             ),
-            // Same state: neighbours and overlaps become one.
+            // Same state: adjacent and overlapping ranges are merged.
             (
                 vec![(100, 110, 0, 1)],
                 vec![(111, 120, 0, 1)],
@@ -144,7 +145,7 @@ mod tests {
                 -1,
                 vec![(100, 130, 0, 1)],
             ),
-            // More deliveries win over the whole of their range.
+            // A higher delivery count wins in its entire range.
             (
                 vec![(100, 110, 0, 1)],
                 vec![(100, 110, 0, 2)],
@@ -187,7 +188,7 @@ mod tests {
                 -1,
                 vec![(100, 110, 0, 2), (111, 115, 0, 1)],
             ),
-            // The start offset cuts.
+            // The start offset truncates.
             (
                 vec![(100, 110, 0, 1)],
                 vec![(111, 120, 2, 1)],
@@ -195,14 +196,14 @@ mod tests {
                 vec![(105, 110, 0, 1), (111, 120, 2, 1)],
             ),
             (vec![(100, 110, 0, 1)], vec![], 111, vec![]),
-            // One that bridges two.
+            // A range that covers two others.
             (
                 vec![(100, 110, 0, 1), (115, 120, 0, 1)],
                 vec![(105, 117, 0, 1)],
                 -1,
                 vec![(100, 120, 0, 1)],
             ),
-            // What cannot be is left out, and the end of all offsets is one.
+            // Invalid ranges are dropped. The largest possible offset is valid.
             (
                 vec![(100, 90, 0, 1)],
                 vec![(5, i64::MAX, 2, 1)],

@@ -1,9 +1,9 @@
 //! The share coordinator of one partition of `__share_group_state`.
 //!
-//! Decisions are made on what was decided last. Answers wait until everything that was decided before them is
-//! committed, and are errors when it is not.
-//! Invariants: `outstanding` is ordered by write; a share partition's records all lie in this partition of the topic.
-//! Source: `ShareCoordinatorShard`, `CoordinatorRuntime`.
+//! Decisions are based on the latest state. Replies wait until everything that was decided before
+//! them is committed, and are errors if it fails. Invariants: `outstanding` is ordered by write;
+//! all records of a share partition are in this partition of the topic. Source:
+//! `ShareCoordinatorShard`, `CoordinatorRuntime`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,20 +25,20 @@ pub struct ShareCoordinator {
     pub(super) states: BTreeMap<SharePartitionKey, Timeline<ShareState>>,
     outstanding: VecDeque<Outstanding>,
     next_write: WriteId,
-    /// Where the newest snapshot of each share partition stands in the log, of those that are committed.
+    /// The log offset of the newest committed snapshot of each share partition.
     pub(super) snapshot_offsets: BTreeMap<SharePartitionKey, Offset>,
-    /// The newest tombstone that is committed.
+    /// The log offset of the newest committed tombstone.
     pub(super) last_tombstone: Option<Offset>,
-    /// What was asked for last.
+    /// The offset of the last prune command.
     pub(super) pruned_to: Option<Offset>,
 }
 
-/// A write that is not committed yet.
+/// An uncommitted write.
 struct Outstanding {
     id: WriteId,
     /// The share partitions that it changes, in the order of its records.
     changes: Vec<(SharePartitionKey, RecordKind)>,
-    /// Where its first record stands, once it is in the log.
+    /// The offset of its first record, when it is appended.
     base_offset: Option<Offset>,
     replies: Vec<Reply<Response>>,
 }
@@ -61,7 +61,7 @@ impl From<&Change> for RecordKind {
 }
 
 impl ShareCoordinator {
-    /// A coordinator that knows nothing yet: replay the log, then call `on_loaded`.
+    /// An empty coordinator: replay the log, then call `on_loaded`.
     pub fn new(config: Arc<ShareCoordinatorConfig>) -> Self {
         ShareCoordinator {
             config,
@@ -80,7 +80,7 @@ impl ShareCoordinator {
         self.states.get(key)?.latest()
     }
 
-    /// Answers when everything that was decided so far is committed.
+    /// Replies when everything that was decided so far is committed.
     pub(super) fn answer<T>(&mut self, to: ReplyTo<T>, response: T) -> Outcome
     where
         Response: From<T>,
@@ -94,7 +94,7 @@ impl ShareCoordinator {
         outcome
     }
 
-    /// Decides on records, and answers when they are committed.
+    /// Decides on records, and replies when they are committed.
     pub(super) fn write(
         &mut self,
         records: Vec<ShareStateRecord>,
@@ -127,7 +127,7 @@ impl ShareCoordinator {
         outcome
     }
 
-    /// What a record makes of the state that its share partition has.
+    /// The state of the record's share partition after the record.
     pub(super) fn after(&self, record: &ShareStateRecord) -> Option<ShareState> {
         let before = self.latest(&record.key);
         let limit = self.config.snapshot_update_records_per_snapshot;
@@ -138,7 +138,7 @@ impl ShareCoordinator {
         }
     }
 
-    /// A record stands in the log for good.
+    /// Notes the offset of a committed record.
     pub(super) fn note_offset(
         &mut self,
         key: &SharePartitionKey,
@@ -164,7 +164,7 @@ impl ShareCoordinator {
     }
 }
 
-/// Errors in place of what was going to be said.
+/// Replaces the replies with errors.
 fn refuse(replies: Vec<Reply<Response>>, error: ErrorCode) -> Vec<Reply<Response>> {
     let error = error_after_append(error);
     let refused = replies.into_iter().map(|reply| Reply {
@@ -180,9 +180,9 @@ impl Coordinator for ShareCoordinator {
     type TimerKey = TimerKey;
     type Command = Command;
 
-    // A record that is delivered on the strength of what may not count could be settled already.
+    // A record that is delivered based on uncommitted state could already be settled.
     const AWAITS_COMMITTED_LOG: bool = true;
-    // Kafka: `CoordinatorPartitionWriter.append` has the leader alone acknowledge.
+    // Kafka: `CoordinatorPartitionWriter.append` requires only the leader's acknowledgement.
     const REQUIRES_MIN_ISR: bool = false;
 
     fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
@@ -192,7 +192,7 @@ impl Coordinator for ShareCoordinator {
             } => self
                 .replay(offset, key, value)
                 .map_err(|error| error.to_string()),
-            // The coordinator's own records are part of no transaction.
+            // The coordinator's own records are never transactional.
             LogEntry::EndTransaction { .. } => Ok(()),
         }
     }
@@ -230,7 +230,8 @@ impl Coordinator for ShareCoordinator {
     fn on_records_committed(&mut self, write: WriteId, _now: Timestamp) -> Outcome {
         let mut outcome = Outcome::default();
         while let Some(write) = self.outstanding.pop_front_if(|first| first.id <= write) {
-            // Without it the next prune would go by an older snapshot, and may delete the newest.
+            // Without the offset, the next prune would use an older snapshot, and could delete the
+            // newest one.
             let base_offset = write.base_offset.expect("appended before it is committed");
             for (index, (key, kind)) in write.changes.iter().enumerate() {
                 if let Some(state) = self.states.get_mut(key) {
@@ -303,7 +304,7 @@ impl ShareCoordinator {
     }
 }
 
-/// The partition is one of a topic that there is.
+/// Checks that the topic and the partition exist.
 pub(super) fn check_partition(
     partition: i32,
     partition_count: Option<i32>,

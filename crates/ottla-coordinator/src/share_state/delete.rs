@@ -1,5 +1,5 @@
-//! DeleteShareGroupState, and topics that are deleted with all that share groups know of them.
-//! Source: `ShareCoordinatorShard.deleteState`, `ShareCoordinatorShard.maybeCleanupShareState`.
+//! DeleteShareGroupState, and the removal of state when topics are deleted. Source:
+//! `ShareCoordinatorShard.deleteState`, `ShareCoordinatorShard.maybeCleanupShareState`.
 
 use ottla_types::TopicId;
 
@@ -10,7 +10,8 @@ use crate::persister::SharePartitionKey;
 use crate::runtime::ReplyTo;
 
 impl ShareCoordinator {
-    /// `partition_count` is that of the topic, if there is one with this id. What is not there is deleted.
+    /// `partition_count` is that of the topic, if a topic with this id exists. Deleting state that
+    /// does not exist succeeds.
     pub fn delete_state(
         &mut self,
         to: ReplyTo<Result<(), StateError>>,

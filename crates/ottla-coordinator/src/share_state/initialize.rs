@@ -1,4 +1,5 @@
-//! InitializeShareGroupState: a share group begins to read a partition, or is sent to another offset.
+//! InitializeShareGroupState: a share group starts to read a partition, or an administrator sets
+//! its offset.
 //! Source: `ShareCoordinatorShard.initializeState`.
 
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
@@ -11,7 +12,7 @@ use crate::persister::InitializeState;
 use crate::runtime::ReplyTo;
 
 impl ShareCoordinator {
-    /// `partition_count` is that of the topic, if there is one with this id.
+    /// `partition_count` is that of the topic, if a topic with this id exists.
     pub fn initialize_state(
         &mut self,
         to: ReplyTo<Result<(), StateError>>,
@@ -28,7 +29,7 @@ impl ShareCoordinator {
             state_epoch: request.state_epoch,
             leader_epoch: LeaderEpoch(0),
             start_offset: request.start_offset,
-            // Nothing is known of a lag before something was read.
+            // The lag is unknown before anything was read.
             delivery_complete_count: match request.start_offset {
                 Offset::UNKNOWN => -1,
                 _ => 0,

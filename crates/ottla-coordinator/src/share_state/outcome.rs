@@ -1,4 +1,4 @@
-//! What the share coordinator asks of its shell.
+//! The types that the share coordinator exchanges with its shell.
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Offset};
@@ -11,10 +11,10 @@ use crate::runtime::responses;
 pub type Outcome = runtime::CoordinatorResult<ShareStateRecord, Response, TimerKey, Command>;
 
 responses! {
-    /// What a handler is answered, for one share partition; how the wire says it is the shell's.
+    /// The response for one share partition. The shell converts it to the wire format.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Response {
-        /// The state is initialized, written or deleted.
+        /// The state was initialized, written or deleted.
         Done(Result<(), StateError>),
         Read(Result<StateRead, StateError>),
         Summary(Result<StateSummary, StateError>),
@@ -22,7 +22,7 @@ responses! {
 }
 
 impl Response {
-    /// The same answer after what it rests on could not be written.
+    /// The response when the write that it depends on has failed.
     pub(super) fn failed(self, error: ErrorCode) -> Response {
         let error = StateError::from(error);
         match self {
@@ -33,7 +33,7 @@ impl Response {
     }
 }
 
-/// Why a request is refused; the message goes out with the code.
+/// Why a request is refused. The response contains the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateError {
     pub code: ErrorCode,
@@ -73,17 +73,18 @@ impl From<StateError> for StateFailure {
     }
 }
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum TimerKey {
-    /// What newer snapshots have made redundant is deleted.
+    /// Records that newer snapshots have made redundant are deleted.
     Prune,
-    /// Share partitions whose last snapshot is old get a new one, so that the log before it can go.
+    /// Share partitions with an old snapshot get a new one, so that the log before it can be
+    /// deleted.
     SnapshotCold,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// No record before this offset says anything any more.
+    /// Records before this offset are redundant.
     DeleteRecordsBefore(Offset),
 }

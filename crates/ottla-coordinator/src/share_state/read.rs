@@ -1,8 +1,9 @@
-//! ReadShareGroupState and ReadShareGroupStateSummary: a new leader takes up a share partition, or somebody wants to
-//! know how far it is.
+//! ReadShareGroupState and ReadShareGroupStateSummary: a new leader reads the state of a share
+//! partition, or a client queries its offsets.
 //!
-//! A leader that reads is the leader from then on: its epoch is written down, and those before it are fenced.
-//! Source: `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`, `ShareCoordinatorShard.readStateSummary`.
+//! A read by a leader fences earlier leaders: its epoch is written to the log. Source:
+//! `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`,
+//! `ShareCoordinatorShard.readStateSummary`.
 
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
@@ -12,7 +13,7 @@ use crate::persister::{ReadState, SharePartitionKey, StateRead, StateSummary, Wr
 use crate::runtime::ReplyTo;
 
 impl ShareCoordinator {
-    /// `partition_count` is that of the topic, if there is one with this id.
+    /// `partition_count` is that of the topic, if a topic with this id exists.
     pub fn read_state(
         &mut self,
         to: ReplyTo<Result<StateRead, StateError>>,
@@ -47,7 +48,7 @@ impl ShareCoordinator {
         self.write(record.into_iter().collect(), Some(to.with(response)))
     }
 
-    /// Of a share partition that nobody has read the summary says so.
+    /// For a share partition that was never read, the summary says so.
     pub fn read_state_summary(
         &mut self,
         to: ReplyTo<Result<StateSummary, StateError>>,

@@ -23,7 +23,7 @@ pub struct ShareStateRecord {
 pub enum Change {
     Snapshot(Snapshot),
     Update(Update),
-    /// The tombstone of the share partition, under the key of its snapshot.
+    /// The tombstone of the share partition, with the key of its snapshot.
     Deleted,
 }
 

@@ -1,7 +1,7 @@
-//! Reading the log back into a coordinator, before it takes requests. Every record is committed by then.
+//! Loads the log into a coordinator before it accepts requests. Every record is committed by then.
 //!
-//! Records of types and versions that are not known are passed over, as Kafka does.
-//! Source: `ShareCoordinatorShard.replay`, `ShareCoordinatorRecordSerde`.
+//! Records with unknown types or versions are skipped, as in Kafka. Source:
+//! `ShareCoordinatorShard.replay`, `ShareCoordinatorRecordSerde`.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -60,7 +60,7 @@ impl ShareCoordinator {
     }
 }
 
-/// Not a slice of the batch that it came in, which would stay in memory for it.
+/// Copied, so that the key does not keep the buffer of its batch in memory.
 fn partition_key(group_id: &ByteString, topic_id: TopicId, partition: i32) -> SharePartitionKey {
     SharePartitionKey {
         group_id: ByteString::from(group_id.to_string()),

@@ -1,4 +1,4 @@
-//! Snapshots of share partitions that rest, and what of the log they make redundant.
+//! Snapshots of inactive share partitions, and deletion of the log before snapshots.
 //! Source: `ShareCoordinatorShard.snapshotColdPartitions`, `ShareCoordinatorOffsetsManager`.
 
 use ottla_types::{Offset, Timestamp};
@@ -10,8 +10,9 @@ use super::state::Snapshot;
 use crate::persister::SharePartitionKey;
 
 impl ShareCoordinator {
-    /// A share partition at rest keeps all of the log behind its snapshot. As long as some other is at work, those at
-    /// rest are written anew.
+    /// Writes new snapshots of inactive share partitions, which would otherwise prevent the
+    /// deletion of the log after their last one. Done only while some other share partition is
+    /// active.
     pub(super) fn snapshot_cold(&mut self, now: Timestamp) -> Outcome {
         let states = || {
             self.states
@@ -44,10 +45,10 @@ impl ShareCoordinator {
         self.write(records.collect(), None)
     }
 
-    /// Before the oldest of the newest snapshots nothing is needed any more.
+    /// Records before the oldest of the newest snapshots are redundant.
     pub(super) fn redundant_before(&self) -> Option<Offset> {
         let oldest_needed = self.snapshot_offsets.values().min().copied();
-        // With nothing to keep, the tombstones are what is left.
+        // If there is no snapshot to keep, only tombstones are left.
         let redundant = oldest_needed.or(self.last_tombstone);
         redundant.filter(|offset| offset.0 > 0)
     }

@@ -1,4 +1,4 @@
-//! What is known of one share partition.
+//! The state of one share partition.
 //! Source: `ShareGroupOffset`.
 
 use ottla_protocol::coordinator_records::{ShareSnapshotValue, ShareUpdateValue};
@@ -7,29 +7,30 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 use super::batches::combine;
 use crate::persister::StateBatch;
 
-/// What the records say, and what only counts while they are read.
+/// The recorded state, and counters that exist only in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ShareState {
     /// Raised with every snapshot.
     pub(super) snapshot_epoch: i32,
     pub(super) state_epoch: i32,
     pub(super) leader_epoch: LeaderEpoch,
-    /// `Offset::UNKNOWN` as long as nobody has read the partition.
+    /// `Offset::UNKNOWN` until the partition is read for the first time.
     pub(super) start_offset: Offset,
-    /// -1 where it is not known.
+    /// -1 if it is not known.
     pub(super) delivery_complete_count: i32,
     pub(super) batches: Vec<StateBatch>,
     pub(super) create_timestamp: i64,
     pub(super) write_timestamp: i64,
-    /// The highest that were ever seen: whoever comes with less is fenced.
+    /// The highest epoch seen so far: requests with lower ones are fenced.
     pub(super) highest_leader_epoch: LeaderEpoch,
     pub(super) highest_state_epoch: i32,
-    /// Update records since the last snapshot that was made for there being too many of them.
+    /// The number of update records since the last snapshot.
     pub(super) updates: i32,
 }
 
 impl ShareState {
-    /// Whether a leader of this epoch may still ask. Who names none is no leader.
+    /// Checks the leader epoch of a request. A request without an epoch is not from a leader, and
+    /// is allowed.
     pub(super) fn check_leader_epoch(&self, leader_epoch: LeaderEpoch) -> Result<(), ErrorCode> {
         let is_of_a_leader = leader_epoch != LeaderEpoch::UNKNOWN;
         if is_of_a_leader && self.highest_leader_epoch > leader_epoch {
@@ -38,7 +39,7 @@ impl ShareState {
         Ok(())
     }
 
-    /// What a snapshot says, over what there was.
+    /// The state after a snapshot.
     pub(super) fn on_snapshot(
         before: Option<&ShareState>,
         snapshot: &Snapshot,
@@ -66,10 +67,11 @@ impl ShareState {
         }
     }
 
-    /// What an update says, over what there was.
+    /// The state after an update.
     pub(super) fn on_update(before: Option<&ShareState>, update: &Update) -> Self {
         let Some(before) = before else {
-            // The snapshot before it is gone: Kafka takes the update for all there is.
+            // The snapshot before the update is missing. As in Kafka, the update is then the entire
+            // state.
             return ShareState {
                 snapshot_epoch: update.snapshot_epoch,
                 state_epoch: 0,
@@ -102,7 +104,7 @@ impl ShareState {
         }
     }
 
-    /// The same, as a snapshot of its own.
+    /// The state as a snapshot.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             snapshot_epoch: self.snapshot_epoch.saturating_add(1),
@@ -117,7 +119,7 @@ impl ShareState {
     }
 }
 
-/// All of a share partition's state, as one record says it.
+/// The state of a share partition in one record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
     pub(super) snapshot_epoch: i32,
@@ -130,12 +132,12 @@ pub struct Snapshot {
     pub(super) write_timestamp: i64,
 }
 
-/// What has changed, as one record says it.
+/// The changed fields in one record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
     pub(super) snapshot_epoch: i32,
     pub(super) leader_epoch: LeaderEpoch,
-    /// `Offset::UNKNOWN` where it stays.
+    /// `Offset::UNKNOWN` if unchanged.
     pub(super) start_offset: Offset,
     pub(super) delivery_complete_count: i32,
     pub(super) batches: Vec<StateBatch>,

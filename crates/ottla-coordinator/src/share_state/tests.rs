@@ -1,4 +1,4 @@
-//! The share coordinator, driven by hand and at random.
+//! The share coordinator, in scripted and in random tests.
 
 mod random;
 
@@ -35,7 +35,7 @@ fn batch(first: i64, last: i64, delivery_state: i8, delivery_count: i16) -> Stat
     }
 }
 
-/// A coordinator whose writes are committed at once, and their records kept.
+/// A coordinator whose writes are committed at once. Keeps their records.
 struct Story {
     coordinator: ShareCoordinator,
     log: Vec<ShareStateRecord>,
@@ -118,7 +118,7 @@ impl Story {
         self.commit(outcome).expect("an answer")
     }
 
-    /// The kinds of the records, as their keys say it.
+    /// The types of the records' keys.
     fn kinds(&self) -> String {
         let kinds = self.log.iter().map(|record| match record.encode() {
             Ok((_, None)) => 'x',
@@ -129,7 +129,7 @@ impl Story {
         kinds.collect()
     }
 
-    /// One that has read the log from `from` on.
+    /// A coordinator that has loaded the log from `from` on.
     fn replayed(&self, from: usize) -> ShareCoordinator {
         let mut replayed = ShareCoordinator::new(Arc::clone(&self.coordinator.config));
         for (offset, record) in self.log.iter().enumerate().skip(from) {
@@ -190,7 +190,7 @@ fn what_is_written_is_read() {
         delivery_complete_count: 3,
     };
     assert_eq!(story.summary(0), Response::Summary(Ok(summary)));
-    // The snapshot, the leader's epoch, two writes; the second read has written nothing.
+    // The snapshot, the leader's epoch, two writes. The second read has written nothing.
     assert_eq!(story.kinds(), "suuu");
 }
 
@@ -213,7 +213,7 @@ fn whoever_is_late_is_fenced() {
     );
     assert_eq!(story.read(0, 4), Response::Read(Err(fenced_leader)));
     assert_eq!(story.initialize(0, 1, 0), Response::Done(Err(fenced_state)));
-    // Set to another offset, the state epoch fences the leader that does not know of it.
+    // After the offset was set, the state epoch fences a leader that does not know it.
     assert_eq!(story.initialize(0, 3, 40), Response::Done(Ok(())));
     let unaware = WriteState {
         state_epoch: 2,
@@ -283,7 +283,7 @@ fn deleting_forgets_and_so_does_the_deletion_of_the_topic() {
     story.initialize(1, 3, 0);
     assert_eq!(story.delete(0), Response::Done(Ok(())));
     assert_eq!(story.kinds(), "ssx");
-    // Nothing of what was is held against a new beginning.
+    // The earlier state does not affect a new initialization.
     assert_eq!(story.initialize(0, 1, 0), Response::Done(Ok(())));
     let outcome = story.coordinator.on_topics_deleted(&[Uuid::from_u128(8)]);
     assert!(outcome.writes.is_empty());
@@ -366,14 +366,14 @@ fn what_newer_snapshots_cover_is_deleted() {
     story.initialize(0, 1, 0);
     assert_eq!(prune(&mut story), []);
     story.initialize(1, 1, 0);
-    // Partition 0 goes on; partition 1 keeps the log from offset 1 on.
+    // Partition 0 is active. Partition 1 keeps the log from offset 1 on.
     for end in 0..4 {
         story.write(write_of(0, 0, &[batch(end, end, 2, 1)]));
     }
     assert_eq!(story.kinds(), "ssusus");
     assert_eq!(prune(&mut story), [Command::DeleteRecordsBefore(Offset(1))]);
     assert_eq!(prune(&mut story), []);
-    // Written anew, it does not.
+    // After its new snapshot, it does not.
     story.now = Timestamp(story.now.0 + 300_000);
     let outcome = story
         .coordinator
@@ -386,13 +386,13 @@ fn what_newer_snapshots_cover_is_deleted() {
         whole.latest(&key(0)).map(|s| &s.batches),
         pruned.latest(&key(0)).map(|s| &s.batches)
     );
-    // When all rest, nothing is written anew.
+    // If all are inactive, there are no new snapshots.
     story.now = Timestamp(story.now.0 + 300_000);
     let outcome = story
         .coordinator
         .on_timer(TimerKey::SnapshotCold, story.now);
     assert_eq!(outcome.writes.len(), 0);
-    // The last one gone, only its tombstone is left.
+    // After the last deletion, only its tombstone is left.
     story.delete(0);
     story.delete(1);
     assert_eq!(prune(&mut story), [Command::DeleteRecordsBefore(Offset(9))]);

@@ -1,4 +1,4 @@
-//! WriteShareGroupState: the leader of a partition says what has become of records.
+//! WriteShareGroupState: the leader of a partition persists the state of records.
 //! Source: `ShareCoordinatorShard.writeState`.
 
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
@@ -12,7 +12,7 @@ use crate::persister::WriteState;
 use crate::runtime::ReplyTo;
 
 impl ShareCoordinator {
-    /// `partition_count` is that of the topic, if there is one with this id.
+    /// `partition_count` is that of the topic, if a topic with this id exists.
     pub fn write_state(
         &mut self,
         to: ReplyTo<Result<(), StateError>>,
@@ -47,8 +47,8 @@ impl ShareCoordinator {
         check_partition(request.key.partition, partition_count)
     }
 
-    /// The change as an update, or with all there is as a snapshot where there have been many updates. `None` for a
-    /// share partition that is not known. A leader epoch that is known replaces the one there is.
+    /// The change as an update, or after many updates as a snapshot of the full state. `None` for
+    /// an unknown share partition. A leader epoch in the request replaces the current one.
     pub(super) fn state_record(
         &self,
         request: WriteState,

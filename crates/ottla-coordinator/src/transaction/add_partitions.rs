@@ -1,6 +1,5 @@
-//! AddPartitionsToTxn and AddOffsetsToTxn: partitions become part of a transaction, and are asked for
-//! whether they are.
-//! Source: `TransactionCoordinator.handleAddPartitionsToTransaction` and
+//! AddPartitionsToTxn and AddOffsetsToTxn: adding partitions to a transaction, and verifying that
+//! they are part of it. Source: `TransactionCoordinator.handleAddPartitionsToTransaction` and
 //! `handleVerifyPartitionsInTransaction`; KIP-890 (verification).
 
 use bytestring::ByteString;
@@ -15,7 +14,7 @@ use crate::planted::{self, Bug};
 use crate::runtime::{ReplyTo, TransactionalProducer};
 
 impl TransactionCoordinator {
-    /// The partitions exist, or are those of `__consumer_offsets`.
+    /// The partitions must exist, or be those of `__consumer_offsets`.
     pub fn handle_add_partitions(
         &mut self,
         to: ReplyTo<ErrorCode>,
@@ -32,7 +31,7 @@ impl TransactionCoordinator {
         self.finish(effects)
     }
 
-    /// `None` where the partitions are part of the transaction already.
+    /// `None` if the partitions are already part of the transaction.
     fn prepare_add(
         &mut self,
         request: AddPartitions,
@@ -47,7 +46,8 @@ impl TransactionCoordinator {
             .transactions
             .get_mut(&request.transactional_id)
             .ok_or(ErrorCode::InvalidProducerIdMapping)?;
-        // First of all: the producer may use an id already that the step under way gives to it.
+        // Checked first: the producer may already use an id that the pending transition assigns to
+        // it.
         if metadata.has_pending() {
             return Err(ErrorCode::ConcurrentTransactions);
         }
@@ -60,7 +60,7 @@ impl TransactionCoordinator {
         if !may_write_version {
             return Err(ErrorCode::UnsupportedVersion);
         }
-        // Not slices of the request that they came in, which would stay in memory for them.
+        // Copied, so that they do not keep the buffer of the request in memory.
         let partitions = request.partitions.into_iter().map(|it| TopicPartition {
             topic: ByteString::from(it.topic.to_string()),
             partition: it.partition,
@@ -70,8 +70,8 @@ impl TransactionCoordinator {
             .map(Some)
     }
 
-    /// Whether each of these partitions is part of the producer's open transaction. The last word has the
-    /// log to which the records go.
+    /// Whether each of these partitions is part of the producer's open transaction. The log of the
+    /// partition makes the final check.
     pub fn verify_partitions(
         &self,
         transactional_id: &str,

@@ -1,17 +1,17 @@
-//! The settings that transactions depend on. Fields are Kafka's keys with underscores.
+//! The settings of transactions. Fields are Kafka's keys with underscores.
 //! Source: `TransactionStateManagerConfig`.
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransactionCoordinatorConfig {
-    /// The longest timeout that a producer may ask for.
+    /// The maximum transaction timeout of producers.
     pub transaction_max_timeout_ms: i32,
-    /// How long an id may be without a transaction before it is forgotten.
+    /// How long an id without a transaction is kept.
     pub transactional_id_expiration_ms: i32,
-    /// How often transactions are looked for that have run longer than their timeout.
+    /// The interval of the check for transactions that have exceeded their timeout.
     pub transaction_abort_timed_out_transaction_cleanup_interval_ms: i32,
-    /// How often ids are looked for that have expired.
+    /// The interval of the check for expired ids.
     pub transaction_remove_expired_transaction_cleanup_interval_ms: i32,
-    /// Whether producers may ask for transactions without a timeout (KIP-939).
+    /// Whether producers can use transactions without a timeout (KIP-939).
     pub transaction_two_phase_commit_enable: bool,
 }
 

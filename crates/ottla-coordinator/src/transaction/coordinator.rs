@@ -1,12 +1,12 @@
-//! The coordinator of the transactional ids in one partition of `__transaction_state`: what it owns, and
-//! what becomes of its writes.
+//! The coordinator of the transactional ids in one partition of `__transaction_state`: its state,
+//! and the handling of committed and failed writes.
 //!
-//! Each file beside this one adds the handling of one request or event. A handler prepares the next step
-//! of one id and writes it; the step is taken, and answered, when its record is committed. Until then
-//! everybody else who comes for this id is told to come again.
-//! Invariants: an id has at most one write outstanding; `outstanding` is ordered by write; each waiting
-//! request in `awaiting_producer_id` has one producer id asked for.
-//! Source: `TransactionCoordinator`, `TransactionStateManager`.
+//! Each file in this directory handles one request or event. A handler prepares a transition of one
+//! id and writes it. The transition is applied and answered when its record is committed. Until
+//! then, other requests for the id are told to retry. Invariants: an id has at most one outstanding
+//! write; `outstanding` is ordered by write; each waiting request in `awaiting_producer_id` has one
+//! allocation of a producer id in progress. Source: `TransactionCoordinator`,
+//! `TransactionStateManager`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,56 +23,57 @@ use super::record::{FLEXIBLE_VALUES, TransactionLogRecord};
 use super::requests::{EndTransaction, InitProducerId};
 use crate::runtime::{Coordinator, LogEntry, ReplyTo, TimerChange, Write, WriteId, WriteKind};
 
-/// How long the end of a transaction that could not be written waits before it is written again.
+/// The delay before a failed write of the completion of a transaction is retried.
 const COMPLETION_RETRY_MS: u64 = 100;
 
 pub struct TransactionCoordinator {
     pub(super) config: Arc<TransactionCoordinatorConfig>,
-    /// The leader epoch of the partition: markers of an earlier coordinator are refused.
+    /// The leader epoch of the partition. Markers with an older epoch are refused.
     pub(super) coordinator_epoch: i32,
-    /// The `transaction.version` of the cluster.
+    /// The finalized `transaction.version` of the cluster.
     pub(super) transaction_version: i16,
     pub(super) transactions: BTreeMap<ByteString, TransactionMetadata>,
     outstanding: VecDeque<(WriteId, Step)>,
     next_write: WriteId,
-    /// What goes on when there is a producer id for it, in the order in which the ids were asked for.
+    /// Requests that continue when there is a producer id for them, in the order of the
+    /// allocations.
     awaiting_producer_id: VecDeque<AwaitingProducerId>,
-    /// Ids that were asked for and not needed after all.
+    /// Allocated ids that were not needed.
     spare_producer_ids: Vec<ProducerId>,
 }
 
-/// What is done when a write is committed or has failed.
+/// What follows when a write is committed or has failed.
 pub(super) enum Step {
     Advance {
         transactional_id: ByteString,
         next: Transaction,
         then: Then,
     },
-    /// These ids are forgotten.
+    /// Removes these ids.
     Forget(Vec<ByteString>),
 }
 
 pub(super) enum Then {
     AnswerInit(Option<ReplyTo<InitProducerIdResult>>),
     AnswerAdd(Option<ReplyTo<ErrorCode>>),
-    /// The transaction is going to end: its markers are sent.
+    /// The transaction is ending, and its markers are sent.
     SendMarkers {
         answer: EndAnswer,
-        /// The epoch was raised for this, before version 2 of the protocol.
+        /// Whether the epoch was raised for this, before version 2 of the protocol.
         is_epoch_fence: bool,
     },
-    /// The transaction has ended.
+    /// The transaction is complete.
     Nothing,
 }
 
-/// Who wanted a transaction to end.
+/// Who ended a transaction.
 #[derive(Clone, Copy)]
 pub(super) enum EndAnswer {
     EndTxn(ReplyTo<EndTxnResult>),
-    /// A new instance of the producer, which is to come again when the transaction of the old one has
-    /// ended.
+    /// A new instance of the producer, which must retry when the transaction of the old instance
+    /// has ended.
     Init(ReplyTo<InitProducerIdResult>),
-    /// Time.
+    /// The transaction timeout.
     Nobody,
 }
 
@@ -82,7 +83,7 @@ pub(super) enum AwaitingProducerId {
     Abort(ByteString),
 }
 
-/// The outcome of one event, while it is being made.
+/// The effects of one event, while it is handled.
 pub(super) struct Effects {
     pub(super) outcome: Outcome,
     steps: Vec<(WriteId, Step)>,
@@ -115,7 +116,7 @@ impl Effects {
 }
 
 impl TransactionCoordinator {
-    /// A coordinator that knows nothing yet: replay the log, then call `on_loaded`.
+    /// An empty coordinator: replay the log, then call `on_loaded`.
     pub fn new(
         config: Arc<TransactionCoordinatorConfig>,
         coordinator_epoch: i32,
@@ -133,18 +134,19 @@ impl TransactionCoordinator {
         }
     }
 
-    /// The cluster works by another `transaction.version` now.
+    /// The finalized `transaction.version` of the cluster has changed.
     pub fn set_transaction_version(&mut self, transaction_version: i16) {
         self.transaction_version = transaction_version;
     }
 
-    /// Whether a step can be written of a client that works by this `transaction.version`: the records of version 0 of the
-    /// cluster have no room for it. No client asks for it that has asked for the cluster's features.
+    /// Whether a transition of a client with this `transaction.version` can be written: records of
+    /// the cluster's version 0 have no field for it. Clients that use the cluster's finalized
+    /// features never ask for it.
     pub(super) fn may_write_version_of_client(&self, client_transaction_version: i16) -> bool {
         client_transaction_version == 0 || self.transaction_version >= FLEXIBLE_VALUES
     }
 
-    /// A producer id that was asked for is there, or cannot be had.
+    /// The allocation of a producer id has completed or failed.
     pub fn on_producer_id(
         &mut self,
         producer_id: Result<ProducerId, ErrorCode>,
@@ -156,7 +158,8 @@ impl TransactionCoordinator {
             (None, Ok(producer_id)) => self.spare_producer_ids.push(producer_id),
             (None, Err(_)) => {}
             (Some(awaiting), Ok(producer_id)) => {
-                // Things may have changed meanwhile, so the request is looked at from the beginning.
+                // The state may have changed meanwhile, so the request is handled from the
+                // beginning.
                 self.spare_producer_ids.push(producer_id);
                 self.go_on(awaiting, now, &mut effects);
             }
@@ -179,8 +182,8 @@ impl TransactionCoordinator {
 
     // For the handlers
 
-    /// A producer id that nobody has. Where there is none, it is asked for, and `awaiting` goes on when
-    /// it comes.
+    /// A new producer id. If there is none, one is allocated, and `awaiting` continues when it
+    /// arrives.
     pub(super) fn take_producer_id(
         &mut self,
         awaiting: impl FnOnce() -> AwaitingProducerId,
@@ -208,7 +211,7 @@ impl TransactionCoordinator {
         effects.outcome
     }
 
-    /// Writes the prepared step of an id.
+    /// Writes the prepared transition of an id.
     pub(super) fn write_step(
         &self,
         transactional_id: &ByteString,
@@ -225,7 +228,7 @@ impl TransactionCoordinator {
         effects.write(vec![record], step);
     }
 
-    /// Writes the tombstones of ids whose death is prepared.
+    /// Writes the tombstones of ids that are prepared to be removed.
     pub(super) fn write_tombstones(&self, ids: Vec<ByteString>, effects: &mut Effects) {
         let records = ids.iter().map(|id| self.record(id, None)).collect();
         effects.write(records, Step::Forget(ids));
@@ -283,7 +286,7 @@ impl TransactionCoordinator {
                 next: _,
                 then: Then::Nothing,
             } => {
-                // The markers are written: nothing else can come of this transaction.
+                // The markers are written, so the transaction can only be completed.
                 let key = TimerKey::Completion { transactional_id };
                 effects.set_timer(key, COMPLETION_RETRY_MS);
             }
@@ -321,10 +324,10 @@ impl Coordinator for TransactionCoordinator {
     type TimerKey = TimerKey;
     type Command = Command;
 
-    // An id whose last step might not count could be given to two producers.
+    // If the last transition of an id could be lost, the id could be given to two producers.
     const AWAITS_COMMITTED_LOG: bool = true;
-    // Kafka: `TransactionLog.ENFORCED_REQUIRED_ACKS`. A step that cannot be replicated is refused at once, and not left pending
-    // until the replicas are back.
+    // Kafka: `TransactionLog.ENFORCED_REQUIRED_ACKS`. A transition that cannot be replicated is
+    // refused at once instead of pending until the replicas are back.
     const REQUIRES_MIN_ISR: bool = true;
 
     fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
@@ -334,12 +337,12 @@ impl Coordinator for TransactionCoordinator {
             } => self
                 .replay(offset, key, value)
                 .map_err(|error| error.to_string()),
-            // The coordinator's own records are part of no transaction.
+            // The coordinator's own records are never transactional.
             LogEntry::EndTransaction { .. } => Ok(()),
         }
     }
 
-    /// What a transaction lacks that was about to end is done again.
+    /// Resumes the completion of transactions that were ending.
     fn on_loaded(&mut self, now: Timestamp) -> Outcome {
         let mut effects = self.effects();
         self.resume_completions(now, &mut effects);
@@ -383,7 +386,7 @@ impl Coordinator for TransactionCoordinator {
         let mut effects = self.effects();
         let late = self.outstanding.iter_mut().find(|(id, _)| *id == write);
         if let Some((_, Step::Advance { then, .. })) = late {
-            // Nobody is answered a second time when it is settled.
+            // No second reply is sent when the write completes.
             let answered = then.without_answer();
             answer_failed(
                 std::mem::replace(then, answered),
@@ -450,7 +453,7 @@ fn refuse(awaiting: AwaitingProducerId, error: ErrorCode, effects: &mut Effects)
             effects.reply(to, Err(error));
         }
         AwaitingProducerId::End(to, _) => effects.reply(to, Err(error)),
-        // It is looked for again.
+        // The next check finds it again.
         AwaitingProducerId::Abort(_) => {}
     }
 }

@@ -1,5 +1,5 @@
-//! DescribeTransactions and ListTransactions: what this coordinator knows, as it is now.
-//! Source: `TransactionCoordinator.handleDescribeTransactions`,
+//! DescribeTransactions and ListTransactions, from the current state. Source:
+//! `TransactionCoordinator.handleDescribeTransactions`,
 //! `TransactionStateManager.listTransactionStates`; KIP-664, KIP-994, KIP-1152.
 
 use bytestring::ByteString;
@@ -9,12 +9,12 @@ use super::coordinator::TransactionCoordinator;
 use super::metadata::Transaction;
 use super::state::TransactionState;
 
-/// Which transactional ids are wanted. What is empty or `None` leaves all in.
+/// A filter of transactional ids. Empty lists and `None` match everything.
 pub struct ListFilter<'a> {
     pub producer_ids: &'a [i64],
     pub has_state_filter: bool,
     pub states: &'a [TransactionState],
-    /// Only those that began longer ago than this.
+    /// Only transactions that have been running for longer than this.
     pub duration_ms: Option<i64>,
     pub matches_id: &'a dyn Fn(&str) -> bool,
 }

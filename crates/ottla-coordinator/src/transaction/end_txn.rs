@@ -1,8 +1,10 @@
-//! EndTxn: the producer commits or aborts. The decision counts when it is in the log; the markers follow.
+//! EndTxn: the producer commits or aborts. The decision counts when it is committed to the log; the
+//! markers follow.
 //!
-//! Up to version 1 of the protocol the epoch stays, and only the current one may end a transaction. From
-//! version 2 on each end raises the epoch, so that a request which comes a second time is known by its
-//! epoch, and a client that does not know whether it has begun a transaction may abort it to be sure:
+//! Up to version 1 of the protocol the epoch does not change, and only the current epoch can end a
+//! transaction. From version 2 on, each end raises the epoch, so that a repeated request is
+//! recognized by its epoch. A client that does not know whether it has started a transaction can
+//! abort it to be sure:
 //!
 //! | state          | abort, old epoch | abort, current | commit, old epoch | commit, current |
 //! | -------------- | ---------------- | -------------- | ----------------- | --------------- |
@@ -22,12 +24,12 @@ use super::requests::EndTransaction;
 use super::state::TransactionState as State;
 use crate::runtime::ReplyTo;
 
-/// What comes of a request to end a transaction.
+/// The result of a request to end a transaction.
 enum Ending {
     Begins {
         has_no_partition: bool,
     },
-    /// The same request was carried out before.
+    /// The same request was executed before.
     DoneBefore,
 }
 
@@ -87,7 +89,7 @@ impl TransactionCoordinator {
         let Some(metadata) = self.transactions.get_mut(&id) else {
             return;
         };
-        // Before version 2 it is not written by which version the client works.
+        // Before version 2, the client's version is not recorded.
         let version = if raises_epoch { version } else { 0 };
         let prepared = metadata.prepare_abort_or_commit(
             state,
@@ -108,8 +110,8 @@ impl TransactionCoordinator {
         }
     }
 
-    /// The open transaction of a producer is aborted, and the producer fenced, because another instance
-    /// has come or because its time is up.
+    /// Aborts the open transaction of a producer and fences the producer, because a new instance
+    /// has started or the timeout is over.
     pub(super) fn fence_and_abort(
         &mut self,
         transactional_id: ByteString,
@@ -118,7 +120,7 @@ impl TransactionCoordinator {
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        // This comes from no client: the cluster's version counts.
+        // There is no client, so the cluster's version applies.
         let raises_epoch = self.transaction_version >= EPOCH_RAISED_AT_END;
         let Some(next_producer_id) =
             self.next_producer_id(&transactional_id, raises_epoch, again, effects)
@@ -159,8 +161,8 @@ impl TransactionCoordinator {
         }
     }
 
-    /// Where the producer goes on when its epochs are used up; -1 as long as there are some. `None` where
-    /// an id has to be waited for.
+    /// The producer id to continue with when the producer's epochs are exhausted; -1 while they are
+    /// not. `None` if an allocation must be waited for.
     fn next_producer_id(
         &mut self,
         transactional_id: &str,
@@ -184,7 +186,8 @@ fn ending(metadata: &TransactionMetadata, request: &EndTransaction) -> Result<En
         is_commit,
         ..
     } = request;
-    // The end of the transaction has taken the producer to another id, and it has not heard of that.
+    // The end of the transaction has moved the producer to another id, and the producer missed the
+    // response.
     let is_retry_over_ids = current.previous_producer_id == producer.id
         && producer.epoch.value() == i16::MAX - 1
         && current.producer_epoch.value() == 0;
@@ -197,9 +200,9 @@ fn ending(metadata: &TransactionMetadata, request: &EndTransaction) -> Result<En
         State::PrepareCommit | State::PrepareAbort => is_retry_of_epoch,
         State::CompleteCommit | State::CompleteAbort => is_retry || is_current,
     };
-    // First of all: the producer may use an id already that the step under way gives to it.
+    // Checked first: the producer may already use an id that the pending transition assigns to it.
     if metadata.has_pending() {
-        // A transaction that is being completed is no less in the way of those who repeat its end.
+        // A client that repeats the end of a transaction must also wait for its completion.
         return Err(ErrorCode::ConcurrentTransactions);
     }
     if current.producer_id != producer.id && !is_retry_over_ids {
@@ -223,7 +226,7 @@ fn ending(metadata: &TransactionMetadata, request: &EndTransaction) -> Result<En
         (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
             Err(ErrorCode::ConcurrentTransactions)
         }
-        // Not in a log that a coordinator has written.
+        // Never in a log that a coordinator has written.
         (State::Dead | State::PrepareEpochFence, _) => Err(ErrorCode::UnknownServerError),
         _ => Err(ErrorCode::InvalidTxnState),
     }
@@ -251,7 +254,7 @@ fn ending_before_version_2(
         (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
             Err(ErrorCode::ConcurrentTransactions)
         }
-        // Not in a log that a coordinator has written.
+        // Never in a log that a coordinator has written.
         (State::Dead | State::PrepareEpochFence, _) => Err(ErrorCode::UnknownServerError),
         _ => Err(ErrorCode::InvalidTxnState),
     }

@@ -1,7 +1,7 @@
-//! InitProducerId of a transactional id: a new instance of the producer gets the next epoch, which fences
-//! those before it and ends the transaction that they left open.
-//! Source: `TransactionCoordinator.handleInitProducerId` and `prepareInitProducerIdTransit`; KIP-98,
-//! KIP-360 (a producer goes on after an error), KIP-939 (two-phase commit).
+//! InitProducerId with a transactional id: a new instance of the producer gets the next epoch,
+//! which fences earlier instances and ends the transaction that they left open. Source:
+//! `TransactionCoordinator.handleInitProducerId` and `prepareInitProducerIdTransit`; KIP-98,
+//! KIP-360 (recovery after an error), KIP-939 (two-phase commit).
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
@@ -37,7 +37,7 @@ impl TransactionCoordinator {
         {
             Err(ErrorCode::TransactionalIdAuthorizationFailed)
         } else if request.keep_prepared_transaction {
-            // Kafka 4.3 knows the flag and does not follow it.
+            // Kafka 4.3 accepts the flag and does not implement it.
             Err(ErrorCode::UnsupportedVersion)
         } else if !request.enable_two_phase_commit
             && !(1..=self.config.transaction_max_timeout_ms).contains(&timeout_ms)
@@ -101,7 +101,7 @@ impl TransactionCoordinator {
         let expected_epoch = expected.map(|producer| producer.epoch);
         let Some(metadata) = self.transactions.get_mut(transactional_id) else {
             let producer_id = producer_id.ok_or(ErrorCode::UnknownServerError)?;
-            // Not a slice of the request that it came in, which would stay in memory for it.
+            // Copied, so that it does not keep the buffer of the request in memory.
             let id = ByteString::from(transactional_id.to_string());
             let transaction = Transaction::new(producer_id, timeout_ms, now_ms);
             let metadata = TransactionMetadata::new(id.clone(), transaction);
@@ -120,7 +120,7 @@ impl TransactionCoordinator {
     }
 }
 
-/// Whether the producer may have another epoch now.
+/// Whether the producer can get another epoch now.
 fn check(
     metadata: &TransactionMetadata,
     expected: Option<TransactionalProducer>,
@@ -130,8 +130,8 @@ fn check(
         return Err(ErrorCode::ConcurrentTransactions);
     }
     if let Some(expected) = expected {
-        // Without an epoch the id is new: a producer goes on whose id was forgotten. The id before the
-        // last is that of a producer that has not seen the answer which gave it the last.
+        // Without an epoch the id is new: the producer's id had expired. A producer with the
+        // previous id missed the response with the current one.
         let is_known = current.producer_epoch.value() < 0
             || expected.id == current.producer_id
             || (expected.id == current.previous_producer_id && is_epoch_exhausted(expected.epoch));
@@ -147,7 +147,7 @@ fn check(
         | TransactionState::CompleteAbort
         | TransactionState::CompleteCommit
         | TransactionState::Ongoing => Ok(()),
-        // Not in a log that a coordinator has written.
+        // Never in a log that a coordinator has written.
         TransactionState::Dead | TransactionState::PrepareEpochFence => {
             Err(ErrorCode::UnknownServerError)
         }

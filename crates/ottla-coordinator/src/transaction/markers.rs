@@ -1,10 +1,10 @@
-//! The end of a transaction that the log has decided: a marker in each of its partitions, and then the
-//! record that it has ended.
+//! Completion of a transaction whose end is committed: a marker in each of its partitions, and then
+//! the record of its completion.
 //!
-//! While the markers are on their way, the last step of the id is prepared already, which keeps every
-//! other request away. Partitions whose marker is written are taken out of the transaction; a coordinator
-//! that reads the log again sends all markers again.
-//! Source: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
+//! While the markers are being written, the final transition of the id is already pending, which
+//! blocks every other request. Partitions with a written marker are removed from the transaction. A
+//! coordinator that loads the log sends all markers again. Source:
+//! `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp, TopicPartition};
@@ -17,8 +17,8 @@ use crate::planted::{self, Bug};
 use crate::runtime::{TransactionEnd, TransactionalProducer};
 
 impl TransactionCoordinator {
-    /// The log has that the transaction is going to end. Whoever asked for that has the answer now: the
-    /// end can no longer be stopped.
+    /// The decision to end the transaction is committed. The requester is answered now, because the
+    /// end can no longer be prevented.
     pub(super) fn send_markers(
         &mut self,
         transactional_id: &ByteString,
@@ -45,7 +45,7 @@ impl TransactionCoordinator {
         }
     }
 
-    /// Transactions that were about to end when the last coordinator lost the partition.
+    /// Resumes transactions that were ending when the previous coordinator lost the partition.
     pub(super) fn resume_completions(&mut self, now: Timestamp, effects: &mut Effects) {
         let is_ending = |metadata: &&TransactionMetadata| {
             matches!(
@@ -57,7 +57,7 @@ impl TransactionCoordinator {
         let mut ending: Vec<_> = ending.map(|it| it.transactional_id.clone()).collect();
         ending.sort();
         for transactional_id in ending {
-            // One that cannot be completed stays as it is, as its record says.
+            // A transaction that cannot be completed stays as recorded.
             let _ = self.begin_completion(&transactional_id, now, effects);
         }
     }
@@ -85,8 +85,8 @@ impl TransactionCoordinator {
         Ok(completed)
     }
 
-    /// The leaders of some partitions have answered: with an error, or that the marker is written. A
-    /// partition that is no more is one that needs none.
+    /// The leaders of some partitions have answered, with an error or success. A partition that no
+    /// longer exists needs no marker.
     pub fn on_markers_answered(
         &mut self,
         transactional_id: &ByteString,
@@ -121,13 +121,13 @@ impl TransactionCoordinator {
         for (partition, error) in answers {
             match error {
                 ErrorCode::None
-                // The producer can have written nothing to such a partition.
+                // The producer cannot have written to such a partition.
                 | ErrorCode::UnsupportedForMessageFormat
                 | ErrorCode::UnsupportedVersion => {
                     metadata.transaction.partitions.remove(partition);
                 }
-                // Another coordinator, or another producer, has taken over: this end is not ours any
-                // more.
+                // Another coordinator or another producer has taken over, so this completion is
+                // obsolete.
                 ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => return,
                 _ if planted::has(Bug::CompleteWithoutMarkers) => {
                     metadata.transaction.partitions.remove(partition);
@@ -144,7 +144,7 @@ impl TransactionCoordinator {
         }
     }
 
-    /// Writes that a transaction has ended whose markers are written.
+    /// Retries the record of a completed transaction whose markers are written.
     pub(super) fn complete_again(
         &mut self,
         transactional_id: &ByteString,

@@ -1,10 +1,10 @@
-//! What is known of one transactional id, and each step that it can take.
+//! The state of one transactional id, and its transitions.
 //!
-//! A step is prepared, written to the log, and only then taken: until the log has it, `pending_state`
-//! keeps every other step away.
-//! Invariant: `transaction` is what the log says, except that partitions whose marker is written are
-//! taken out of it, and that a failed attempt to fence a producer may have raised its epoch.
-//! Source: `TransactionMetadata`, `TxnTransitMetadata`; KIP-98, KIP-360, KIP-890.
+//! A transition is prepared, written to the log, and applied when it is committed. Until then,
+//! `pending_state` blocks every other transition. Invariant: `transaction` is what the log
+//! contains, except that partitions with a written marker are removed, and that a failed attempt to
+//! fence a producer may have raised its epoch. Source: `TransactionMetadata`, `TxnTransitMetadata`;
+//! KIP-98, KIP-360, KIP-890.
 
 use std::collections::BTreeSet;
 
@@ -14,36 +14,37 @@ use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 use super::state::TransactionState;
 use crate::runtime::TransactionalProducer;
 
-/// The first `transaction.version` in which the end of every transaction raises the producer's epoch.
+/// The first `transaction.version` in which the end of every transaction raises the producer epoch.
 pub(super) const EPOCH_RAISED_AT_END: i16 = 2;
-/// Transactions of this timeout are prepared by somebody else, and have none (KIP-939).
+/// The timeout of two-phase commit transactions, which do not time out (KIP-939).
 const NO_TIMEOUT: i32 = i32::MAX;
 
-/// A transactional id as one record of the log describes it.
+/// A transactional id as recorded in the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transaction {
     pub producer_id: ProducerId,
-    /// The id before the last step: of a producer that repeats a request whose answer it has not seen.
+    /// The producer id before the last transition. Recognizes a producer that repeats a request
+    /// after a lost response.
     pub previous_producer_id: ProducerId,
-    /// The id that the producer is going to have when the transaction has ended, where its epochs are
-    /// used up.
+    /// The producer id after the end of the transaction, if the epochs of the current one are
+    /// exhausted.
     pub next_producer_id: ProducerId,
     pub producer_epoch: ProducerEpoch,
-    /// The epoch before the last that was given to this producer; not in the log.
+    /// The previous epoch of this producer. Not in the log.
     pub last_producer_epoch: ProducerEpoch,
     pub timeout_ms: i32,
     pub state: TransactionState,
-    /// Those that get a marker.
+    /// The partitions that get a marker.
     pub partitions: BTreeSet<TopicPartition>,
     /// -1 before the first transaction.
     pub start_timestamp_ms: i64,
     pub last_update_timestamp_ms: i64,
-    /// The `transaction.version` that the client works by.
+    /// The client's `transaction.version`.
     pub client_transaction_version: i16,
 }
 
 impl Transaction {
-    /// A new id, of which the log does not know yet.
+    /// A new id that is not in the log yet.
     pub(super) fn new(producer_id: ProducerId, timeout_ms: i32, now_ms: i64) -> Self {
         Transaction {
             producer_id,
@@ -81,7 +82,7 @@ impl Transaction {
     }
 }
 
-/// The last epoch is kept back, so that a producer can always be fenced.
+/// Whether all epochs are used. The last one is reserved, so that a producer can always be fenced.
 pub(super) fn is_epoch_exhausted(epoch: ProducerEpoch) -> bool {
     epoch.value() >= i16::MAX - 1
 }
@@ -90,14 +91,14 @@ fn next_epoch(epoch: ProducerEpoch) -> ProducerEpoch {
     ProducerEpoch(epoch.value().saturating_add(1))
 }
 
-/// A transactional id with the step that is under way.
+/// A transactional id and its pending transition.
 #[derive(Debug)]
 pub(super) struct TransactionMetadata {
     pub(super) transactional_id: ByteString,
     pub(super) transaction: Transaction,
-    /// The state that it is about to have.
+    /// The state after the pending transition.
     pub(super) pending_state: Option<TransactionState>,
-    /// An epoch that fences was taken but could not be written: it is used again.
+    /// Whether an epoch was raised for fencing but could not be written: it is used again.
     pub(super) has_failed_epoch_fence: bool,
 }
 
@@ -115,7 +116,7 @@ impl TransactionMetadata {
         self.pending_state.is_some()
     }
 
-    /// A new instance of the producer, or one that goes on after an error and says which epoch it had.
+    /// For a new instance of the producer, or one that recovers from an error and sends its epoch.
     pub(super) fn prepare_increment_producer_epoch(
         &mut self,
         timeout_ms: i32,
@@ -128,14 +129,14 @@ impl TransactionMetadata {
         }
         let (epoch, last_epoch) = match expected_epoch {
             None => (next_epoch(current.producer_epoch), ProducerEpoch::NONE),
-            // -1 before the first epoch was given.
+            // -1 before the first epoch was assigned.
             Some(expected)
                 if current.producer_epoch == ProducerEpoch::NONE
                     || expected == current.producer_epoch =>
             {
                 (next_epoch(current.producer_epoch), current.producer_epoch)
             }
-            // The answer to the same request was lost.
+            // The response to the same request was lost.
             Some(expected) if expected == current.last_producer_epoch => {
                 (current.producer_epoch, current.last_producer_epoch)
             }
@@ -149,7 +150,7 @@ impl TransactionMetadata {
         self.prepare(next)
     }
 
-    /// The epochs of the producer's id are used up: it goes on with another id.
+    /// The epochs of the producer id are exhausted: the producer gets another id.
     pub(super) fn prepare_producer_id_rotation(
         &mut self,
         producer_id: ProducerId,
@@ -187,8 +188,8 @@ impl TransactionMetadata {
         self.prepare(next)
     }
 
-    /// `next_producer_id` is where the producer goes on when its epochs are used up. Without a
-    /// partition it is not known when the transaction began.
+    /// `next_producer_id` is the id to continue with when the epochs are exhausted. The start time
+    /// of a transaction without partitions is unknown.
     pub(super) fn prepare_abort_or_commit(
         &mut self,
         state: TransactionState,
@@ -199,7 +200,7 @@ impl TransactionMetadata {
     ) -> Result<Transaction, ErrorCode> {
         let mut next = self.transaction.clone();
         if client_transaction_version >= EPOCH_RAISED_AT_END {
-            // An id whose epochs are wrongly used up may still abort, so that it can recover.
+            // An id whose epochs are exhausted by mistake can still abort, so that it can recover.
             next.last_producer_epoch = next.producer_epoch;
             next.producer_epoch = next_epoch(next.producer_epoch);
         }
@@ -213,7 +214,7 @@ impl TransactionMetadata {
         self.prepare(next)
     }
 
-    /// All markers are going to be written.
+    /// All markers will be written.
     pub(super) fn prepare_complete(&mut self, now_ms: i64) -> Result<Transaction, ErrorCode> {
         self.has_failed_epoch_fence = false;
         let mut next = self.transaction.clone();
@@ -221,8 +222,8 @@ impl TransactionMetadata {
             TransactionState::PrepareCommit => TransactionState::CompleteCommit,
             _ => TransactionState::CompleteAbort,
         };
-        // The last epoch stays what the client has seen last: for it, the next after the last but one
-        // is 0 of the new id.
+        // The last epoch stays the one that the client knows: for the client, the last usable epoch
+        // is followed by 0 of the new id.
         let has_next_id = next.next_producer_id != ProducerId::NONE;
         if next.client_transaction_version >= EPOCH_RAISED_AT_END && has_next_id {
             next.producer_id = next.next_producer_id;
@@ -234,7 +235,7 @@ impl TransactionMetadata {
         self.prepare(next)
     }
 
-    /// The id is forgotten. Returns whether it may be.
+    /// Prepares the removal of the id. Returns whether it can be removed.
     pub(super) fn prepare_dead(&mut self) -> bool {
         let may_die =
             !self.has_pending() && TransactionState::Dead.may_follow(self.transaction.state);
@@ -244,8 +245,8 @@ impl TransactionMetadata {
         may_die
     }
 
-    /// The epoch of an instance that is to write no more, before version 2 of the protocol. It counts at
-    /// once, whether or not it can be written.
+    /// Raises the epoch to fence an instance, before version 2 of the protocol. Applies at once,
+    /// whether or not it can be written.
     pub(super) fn raise_epoch_to_fence(&mut self) {
         if !self.has_failed_epoch_fence {
             self.transaction.producer_epoch = next_epoch(self.transaction.producer_epoch);
@@ -253,7 +254,7 @@ impl TransactionMetadata {
         self.transaction.last_producer_epoch = ProducerEpoch::NONE;
     }
 
-    /// The log has the step.
+    /// The transition is committed.
     pub(super) fn complete_transition(&mut self, next: Transaction) {
         assert_eq!(
             self.pending_state,
@@ -265,7 +266,7 @@ impl TransactionMetadata {
         self.transaction = next;
     }
 
-    /// The log has refused the step.
+    /// The transition could not be written.
     pub(super) fn give_up_transition(&mut self) {
         self.pending_state = None;
     }
@@ -281,7 +282,8 @@ impl TransactionMetadata {
         }
     }
 
-    /// Bytes of a log may have led here by a way that there is not: the error is for that.
+    /// Checks the transition. A damaged log can lead to a state from which it is invalid, which is
+    /// an error.
     fn prepare(&mut self, mut next: Transaction) -> Result<Transaction, ErrorCode> {
         let is_possible = !self.has_pending()
             && next.state.may_follow(self.transaction.state)

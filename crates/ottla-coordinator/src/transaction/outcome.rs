@@ -1,4 +1,4 @@
-//! What the coordinator of transactions asks of its shell.
+//! The types that the transaction coordinator exchanges with its shell.
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, TopicPartition};
@@ -10,11 +10,11 @@ use crate::runtime::{TransactionEnd, TransactionalProducer, responses};
 pub type Outcome = runtime::CoordinatorResult<TransactionLogRecord, Response, TimerKey, Command>;
 
 pub type InitProducerIdResult = Result<TransactionalProducer, ErrorCode>;
-/// The producer's id and epoch from now on, where the end of the transaction has raised the epoch.
+/// The producer's new id and epoch, if the end of the transaction has raised the epoch.
 pub type EndTxnResult = Result<Option<TransactionalProducer>, ErrorCode>;
 
 responses! {
-    /// What a handler is answered; how the wire says it is the shell's.
+    /// The response of a handler. The shell converts it to the wire format.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Response {
         InitProducerId(InitProducerIdResult),
@@ -23,23 +23,23 @@ responses! {
     }
 }
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum TimerKey {
-    /// Transactions that have run too long are looked for.
+    /// Check for transactions that have exceeded their timeout.
     AbortTimedOut,
-    /// Ids that have expired are looked for.
+    /// Check for expired ids.
     RemoveExpired,
-    /// The end of a transaction could not be written, and is written again.
+    /// Retry the record of a completed transaction.
     Completion { transactional_id: ByteString },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// A producer id of the cluster is wanted: answered by one `on_producer_id`.
+    /// Allocate a producer id. Answered by one `on_producer_id`.
     AllocateProducerId,
-    /// Markers are to be written by the leaders of these partitions: answered by `on_markers_answered`,
-    /// in parts or together, until each partition has had its answer.
+    /// Ask the leaders of these partitions to write markers. Answered by `on_markers_answered`,
+    /// possibly in parts, until each partition has its result.
     SendMarkers(Markers),
 }
 
@@ -51,8 +51,8 @@ pub struct Markers {
     pub partitions: Vec<TopicPartition>,
 }
 
-/// What a client is told when a step of its transaction could not be written.
-/// Source: `TransactionStateManager.appendTransactionToLog`.
+/// The error for a client when a transition of its transaction could not be written. Source:
+/// `TransactionStateManager.appendTransactionToLog`.
 pub fn error_after_append(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::UnknownTopicOrPartition

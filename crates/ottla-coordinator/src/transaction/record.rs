@@ -16,15 +16,15 @@ use super::metadata::Transaction;
 use super::state::TransactionState;
 use crate::runtime::EncodeRecord;
 
-/// From this `transaction.version` on, values are written in version 1, which has room for more.
+/// From this `transaction.version` on, values are written in version 1, which has tagged fields.
 pub(super) const FLEXIBLE_VALUES: i16 = 1;
 
-/// A step of one transactional id; without a transaction, its tombstone.
+/// A transition of one transactional id. Without a transaction it is a tombstone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransactionLogRecord {
     pub transactional_id: ByteString,
     pub transaction: Option<Transaction>,
-    /// The `transaction.version` of the cluster.
+    /// The finalized `transaction.version` of the cluster.
     pub transaction_version: i16,
 }
 
@@ -68,7 +68,7 @@ fn value_of(transaction: &Transaction, version: i16) -> TransactionLogValue {
     value
 }
 
-/// `None` where there is no transaction that could have any.
+/// `None` if the state has no transaction with partitions.
 fn partitions_of(transaction: &Transaction) -> Option<Vec<PartitionsSchema>> {
     if transaction.state == TransactionState::Empty {
         return None;
@@ -88,7 +88,7 @@ fn partitions_of(transaction: &Transaction) -> Option<Vec<PartitionsSchema>> {
     Some(schemas.collect())
 }
 
-/// `None` for a state that there is not.
+/// `None` for an unknown state.
 pub(super) fn transaction_of(value: &TransactionLogValue) -> Option<Transaction> {
     let state = TransactionState::from_id(value.transaction_status)?;
     let schemas = value.transaction_partitions.iter().flatten();

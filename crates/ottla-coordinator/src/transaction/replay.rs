@@ -1,8 +1,8 @@
-//! Reading the log back into a coordinator, before it takes requests. Every record is committed by then.
+//! Loads the log into a coordinator before it accepts requests. Every record is committed by then.
 //!
-//! A record of a newer version is passed over, as Kafka does. One that cannot be read at all ends the
-//! loading: Kafka serves what it has read so far, and would forget transactions that the log still has.
-//! Source: `TransactionStateManager.loadTransactionMetadata`, `TransactionLog.read`.
+//! Records of newer versions are skipped, as in Kafka. A record that cannot be decoded fails the
+//! loading: Kafka continues with what it has read so far, and forgets transactions that the log
+//! still has. Source: `TransactionStateManager.loadTransactionMetadata`, `TransactionLog.read`.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -28,7 +28,7 @@ impl TransactionCoordinator {
         let TransactionRecordKey::TransactionLog(key) = key else {
             return Ok(());
         };
-        // Not a slice of the batch that it came in, which would stay in memory for it.
+        // Copied, so that it does not keep the buffer of its batch in memory.
         let transactional_id = ByteString::from(key.transactional_id.to_string());
         let Some(value) = value else {
             self.transactions.remove(&transactional_id);

@@ -1,4 +1,4 @@
-//! What producers ask of the coordinator of their transactional id.
+//! The requests of producers.
 
 use bytestring::ByteString;
 use ottla_types::TopicPartition;
@@ -11,7 +11,7 @@ pub struct InitProducerId {
     pub transaction_timeout_ms: i32,
     pub enable_two_phase_commit: bool,
     pub keep_prepared_transaction: bool,
-    /// What a producer has that goes on after an error.
+    /// The id and epoch of a producer that recovers from an error.
     pub expected: Option<TransactionalProducer>,
 }
 
@@ -20,7 +20,7 @@ pub struct AddPartitions {
     pub transactional_id: ByteString,
     pub producer: TransactionalProducer,
     pub partitions: Vec<TopicPartition>,
-    /// The `transaction.version` that the client works by.
+    /// The client's `transaction.version`.
     pub client_transaction_version: i16,
 }
 
@@ -29,6 +29,6 @@ pub struct EndTransaction {
     pub transactional_id: ByteString,
     pub producer: TransactionalProducer,
     pub is_commit: bool,
-    /// The `transaction.version` that the client works by.
+    /// The client's `transaction.version`.
     pub client_transaction_version: i16,
 }

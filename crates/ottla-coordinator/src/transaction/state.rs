@@ -3,18 +3,18 @@
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum TransactionState {
-    /// There is a producer, and no transaction yet.
+    /// There is a producer and no transaction yet.
     Empty,
     Ongoing,
-    /// To be committed, as the log says; the markers are on their way.
+    /// The commit is decided in the log, and markers are being written.
     PrepareCommit,
     PrepareAbort,
     /// All markers are written.
     CompleteCommit,
     CompleteAbort,
-    /// Expired, and about to be forgotten.
+    /// Expired and about to be removed.
     Dead,
-    /// The epoch of a producer is being raised so that its earlier instance is fenced.
+    /// The epoch of a producer is being raised to fence an earlier instance.
     PrepareEpochFence,
 }
 
@@ -30,7 +30,7 @@ impl TransactionState {
         TransactionState::PrepareEpochFence,
     ];
 
-    /// As it stands in the log.
+    /// The value in the log.
     pub fn id(self) -> i8 {
         match self {
             TransactionState::Empty => 0,
@@ -48,7 +48,7 @@ impl TransactionState {
         Self::ALL.into_iter().find(|state| state.id() == id)
     }
 
-    /// As clients see it.
+    /// The name in responses.
     pub fn name(self) -> &'static str {
         match self {
             TransactionState::Empty => "Empty",
@@ -66,7 +66,7 @@ impl TransactionState {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether a transaction may go from `previous` to this state.
+    /// Whether the transition from `previous` to this state is valid.
     pub(super) fn may_follow(self, previous: TransactionState) -> bool {
         use TransactionState as S;
         let is_at_rest = matches!(previous, S::Empty | S::CompleteCommit | S::CompleteAbort);
@@ -74,8 +74,8 @@ impl TransactionState {
             S::Empty | S::Dead => is_at_rest,
             S::Ongoing => is_at_rest || previous == S::Ongoing,
             S::PrepareCommit | S::PrepareEpochFence => previous == S::Ongoing,
-            // Since version 2 of the protocol a client that does not know whether it has begun a
-            // transaction may abort it to be sure.
+            // Since version 2 of the protocol, a client that does not know whether it has started a
+            // transaction can abort it to be sure.
             S::PrepareAbort => is_at_rest || matches!(previous, S::Ongoing | S::PrepareEpochFence),
             S::CompleteCommit => previous == S::PrepareCommit,
             S::CompleteAbort => previous == S::PrepareAbort,

@@ -1,5 +1,5 @@
-//! Transcripts: one event, then what comes of it, as text. A line that begins with `write` stands for a
-//! record, `reply` for an answer, `markers` for what is sent to leaders.
+//! Transcripts: single events with their results, as text. A line that starts with `write` is a
+//! record, `reply` a response, `markers` what is sent to leaders.
 
 mod end_txn;
 mod epochs;
@@ -30,9 +30,9 @@ pub(super) struct Script {
     pub(super) now_ms: i64,
     next_reply: u64,
     next_producer_id: i64,
-    /// Whether a producer id is there as soon as it is asked for.
+    /// Whether producer ids are allocated at once.
     pub(super) has_producer_ids: bool,
-    /// Whether each write is committed at once, and each marker written.
+    /// Whether each write is committed and each marker written at once.
     pub(super) commits_at_once: bool,
     pub(super) writes_markers: bool,
     pub(super) written: Option<WriteId>,
@@ -68,7 +68,7 @@ impl Script {
         }
     }
 
-    /// A coordinator that has found this in its log.
+    /// Loads a coordinator from a log with this transaction.
     pub(super) fn load(mut self, transaction: Transaction) -> Self {
         let record = super::TransactionLogRecord {
             transactional_id: ID.into(),
@@ -289,7 +289,7 @@ pub(super) fn partition(index: i32) -> TopicPartition {
     TopicPartition::new("topic", index)
 }
 
-/// A transactional id as it stands in the log of a producer 5 with this epoch.
+/// A transactional id in the log, with producer 5 and this epoch.
 pub(super) fn transaction(state: TransactionState, epoch: i16) -> Transaction {
     let has_partition = matches!(
         state,
@@ -316,7 +316,7 @@ fn show_producer(producer: TransactionalProducer) -> String {
     format!("{}:{}", producer.id, producer.epoch)
 }
 
-/// State, producer and epoch, the epoch before, the next producer, partitions.
+/// State, producer and epoch, previous epoch, next producer, partitions.
 fn show(transaction: &Transaction) -> String {
     let mut text = format!(
         "{} {}",
@@ -364,7 +364,7 @@ fn a_transaction_is_begun_and_committed() {
         "write Ongoing 100:0 [0, 1]
          reply NONE",
     );
-    // What is part of the transaction already is not written again.
+    // Partitions that are already part of the transaction are not written again.
     expect(script.add(producer(100, 0), &[1]), "reply NONE");
     expect(
         script.end(producer(100, 0), true, 2),
@@ -388,7 +388,7 @@ fn before_version_2_the_epoch_stays_as_it_is() {
          markers abort 100:0 v0 to 1
          write CompleteAbort 100:0",
     );
-    // The same request again, and the other one.
+    // The same request again, and the opposite one.
     expect(script.end(producer(100, 0), false, 0), "reply NONE");
     expect(
         script.end(producer(100, 0), true, 0),

@@ -1,5 +1,4 @@
-//! What goes by itself: transactions that have been open for longer than their producer said, and ids that
-//! nobody has used for long.
+//! Timeouts: transactions that exceed their timeout are aborted, and unused ids are removed.
 //! Source: `TransactionCoordinator.abortTimedOutTransactions`,
 //! `TransactionStateManager.removeExpiredTransactionalIds`.
 
@@ -9,8 +8,8 @@ use ottla_types::Timestamp;
 use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, TransactionCoordinator};
 use super::outcome::TimerKey;
 
-/// Tombstones need not be written together, so that one tick after a long stop does not make a batch
-/// larger than the log accepts.
+/// Splits tombstones over several writes, so that one tick after a long stop does not produce a
+/// batch that is too large for the log.
 const MAX_TOMBSTONES_PER_WRITE: usize = 1000;
 
 impl TransactionCoordinator {

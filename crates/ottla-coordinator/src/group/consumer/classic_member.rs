@@ -1,8 +1,9 @@
 //! Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 //!
-//! Each such member has a generation of its own, which is its member epoch. It never waits for others: its JoinGroup is
-//! answered as soon as it is written down, and a Heartbeat tells it to rejoin when there is something new for it.
-//! Source: `GroupMetadataManager.classicGroupJoinToConsumerGroup` and its like.
+//! The generation of such a member is its member epoch. The member never waits for others: its
+//! JoinGroup is answered as soon as its records are committed, and a Heartbeat tells it to rejoin
+//! when its assignment changes. Source: `GroupMetadataManager.classicGroupJoinToConsumerGroup` and
+//! its counterparts.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use crate::group::recorded::Decision;
 use crate::group::refused::Refused;
 
 impl GroupCoordinator {
-    /// `group` has members.
+    /// The group must have members.
     pub(in crate::group) fn join_consumer_group(
         &mut self,
         to: ReplyTo<JoinGroupResponse>,
@@ -112,7 +113,7 @@ impl GroupCoordinator {
             self.update_target(&mut decision)?;
         }
         let updated = if downgrades && rebalances {
-            // The members are going to be assigned anew in any case.
+            // The members will be assigned again in any case.
             updated
         } else {
             let owned = Some(&owned_partitions[..]);
@@ -168,7 +169,7 @@ impl GroupCoordinator {
         by_topic_id(topics, self.metadata.image())
     }
 
-    /// A member asks for its assignment.
+    /// SyncGroup: a member requests its assignment.
     pub(in crate::group) fn sync_consumer_group(
         &mut self,
         to: ReplyTo<SyncGroupResponse>,
@@ -205,7 +206,8 @@ impl GroupCoordinator {
         {
             return Err(ErrorCode::InconsistentGroupProtocol.into());
         }
-        // One that is still giving up partitions has rejoined already, and is going to be called when it is done.
+        // A member that is still revoking partitions has rejoined already. It is told to rejoin
+        // again when it is done.
         if group.target.epoch > member.member_epoch
             && member.state != MemberState::UnrevokedPartitions
         {
@@ -336,7 +338,7 @@ fn leaving_member<'a>(
             let member = group
                 .static_member(instance_id)
                 .ok_or_else(|| unknown_instance(instance_id))?;
-            // An administrator knows only the name.
+            // An administrator removes members by instance id only.
             if !identity.member_id.is_empty() {
                 refuse_fenced_instance(member, &identity.member_id, instance_id)?;
             }
@@ -387,7 +389,7 @@ fn first_protocol(member: &ConsumerGroupMember) -> Option<ByteString> {
     Some(first.name.clone())
 }
 
-/// The member with what its JoinGroup says.
+/// The member, updated with its JoinGroup.
 fn with_join(
     member: &ConsumerGroupMember,
     request: &JoinGroupRequest,

@@ -1,10 +1,10 @@
-//! A group goes from one protocol to the other while it has members.
+//! Converts a group with members from one protocol to the other.
 //!
-//! A classic group is upgraded by the first member that sends a heartbeat of the consumer protocol: its members become
-//! members that use the classic protocol, with the partitions that they have. A consumer group is downgraded when its last
-//! member of the consumer protocol goes, or comes back as one of the classic protocol under the same name.
-//! Source: `GroupMetadataManager.convertToConsumerGroup`, `convertToClassicGroup`, `ConsumerGroup.fromClassicGroup`,
-//! `ClassicGroup.fromConsumerGroup`.
+//! A classic group is upgraded by the first heartbeat of the consumer protocol: its members become
+//! members that use the classic protocol, and keep their partitions. A consumer group is downgraded
+//! when the last member of the consumer protocol leaves, or when that static member rejoins with
+//! the classic protocol. Source: `GroupMetadataManager.convertToConsumerGroup`,
+//! `convertToClassicGroup`, `ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup`.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ use crate::group::member::ClassicGroupMember;
 use crate::group::modern::{Assignment, GroupError, MemberState};
 use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
 
-/// What a group is on the way to a classic group.
+/// A consumer group that is being downgraded.
 pub(super) struct Downgrade {
-    /// Still has every member.
+    /// The group, still with all members.
     pub(super) group: ConsumerGroup,
     pub(super) generation_id: i32,
     pub(super) leaving: Vec<ByteString>,
-    /// The members have to be assigned anew.
+    /// Whether the remaining members need a new assignment.
     pub(super) rebalances: bool,
-    /// Written before the end of the group.
+    /// Records that are written before the tombstones of the group.
     pub(super) records: Vec<CoordinatorRecord>,
 }
 
 impl Downgrade {
-    /// Members go, and the others are assigned anew.
+    /// Downgrades the group without the leaving members. The others get a new assignment.
     pub(super) fn without(group: &ConsumerGroup, leaving: &[Arc<ConsumerGroupMember>]) -> Self {
         Downgrade {
             group: group.clone(),
@@ -51,7 +51,7 @@ impl Downgrade {
 }
 
 impl GroupCoordinator {
-    /// A consumer group in the place of a classic group.
+    /// Replaces a classic group with a consumer group.
     pub(super) fn upgrade(
         &self,
         classic: &ClassicGroup,
@@ -122,7 +122,7 @@ impl GroupCoordinator {
     }
 
     fn assignment_of_classic(&self, bytes: &Bytes) -> Result<Assignment, UpgradeError> {
-        // A member that has just joined has never been given anything.
+        // A member that has just joined has no assignment yet.
         if bytes.is_empty() {
             return Ok(Assignment::default());
         }
@@ -150,7 +150,7 @@ impl GroupCoordinator {
         left > 0 && group.all_use_classic_protocol_but(leaving) && self.may_be_classic(left)
     }
 
-    /// `member` is about to come back as a member of the classic protocol.
+    /// Whether the group can be downgraded when `member` rejoins with the classic protocol.
     pub(super) fn may_downgrade_with(
         &self,
         group: &ConsumerGroup,
@@ -169,7 +169,8 @@ impl GroupCoordinator {
             && num_members <= max_size
     }
 
-    /// The classic group with the members that remain. Each has what its target assignment gave it.
+    /// The classic group with the remaining members. Each has the partitions of its target
+    /// assignment.
     pub(super) fn classic_group_of(
         &self,
         downgrade: &Downgrade,
@@ -262,8 +263,8 @@ enum UpgradeError {
     CustomAssignor,
 }
 
-/// A member of a classic group as a member of a consumer group. It is taken to be where its group is; if that is not so, it
-/// is told to rejoin, which will bring it there.
+/// Converts a member of a classic group to one of a consumer group. Its epoch is assumed to be the
+/// group's; if it is not, the member is told to rejoin, which corrects it.
 fn member_of_classic(
     classic: &ClassicGroup,
     member: &ClassicGroupMember,
@@ -271,7 +272,7 @@ fn member_of_classic(
     assignment: &Assignment,
 ) -> Result<ConsumerGroupMember, Malformed> {
     let protocol_name = classic.protocol_name().or_else(|| {
-        // Before the first generation nothing has been agreed on.
+        // Before the first generation no protocol is selected.
         member.supported_protocols.first().map(|it| &it.name)
     });
     let subscription = protocol_name

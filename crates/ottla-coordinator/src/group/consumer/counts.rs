@@ -1,9 +1,10 @@
-//! How many members there are of each name: assignors, protocols, regular expressions. Cheap to clone.
+//! The number of members per name, for assignors, protocols and regular expressions. Cheap to
+//! clone.
 
 use bytestring::ByteString;
 use rpds::RedBlackTreeMapSync;
 
-/// Invariant: no name stands in it with 0.
+/// Invariant: no count is 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Counts(RedBlackTreeMapSync<ByteString, usize>);
 

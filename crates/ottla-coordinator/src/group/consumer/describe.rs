@@ -1,4 +1,4 @@
-//! ConsumerGroupDescribe: a group with its members, what they have and what they are to have.
+//! ConsumerGroupDescribe: a group and its members, with their current and target assignments.
 //! Source: `ConsumerGroup.asDescribedGroup`, `ConsumerGroupMember.asConsumerGroupDescribeMember`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const CLASSIC_MEMBER: i8 = 0;
 const CONSUMER_MEMBER: i8 = 1;
 
 impl GroupCoordinator {
-    /// The group as it is committed.
+    /// Describes the committed state of the group.
     pub fn describe_consumer_group(&self, group_id: &ByteString) -> DescribedGroup {
         match self.committed_group_of::<ConsumerGroup>(group_id) {
             Ok(group) => described(
@@ -79,7 +79,7 @@ fn described_member(
         client_host: member.client_host.clone(),
         subscribed_topic_names: member.subscribed_topic_names.iter().cloned().collect(),
         subscribed_topic_regex: member.subscribed_topic_regex.clone(),
-        // What it is giving up is still its own.
+        // Partitions that are being revoked still belong to the member.
         assignment: assignment_of(member.held(), image),
         target_assignment: assignment_of(target.iter().flat_map(|target| target.iter()), image),
         member_type,
@@ -87,7 +87,7 @@ fn described_member(
     }
 }
 
-/// Topics that are gone are left out.
+/// Deleted topics are omitted.
 fn assignment_of(
     partitions: impl Iterator<Item = (TopicId, i32)>,
     image: &MetadataImage,

@@ -1,8 +1,8 @@
-//! What consumers of the classic protocol tell each other through the coordinator: subscriptions and assignments.
+//! The subscriptions and assignments that consumers of the classic protocol exchange through the
+//! coordinator.
 //!
-//! Both begin with their version. One newer than what is known here is read as the newest known one: what versions added
-//! stands at the end.
-//! Source: `ConsumerProtocol`.
+//! Both start with their version. A version newer than the newest known one is read as that one,
+//! because new fields are appended. Source: `ConsumerProtocol`.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ottla_metadata::MetadataImage;
@@ -13,7 +13,7 @@ use ottla_types::TopicId;
 
 use crate::group::modern::Assignment;
 
-/// Bytes that are not what they should be.
+/// The bytes are not a valid subscription or assignment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Malformed;
 
@@ -48,7 +48,7 @@ pub(super) fn read_assignment(bytes: &Bytes) -> Result<ConsumerProtocolAssignmen
     read(bytes)
 }
 
-/// The assignment of a consumer whose subscription has `version`. Topics that are gone are left out.
+/// The assignment for a consumer whose subscription has `version`. Deleted topics are omitted.
 pub(super) fn write_assignment(
     assignment: &Assignment,
     version: i16,
@@ -72,7 +72,7 @@ pub(super) fn write_assignment(
     Ok(bytes.freeze())
 }
 
-/// Partitions by the ids of their topics. Topics that do not exist are left out.
+/// Partitions by topic id. Topics that do not exist are omitted.
 pub(super) fn by_topic_id<'a>(
     partitions: impl Iterator<Item = (&'a str, &'a [i32])>,
     image: &MetadataImage,

@@ -1,4 +1,4 @@
-//! Members go: because they say so, because nobody has heard of them, or because somebody else says so.
+//! Removal of members: they leave, time out, or are removed by an administrator.
 //! Source: `GroupMetadataManager.consumerGroupLeave`, `consumerGroupFenceMembers`.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,8 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Puts members out. If all that remain use the classic protocol, the group becomes a classic group.
+    /// Removes members. If all remaining ones use the classic protocol, the group is converted to a
+    /// classic group.
     pub(in crate::group) fn fence(
         &mut self,
         group: ConsumerGroup,
@@ -63,7 +64,8 @@ impl GroupCoordinator {
         }
         if self.may_downgrade_without(&group, members) {
             let downgrade = Downgrade::without(&group, members);
-            // If what the others said of themselves cannot be read, they go on as they are.
+            // If the metadata of a remaining member cannot be parsed, the group stays a consumer
+            // group.
             if let Ok(classic) = self.classic_group_of(&downgrade, now) {
                 self.conclude_downgrade(downgrade, classic, deferred, now, effects);
                 return;
@@ -91,7 +93,8 @@ impl GroupCoordinator {
     }
 }
 
-/// A static member that is to come back. Its partitions wait for it, under whatever id it then has.
+/// A static member that left temporarily. Its partitions are kept for the member id with which it
+/// returns.
 fn away(member: &ConsumerGroupMember) -> ConsumerGroupMember {
     let from_the_beginning =
         |epochs: &BTreeMap<i32, i32>| epochs.keys().map(|partition| (*partition, 0)).collect();

@@ -1,10 +1,10 @@
-//! The state of a consumer group. Cheap to clone, so that a decision works on a clone (`recorded.rs`).
+//! The state of a consumer group. Cheap to clone, so that a decision works on a clone
+//! (`recorded.rs`).
 //!
-//! Changed by records alone (`replay.rs`). What is counted here is counted over the members, so that a heartbeat in a large
-//! group need not look at all of them.
-//! Invariants: `partition_epochs` has a partition as long as a member has it or is to give it up, with the epoch of that
-//! member; of a regular expression without members there is no resolution.
-//! Source: `ConsumerGroup`.
+//! Changed only by records (`replay.rs`). Counts over the members are maintained, so that a
+//! heartbeat in a large group does not iterate over all of them. Invariants: `partition_epochs`
+//! contains a partition while a member owns or revokes it, with the epoch of that member; there are
+//! no resolved regular expressions without members. Source: `ConsumerGroup`.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(in crate::group) enum ConsumerGroupState {
     Empty,
     /// The target assignment is older than the group epoch.
     Assigning,
-    /// Not every member has come to the target assignment.
+    /// Some members have not reached the target assignment.
     Reconciling,
     Stable,
 }
@@ -43,17 +43,18 @@ impl ConsumerGroupState {
 #[derive(Clone, Debug)]
 pub(in crate::group) struct ConsumerGroup {
     base: ModernGroup<ConsumerGroupMember>,
-    /// Member id of each instance id.
+    /// Member ids by instance id.
     static_members: RedBlackTreeMapSync<ByteString, ByteString>,
     server_assignors: Counts,
     num_classic_members: usize,
-    /// Of the members that use the classic protocol.
+    /// The protocols of the members that use the classic protocol.
     classic_protocols: Counts,
-    /// The epoch of the member that has a partition.
+    /// The epoch of the member that owns the partition.
     partition_epochs: RedBlackTreeMapSync<(TopicId, i32), i32>,
     subscribed_regexes: Counts,
     resolved_regexes: RedBlackTreeMapSync<ByteString, Arc<ResolvedRegex>>,
-    /// The log has a record of what the group knew of its topics, from before the hash took its place.
+    /// Whether the log has the record of the subscription metadata that older versions wrote before
+    /// the metadata hash.
     pub(super) has_subscription_metadata_record: bool,
 }
 
@@ -110,13 +111,13 @@ impl ConsumerGroup {
         self.member(self.static_member_id(instance_id)?)
     }
 
-    /// Whether somebody uses the protocol of consumers besides those who go.
+    /// Whether all members except the leaving ones use the classic protocol.
     pub(super) fn all_use_classic_protocol_but(&self, going: &[Arc<ConsumerGroupMember>]) -> bool {
         let classic_going = going.iter().filter(|it| it.uses_classic_protocol()).count();
         self.num_classic_members - classic_going == self.num_members() - going.len()
     }
 
-    /// Whether a member of the classic protocol that offers `protocols` could be in this group.
+    /// Whether a member of the classic protocol with `protocols` can join this group.
     pub(super) fn supports_classic_protocols<'a>(
         &self,
         protocol_type: &str,
@@ -128,7 +129,7 @@ impl ConsumerGroup {
         protocol_type == "consumer" && protocols.into_iter().any(is_of_all)
     }
 
-    /// The assignor that most members ask for.
+    /// The assignor that most members request.
     pub(super) fn preferred_server_assignor(&self) -> Option<&ByteString> {
         let most = self.server_assignors.iter().map(|(_, count)| count).max()?;
         self.server_assignors
@@ -141,7 +142,7 @@ impl ConsumerGroup {
         !self.partition_epochs.contains_key(&(topic_id, partition))
     }
 
-    /// Whether a member waits for a partition that another one has not given up.
+    /// Whether a member waits for a partition that another member has not given up.
     pub(super) fn waits_for_unreleased_partition(&self, member: &ConsumerGroupMember) -> bool {
         let Some(target) = self.target.of(&member.member_id) else {
             return false;
@@ -175,7 +176,7 @@ impl ConsumerGroup {
         self.resolved_regexes.size()
     }
 
-    /// What the regular expression of a member matches, as far as that is known.
+    /// The topics that the regular expression of a member matches, if it is resolved.
     pub(super) fn matches_of(&self, member: &ConsumerGroupMember) -> Option<&ResolvedRegex> {
         self.resolved_regex(member.regex()?).map(Arc::as_ref)
     }
@@ -228,8 +229,8 @@ impl ConsumerGroup {
             }
         }
         for partition in member.held() {
-            // In a compacted log a member may get a partition before the record by which another gave it up; the later
-            // epoch is right.
+            // In a compacted log the record that assigns a partition can precede the record with
+            // which another member gave it up. The later epoch is right.
             let epoch = self.partition_epochs.get(&partition).copied();
             if epoch.is_none_or(|epoch| epoch < member.member_epoch) {
                 self.partition_epochs

@@ -1,5 +1,5 @@
-//! ConsumerGroupHeartbeat: a member joins, says what has changed, and is told its partitions; or it leaves.
-//! Source: `GroupMetadataManager.consumerGroupHeartbeat` and what it calls.
+//! ConsumerGroupHeartbeat: a member joins, reports changes and receives its partitions, or leaves.
+//! Source: `GroupMetadataManager.consumerGroupHeartbeat` and its callees.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use crate::group::modern::{GroupError, GroupSpec, MemberSpec};
 use crate::group::outcome::{Outcome, ReplyTo, Requester, TimerKey};
 use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
 
-/// What a heartbeat depends on besides its body.
+/// What a heartbeat needs besides its body.
 #[derive(Clone, Debug)]
 pub struct HeartbeatContext {
     pub client_id: ByteString,
     /// The peer's address as Java prints it: `/192.0.2.1`.
     pub client_host: ByteString,
-    /// For a member that has no id yet.
+    /// The member id for a member that has none.
     pub new_member_id: ByteString,
-    /// On whose behalf topics are looked up for a regular expression.
+    /// The client on whose behalf topics are matched with a regular expression.
     pub requester: Requester,
 }
 
 impl GroupCoordinator {
-    /// `request` has passed `validate_heartbeat`.
+    /// `request` must have passed `validate_heartbeat`.
     pub fn handle_consumer_group_heartbeat(
         &mut self,
         to: ReplyTo<ConsumerGroupHeartbeatResponse>,
@@ -78,7 +78,7 @@ impl GroupCoordinator {
             request.topic_partitions.as_deref().map(owned_by_topic);
         let owned_partitions = owned_partitions.as_deref();
 
-        // 1. What the member says of itself.
+        // Step 1: changes of the member.
         let member = match &request.instance_id {
             None => dynamic_member(&decision.group, &member_id, is_joining)?,
             Some(instance_id) => {
@@ -111,11 +111,11 @@ impl GroupCoordinator {
             effects,
         );
         let has_subscription_changed = has_new_names || regex_change.is_change();
-        // A new expression that is not resolved yet is going to raise the epoch when it is.
+        // A new expression that is not resolved yet will raise the epoch when it is.
         let bumps_epoch = has_new_names || regex_change.is_resolved_change();
         self.update_metadata(&mut decision, bumps_epoch);
 
-        // 2. and 3. The target assignment, and the member's way to it.
+        // Steps 2 and 3: the target assignment, and the reconciliation of the member.
         self.update_target(&mut decision)?;
         updated = self.reconcile(
             &mut decision,
@@ -130,7 +130,8 @@ impl GroupCoordinator {
             self.consumer_session_timeout_ms(&group_id),
         );
 
-        // The assignment is told to who sends everything about itself, as when it missed an answer, and when it changes.
+        // The response contains the assignment if it has changed, or if the request is a full one,
+        // as after a lost response.
         let is_full_request = request.rebalance_timeout_ms != -1
             && (request.subscribed_topic_names.is_some()
                 || request.subscribed_topic_regex.is_some())
@@ -157,7 +158,7 @@ impl GroupCoordinator {
         check_room(group, max_size, group.has_member(member_id))
     }
 
-    /// Looks at the topics if they may have changed, and goes to the next epoch if they have.
+    /// Refreshes the topic metadata if it may have changed, and raises the group epoch if it has.
     pub(super) fn update_metadata(
         &mut self,
         decision: &mut Decision<ConsumerGroup>,
@@ -170,7 +171,8 @@ impl GroupCoordinator {
         }
     }
 
-    /// Has the target assignment made anew if the group's epoch is ahead of it, and the last time is long enough ago.
+    /// Computes a new target assignment if the group epoch is newer than the current one and the
+    /// minimum interval is over.
     pub(super) fn update_target(
         &self,
         decision: &mut Decision<ConsumerGroup>,
@@ -206,7 +208,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Brings the member a step closer to its target.
+    /// Reconciles the member with its target.
     pub(super) fn reconcile(
         &self,
         decision: &mut Decision<ConsumerGroup>,
@@ -230,7 +232,7 @@ impl GroupCoordinator {
             return Ok(member);
         }
         decision.write_current_assignment(&next);
-        // Members of the classic protocol have time limits of their own.
+        // Members of the classic protocol have timeouts of their own.
         if !next.uses_classic_protocol() {
             change_revocation_timer(&decision.group_id(), &member, &next, effects);
         }
@@ -238,7 +240,7 @@ impl GroupCoordinator {
     }
 }
 
-/// A member without a name. Source: `getOrMaybeSubscribeDynamicConsumerGroupMember`.
+/// A dynamic member. Source: `getOrMaybeSubscribeDynamicConsumerGroupMember`.
 pub(super) fn dynamic_member(
     group: &ConsumerGroup,
     member_id: &ByteString,
@@ -251,8 +253,8 @@ pub(super) fn dynamic_member(
     }
 }
 
-/// A member with a name, which may take the place of a former one of that name.
-/// Source: `getOrMaybeSubscribeStaticConsumerGroupMember`.
+/// A static member, which can replace an earlier member with the same instance id. Source:
+/// `getOrMaybeSubscribeStaticConsumerGroupMember`.
 pub(super) fn static_member(
     decision: &mut Decision<ConsumerGroup>,
     member_id: &ByteString,
@@ -284,7 +286,7 @@ pub(super) fn static_member(
     Ok(replace_member(decision, &existing, member_id))
 }
 
-/// The new member has all that the old one had. Source: `replaceMember`.
+/// The new member takes over the state of the old one. Source: `replaceMember`.
 fn replace_member(
     decision: &mut Decision<ConsumerGroup>,
     old: &Arc<ConsumerGroupMember>,
@@ -340,7 +342,7 @@ fn is_subset(owned: &[(TopicId, Vec<i32>)], assigned: &PartitionsWithEpochs) -> 
     })
 }
 
-/// The member with what the request says; what it does not say stays.
+/// The member, updated with the fields that the request contains.
 fn with_request(
     member: &ConsumerGroupMember,
     request: &ConsumerGroupHeartbeatRequest,

@@ -1,4 +1,4 @@
-//! A member of a consumer group. A value: a change makes a new one.
+//! A member of a consumer group. Immutable: a change creates a new value.
 //!
 //! Source: `ConsumerGroupMember`.
 
@@ -20,17 +20,17 @@ use super::topic_regex::ResolvedRegex;
 
 /// The member epoch with which a member leaves.
 pub(super) const LEAVE_GROUP_EPOCH: i32 = -1;
-/// The member epoch with which a static member leaves that is to come back.
+/// The member epoch with which a static member leaves temporarily.
 pub(super) const LEAVE_GROUP_STATIC_EPOCH: i32 = -2;
 
-/// Partitions by topic, each with the member epoch in which the member got it.
+/// Partitions by topic, each with the member epoch in which it was assigned.
 pub(super) type PartitionsWithEpochs = BTreeMap<TopicId, BTreeMap<i32, i32>>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::group) struct ConsumerGroupMember {
     pub(super) member_id: ByteString,
     pub(super) member_epoch: i32,
-    /// The one before `member_epoch`, which the member still has if it missed an answer.
+    /// The epoch before `member_epoch`. A member that missed a response still has it.
     pub(super) previous_member_epoch: i32,
     pub(super) instance_id: Option<ByteString>,
     pub(super) rack_id: Option<ByteString>,
@@ -38,15 +38,15 @@ pub(in crate::group) struct ConsumerGroupMember {
     pub(super) client_id: ByteString,
     pub(super) client_host: ByteString,
     pub(super) subscribed_topic_names: BTreeSet<ByteString>,
-    /// Empty or absent without one; the record keeps the difference.
+    /// Empty or `None` without an expression. The record distinguishes the two.
     pub(super) subscribed_topic_regex: Option<ByteString>,
     pub(super) server_assignor: Option<ByteString>,
     pub(super) state: MemberState,
-    /// What the member has, or has been given in the last answer.
+    /// The partitions that the member owns, including those assigned by the last response.
     pub(super) assigned: PartitionsWithEpochs,
-    /// What it has been told to give up.
+    /// The partitions that the member has been told to revoke.
     pub(super) pending_revocation: PartitionsWithEpochs,
-    /// Of a member that uses the classic protocol.
+    /// Set for a member that uses the classic protocol.
     pub(super) classic: Option<ClassicMemberMetadata>,
 }
 
@@ -122,7 +122,7 @@ impl ConsumerGroupMember {
             .filter(|regex| !regex.is_empty())
     }
 
-    /// An expression that is not resolved yet matches nothing.
+    /// The member's subscription. An unresolved expression matches nothing.
     pub(super) fn subscription<'a>(
         &'a self,
         resolved: Option<&'a ResolvedRegex>,
@@ -133,14 +133,14 @@ impl ConsumerGroupMember {
         }
     }
 
-    /// The epoch in which the member got a partition that it has or is giving up.
+    /// The epoch in which a partition was assigned that the member owns or revokes.
     pub(super) fn assignment_epoch(&self, topic_id: TopicId, partition: i32) -> Option<i32> {
         let epoch_in =
             |partitions: &PartitionsWithEpochs| partitions.get(&topic_id)?.get(&partition).copied();
         epoch_in(&self.assigned).or_else(|| epoch_in(&self.pending_revocation))
     }
 
-    /// All partitions that nobody else may have.
+    /// All partitions that no other member may own.
     pub(super) fn held(&self) -> impl Iterator<Item = (TopicId, i32)> {
         partitions(&self.assigned).chain(partitions(&self.pending_revocation))
     }
@@ -197,7 +197,7 @@ pub(super) fn partitions(
         .flat_map(|(topic_id, epochs)| epochs.keys().map(move |partition| (*topic_id, *partition)))
 }
 
-/// Every partition of `assignment`, got in `epoch`.
+/// Every partition of `assignment`, assigned in `epoch`.
 pub(super) fn all_in_epoch(assignment: &Assignment, epoch: i32) -> PartitionsWithEpochs {
     assignment
         .topics()
@@ -208,7 +208,7 @@ pub(super) fn all_in_epoch(assignment: &Assignment, epoch: i32) -> PartitionsWit
         .collect()
 }
 
-/// Records of before epochs were kept for each partition have none: there the member's epoch counts.
+/// Older records have no epoch per partition; the member's epoch is used then.
 fn from_record(topics: &[TopicPartitions], member_epoch: i32) -> PartitionsWithEpochs {
     let mut partitions = PartitionsWithEpochs::new();
     for topic in topics {

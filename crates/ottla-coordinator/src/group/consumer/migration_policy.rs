@@ -1,9 +1,9 @@
-//! Whether groups may go from one protocol to the other while they have members.
+//! Whether groups with members can be converted from one protocol to the other.
 //! Source: `ConsumerGroupMigrationPolicy`.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MigrationPolicy {
-    /// Members of both protocols are never in one group.
+    /// A group never has members of both protocols.
     Disabled,
     /// From the classic protocol to the consumer protocol.
     Upgrade,

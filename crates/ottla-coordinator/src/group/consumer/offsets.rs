@@ -1,5 +1,6 @@
-//! Who may commit and read the offsets of a consumer group.
-//! Source: `ConsumerGroup.validateOffsetCommit`, `validateOffsetFetch`; KIP-1251 (commits of a former epoch).
+//! Validation of commits and fetches of a consumer group's offsets. Source:
+//! `ConsumerGroup.validateOffsetCommit`, `validateOffsetFetch`; KIP-1251 (commits in an earlier
+//! epoch).
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, TopicId};
@@ -8,18 +9,18 @@ use super::group::ConsumerGroup;
 use super::member::ConsumerGroupMember;
 use crate::planted::{self, Bug};
 
-/// What a commit says about who makes it.
+/// The identity in a commit.
 pub(in crate::group) struct Committer<'a> {
     pub(in crate::group) member_id: &'a ByteString,
     pub(in crate::group) instance_id: Option<&'a ByteString>,
     pub(in crate::group) member_epoch: i32,
     pub(in crate::group) is_transactional: bool,
-    /// Whether the request is of a version that members of the consumer protocol may use.
+    /// Whether the version of the request supports members of the consumer protocol.
     pub(in crate::group) knows_consumer_groups: bool,
 }
 
 impl ConsumerGroup {
-    /// Whether all of `partitions` may be committed. A topic without an id does not exist.
+    /// Whether all of `partitions` can be committed. A topic without an id does not exist.
     pub(in crate::group) fn validate_commit(
         &self,
         committer: &Committer<'_>,
@@ -30,7 +31,7 @@ impl ConsumerGroup {
             return Ok(());
         }
         if epoch < 0 && self.is_empty() {
-            // An administrator, or a consumer that assigns partitions to itself.
+            // An administrator, or a consumer with manual assignment.
             return Ok(());
         }
         let is_anonymous =
@@ -50,7 +51,8 @@ impl ConsumerGroup {
         if epoch == member.member_epoch {
             return Ok(());
         }
-        // A member that has gone on since it made the commit may still commit what it has had since then.
+        // A member in a newer epoch can still commit partitions that it has owned since the epoch
+        // of the commit.
         let may_commit = |(topic_id, partition): (Option<TopicId>, i32)| {
             topic_id
                 .and_then(|topic_id| member.assignment_epoch(topic_id, partition))
@@ -63,7 +65,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// The epoch that a member fetches offsets in, and the error for another.
+    /// The epoch for fetching offsets, and the error for any other epoch.
     pub(in crate::group) fn fetch_epoch(&self, member_id: &str) -> Option<(i32, ErrorCode)> {
         let member = self.member(member_id)?;
         Some((member.member_epoch, stale(member)))

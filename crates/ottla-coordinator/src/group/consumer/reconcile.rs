@@ -1,14 +1,15 @@
-//! The next step of a member towards its target assignment.
+//! Reconciles a member with its target assignment, one step per heartbeat.
 //!
-//! A member gives up first what it is not to have any more, and stays in its epoch meanwhile. When its heartbeat says that
-//! it has, it goes to the epoch of the target and gets what is free; what others still have it gets when they gave it up.
+//! A member first revokes the partitions that are not in its target, and stays in its epoch
+//! meanwhile. When its heartbeat shows that it has, it moves to the epoch of the target and gets
+//! the free partitions. It gets the others when their owners have given them up.
 //!
-//! | state | it leaves the state when |
+//! | state | the member leaves the state when |
 //! | --- | --- |
 //! | `Stable` | there is a newer target |
-//! | `UnrevokedPartitions` | its heartbeat names none of the partitions that it is to give up |
-//! | `UnreleasedPartitions` | with any heartbeat, which gives it what has become free |
-//! | `Unknown` | it begins anew, without partitions |
+//! | `UnrevokedPartitions` | its heartbeat contains none of the partitions to revoke |
+//! | `UnreleasedPartitions` | it sends a heartbeat, which gives it the partitions that have become free |
+//! | `Unknown` | it starts again without partitions |
 //!
 //! Source: `CurrentAssignmentBuilder`.
 
@@ -22,18 +23,19 @@ use super::member::{ConsumerGroupMember, PartitionsWithEpochs};
 use crate::group::modern::{GroupError, MemberState};
 use crate::planted::{self, Bug};
 
-/// What a step depends on besides the member and its group.
+/// The inputs of a step besides the member.
 pub(super) struct Reconciliation<'a> {
     pub(super) group: &'a ConsumerGroup,
     pub(super) image: &'a MetadataImage,
-    /// The member wants other topics than before. It must not keep what it does not want, whatever its target says.
+    /// Whether the subscription has changed. The member must not keep topics that it is not
+    /// subscribed to, whatever its target contains.
     pub(super) has_subscription_changed: bool,
-    /// What the member says that it has, if it says so.
+    /// The partitions that the member reports to own, if it reports any.
     pub(super) owned: Option<&'a [(TopicId, Vec<i32>)]>,
 }
 
 impl Reconciliation<'_> {
-    /// The member after the step, or as it is if it can take none.
+    /// The member after the step; unchanged if no step is possible.
     pub(super) fn step(
         &self,
         member: &ConsumerGroupMember,
@@ -68,7 +70,7 @@ impl Reconciliation<'_> {
         })
     }
 
-    /// A member that does not say what it has is taken to have everything still.
+    /// Without a report, the member is assumed to own everything still.
     fn owns_any_of(&self, partitions: &PartitionsWithEpochs) -> bool {
         let Some(owned) = self.owned else {
             return true;
@@ -86,7 +88,7 @@ impl Reconciliation<'_> {
             .contains(topic_id, self.image)
     }
 
-    /// Takes away topics that the member does not want any more, without looking at its target.
+    /// Revokes topics that the member is not subscribed to any more, regardless of its target.
     fn drop_unwanted(&self, member: &ConsumerGroupMember) -> ConsumerGroupMember {
         let (kept, unwanted): (PartitionsWithEpochs, PartitionsWithEpochs) = member
             .assigned
@@ -165,7 +167,8 @@ impl Reconciliation<'_> {
                 if current.contains_key(partition) {
                     continue;
                 }
-                // One that the member itself is giving up it may take back: nobody else can have it.
+                // A partition that the member itself is revoking can be assigned to it again,
+                // because no other member can own it.
                 if self.group.is_partition_free(topic_id, *partition)
                     || is_giving_up(*partition)
                     || planted::has(Bug::AssignWhatOthersHave)
@@ -205,7 +208,7 @@ impl Reconciliation<'_> {
     }
 }
 
-/// The member in `member_epoch`, which it may have been in already.
+/// The member in `member_epoch`, which can be its current epoch.
 fn in_epoch(member: &ConsumerGroupMember, member_epoch: i32) -> ConsumerGroupMember {
     ConsumerGroupMember {
         member_epoch,

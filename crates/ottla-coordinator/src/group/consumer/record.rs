@@ -146,7 +146,7 @@ pub(super) fn subscription_metadata_tombstone(group_id: &ByteString) -> Coordina
     })
 }
 
-/// The group goes, with whoever is in it.
+/// Deletes the group with all its members.
 pub(in crate::group) fn group_tombstones(group: &ConsumerGroup) -> Vec<CoordinatorRecord> {
     let group_id = &group.group_id;
     let mut records = ConsumerGroup::tombstones_of_members(group);

@@ -1,8 +1,9 @@
-//! Subscriptions by a regular expression: which topics match is found out beside the coordinator, and comes back as an
-//! event.
+//! Subscriptions with regular expressions. They are matched with topics outside the coordinator,
+//! and the result comes back as an event.
 //!
-//! All expressions of a group are matched together, at most every ten seconds, and not before the last answer has come.
-//! Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `handleRegularExpressionsResult`, `TopicRegexResolver`.
+//! All expressions of a group are resolved together, at most every ten seconds, and one resolution
+//! at a time. Source: `GroupMetadataManager.maybeUpdateRegularExpressions`,
+//! `handleRegularExpressionsResult`, `TopicRegexResolver`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +22,16 @@ use crate::group::recorded::Decision;
 
 const MIN_REFRESH_INTERVAL_MS: i64 = 10_000;
 
-/// The topics of `image` that each of `regexes` matches and `is_visible` lets through. May take long.
+/// The topics of `image` that match each of `regexes` and are visible according to `is_visible`.
+/// Can take long.
 pub fn resolve(
     regexes: &BTreeSet<ByteString>,
     image: &MetadataImage,
     is_visible: impl Fn(&str) -> bool,
     now: Timestamp,
 ) -> BTreeMap<ByteString, ResolvedRegex> {
-    // They were compiled when the members came with them. One that cannot be all the same matches nothing.
+    // The expressions were validated when the members joined. One that does not compile matches
+    // nothing.
     let compiled: Vec<(&ByteString, Option<TopicRegex>)> = regexes
         .iter()
         .map(|regex| (regex, TopicRegex::compile(regex).ok()))
@@ -59,20 +62,20 @@ pub fn resolve(
     resolved
 }
 
-/// What a member's request does to the regular expressions of its group.
+/// The change of the group's regular expressions by a request of a member.
 #[derive(Default)]
 pub(super) struct RegexChange {
     is_change: bool,
-    /// The topics of the new subscription are known already.
+    /// Whether the topics of the new expression are already known.
     is_resolved: bool,
-    /// The group did not have the new expression.
+    /// Whether the expression is new in the group.
     is_new: bool,
-    /// Nobody is subscribed to it any more.
+    /// The previous expression, if no other member is subscribed to it.
     abandoned: Option<ByteString>,
 }
 
 impl RegexChange {
-    /// `group` is as it was before the request.
+    /// `group` is the state before the request.
     pub(super) fn of(
         group: &ConsumerGroup,
         member: &ConsumerGroupMember,
@@ -126,8 +129,8 @@ impl RegexChange {
 }
 
 impl GroupCoordinator {
-    /// Has the group's regular expressions matched if what is known of them may not be right any more. `group` is as it is
-    /// after the request.
+    /// Requests a resolution of the group's regular expressions if the known one may be outdated.
+    /// `group` is the state after the request.
     pub(super) fn refresh_regexes(
         &mut self,
         group: &ConsumerGroup,
@@ -140,7 +143,7 @@ impl GroupCoordinator {
         if subscribed.len() == 0 || self.resolving.contains(&group.group_id) {
             return;
         }
-        // They are always resolved together, so that one stands for all.
+        // All expressions are resolved together, so the age of one is that of all.
         let last = group
             .resolved_regexes()
             .next()
@@ -165,7 +168,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// What came out of a [`ResolveRegexes`].
+    /// Handles the result of a [`ResolveRegexes`].
     pub fn on_regexes_resolved(
         &mut self,
         group_id: &ByteString,

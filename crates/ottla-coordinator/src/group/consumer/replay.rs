@@ -1,5 +1,5 @@
-//! What a record does to a consumer group: the one way in which its state changes, when it is decided as when it is read
-//! back.
+//! Applies records to a consumer group. This is the only way in which its state changes, both for
+//! decisions and for loading.
 //!
 //! Source: the `replay` methods of `GroupMetadataManager`.
 
@@ -100,7 +100,7 @@ impl RecordedGroup for ConsumerGroup {
             (Key::ConsumerGroupRegularExpression(key), None) => {
                 self.drop_resolved_regex(&key.regular_expression);
             }
-            // A record of something else, or a value that does not fit its key.
+            // A record of another kind, or a value that does not match its key.
             _ => {}
         }
     }

@@ -1,10 +1,12 @@
-//! Regular expressions over names of topics, in the syntax and with the meaning of RE2/J, which Kafka's coordinator uses.
+//! Regular expressions for topic names, with the syntax and semantics of RE2/J, which Kafka's
+//! coordinator uses.
 //!
-//! The `regex` crate knows much of that syntax and more, and differs where it hurts: `a**`, `(?x)` and `[a&&b]` mean
-//! something to it and are errors or something else in RE2/J; `\Q…\E`, `a{` and octal escapes are the other way round. So an
-//! expression is read here by RE2/J's rules, refused in its words, and handed on in a form that leaves nothing to
-//! interpretation. Names of topics are ASCII, so that what an expression says of other characters is only checked.
-//! Source: `com.google.re2j.Parser`, `TopicRegexResolver`.
+//! The `regex` crate supports most of that syntax and more, with some conflicts: `a**`, `(?x)` and
+//! `[a&&b]` are valid there but are errors or mean something else in RE2/J; `\Q…\E`, `a{` and octal
+//! escapes are the opposite. So an expression is parsed here by RE2/J's rules, refused with its
+//! messages, and translated into an unambiguous form. Topic names are ASCII, so the parts of an
+//! expression for other characters are only validated. Source: `com.google.re2j.Parser`,
+//! `TopicRegexResolver`.
 
 mod ascii_set;
 mod parser;
@@ -14,14 +16,14 @@ use std::collections::BTreeSet;
 use bytestring::ByteString;
 use regex::bytes::{Regex, RegexBuilder};
 
-/// How deep groups may be nested. RE2/J has no limit but its thread's stack.
+/// The maximum nesting depth of groups. RE2/J is limited only by its thread's stack.
 const NEST_LIMIT: u32 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct TopicRegex(Regex);
 
 impl TopicRegex {
-    /// The error is what RE2/J says about the expression.
+    /// The error is RE2/J's message.
     pub(super) fn compile(text: &str) -> Result<Self, &'static str> {
         let pattern = parser::parse(text)?;
         RegexBuilder::new(&format!(r"\A(?:{pattern})\z"))
@@ -42,7 +44,7 @@ impl TopicRegex {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedRegex {
     pub topics: BTreeSet<ByteString>,
-    /// Of the metadata that it was matched with.
+    /// The version of the metadata with which it was resolved.
     pub version: i64,
     pub timestamp_ms: i64,
 }

@@ -1,5 +1,5 @@
-//! What a heartbeat must hold, whatever the group is.
-//! Source: `GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
+//! Validates a heartbeat independently of the group. Source:
+//! `GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
 
 use ottla_protocol::messages::ConsumerGroupHeartbeatRequest;
 use ottla_types::ErrorCode;
@@ -7,7 +7,8 @@ use ottla_types::ErrorCode;
 use super::member::{LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH};
 use crate::group::modern::GroupError;
 
-/// `requires_member_id`: whether members make their ids themselves. `assignors` are those that are served.
+/// `requires_member_id` says whether clients generate their member ids. `assignors` are the
+/// available ones.
 pub fn validate_heartbeat(
     request: &ConsumerGroupHeartbeatRequest,
     requires_member_id: bool,
@@ -34,7 +35,7 @@ pub fn validate_heartbeat(
         {
             return Err(invalid("TopicPartitions must be empty when (re-)joining."));
         }
-        // No topics, or an empty expression, are a subscription to nothing.
+        // An empty list or an empty expression is a subscription to nothing.
         if request.subscribed_topic_names.is_none() && request.subscribed_topic_regex.is_none() {
             return Err(invalid(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when \
@@ -66,7 +67,7 @@ fn invalid(message: &str) -> GroupError {
 }
 
 fn refuse_blank(text: Option<&str>, message: &str) -> Result<(), GroupError> {
-    // Java's `trim` takes away everything up to the blank.
+    // Java's `trim` removes all characters up to and including the space.
     match text {
         Some(text) if text.chars().all(|letter| letter <= ' ') => Err(invalid(message)),
         _ => Ok(()),

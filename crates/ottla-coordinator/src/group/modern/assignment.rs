@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_types::TopicId;
 
-/// Invariant: no topic is without partitions, so that two assignments are equal if they hold the same partitions.
+/// Invariant: no topic has an empty set of partitions, so two assignments are equal if they contain
+/// the same partitions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Assignment {
     partitions: BTreeMap<TopicId, BTreeSet<i32>>,

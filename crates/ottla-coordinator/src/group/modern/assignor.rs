@@ -1,5 +1,5 @@
-//! What an assignor is given, and what it gives back.
-//! Source: `ConsumerGroupPartitionAssignor`, `GroupSpec`, `TopicIds`.
+//! The input and the output of assignors. Source: `ConsumerGroupPartitionAssignor`, `GroupSpec`,
+//! `TopicIds`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use thiserror::Error;
 
 use super::{Assignment, SubscriptionType};
 
-/// The new assignment by member id. A member that is missing gets nothing.
+/// The new assignment by member id. A member without an entry gets nothing.
 pub type GroupAssignment = BTreeMap<ByteString, Arc<Assignment>>;
 
 pub trait Assignor: Send + Sync {
-    /// As clients and settings name it.
+    /// The name in requests and settings.
     fn name(&self) -> &'static str;
 
     fn assign(&self, spec: &GroupSpec<'_>) -> Result<GroupAssignment, AssignorError>;
 }
 
-/// No assignment could be made. The text is for people.
+/// The assignment failed. The text is a message for people.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub struct AssignorError(pub String);
 
 /// The group as an assignor sees it.
 pub struct GroupSpec<'a> {
-    /// In the order of their ids, which makes assignments repeatable.
+    /// In the order of their ids, which makes assignments deterministic.
     pub members: BTreeMap<ByteString, MemberSpec<'a>>,
     pub subscription_type: SubscriptionType,
     pub image: &'a MetadataImage,
-    /// Of these partitions alone may be assigned, where not all may.
+    /// The partitions that can be assigned; `None` for all.
     pub assignable: Option<&'a Assignment>,
 }
 
@@ -40,11 +40,11 @@ pub struct MemberSpec<'a> {
     pub instance_id: Option<&'a ByteString>,
     pub rack_id: Option<&'a ByteString>,
     pub subscription: Subscription<'a>,
-    /// The former target assignment, without partitions that there are not.
+    /// The previous target assignment, without partitions that do not exist.
     pub assignment: Arc<Assignment>,
 }
 
-/// The topics that a member wants: those that it names and those that its regular expression matches.
+/// The topics that a member subscribes to: by name and by its regular expression.
 #[derive(Clone, Copy)]
 pub struct Subscription<'a> {
     pub names: &'a BTreeSet<ByteString>,
@@ -56,7 +56,7 @@ impl<'a> Subscription<'a> {
         self.names.is_empty() && self.matches.is_none_or(BTreeSet::is_empty)
     }
 
-    /// Those that exist, each once.
+    /// The topics that exist, each once.
     pub fn topic_ids(self, image: &'a MetadataImage) -> impl Iterator<Item = TopicId> + 'a {
         let matches = self.matches.into_iter().flatten();
         let only_matched = matches.filter(move |name| !self.names.contains(*name));
@@ -67,7 +67,7 @@ impl<'a> Subscription<'a> {
     }
 
     pub fn contains(&self, topic_id: TopicId, image: &MetadataImage) -> bool {
-        // A deleted topic may have been created again, under another id.
+        // A deleted topic may have been created again with another id.
         image.topics.by_id(topic_id).is_some_and(|topic| {
             self.names.contains(&topic.name)
                 || self.matches.is_some_and(|it| it.contains(&topic.name))
@@ -94,13 +94,13 @@ impl<'a> MemberSpec<'a> {
     }
 }
 
-/// A log that was damaged or tampered with may name any partition.
+/// Removes partitions that do not exist, which a damaged log can contain.
 fn existing(assignment: &Arc<Assignment>, image: &MetadataImage) -> Arc<Assignment> {
     let exists = |topic_id: TopicId, partition: i32| {
         let index = usize::try_from(partition).ok();
         match (image.topics.by_id(topic_id), index) {
             (Some(topic), Some(index)) => index < topic.partition_count(),
-            // Of a topic that is gone the assignors make an end.
+            // The assignors remove topics that no longer exist.
             (None, Some(_)) => true,
             (_, None) => false,
         }
@@ -116,7 +116,7 @@ fn existing(assignment: &Arc<Assignment>, image: &MetadataImage) -> Arc<Assignme
 }
 
 impl GroupSpec<'_> {
-    /// The number of partitions of a topic that somebody is subscribed to.
+    /// The number of partitions of a subscribed topic.
     pub fn num_partitions(&self, topic_id: TopicId) -> usize {
         self.image
             .topics

@@ -1,4 +1,4 @@
-//! The assignors that Kafka comes with.
+//! Kafka's built-in assignors.
 
 mod heterogeneous;
 mod homogeneous;

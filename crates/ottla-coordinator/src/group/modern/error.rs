@@ -1,9 +1,9 @@
-//! Why a request of a member was refused, as the member is told.
+//! Errors in responses to members.
 
 use ottla_types::ErrorCode;
 
-/// An error with the text that goes with it. Clients show the text to people, so that it is Kafka's to the letter; without
-/// one the client shows the code's own.
+/// An error code with its message. Clients show the message to people, so it is exactly Kafka's.
+/// Without one, clients show the default message of the code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupError {
     pub error: ErrorCode,

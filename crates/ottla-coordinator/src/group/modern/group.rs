@@ -1,8 +1,7 @@
-//! The state that every group has whose partitions the coordinator assigns. Cheap to clone.
+//! The common state of groups whose partitions the coordinator assigns. Cheap to clone.
 //!
-//! Invariant: `subscribed_topics` counts the topics that the members name; a kind of group that has other ways to subscribe
-//! counts those on top.
-//! Source: `ModernGroup`.
+//! Invariant: `subscribed_topics` counts the topics that the members subscribe to by name. A kind
+//! of group with other subscriptions adds those. Source: `ModernGroup`.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -13,9 +12,9 @@ use rpds::RedBlackTreeMapSync;
 
 use super::{SubscribedTopics, TargetAssignment};
 
-/// What the group has to know of a member.
+/// The fields of a member that the group needs.
 pub trait ModernMember {
-    /// What a member is given: partitions, or tasks.
+    /// The assignment of a member: partitions or tasks.
     type Assignment: Clone + Debug;
 
     fn member_id(&self) -> &ByteString;
@@ -26,9 +25,9 @@ pub trait ModernMember {
 #[derive(Debug)]
 pub struct ModernGroup<M: ModernMember> {
     pub group_id: ByteString,
-    /// Grows whenever a new target assignment is needed.
+    /// Raised whenever a new target assignment is needed.
     pub group_epoch: i32,
-    /// Of the topics as the group saw them last (`topic_hash.rs`).
+    /// The hash of the topics when the group was last refreshed (`topic_hash.rs`).
     pub metadata_hash: i64,
     pub target: TargetAssignment<M::Assignment>,
     subscribed_topics: SubscribedTopics,
@@ -81,7 +80,7 @@ impl<M: ModernMember> ModernGroup<M> {
         self.members.is_empty()
     }
 
-    /// Adds a member, or puts it in the place of the one of its id, which is returned.
+    /// Adds a member, or replaces the member with the same id, which is returned.
     pub fn update_member(&mut self, member: Arc<M>) -> Option<Arc<M>> {
         let former = self.members.get(member.member_id()).cloned();
         if let Some(former) = &former {

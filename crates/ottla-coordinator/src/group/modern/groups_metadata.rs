@@ -1,9 +1,11 @@
-//! What the groups of a coordinator know of the cluster's topics, and whom to tell when topics change.
+//! The topic metadata that the groups of a coordinator use, and which groups to refresh when a
+//! topic changes.
 //!
-//! None of it is versioned or written down. A group that has looked at a topic is remembered with it; when the topic
-//! changes, the group is to look again, which remembers it anew. So the book keeps itself: who is not subscribed any more
-//! looks once too often, which does no harm.
-//! Source: `GroupMetadataManager.onMetadataUpdate`, `groupsByTopics`, `topicHashCache`.
+//! None of it is versioned or written to the log. A group that reads a topic's metadata is
+//! registered for that topic. When the topic changes, the registration is removed and the group
+//! must refresh, which registers it again. A group that is no longer subscribed refreshes once too
+//! often, which is harmless, so nothing has to be unregistered. Source:
+//! `GroupMetadataManager.onMetadataUpdate`, `groupsByTopics`, `topicHashCache`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,11 +19,11 @@ use super::{MetadataRefresh, SubscribedTopics, TopicHashes};
 pub struct GroupsMetadata {
     image: Arc<MetadataImage>,
     hashes: TopicHashes,
-    /// Groups that are not in it are to look at once.
+    /// Groups without an entry must refresh at once.
     refreshes: HashMap<ByteString, MetadataRefresh>,
-    /// Who is told when a topic of this name changes.
+    /// The groups to refresh when a topic changes, by topic name.
     groups_by_topic: HashMap<ByteString, HashSet<ByteString>>,
-    /// The last image in which there were topics that the one before it did not have.
+    /// The version of the last image with topics that the previous image did not have.
     version_with_new_topics: Option<i64>,
 }
 
@@ -34,12 +36,12 @@ impl GroupsMetadata {
         version_of(&self.image)
     }
 
-    /// Regular expressions that were matched with an older image may match more by now.
+    /// Regular expressions that were resolved with an older image may match more topics now.
     pub fn version_with_new_topics(&self) -> i64 {
         self.version_with_new_topics.unwrap_or(-1)
     }
 
-    /// The coordinator begins with this image.
+    /// Sets the first image.
     pub fn begin(&mut self, image: Arc<MetadataImage>) {
         self.version_with_new_topics = Some(version_of(&image));
         self.image = image;
@@ -72,12 +74,12 @@ impl GroupsMetadata {
         self.image = image;
     }
 
-    /// The hash over the topics of a group, which from now on is told of their changes.
+    /// The hash of the topics of a group, which is registered for their changes.
     pub fn look(&mut self, group_id: &ByteString, topics: &SubscribedTopics) -> i64 {
         self.look_at(group_id, topics.names())
     }
 
-    /// The same, for `topics` in the order of their names.
+    /// The same for `topics` in the order of their names.
     pub fn look_at<'a>(
         &mut self,
         group_id: &ByteString,
@@ -98,13 +100,13 @@ impl GroupsMetadata {
         refresh.is_due(now_ms, group_epoch)
     }
 
-    /// The group has taken in what it saw, and is or will be in `group_epoch`.
+    /// The group has been refreshed, and is or will be in `group_epoch`.
     pub fn has_looked(&mut self, group_id: &ByteString, now_ms: i64, group_epoch: i32) {
         self.refreshes
             .insert(group_id.clone(), MetadataRefresh::done(now_ms, group_epoch));
     }
 
-    /// The group is gone, or has become one of another kind.
+    /// The group was deleted, or replaced by one of another kind.
     pub fn forget_group(&mut self, group_id: &str) {
         self.refreshes.remove(group_id);
     }

@@ -1,16 +1,16 @@
-//! How far a member is on its way to the target assignment.
+//! The progress of a member toward its target assignment.
 //! Source: `MemberState`.
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MemberState {
-    /// Has what its target assignment gave it in its epoch.
+    /// The member has its target assignment in the epoch of that assignment.
     #[default]
     Stable,
-    /// Must give partitions up before it goes to the next epoch.
+    /// The member must revoke partitions before it moves to the next epoch.
     UnrevokedPartitions,
-    /// Is in the newest epoch, and waits for partitions that others have not given up.
+    /// The member is in the newest epoch, and waits for partitions that others have not given up.
     UnreleasedPartitions,
-    /// A state of a newer Kafka, read from the log.
+    /// A state of a newer Kafka version, read from the log.
     Unknown,
 }
 
@@ -24,7 +24,7 @@ impl MemberState {
         }
     }
 
-    /// As it stands in a record.
+    /// The value in a record.
     pub fn code(self) -> i8 {
         match self {
             MemberState::Stable => 0,

@@ -1,13 +1,14 @@
-//! When a group has to look at the metadata of its topics again.
+//! When a group must refresh the metadata of its topics.
 //!
-//! Not part of the group's state: it is not written down, and a write that fails does not take it back. That is why it
-//! remembers the group epoch that it was set in: if that epoch never came to be, the group looks again.
+//! This is not part of the group's state: it is not written to the log, and not rolled back when a
+//! write fails. It therefore contains the group epoch in which it was set: if that epoch was rolled
+//! back, the group refreshes again. Source: `ModernGroup.DeadlineAndEpoch`, `hasMetadataExpired`.
 //! Source: `ModernGroup.DeadlineAndEpoch`, `hasMetadataExpired`.
 
-/// How long metadata that nobody reports as changed is taken for current.
+/// The maximum age of metadata without reported changes.
 const METADATA_REFRESH_INTERVAL_MS: i64 = i32::MAX as i64;
 
-/// A group starts with a deadline that has passed.
+/// A new group has a deadline that has passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataRefresh {
     deadline_ms: i64,
@@ -15,7 +16,7 @@ pub struct MetadataRefresh {
 }
 
 impl MetadataRefresh {
-    /// The group has looked, and is or will be in `group_epoch`.
+    /// The group has been refreshed, and is or will be in `group_epoch`.
     pub fn done(now_ms: i64, group_epoch: i32) -> Self {
         MetadataRefresh {
             deadline_ms: now_ms.saturating_add(METADATA_REFRESH_INTERVAL_MS),

@@ -1,26 +1,26 @@
-//! What a group is subscribed to: topics with the number of those who want them.
-//! Source: `SubscriptionCount`, `ModernGroup.subscriptionType`, `ConsumerGroup.subscriptionType`.
+//! The topics that a group subscribes to, with the number of subscribers. Source:
+//! `SubscriptionCount`, `ModernGroup.subscriptionType`, `ConsumerGroup.subscriptionType`.
 
 use bytestring::ByteString;
 use rpds::RedBlackTreeMapSync;
 
-/// Why a topic is subscribed to.
+/// The number of subscriptions to a topic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SubscriptionCount {
-    /// Members that name it.
+    /// The number of members that subscribe by name.
     pub by_name: u32,
-    /// Regular expressions of the group that match it.
+    /// The number of the group's regular expressions that match the topic.
     pub by_regex: u32,
 }
 
-/// Whether all members want the same topics, which makes assigning them much cheaper.
+/// Whether all members have the same subscription, which makes assignments much cheaper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubscriptionType {
     Homogeneous,
     Heterogeneous,
 }
 
-/// The topics that a group is subscribed to. Cheap to clone.
+/// The topics that a group subscribes to. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubscribedTopics {
     counts: RedBlackTreeMapSync<ByteString, SubscriptionCount>,
@@ -84,7 +84,7 @@ impl SubscribedTopics {
         }
     }
 
-    /// Of a group whose members name their topics.
+    /// For a group whose members all subscribe by name.
     pub fn subscription_type(&self, num_members: usize) -> SubscriptionType {
         let is_of_all = |count: &SubscriptionCount| count.by_name as usize == num_members;
         if self.counts.values().all(is_of_all) {
@@ -94,7 +94,7 @@ impl SubscribedTopics {
         }
     }
 
-    /// Of a group of which `num_of_one_regex` members share one of its regular expressions.
+    /// For a group in which `num_of_one_regex` members share one of its regular expressions.
     pub fn subscription_type_with_regexes(
         &self,
         num_of_one_regex: usize,

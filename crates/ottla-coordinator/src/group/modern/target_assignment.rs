@@ -1,4 +1,4 @@
-//! Which member is to have which partitions, as the assignor said last. Cheap to clone.
+//! The target assignment: the last result of the assignor. Cheap to clone.
 //!
 //! Source: `ModernGroup.targetAssignment`, `TargetAssignmentMetadata`, `TargetAssignmentBuilder`.
 
@@ -13,18 +13,18 @@ use super::assignor::{Assignor, AssignorError, GroupSpec};
 /// The epoch after a tombstone of the assignment.
 const NO_EPOCH: i32 = -1;
 
-/// `A` is what one member is given.
+/// `A` is the assignment of one member.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TargetAssignment<A = Assignment> {
-    /// The group epoch that it was made for.
+    /// The group epoch for which it was computed.
     pub epoch: i32,
-    /// When it was made; 0 if that is not known.
+    /// When it was computed; 0 if that is not known.
     pub timestamp_ms: i64,
     members: RedBlackTreeMapSync<ByteString, Arc<A>>,
 }
 
 impl<A> Default for TargetAssignment<A> {
-    /// Of a new group, whose epoch begins at 1 as well.
+    /// The assignment of a new group, whose epoch starts at 1 as well.
     fn default() -> Self {
         TargetAssignment {
             epoch: 1,
@@ -67,8 +67,9 @@ impl<A> TargetAssignment<A> {
 }
 
 impl TargetAssignment {
-    /// Has `assignor` make a new assignment. Returns what differs from this one, for members of `spec`; a member that had
-    /// none differs also when it gets nothing.
+    /// Computes a new assignment with `assignor`. Returns the differences from this one for the
+    /// members of `spec`. A member without an earlier assignment is included even if it gets
+    /// nothing.
     pub fn changes(
         &self,
         assignor: &dyn Assignor,
@@ -86,8 +87,8 @@ impl TargetAssignment {
     }
 }
 
-/// Whether a group that was assigned at `assigned_at_ms` may be assigned again. With an interval of 0 it always may, which
-/// is the way out when the clock has gone back far.
+/// Whether a group that was assigned at `assigned_at_ms` can be assigned again. With an interval of
+/// 0 it always can, which helps after the clock has gone back a long way.
 pub fn may_assign_now(assigned_at_ms: i64, interval_ms: i32, now_ms: i64) -> bool {
     assigned_at_ms == 0
         || interval_ms == 0

@@ -1,4 +1,4 @@
-//! Images of a cluster for tests, made from records as every image is.
+//! Cluster images for tests, created from records like every image.
 
 use ottla_metadata::{MetadataDelta, MetadataImage, Provenance};
 use ottla_protocol::metadata_records::{
@@ -10,13 +10,14 @@ use ottla_types::{Offset, TopicId, Uuid};
 /// `ConfigResource.Type.GROUP`.
 const GROUP_RESOURCE_TYPE: i8 = 32;
 
-/// The brokers and topics of a cluster. Broker 1 has every partition, unless others are given.
+/// The brokers and topics of a cluster. By default all partitions are on broker 1.
 #[derive(Clone, Default)]
 pub(crate) struct TestImage {
     records: Vec<MetadataRecord>,
 }
 
-/// The id of a topic of this name: made of its first bytes, so that ids are in the order of the names.
+/// The id of the topic with this name, made of its first bytes, so that ids have the order of the
+/// names.
 pub(crate) fn topic_id(name: &str) -> TopicId {
     let mut id = [0; 16];
     for (to, from) in id.iter_mut().zip(name.bytes()) {
@@ -87,7 +88,7 @@ impl TestImage {
         self
     }
 
-    /// A setting that a group has of its own.
+    /// Sets a setting of a group.
     pub(crate) fn group_setting(
         mut self,
         group_id: &'static str,
@@ -108,7 +109,7 @@ impl TestImage {
         self.after(&MetadataImage::empty()).0
     }
 
-    /// The image after `before` and what this adds to it. Its version is one higher.
+    /// The image after `before` with these additions. Its version is one higher.
     pub(crate) fn after(&self, before: &MetadataImage) -> (MetadataImage, MetadataDelta) {
         let provenance = Provenance {
             last_contained_offset: Offset(before.provenance.last_contained_offset.value() + 1),

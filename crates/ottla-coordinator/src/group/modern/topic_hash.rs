@@ -1,9 +1,10 @@
-//! A hash over the metadata of the topics that a group is subscribed to, by which the group notices that they have changed.
+//! A hash of the metadata of the subscribed topics, with which a group detects that they have
+//! changed.
 //!
-//! It stands in the group's record, so that it is Kafka's to the bit: with another, every group that is taken over or given
-//! back would be assigned anew.
-//! Source: `Utils.computeTopicHash`, `Utils.computeGroupHash`; XXH3 as hash4j writes numbers (little-endian) and strings
-//! (UTF-16 code units, then their number) into it.
+//! It is in the group's record and must equal Kafka's: with a different hash, every group that
+//! moves between Kafka and Ottla would be assigned again. Source: `Utils.computeTopicHash`,
+//! `Utils.computeGroupHash`; XXH3, fed with numbers (little-endian) and strings (UTF-16 code units,
+//! then their number) like hash4j.
 
 use std::collections::HashMap;
 
@@ -11,17 +12,17 @@ use bytestring::ByteString;
 use ottla_metadata::{MetadataImage, TopicImage};
 use xxhash_rust::xxh3::Xxh3;
 
-/// The version of how a topic is hashed.
+/// The version of the topic hash.
 const TOPIC_HASH_MAGIC_BYTE: u8 = 0;
 
-/// The hashes of topics, each computed once until it is forgotten.
+/// Caches the hashes of topics until they are forgotten.
 #[derive(Debug, Default)]
 pub struct TopicHashes {
     by_topic: HashMap<ByteString, u64>,
 }
 
 impl TopicHashes {
-    /// The hash over all of `topics` that exist, which must come in the order of their names.
+    /// The hash of all existing ones of `topics`, which must be in the order of their names.
     pub fn group_hash<'a>(
         &mut self,
         topics: impl Iterator<Item = &'a ByteString>,
@@ -47,7 +48,7 @@ impl TopicHashes {
         if is_empty { 0 } else { hasher.digest() as i64 }
     }
 
-    /// The topic has changed, or nobody is subscribed to it any more.
+    /// Called when the topic has changed, or has no subscribers any more.
     pub fn forget(&mut self, topic: &str) {
         self.by_topic.remove(topic);
     }
@@ -75,7 +76,7 @@ fn topic_hash(topic: &TopicImage, image: &MetadataImage) -> u64 {
     hasher.digest()
 }
 
-/// The racks of a partition's replicas, in Java's order of strings; a rack stands in it once for each replica.
+/// The racks of a partition's replicas, sorted like Java strings, one entry per replica.
 fn racks<'a>(topic: &TopicImage, index: usize, image: &'a MetadataImage) -> Vec<&'a ByteString> {
     let partition = i32::try_from(index)
         .ok()
@@ -141,7 +142,7 @@ mod tests {
         assert_ne!(of_both, hash(&racked, &["a", "b"]));
     }
 
-    /// The numbers are those of hash4j 0.22, fed as Kafka feeds it.
+    /// The numbers are those of hash4j 0.22 with Kafka's input.
     #[test]
     fn hashes_are_kafkas() {
         let image = TestImage::new()

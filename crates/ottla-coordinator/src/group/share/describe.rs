@@ -1,4 +1,4 @@
-//! ShareGroupDescribe: a group with its members and what they have.
+//! ShareGroupDescribe: a group with its members and their assignments.
 //! Source: `ShareGroup.asDescribedGroup`, `ShareGroupMember.asShareGroupDescribeMember`.
 
 use bytestring::ByteString;
@@ -15,7 +15,7 @@ use crate::group::modern::assignors::SimpleAssignor;
 use crate::group::refused::Refused;
 
 impl GroupCoordinator {
-    /// The group as it is committed.
+    /// Describes the committed state of the group.
     pub fn describe_share_group(&self, group_id: &ByteString) -> DescribedGroup {
         match self.committed_group_of::<ShareGroup>(group_id) {
             Ok(group) => described(group, self.metadata.image()),
@@ -43,7 +43,7 @@ fn described(group: &ShareGroup, image: &MetadataImage) -> DescribedGroup {
 }
 
 fn described_member(member: &ShareGroupMember, image: &MetadataImage) -> Member {
-    // Topics that are gone are left out.
+    // Deleted topics are omitted.
     let topics = member
         .assigned
         .topics()

@@ -1,6 +1,6 @@
 //! The state of a share group. Cheap to clone, so that a decision works on a clone (`recorded.rs`).
 //!
-//! Changed by records alone (`replay.rs`).
+//! Changed only by records (`replay.rs`).
 //! Source: `ShareGroup`.
 
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,8 @@ use crate::group::modern::{ModernGroup, SubscriptionType};
 #[derive(Clone, Debug)]
 pub(in crate::group) struct ShareGroup {
     base: ModernGroup<ShareGroupMember>,
-    /// What the log says of the group's state at the share coordinators, if anything.
+    /// The partitions with state at the share coordinators according to the log, if it has such a
+    /// record.
     pub(super) recorded_state: Option<Arc<StatePartitions>>,
 }
 
@@ -41,7 +42,7 @@ impl ShareGroup {
         }
     }
 
-    /// Kafka's name, as clients see it. Members of a share group need not wait for each other.
+    /// Kafka's name, as clients see it. Members of a share group never wait for each other.
     pub(in crate::group) fn state_name(&self) -> &'static str {
         if self.is_empty() { "Empty" } else { "Stable" }
     }
@@ -56,7 +57,7 @@ impl ShareGroup {
         self.recorded_state.as_deref().unwrap_or(&NONE)
     }
 
-    /// Whether other partitions of the subscribed topics are assigned than those that may be.
+    /// Whether the assignable partitions differ from those that are assigned.
     pub(super) fn has_unassigned_partitions(&self) -> bool {
         if self.is_empty() {
             return false;

@@ -1,7 +1,8 @@
-//! ShareGroupHeartbeat: a member joins, says what has changed, and is told its partitions; or it leaves.
+//! ShareGroupHeartbeat: a member joins, reports changes and receives its partitions, or leaves.
 //!
-//! Members share partitions, so that nobody waits for anybody: a member has its target assignment as soon as it asks.
-//! Source: `GroupMetadataManager.shareGroupHeartbeat` and what it calls, `ShareGroupAssignmentBuilder`.
+//! Members share partitions and never wait for each other: a member gets its target assignment with
+//! its next heartbeat. Source: `GroupMetadataManager.shareGroupHeartbeat` and its callees,
+//! `ShareGroupAssignmentBuilder`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::group::modern::{GroupError, GroupSpec, MemberSpec, MemberState, Subsc
 use crate::group::outcome::{Outcome, ReplyTo, TimerKey};
 use crate::group::recorded::{Decision, RecordedMember};
 
-/// What a heartbeat depends on besides its body.
+/// What a heartbeat needs besides its body.
 #[derive(Clone, Debug)]
 pub struct ShareHeartbeatContext {
     pub client_id: ByteString,
@@ -31,7 +32,7 @@ pub struct ShareHeartbeatContext {
 }
 
 impl GroupCoordinator {
-    /// `request` has passed `validate_share_heartbeat`.
+    /// `request` must have passed `validate_share_heartbeat`.
     pub fn handle_share_group_heartbeat(
         &mut self,
         to: ReplyTo<ShareGroupHeartbeatResponse>,
@@ -67,7 +68,7 @@ impl GroupCoordinator {
         let besides = || format!(", and it does not match the previous member epoch ({previous})");
         check_member_epoch::<ShareGroup>(known, request.member_epoch, may_be_behind, besides)?;
 
-        // 1. What the member says of itself.
+        // Step 1: changes of the member.
         let mut decision = Decision::about(group, now);
         let group_id = decision.group_id();
         let updated = with_request(&member, request, context);
@@ -76,12 +77,13 @@ impl GroupCoordinator {
             decision.write_member(&updated);
         }
         let group = &decision.group;
-        // While an assignment is due anyway, what has been initialized meanwhile is in it.
+        // If an assignment is due anyway, it includes the partitions that have been initialized
+        // meanwhile.
         let is_assigned = group.target.epoch >= group.group_epoch;
         let bumps_epoch = has_new_names || (is_assigned && group.has_unassigned_partitions());
         let bumps_epoch = self.look_at_topics(&mut decision, bumps_epoch) == Some(true);
 
-        // 2. and 3. The target assignment, which is the member's.
+        // Steps 2 and 3: the target assignment, which the member gets at once.
         self.update_share_target(&mut decision)?;
         let image = self.metadata.image();
         let next = reconciled(&decision.group, &updated, bumps_epoch, image);
@@ -112,7 +114,8 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Has the target assignment made anew if the group's epoch is ahead of it, and the last time is long enough ago.
+    /// Computes a new target assignment if the group epoch is newer than the current one and the
+    /// minimum interval is over.
     fn update_share_target(&self, decision: &mut Decision<ShareGroup>) -> Result<(), GroupError> {
         let group = &decision.group;
         let interval_ms = self.share_assignment_interval_ms(&group.group_id);
@@ -143,7 +146,7 @@ impl GroupCoordinator {
     }
 }
 
-/// The member with what the request says; what it does not say stays.
+/// The member, updated with the fields that the request contains.
 fn with_request(
     member: &ShareGroupMember,
     request: &ShareGroupHeartbeatRequest,
@@ -164,7 +167,7 @@ fn with_request(
     }
 }
 
-/// The member with its target, of which it gets what it is subscribed to.
+/// The member with its target assignment, limited to its subscribed topics.
 fn reconciled(
     group: &ShareGroup,
     member: &ShareGroupMember,

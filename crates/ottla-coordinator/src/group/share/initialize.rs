@@ -1,9 +1,14 @@
-//! The state of a share group's partitions is initialized at the share coordinator before members are assigned them.
+//! Initializes the state of a share group's partitions at the share coordinator, before they are
+//! assigned to members.
 //!
-//! 1. A heartbeat finds partitions of subscribed topics whose state is not initialized, and writes that it is about to be.
-//! 2. When that is committed, the shell is told to ask the share coordinator ([`InitializeShareState`]).
-//! 3. `on_share_state_initialized` takes in what it has done; the next heartbeat of any member has a new assignment made.
-//! 4. What could not be initialized is forgotten (`on_share_state_not_initialized`), and found again by a heartbeat.
+//! 1. A heartbeat finds partitions of subscribed topics whose state is not initialized, and writes
+//!    a record that their initialization starts.
+//! 2. When the record is committed, the shell sends the request to the share coordinator
+//!    ([`InitializeShareState`]).
+//! 3. `on_share_state_initialized` handles the response. The next heartbeat of any member then
+//!    computes a new assignment.
+//! 4. Partitions that could not be initialized are removed (`on_share_state_not_initialized`), and
+//!    a later heartbeat finds them again.
 //!
 //! Source: `GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest`, `initializeShareGroupState`,
 //! `uninitializeShareGroupState`, `maybeCleanupShareGroupState`.
@@ -20,7 +25,7 @@ use crate::group::recorded::Decision;
 use crate::runtime::Timeline;
 
 impl GroupCoordinator {
-    /// Writes which partitions are to be initialized, if any are.
+    /// Writes the record with the partitions to initialize, if there are any.
     pub(super) fn begin_to_initialize(
         &self,
         decision: &mut Decision<ShareGroup>,
@@ -48,7 +53,7 @@ impl GroupCoordinator {
         })
     }
 
-    /// The share coordinator has the state of these.
+    /// The share coordinator has initialized these partitions.
     pub fn on_share_state_initialized(
         &mut self,
         group_id: &ByteString,
@@ -60,7 +65,7 @@ impl GroupCoordinator {
         })
     }
 
-    /// The share coordinator has refused these, or did not answer.
+    /// The share coordinator has refused these partitions, or did not answer.
     pub fn on_share_state_not_initialized(
         &mut self,
         group_id: &ByteString,
@@ -72,7 +77,7 @@ impl GroupCoordinator {
         })
     }
 
-    /// These topics are gone; the share coordinator finds that out for itself.
+    /// These topics were deleted. The share coordinator learns that from the metadata itself.
     pub fn on_topics_of_share_groups_deleted(
         &mut self,
         topics: &[TopicId],
@@ -108,7 +113,7 @@ impl GroupCoordinator {
         change: impl FnOnce(&StatePartitions, &Self) -> StatePartitions,
     ) -> Outcome {
         let mut effects = self.effects();
-        // The group may be gone meanwhile.
+        // The group may have been deleted.
         if let Some(group) = self.share_group(group_id).cloned() {
             let state = change(group.state_partitions(), self);
             let decision = self.with_state_partitions(group, state, now);

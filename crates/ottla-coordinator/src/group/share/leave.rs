@@ -1,4 +1,4 @@
-//! Members go: because they say so, or because nobody has heard of them.
+//! Removal of members: they leave or time out.
 //! Source: `GroupMetadataManager.shareGroupLeave`, `shareGroupFenceMember`, `scheduleShareGroupSessionTimeout`.
 
 use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
@@ -36,7 +36,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Puts a member out.
+    /// Removes a member.
     pub(in crate::group) fn fence_share_member(
         &mut self,
         group: ShareGroup,

@@ -1,4 +1,4 @@
-//! A member of a share group. A value: a change makes a new one.
+//! A member of a share group. Immutable: a change creates a new value.
 //!
 //! Source: `ShareGroupMember`.
 
@@ -21,7 +21,7 @@ pub(super) const LEAVE_GROUP_EPOCH: i32 = -1;
 pub(in crate::group) struct ShareGroupMember {
     pub(super) member_id: ByteString,
     pub(super) member_epoch: i32,
-    /// The one before `member_epoch`, which the member still has if it missed an answer.
+    /// The epoch before `member_epoch`. A member that missed a response still has it.
     pub(super) previous_member_epoch: i32,
     pub(super) rack_id: Option<ByteString>,
     pub(super) client_id: ByteString,
@@ -68,7 +68,7 @@ impl RecordedMember for ShareGroupMember {
     }
 
     fn revocation(&self) -> Option<(i32, i32)> {
-        // Nobody waits for what a member of a share group has.
+        // Members of a share group never wait for each other's partitions.
         None
     }
 }

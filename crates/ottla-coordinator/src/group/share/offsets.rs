@@ -1,16 +1,19 @@
-//! How far a share group is, set or forgotten by an administrator. That is kept by the share coordinators; here it is
-//! written down which of its partitions they have state of, before they are asked and after.
+//! Start offsets of a share group, changed or deleted by an administrator. The share coordinators
+//! store them. The group coordinator records which partitions have state there, before and after
+//! each request to them.
 //!
-//! A group's offsets are set (AlterShareGroupOffsets) in three steps:
-//! 1. `handle_alter_share_group_offsets` writes that the state of these partitions is about to be initialized.
-//! 2. The shell asks the share coordinators what the response says.
-//! 3. `on_share_state_initialized` takes in what they have done, as after a heartbeat (`initialize.rs`).
+//! AlterShareGroupOffsets has three steps:
+//! 1. `handle_alter_share_group_offsets` writes that the initialization of these partitions starts.
+//! 2. The shell sends the requests in the response to the share coordinators.
+//! 3. `on_share_state_initialized` handles the result, as after a heartbeat (`initialize.rs`).
 //!
-//! They are deleted (DeleteShareGroupOffsets, and DeleteGroups) likewise:
-//! 1. `begin_delete_share_group_offsets` and `begin_delete_share_groups` write that the state is about to be deleted.
-//! 2. The shell asks the share coordinators.
-//! 3. `complete_delete_share_group_offsets` writes that it is gone, and `handle_delete_groups` that the group is. What
-//!    the share coordinators have not deleted is asked for again by the next request.
+//! DeleteShareGroupOffsets and DeleteGroups work likewise:
+//! 1. `begin_delete_share_group_offsets` and `begin_delete_share_groups` write that the deletion of
+//!    the state starts.
+//! 2. The shell sends the requests to the share coordinators.
+//! 3. `complete_delete_share_group_offsets` writes that the state is deleted, and
+//!    `handle_delete_groups` deletes the group. The next request repeats the deletion for the state
+//!    that the share coordinators have not deleted.
 //!
 //! Source: `GroupMetadataManager.alterShareGroupOffsets`, `sharePartitionsEligibleForOffsetDeletion`,
 //! `completeDeleteShareGroupOffsets`, `shareGroupBuildPartitionDeleteRequest`.
@@ -41,7 +44,7 @@ use crate::group::recorded::Decision;
 use crate::persister::{InitializeState, SharePartitionKey};
 
 impl GroupCoordinator {
-    /// The partitions of which the share coordinators have state; none for what is no share group.
+    /// The partitions with state at the share coordinators; empty if there is no such share group.
     pub fn initialized_share_partitions(&self, group_id: &str) -> PartitionsOfTopics {
         let initialized = self
             .share_group(group_id)
@@ -52,7 +55,7 @@ impl GroupCoordinator {
             .collect()
     }
 
-    /// A group that is not there is created by it.
+    /// Creates the group if it does not exist.
     pub fn handle_alter_share_group_offsets(
         &mut self,
         to: ReplyTo<AlteredShareOffsets>,
@@ -81,7 +84,7 @@ impl GroupCoordinator {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for partition in &topic.partitions {
                 let index = partition.partition_index;
-                // A share coordinator has its own word for a negative number.
+                // For a negative index, the share coordinator returns an error of its own.
                 let exists = |count: usize| index < count as i32;
                 let error = match registered {
                     Some(registered) if exists(registered.partition_count()) => {
@@ -170,7 +173,7 @@ impl GroupCoordinator {
         let mut delete = PartitionsOfTopics::new();
         let mut responses = Vec::new();
         let mut decision = Decision::about(group, now);
-        // Kafka has no answer for any topic while nothing is written of the group's state.
+        // Kafka omits all topics while the group has no record of its state.
         if let Some(recorded) = decision.group.recorded_state.clone() {
             let mut state = StatePartitions::clone(&recorded);
             for topic in &request.topics {
@@ -208,7 +211,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// The share coordinators have no state of these topics any more; `response` says so.
+    /// The share coordinators have deleted the state of these topics, as `response` says.
     pub fn complete_delete_share_group_offsets(
         &mut self,
         to: ReplyTo<DeletedShareOffsets>,
@@ -232,14 +235,15 @@ impl GroupCoordinator {
                 let reply = Deferred::Reply(to.with(response));
                 self.conclude(decision, reply, &mut effects);
             }
-            // It has been deleted meanwhile.
+            // The group was deleted meanwhile.
             None => self.reply_when_committed(to, response, &mut effects),
         }
         self.finish(effects)
     }
 
-    /// The response names the share groups among these, those of whose state nothing is known excepted: with what the
-    /// share coordinators are to delete before `handle_delete_groups`, or why that cannot be.
+    /// The response contains the share groups among these, except those without recorded state:
+    /// what the share coordinators must delete before `handle_delete_groups`, or why the group
+    /// cannot be deleted.
     pub fn begin_delete_share_groups(
         &mut self,
         to: ReplyTo<Result<DeletedShareGroups, ErrorCode>>,

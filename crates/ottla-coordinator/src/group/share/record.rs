@@ -105,7 +105,7 @@ pub(super) fn state_partitions(
     CoordinatorRecord::new(state_partitions_key(group_id), partitions.to_record(image))
 }
 
-/// The group goes, with whoever is in it.
+/// Deletes the group with all its members.
 pub(in crate::group) fn share_group_tombstones(group: &ShareGroup) -> Vec<CoordinatorRecord> {
     let group_id = &group.group_id;
     let mut records = ShareGroup::tombstones_of_members(group);

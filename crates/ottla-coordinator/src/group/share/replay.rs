@@ -1,4 +1,5 @@
-//! What a record does to a share group: the one way in which its state changes, when it is decided as when it is read back.
+//! Applies records to a share group. This is the only way in which its state changes, both for
+//! decisions and for loading.
 //!
 //! Source: the `replay` methods of `GroupMetadataManager`.
 
@@ -89,7 +90,7 @@ impl RecordedGroup for ShareGroup {
             (Key::ShareGroupStatePartitionMetadata(_), None) => {
                 self.recorded_state = None;
             }
-            // A record of something else, or a value that does not fit its key.
+            // A record of another kind, or a value that does not match its key.
             _ => {}
         }
     }

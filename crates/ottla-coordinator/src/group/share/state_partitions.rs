@@ -1,9 +1,11 @@
-//! Of which partitions a share group's state is initialized at the share coordinator, and of which it is being
-//! initialized or deleted. A value: a change makes a new one, which is written as one record.
+//! The partitions of a share group whose state at the share coordinator is initialized, and those
+//! that are being initialized or deleted. Immutable: a change creates a new value, which is written
+//! as one record.
 //!
-//! A member is assigned a partition only when its state is initialized. What is being initialized counts as missing once
-//! more after a while, because whoever was to answer for it may be gone.
-//! Source: `ShareGroupStatePartitionMetadataInfo`, `GroupMetadataManager.subscribedTopicsChangeMap`, `combineInitMaps`.
+//! A partition is assigned to members only when its state is initialized. After a while, an
+//! unfinished initialization counts as missing again, because the node that requested it may be
+//! gone. Source: `ShareGroupStatePartitionMetadataInfo`,
+//! `GroupMetadataManager.subscribedTopicsChangeMap`, `combineInitMaps`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +26,13 @@ const UNKNOWN_NAME: &str = "<UNKNOWN>";
 pub(super) struct StateTopic {
     pub(super) name: ByteString,
     pub(super) partitions: BTreeSet<i32>,
-    /// When this was written or read back.
+    /// When the record was written or loaded.
     pub(super) since_ms: i64,
 }
 
 pub(super) type StateTopics = BTreeMap<TopicId, StateTopic>;
 
-/// Partitions by topic, for a question or an answer about them.
+/// Partitions by topic, for requests and results.
 pub type PartitionsOfTopics = BTreeMap<TopicId, BTreeSet<i32>>;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -89,7 +91,7 @@ impl StatePartitions {
         }
     }
 
-    /// What members may be assigned.
+    /// The partitions that can be assigned to members.
     pub(super) fn assignable(&self) -> Assignment {
         let topics = self.initialized.iter();
         topics
@@ -97,7 +99,7 @@ impl StatePartitions {
             .collect()
     }
 
-    /// The partitions of these topics whose state is to be initialized.
+    /// The partitions of these topics that still have to be initialized.
     pub(super) fn missing<'a>(
         &self,
         names: impl Iterator<Item = &'a ByteString>,
@@ -125,7 +127,7 @@ impl StatePartitions {
         missing
     }
 
-    /// Somebody has begun to initialize these.
+    /// The initialization of these partitions has started.
     pub(super) fn with_initializing(
         &self,
         partitions: &PartitionsOfTopics,
@@ -134,7 +136,7 @@ impl StatePartitions {
     ) -> Self {
         let mut changed = self.clone();
         add(&mut changed.initializing, partitions, image, now_ms);
-        // Also those that were to be deleted: they are read again.
+        // Also from the partitions to delete, which are initialized again.
         let initializing = &changed.initializing;
         changed
             .deleting
@@ -153,7 +155,7 @@ impl StatePartitions {
         changed
     }
 
-    /// Nothing has come of these.
+    /// The initialization of these partitions has failed.
     pub(super) fn without_initializing(&self, partitions: &PartitionsOfTopics) -> Self {
         let mut changed = self.clone();
         for (topic_id, partitions) in partitions {
@@ -167,7 +169,8 @@ impl StatePartitions {
         changed
     }
 
-    /// All of which there is, or may be, state: also what an earlier deletion may have left behind.
+    /// All partitions that have state or may have it, including what an earlier deletion may have
+    /// left.
     pub(super) fn all(&self, image: &MetadataImage) -> PartitionsOfTopics {
         let mut all = PartitionsOfTopics::new();
         for (topic_id, topic) in self.initialized.iter().chain(&self.initializing) {

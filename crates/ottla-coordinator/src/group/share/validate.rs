@@ -1,5 +1,5 @@
-//! What a heartbeat must hold, whatever the group is.
-//! Source: `GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid`.
+//! Validates a heartbeat independently of the group. Source:
+//! `GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid`.
 
 use ottla_protocol::messages::ShareGroupHeartbeatRequest;
 use ottla_types::ErrorCode;
@@ -26,6 +26,6 @@ pub fn validate_share_heartbeat(request: &ShareGroupHeartbeatRequest) -> Result<
 }
 
 fn is_blank(text: Option<&str>) -> bool {
-    // Java's `trim` takes away everything up to the blank.
+    // Java's `trim` removes all characters up to and including the space.
     text.is_some_and(|text| text.chars().all(|letter| letter <= ' '))
 }

@@ -1,6 +1,7 @@
-//! A topology set against the topics that there are: its tasks, its internal topics, and those of them that are missing.
+//! A topology applied to the existing topics: its tasks, its internal topics, and which of them are
+//! missing.
 //!
-//! Whoever asks for it is the heartbeat of a member; what is missing is created on that member's behalf.
+//! It is computed for a member's heartbeat. Missing topics are created on that member's behalf.
 //! Source: `InternalTopicManager`, `ConfiguredTopology`, `ConfiguredSubtopology`, `ConfiguredInternalTopic`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +21,17 @@ use crate::java_collections::{
     DEFAULT_CAPACITY, default_hash_map_order, hash_map_order, string_hash_code,
 };
 
-/// How many topics a message to a member names at most.
+/// The maximum number of topics that a message to a member names.
 const MAX_TOPICS_IN_SUMMARY: usize = 3;
-/// "As many as the cluster's default".
+/// "The cluster's default."
 const DEFAULT_REPLICATION_FACTOR: i16 = -1;
 
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::group) struct ConfiguredTopology {
     pub(super) topology_epoch: i32,
-    /// Of the topics that it was set against.
+    /// The hash of the topics from which it was computed.
     pub(super) metadata_hash: i64,
-    /// By id. `None` if the source topics do not allow one to say.
+    /// By id. `None` if the source topics do not allow them to be computed.
     pub(super) subtopologies: Option<BTreeMap<ByteString, ConfiguredSubtopology>>,
     pub(super) internal_topics_to_create: Vec<CreatableTopic>,
     pub(super) error: Option<TopicConfigurationError>,
@@ -54,7 +55,8 @@ pub(super) struct ConfiguredInternalTopic {
 }
 
 impl ConfiguredTopology {
-    /// An error is one of the topology itself; what is wrong with the cluster's topics is in the result.
+    /// An error is one of the topology itself. Problems with the cluster's topics are in the
+    /// result.
     pub(super) fn configure(
         topology: &StreamsTopology,
         metadata_hash: i64,
@@ -87,7 +89,7 @@ impl ConfiguredTopology {
         })
     }
 
-    /// The subtopologies, once all topics are there as they have to be.
+    /// The subtopologies, if all topics exist as required.
     pub(super) fn ready(&self) -> Option<&BTreeMap<ByteString, ConfiguredSubtopology>> {
         match self.error {
             None => self.subtopologies.as_ref(),
@@ -97,7 +99,7 @@ impl ConfiguredTopology {
 }
 
 impl ConfiguredSubtopology {
-    /// Whether its tasks keep state, which standby tasks can be kept of.
+    /// Whether its tasks have state, so that they can have standby tasks.
     pub(super) fn is_stateful(&self) -> bool {
         !self.state_changelog_topics.is_empty()
     }
@@ -207,7 +209,7 @@ fn configure_topic(
     })
 }
 
-/// In the order in which Kafka names them.
+/// In the order in which Kafka lists them.
 fn missing_internal_topics(
     topology: &StreamsTopology,
     subtopologies: &BTreeMap<ByteString, ConfiguredSubtopology>,

@@ -1,7 +1,8 @@
-//! Topics that are joined must have as many partitions as each other.
+//! Enforces copartitioning: topics that are joined must have the same number of partitions.
 //!
-//! Repartition topics are given the number of the topics that they are joined with. Where all are repartition topics, that of
-//! those whose number the application says, or else the largest.
+//! Repartition topics get the number of the topics that they are joined with. If all are
+//! repartition topics, they get the number that the application sets for some of them, otherwise
+//! the largest number.
 //! Source: `CopartitionedTopicsEnforcer`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +14,11 @@ use super::topology::StreamsTopology;
 use super::topology_error::{TopicConfigurationError, TopologyError};
 use crate::java_collections::{default_hash_map_order, string_hash_code};
 
-/// Topics that have to have the same number of partitions.
+/// Topics that must have the same number of partitions.
 pub(super) type CopartitionGroup<'a> = BTreeSet<&'a ByteString>;
 
-/// The groups of a topology, in the order in which Kafka goes over them. Each names its topics by their places in the lists
-/// of its subtopology, which may be wrong.
+/// The copartition groups of a topology in Kafka's order. Each group refers to topics by their
+/// index in the lists of its subtopology; the index may be invalid.
 pub(super) fn copartition_groups(
     topology: &StreamsTopology,
 ) -> Result<Vec<CopartitionGroup<'_>>, TopologyError> {
@@ -40,9 +41,9 @@ pub(super) fn copartition_groups(
     Ok(groups)
 }
 
-/// The repartition topics of a topology.
+/// The names of the repartition topics of a topology.
 pub(super) struct RepartitionTopicNames<'a> {
-    /// Those of which the application says the number of partitions.
+    /// Those with a partition count that the application sets.
     fixed: BTreeSet<&'a ByteString>,
     flexible: BTreeSet<&'a ByteString>,
 }
@@ -70,7 +71,7 @@ impl<'a> RepartitionTopicNames<'a> {
         self.fixed.contains(topic) || self.flexible.contains(topic)
     }
 
-    /// Gives the repartition topics of `group` the number of partitions that they have to have.
+    /// Sets the required number of partitions on the repartition topics of `group`.
     pub(super) fn enforce(
         &self,
         group: &CopartitionGroup<'_>,
@@ -112,8 +113,8 @@ impl<'a> RepartitionTopicNames<'a> {
         Ok(())
     }
 
-    /// All topics of the topology whose number is said must have the same, whether or not they are of the group that
-    /// `repartitioned` are.
+    /// The partition count that the application sets. All topics of the topology with such a count
+    /// must have the same, whether or not they are in the group of `repartitioned`.
     fn count_of_fixed(
         &self,
         repartitioned: &BTreeMap<&ByteString, i32>,

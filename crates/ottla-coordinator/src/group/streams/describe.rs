@@ -1,4 +1,5 @@
-//! StreamsGroupDescribe: a group with its topology and its members, what they have and what they are to have.
+//! StreamsGroupDescribe: a group with its topology and its members, with their current and target
+//! assignments.
 //! Source: `StreamsGroup.asDescribedGroup`, `StreamsGroupMember.asStreamsGroupDescribeMember`,
 //! `ConfiguredTopology.asStreamsGroupDescribeTopology`, `StreamsTopology.asStreamsGroupDescribeTopology`.
 
@@ -22,7 +23,7 @@ use crate::group::coordinator::GroupCoordinator;
 use crate::group::refused::Refused;
 
 impl GroupCoordinator {
-    /// The group as it is committed.
+    /// Describes the committed state of the group.
     pub fn describe_streams_group(&self, group_id: &ByteString) -> DescribedGroup {
         let configured = self.unwritten.get(group_id);
         let configured = configured.and_then(|it| it.configured.as_deref());
@@ -57,7 +58,7 @@ fn described(group: &StreamsGroup, configured: Option<&ConfiguredTopology>) -> D
     }
 }
 
-/// With the numbers of partitions that internal topics were given.
+/// With the computed partition counts of internal topics.
 fn configured_topology(configured: &ConfiguredTopology) -> Option<Topology> {
     let subtopologies = configured.ready()?.iter();
     Some(Topology {
@@ -98,7 +99,7 @@ fn configured_subtopology(id: &ByteString, subtopology: &ConfiguredSubtopology) 
     }
 }
 
-/// Where not all topics are there, the topology is shown as the application said it.
+/// If topics are missing, the topology is shown as the application sent it.
 fn topology_as_said(topology: &StreamsTopology) -> Topology {
     let sorted = |names: &[ByteString]| {
         let mut names = names.to_vec();
@@ -159,7 +160,7 @@ fn described_member(member: &StreamsGroupMember, target: Option<&TasksTuple>) ->
             ..Default::default()
         }),
         client_tags: key_values(member.client_tags.iter()),
-        // What it is giving up is not shown.
+        // Tasks that are being revoked are not shown.
         assignment: Assignment {
             active_tasks: task_ids(&active.collect()),
             standby_tasks: task_ids(&member.assigned.standby),

@@ -1,7 +1,8 @@
-//! Which member can be asked about which partitions: for applications that answer questions about the state that they keep
+//! Maps endpoints to partitions, for interactive queries of the applications' state
 //! (`application.server`).
 //!
-//! Where Kafka fails the heartbeat, because it has not got as far as configuring the topology or a topic has gone, a member
+//! Kafka fails the heartbeat if the topology is not configured yet or a topic was deleted. Here,
+//! such a member has no partitions in the result.
 //! here simply has none of those partitions.
 //! Source: `StreamsGroup.buildEndpointToPartitions`, `EndpointToPartitionsManager`.
 
@@ -20,7 +21,8 @@ use super::member::StreamsGroupMember;
 
 type Subtopologies = BTreeMap<ByteString, ConfiguredSubtopology>;
 
-/// Of all members that can be asked, `updated` last, as it is after this heartbeat.
+/// For all members with an endpoint. `updated`, which comes last, is the state after this
+/// heartbeat.
 pub(super) fn endpoints_to_partitions(
     group: &StreamsGroup,
     updated: &StreamsGroupMember,
@@ -65,7 +67,8 @@ fn of_member(
     })
 }
 
-/// The partitions of a subtopology's sources that its tasks read. Smaller topics have fewer than there are tasks.
+/// The source partitions that the subtopology's tasks read. A topic can have fewer partitions than
+/// there are tasks.
 fn add_topics(
     topics: &mut Vec<TopicPartition>,
     subtopology: Option<&ConfiguredSubtopology>,
@@ -87,7 +90,7 @@ fn add_topics(
         };
         topics.push(TopicPartition {
             topic: name.clone(),
-            // The first ones, even if they are not those that the topic has.
+            // The first partitions, even if they are not those that the topic has.
             partitions: partitions
                 .iter()
                 .copied()

@@ -1,4 +1,4 @@
-//! Members go: because they say so, or because nobody has heard of them.
+//! Removal of members: they leave or time out.
 //! Source: `GroupMetadataManager.streamsGroupLeave`, `streamsGroupFenceMember`.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl GroupCoordinator {
         let group_id = &request.group_id;
         let group = self.existing_group::<StreamsGroup>(group_id)?.clone();
         if request.shutdown_application {
-            // Kafka takes anybody's word for it, also of who is no member.
+            // Kafka accepts this from any sender, even from one that is not a member.
             self.unwritten
                 .of(&group.group_id)
                 .shutdown_requested_by
@@ -50,7 +50,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Puts a member out.
+    /// Removes a member.
     pub(in crate::group) fn fence_streams_member(
         &mut self,
         group: StreamsGroup,
@@ -62,7 +62,7 @@ impl GroupCoordinator {
         let mut decision = Decision::about(group, now);
         decision.remove_member(&member.member_id);
         let group_id = decision.group_id();
-        // The topics are looked at by the next heartbeat.
+        // The next heartbeat refreshes the topics.
         decision.bump_group_epoch(decision.group.metadata_hash);
         effects.cancel_timer(TimerKey::session(&group_id, &member.member_id));
         let left_epoch = member.member_epoch;

@@ -1,9 +1,9 @@
 //! The state of a streams group. Cheap to clone, so that a decision works on a clone (`recorded.rs`).
 //!
-//! Changed by records alone (`replay.rs`). What a group knows besides, and forgets with its coordinator, is in
-//! `unwritten.rs`.
-//! Invariant: `active_process`, `standby_processes` and `warmup_processes` have every task that a member has or is to give up,
-//! with the process of that member.
+//! Changed only by records (`replay.rs`). State that is not written to the log and is lost with the
+//! coordinator is in `unwritten.rs`. Invariant: `active_process`, `standby_processes` and
+//! `warmup_processes` contain every task that a member owns or revokes, with the process of that
+//! member.
 //! Source: `StreamsGroup`.
 
 use std::collections::BTreeMap;
@@ -21,11 +21,11 @@ use crate::group::modern::ModernGroup;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::group) enum StreamsGroupState {
     Empty,
-    /// The topology does not fit the topics that there are.
+    /// The topology does not match the existing topics.
     NotReady,
     /// The target assignment is older than the group epoch.
     Assigning,
-    /// Not every member has come to the target assignment.
+    /// Some members have not reached the target assignment.
     Reconciling,
     Stable,
 }
@@ -42,7 +42,8 @@ impl StreamsGroupState {
         }
     }
 
-    /// The name by which Kafka finds it when groups are listed by their states: with a `_` that clients do not know of.
+    /// The name in the state filter of Kafka's ListGroups, which has a `_` that clients do not
+    /// know.
     pub(in crate::group) fn filter_name(self) -> &'static str {
         match self {
             StreamsGroupState::NotReady => "not_ready",
@@ -57,9 +58,9 @@ type TaskAndProcess = (ByteString, i32, ByteString);
 #[derive(Clone, Debug)]
 pub(in crate::group) struct StreamsGroup {
     base: ModernGroup<StreamsGroupMember>,
-    /// The epoch of the topology for which all topics were there; -1 if they were not.
+    /// The topology epoch for which all topics existed; -1 if some did not.
     pub(super) validated_topology_epoch: i32,
-    /// What the last target assignment was made with.
+    /// The settings of the last target assignment.
     pub(super) last_assignment_configs: BTreeMap<ByteString, ByteString>,
     pub(super) topology: Option<Arc<StreamsTopology>>,
     active_process: RedBlackTreeMapSync<(ByteString, i32), ByteString>,
@@ -118,7 +119,7 @@ impl StreamsGroup {
         !self.is_empty() && topology.is_some_and(|it| it.reading_from(topic).is_some())
     }
 
-    /// Whether some process works on a task, or has not given it up yet.
+    /// Whether some process runs the task, or has not given it up yet.
     pub(super) fn is_active_anywhere(&self, task: (&ByteString, i32)) -> bool {
         self.active_process.contains_key(&owned_task(task))
     }
@@ -127,7 +128,7 @@ impl StreamsGroup {
         self.active_process.get(&owned_task(task)) == Some(process_id)
     }
 
-    /// Whether a process keeps the state of a task without working on it.
+    /// Whether the process has the task as a standby or warm-up task.
     pub(super) fn is_kept_at(&self, task: (&ByteString, i32), process_id: &ByteString) -> bool {
         let key = at_process(task, process_id);
         self.standby_processes.contains(&key) || self.warmup_processes.contains(&key)
@@ -170,7 +171,8 @@ impl StreamsGroup {
         let process_id = &member.process_id;
         for tasks in both(member) {
             for task in tasks::each_active(&tasks.active) {
-                // In a compacted log another may have got it before the record by which this one gave it up.
+                // In a compacted log the record that assigns the task to another process can
+                // precede the record with which this one gave it up.
                 if self.is_active_at(task, process_id) {
                     self.active_process.remove_mut(&owned_task(task));
                 }

@@ -1,9 +1,9 @@
-//! StreamsGroupHeartbeat: a member joins, says what has changed, and is told its tasks; or it leaves.
+//! StreamsGroupHeartbeat: a member joins, reports changes and receives its tasks, or leaves.
 //!
-//! A heartbeat is one decision. What the member says of itself, and what the topology is worth with the topics that there are,
-//! may raise the group epoch; a group epoch ahead of the target assignment has the target made anew (`target.rs`); and the
-//! member is brought a step closer to its target (`reconcile.rs`).
-//! Source: `GroupMetadataManager.streamsGroupHeartbeat` and what it calls.
+//! A heartbeat is one decision. Changes of the member, or of the topology together with the
+//! existing topics, may raise the group epoch. If the group epoch is newer than the target
+//! assignment, a new one is computed (`target.rs`). Then the member is reconciled with its target
+//! (`reconcile.rs`). Source: `GroupMetadataManager.streamsGroupHeartbeat` and its callees.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, StreamsHeartbeat, TimerKey};
 use crate::group::recorded::{Decision, RecordedMember};
 
-/// What a heartbeat depends on besides its body.
+/// What a heartbeat needs besides its body.
 #[derive(Clone, Debug)]
 pub struct StreamsHeartbeatContext {
     pub client_id: ByteString,
@@ -44,7 +44,7 @@ pub struct StreamsHeartbeatContext {
     pub client_host: ByteString,
 }
 
-/// What the member says that it has. A kind of task of which it says nothing is `None`.
+/// The tasks that the member reports to own. A kind of task that it does not report is `None`.
 struct OwnedTasks {
     active: Option<Tasks>,
     standby: Option<Tasks>,
@@ -52,7 +52,8 @@ struct OwnedTasks {
 }
 
 impl GroupCoordinator {
-    /// `request` has passed `validate_streams_heartbeat`, and its topology names only topics that a client may have.
+    /// `request` must have passed `validate_streams_heartbeat`, and its topology must contain only
+    /// topic names that are valid for clients.
     pub fn handle_streams_group_heartbeat(
         &mut self,
         to: ReplyTo<StreamsHeartbeat>,
@@ -86,7 +87,7 @@ impl GroupCoordinator {
         let mut unwritten = self.unwritten_of(&group_id, is_made);
         let owned_tasks = OwnedTasks::of(request)?;
 
-        // 1. What the member says of itself.
+        // Step 1: changes of the member.
         let member = match decision.group.member(&request.member_id) {
             Some(member) => StreamsGroupMember::clone(member),
             None if is_joining => StreamsGroupMember::new(owned(&request.member_id)),
@@ -108,7 +109,7 @@ impl GroupCoordinator {
             decision.write_member(&updated);
         }
 
-        // 2. The topology, and what it comes to with the topics that there are.
+        // Step 2: the topology, applied to the existing topics.
         let mut status = Vec::new();
         let had_topology = decision.group.topology.is_some();
         let topology = update_topology(&mut decision, request.topology.as_ref())?;
@@ -145,7 +146,7 @@ impl GroupCoordinator {
         }
         let group_epoch = decision.group.group_epoch;
 
-        // 3. The target assignment. A group that begins waits for more members first.
+        // Step 3: the target assignment. A new group first waits for more members.
         let delay_ms = self.streams_initial_rebalance_delay_ms(&group_id);
         if was_empty && delay_ms > 0 {
             effects.set_timer_if_absent(TimerKey::initial_rebalance(&group_id), delay_ms);
@@ -164,7 +165,7 @@ impl GroupCoordinator {
             Target::of(&decision.group, &updated.member_id)
         };
 
-        // 4. The member's way to it.
+        // Step 4: the reconciliation of the member.
         let updated =
             self.streams_reconcile(&mut decision, updated, &target, &owned_tasks, effects)?;
         effects.set_timer(
@@ -236,7 +237,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// A classic group without members becomes a streams group.
+    /// Replaces a classic group without members by a streams group.
     fn streams_group_to_join(
         &self,
         group_id: &ByteString,
@@ -256,8 +257,8 @@ impl GroupCoordinator {
         }
     }
 
-    /// The topology with the topics that there are: as it was configured last, unless these may have changed since. With
-    /// their hash if they were looked at.
+    /// The topology applied to the existing topics: the last result, unless the topics may have
+    /// changed since. Returns their hash as well if they were refreshed.
     fn configure(
         &mut self,
         decision: &Decision<StreamsGroup>,
@@ -273,7 +274,7 @@ impl GroupCoordinator {
         let topics = topology.required_topics();
         let hash = self.metadata.look_at(&group_id, topics.iter());
         let configured = match former {
-            // It may be of topics that a write which failed had taken in.
+            // The last result may be based on topics of a write that failed.
             Some(former) if former.metadata_hash == hash => Arc::clone(former),
             _ => {
                 let image = self.metadata.image();
@@ -295,7 +296,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Brings the member a step closer to its target.
+    /// Reconciles the member with its target.
     fn streams_reconcile(
         &self,
         decision: &mut Decision<StreamsGroup>,
@@ -338,7 +339,7 @@ impl OwnedTasks {
         [&self.active, &self.standby, &self.warmup].map(Option::as_ref)
     }
 
-    /// If the member says something of every kind.
+    /// All tasks, if the member reports every kind.
     fn all(&self) -> Option<TasksTuple> {
         let said = |tasks: &Tasks| {
             let mut said = tasks.clone();
@@ -376,7 +377,7 @@ impl OwnedTasks {
     }
 }
 
-/// Subtopologies stay in it without tasks if the member names them so.
+/// Subtopologies without tasks are kept if the member reports them like that.
 fn by_subtopology(task_ids: Option<&[request::TaskIds]>) -> Result<Option<Tasks>, GroupError> {
     let Some(task_ids) = task_ids else {
         return Ok(None);
@@ -392,7 +393,7 @@ fn by_subtopology(task_ids: Option<&[request::TaskIds]>) -> Result<Option<Tasks>
     Ok(Some(tasks))
 }
 
-/// The member with what the request says; what it does not say stays.
+/// The member, updated with the fields that the request contains.
 fn with_request(
     member: &StreamsGroupMember,
     request: &StreamsGroupHeartbeatRequest,
@@ -435,7 +436,8 @@ fn with_request(
     Ok(updated)
 }
 
-/// The group's topology, which the first member to join says. In 4.3.1 it stays what it is from then on.
+/// The group's topology, set by the first member that joins. In 4.3.1 it does not change
+/// afterwards.
 fn update_topology(
     decision: &mut Decision<StreamsGroup>,
     said: Option<&request::Topology>,

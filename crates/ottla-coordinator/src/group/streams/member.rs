@@ -14,21 +14,21 @@ use crate::group::member::owned;
 use crate::group::modern::ModernMember;
 use crate::group::recorded::RecordedMember;
 
-/// The epoch of a member that leaves, and of one whose assignment was taken away in the log.
+/// The epoch of a member that leaves, and of a member whose assignment has a tombstone in the log.
 pub(super) const LEAVE_GROUP_EPOCH: i32 = -1;
-/// The epoch of a static member that leaves for a while. There are none in streams groups.
+/// The epoch of a static member that leaves temporarily. Streams groups have no static members.
 pub(super) const LEAVE_GROUP_STATIC_EPOCH: i32 = -2;
 
-/// How far a member is on its way to the target assignment.
+/// The progress of a member toward its target assignment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::group) enum MemberState {
-    /// Has what its target assignment gave it in its epoch.
+    /// The member has its target assignment in the epoch of that assignment.
     Stable,
-    /// Must give tasks up before it goes to the next epoch.
+    /// The member must revoke tasks before it moves to the next epoch.
     UnrevokedTasks,
-    /// Is in the newest epoch, and waits for tasks that others have not given up.
+    /// The member is in the newest epoch, and waits for tasks that others have not given up.
     UnreleasedTasks,
-    /// A state of a newer Kafka, read from the log.
+    /// A state of a newer Kafka version, read from the log.
     Unknown,
 }
 
@@ -42,7 +42,7 @@ impl MemberState {
         }
     }
 
-    /// As it stands in a record.
+    /// The value in a record.
     pub(in crate::group) fn code(self) -> i8 {
         match self {
             MemberState::Stable => 1,
@@ -53,7 +53,7 @@ impl MemberState {
     }
 }
 
-/// Where a process answers questions about the state that it keeps.
+/// Where a process answers interactive queries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Endpoint {
     pub(super) host: ByteString,
@@ -64,27 +64,28 @@ pub(super) struct Endpoint {
 pub(in crate::group) struct StreamsGroupMember {
     pub(super) member_id: ByteString,
     pub(super) member_epoch: i32,
-    /// The epoch before, by which a member that missed an answer is known.
+    /// The previous epoch, which a member that missed a response still has.
     pub(super) previous_member_epoch: i32,
     pub(super) state: MemberState,
-    /// Kept from the log; members with an instance id are refused.
+    /// Kept from the log. Members with an instance id are refused.
     pub(super) instance_id: Option<ByteString>,
     pub(super) rack_id: Option<ByteString>,
     pub(super) client_id: ByteString,
     pub(super) client_host: ByteString,
     pub(super) rebalance_timeout_ms: i32,
-    /// Of the topology that the member works by; older than the group's while the application is brought up to date.
+    /// The epoch of the member's topology. Older than the group's during an upgrade of the
+    /// application.
     pub(super) topology_epoch: i32,
-    /// The process that it is a part of. State is shared within a process.
+    /// The process of the member. Members of a process share their state directory.
     pub(super) process_id: ByteString,
     pub(super) user_endpoint: Option<Endpoint>,
     pub(super) client_tags: BTreeMap<ByteString, ByteString>,
     pub(super) assigned: TasksTupleWithEpochs,
-    /// Until its heartbeat says that it has them no more.
+    /// Tasks to revoke, until a heartbeat shows that the member has given them up.
     pub(super) pending_revocation: TasksTupleWithEpochs,
 }
 
-/// Members of a streams group name no topics: its topology does.
+/// Members of a streams group have no subscriptions; their topology has the topics.
 static NO_TOPICS: BTreeSet<ByteString> = BTreeSet::new();
 
 impl ModernMember for StreamsGroupMember {
@@ -141,7 +142,7 @@ impl StreamsGroupMember {
         self.state == MemberState::Stable && self.member_epoch == target_epoch
     }
 
-    /// The epoch in which the member got an active task that it has or is giving up.
+    /// The epoch in which an active task was assigned that the member owns or revokes.
     pub(super) fn assignment_epoch(&self, subtopology_id: &str, partition: i32) -> Option<i32> {
         let epoch_in = |tasks: &TasksTupleWithEpochs| {
             let epochs = tasks.active.get(subtopology_id)?;
@@ -196,7 +197,7 @@ impl StreamsGroupMember {
     }
 }
 
-/// Where the epochs do not fit the tasks, the member's counts for all.
+/// If the epochs do not match the tasks, the member's epoch is used for all of them.
 fn with_epochs(task_ids: &[TaskIds], member_epoch: i32) -> TasksWithEpochs {
     let mut tasks = TasksWithEpochs::new();
     for task_ids in task_ids {

@@ -1,5 +1,5 @@
-//! Who may commit and read the offsets of a streams group.
-//! Source: `StreamsGroup.validateOffsetCommit`, `validateOffsetFetch`, `createAssignmentEpochValidator`.
+//! Validation of commits and fetches of a streams group's offsets. Source:
+//! `StreamsGroup.validateOffsetCommit`, `validateOffsetFetch`, `createAssignmentEpochValidator`.
 
 use bytestring::ByteString;
 use ottla_types::ErrorCode;
@@ -8,7 +8,7 @@ use super::group::StreamsGroup;
 use crate::group::consumer::Committer;
 
 impl StreamsGroup {
-    /// Whether all of `partitions` may be committed.
+    /// Whether all of `partitions` can be committed.
     pub(in crate::group) fn validate_commit<'a>(
         &self,
         committer: &Committer<'_>,
@@ -34,7 +34,8 @@ impl StreamsGroup {
             return Ok(());
         }
         let topology = self.topology.as_ref().ok_or(ErrorCode::StaleMemberEpoch)?;
-        // A member that has gone on since it made the commit may still commit for a task that it has had since then.
+        // A member in a newer epoch can still commit for tasks that it has owned since the epoch of
+        // the commit.
         let may_commit = |(topic, partition): (&ByteString, i32)| {
             topology
                 .reading_from(topic)
@@ -48,7 +49,7 @@ impl StreamsGroup {
         }
     }
 
-    /// The epoch that a member fetches offsets in, and the error for another.
+    /// The epoch for fetching offsets, and the error for any other epoch.
     pub(in crate::group) fn fetch_epoch(&self, member_id: &str) -> Option<(i32, ErrorCode)> {
         let member = self.member(member_id)?;
         Some((member.member_epoch, ErrorCode::StaleMemberEpoch))

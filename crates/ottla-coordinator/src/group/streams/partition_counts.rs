@@ -1,8 +1,8 @@
-//! How many partitions the internal topics of a topology are to have.
+//! The partition counts of the internal topics of a topology.
 //!
-//! A repartition topic whose number its application does not say gets as many as the largest topic that the subtopology which
-//! writes to it reads from; that may be another repartition topic, so that the numbers are found from the sources on. A
-//! changelog topic gets one partition for each task.
+//! A repartition topic without a count from the application gets that of the largest source topic
+//! of the subtopology that writes to it. That source may be another repartition topic, so the
+//! counts are computed in order from the sources. A changelog topic gets one partition per task.
 //! Source: `RepartitionTopics`, `ChangelogTopics`.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use ottla_protocol::coordinator_records::streams_group_topology_value::Subtopolo
 use super::topology::{StreamsTopology, sources};
 use super::topology_error::TopologyError;
 
-/// The numbers of partitions: of the topics that there are, and those decided for the others.
+/// The partition counts of the existing topics, and those decided for the others.
 pub(super) struct PartitionCounts<'a> {
     image: &'a MetadataImage,
     decided: BTreeMap<ByteString, i32>,
@@ -34,7 +34,7 @@ impl<'a> PartitionCounts<'a> {
         i32::try_from(topic.partition_count()).ok()
     }
 
-    /// What was decided, whether or not the topic exists.
+    /// The decided count, whether or not the topic exists.
     pub(super) fn decided(&self, topic: &str) -> Option<i32> {
         self.decided.get(topic).copied()
     }
@@ -47,7 +47,8 @@ impl<'a> PartitionCounts<'a> {
         self.decided.insert(topic.clone(), partitions);
     }
 
-    /// The number of tasks of a subtopology: that of the partitions of the largest topic that it reads from.
+    /// The number of tasks of a subtopology, which is the partition count of its largest source
+    /// topic.
     pub(super) fn of_sources(
         &self,
         subtopology: &Subtopology,
@@ -72,7 +73,7 @@ impl<'a> PartitionCounts<'a> {
         {
             counts.insert(&topic.name, topic.partitions);
         }
-        // Each round finds one number more, or is the last.
+        // Each iteration finds one more count, or is the last.
         loop {
             let mut is_one_missing = false;
             let mut has_found_one = false;
@@ -115,7 +116,7 @@ impl<'a> PartitionCounts<'a> {
         Ok(())
     }
 
-    /// The partitions of the largest topic of which the number is known so far. Not all need be.
+    /// The largest partition count among the topics whose count is known so far.
     fn most_known(
         &self,
         subtopology: &Subtopology,

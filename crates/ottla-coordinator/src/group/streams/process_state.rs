@@ -1,4 +1,5 @@
-//! One process of the application while tasks are being given out: its members (stream threads) and what they have so far.
+//! One process of the application during an assignment: its members (stream threads) and the tasks
+//! that they have so far.
 //! Source: `ProcessState`.
 
 use std::collections::HashSet;
@@ -6,7 +7,7 @@ use std::collections::HashSet;
 use super::tasks::TaskId;
 use crate::java_collections::PriorityQueue;
 
-/// The member of this place in the list of all has `count` tasks.
+/// The member with this index in the list of all members has `count` tasks.
 #[derive(Clone, Copy, Debug)]
 struct MemberLoad {
     member: usize,
@@ -19,7 +20,7 @@ pub(super) struct ProcessState<'a> {
     members: Vec<MemberLoad>,
     tasks: HashSet<TaskId<'a>>,
     task_count: usize,
-    /// Places in `members`. Made anew after a task went to a member that was not the head.
+    /// Indexes of `members`. Rebuilt after a task was assigned to a member that was not the head.
     by_load: Option<PriorityQueue<usize>>,
 }
 
@@ -37,7 +38,7 @@ impl<'a> ProcessState<'a> {
         }
     }
 
-    /// Tasks for each member.
+    /// Tasks per member.
     pub(super) fn load(&self) -> f64 {
         self.task_count as f64 / self.members.len() as f64
     }
@@ -52,7 +53,7 @@ impl<'a> ProcessState<'a> {
         load.map_or(0, |load| load.count)
     }
 
-    /// Returns how many tasks the member now has.
+    /// Returns the member's new number of tasks.
     pub(super) fn add_task(&mut self, member: usize, task: TaskId<'a>) -> usize {
         self.by_load = None;
         match self.members.iter().position(|it| it.member == member) {
@@ -61,7 +62,7 @@ impl<'a> ProcessState<'a> {
         }
     }
 
-    /// Returns the member that has the task now, and how many it has.
+    /// Returns the member that got the task, and its new number of tasks.
     pub(super) fn add_task_to_least_loaded_member(
         &mut self,
         task: TaskId<'a>,

@@ -1,16 +1,17 @@
-//! The next step of a member towards its target assignment.
+//! Reconciles a member with its target assignment, one step per heartbeat.
 //!
-//! A member gives up first what it is not to have any more, and stays in its epoch meanwhile. When its heartbeat says that it
-//! has, it goes to the epoch of the target and gets what is free. An active task is free if no process works on it; and as
-//! the state of a task is in one directory of a process, a process gets none of a task, of whatever kind, before it has given
-//! up what it had of it.
+//! A member first revokes the tasks that are not in its target, and stays in its epoch meanwhile.
+//! When its heartbeat shows that it has, it moves to the epoch of the target and gets the free
+//! tasks. An active task is free if no process runs it. Because the state of a task is in one
+//! directory of a process, a process gets a task in any role only after it has given up its other
+//! role for that task.
 //!
-//! | state | it leaves the state when |
+//! | state | the member leaves the state when |
 //! | --- | --- |
 //! | `Stable` | there is a newer target |
-//! | `UnrevokedTasks` | its heartbeat names none of the tasks that it is to give up |
-//! | `UnreleasedTasks` | with any heartbeat, which gives it what has become free |
-//! | `Unknown` | it begins anew, without tasks |
+//! | `UnrevokedTasks` | its heartbeat contains none of the tasks to revoke |
+//! | `UnreleasedTasks` | it sends a heartbeat, which gives it the tasks that have become free |
+//! | `Unknown` | it starts again without tasks |
 //!
 //! Source: `CurrentAssignmentBuilder`.
 
@@ -22,16 +23,16 @@ use super::member::{MemberState, StreamsGroupMember};
 use super::tasks::{self, Tasks, TasksTuple, TasksTupleWithEpochs, TasksWithEpochs};
 use crate::group::modern::GroupError;
 
-/// What a step depends on besides the member.
+/// The inputs of a step besides the member.
 pub(super) struct Reconciliation<'a> {
     pub(super) group: &'a StreamsGroup,
     pub(super) target_epoch: i32,
     pub(super) target: &'a TasksTuple,
-    /// What the member says that it has, if it says so.
+    /// The tasks that the member reports to own, if it reports any.
     pub(super) owned: Option<&'a TasksTuple>,
 }
 
-/// What the way from the tasks of a member to its target is made of.
+/// The difference between the tasks of a member and its target.
 #[derive(Default)]
 struct Difference {
     kept: TasksTupleWithEpochs,
@@ -41,7 +42,7 @@ struct Difference {
 }
 
 impl Reconciliation<'_> {
-    /// The member after the step, or as it is if it can take none.
+    /// The member after the step; unchanged if no step is possible.
     pub(super) fn step(
         &self,
         member: &StreamsGroupMember,
@@ -70,12 +71,12 @@ impl Reconciliation<'_> {
         })
     }
 
-    /// A member that does not say what it has is taken to have everything still.
+    /// Without a report, the member is assumed to own everything still.
     fn owns_any_of(&self, tasks: &TasksTupleWithEpochs) -> bool {
         self.owned.is_none_or(|owned| owned.contains_any(tasks))
     }
 
-    /// `epoch` is that of the member for as long as it has tasks to give up.
+    /// `epoch` is the member's own while it still has tasks to revoke.
     fn next_assignment(&self, member: &StreamsGroupMember, epoch: i32) -> StreamsGroupMember {
         let Difference {
             mut kept,
@@ -169,7 +170,7 @@ impl Difference {
         }
     }
 
-    /// What of `current` is kept and what given up, and what is new.
+    /// Splits `current` into kept and revoked tasks, and finds the new ones.
     fn split(
         &mut self,
         current: &Tasks,

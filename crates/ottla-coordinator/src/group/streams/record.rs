@@ -182,7 +182,7 @@ fn without_epochs(tasks: &Tasks) -> Vec<current::TaskIds> {
         .collect()
 }
 
-/// The group goes, with whoever is in it.
+/// Deletes the group with all its members.
 pub(in crate::group) fn group_tombstones(group: &StreamsGroup) -> Vec<CoordinatorRecord> {
     let group_id = &group.group_id;
     let mut records = StreamsGroup::tombstones_of_members(group);

@@ -1,4 +1,5 @@
-//! What a record does to a streams group: the one way in which its state changes, when it is decided as when it is read back.
+//! Applies records to a streams group. This is the only way in which its state changes, both for
+//! decisions and for loading.
 //!
 //! Source: the `replay` methods of `GroupMetadataManager`.
 
@@ -92,7 +93,7 @@ impl RecordedGroup for StreamsGroup {
             (Key::StreamsGroupCurrentMemberAssignment(key), None) => {
                 self.drop_current_assignment(&key.member_id);
             }
-            // A record of something else, or a value that does not fit its key.
+            // A record of another kind, or a value that does not match its key.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The settings of single streams groups (`group_config.rs`).
+//! The settings of individual streams groups (`group_config.rs`).
 //! Source: `GroupConfig`, `GroupMetadataManager.streamsGroupAssignmentConfigs`.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ impl GroupCoordinator {
         self.setting_of(group_id, "streams.assignment.interval.ms", setting)
     }
 
-    /// The broker sets no bounds to it.
+    /// The broker has no bounds for this setting.
     pub(super) fn streams_initial_rebalance_delay_ms(&self, group_id: &ByteString) -> i32 {
         let setting = BoundedSetting {
             value: self.config.group_streams_initial_rebalance_delay_ms,
@@ -35,7 +35,7 @@ impl GroupCoordinator {
         self.setting_of(group_id, "streams.initial.rebalance.delay.ms", setting)
     }
 
-    /// What assignments are made with, as records have it.
+    /// The settings that assignments depend on, as they are in records.
     pub(super) fn streams_assignment_configs(
         &self,
         group_id: &ByteString,

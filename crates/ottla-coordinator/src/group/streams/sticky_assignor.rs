@@ -1,11 +1,12 @@
-//! The assignor `sticky`: who had a task keeps it as long as that leaves everybody about the same number.
+//! The assignor `sticky`: tasks stay with their owners as long as the members have about the same
+//! number of tasks.
 //!
-//! Active tasks first go back to those who had them, then to those who had them as standby tasks, and what remains to the
-//! process with the fewest tasks for each of its members. Standby tasks follow the same way, and never to a process that has
-//! the task already. How many a member may keep is computed anew whenever a member has got its share.
-//! Neither racks nor client tags play a part, nor do warm-up tasks; in 4.3.1 Kafka's does not know them either.
-//! With the order of Java's collections, the assignment is the same as Kafka's, task by task.
-//! Source: `StickyTaskAssignor`.
+//! Active tasks are first assigned to their previous owners, then to members that had them as
+//! standby tasks, and the rest to the process with the fewest tasks per member. Standby tasks
+//! follow in the same way, but never to a process that has the task already. The number of tasks
+//! that a member may keep is computed again whenever a member has reached its share. Racks, client
+//! tags and warm-up tasks are not considered, as in Kafka 4.3.1. The iteration order is that of
+//! Java's collections, so the assignment equals Kafka's task by task. Source: `StickyTaskAssignor`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +20,7 @@ use crate::java_collections::{
     PriorityQueue, default_hash_map_order, hash_map_order, string_hash_code,
 };
 
-/// What there is to give out.
+/// A subtopology whose tasks are assigned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SubtopologySpec<'a> {
     pub(super) id: &'a ByteString,
@@ -31,11 +32,11 @@ pub(super) struct SubtopologySpec<'a> {
 pub(super) struct MemberSpec<'a> {
     pub(super) member_id: &'a ByteString,
     pub(super) process_id: &'a ByteString,
-    /// What the member was to have so far.
+    /// The member's previous target assignment.
     pub(super) target: Option<&'a TasksTuple>,
 }
 
-/// What each member is to have.
+/// Computes the assignment of each member.
 pub(super) fn assign(
     members: &[MemberSpec<'_>],
     subtopologies: &[SubtopologySpec<'_>],
@@ -56,7 +57,8 @@ fn tasks_of(subtopology: SubtopologySpec<'_>) -> impl Iterator<Item = TaskId<'_>
     (0..subtopology.number_of_tasks).map(move |partition| TaskId(subtopology.id, partition))
 }
 
-/// How many tasks a member may have at most to be given another that it had. Grows as members get their share.
+/// The maximum number of tasks with which a member still gets back another task that it had. Grows
+/// as members reach their share.
 #[derive(Debug)]
 struct Quota {
     tasks: i64,
@@ -97,13 +99,13 @@ impl Quota {
 }
 
 struct Assigning<'a> {
-    /// In Kafka's order; a member is known by its place here.
+    /// In Kafka's order. Members are referred to by their index here.
     members: Vec<MemberSpec<'a>>,
-    /// The place of each member's process.
+    /// The index of each member's process.
     process_of: Vec<usize>,
-    /// In the order in which they are first met.
+    /// In the order of their first occurrence.
     processes: Vec<ProcessState<'a>>,
-    /// Places of processes, in Kafka's order.
+    /// Indexes of processes in Kafka's order.
     process_order: Vec<usize>,
     num_standby_replicas: usize,
     active_quota: Quota,
@@ -187,18 +189,18 @@ impl<'a> Assigning<'a> {
 
     fn assign_active(&mut self, mut tasks: Vec<TaskId<'a>>) -> Result<(), AssignorError> {
         tasks.sort_by_key(|task| (task.1, task.0));
-        // To those who had them.
+        // To their previous owners.
         tasks.retain(|task| {
             let former = self.former_active.get(task).copied();
             !former.is_some_and(|member| self.keep_active(*task, member))
         });
-        // To those who had them as standby tasks.
+        // To members that had them as standby tasks.
         tasks.retain(|task| {
             let former = self.former_standby.get(task);
             let former = former.and_then(|members| self.least_loaded(members, None));
             !former.is_some_and(|member| self.keep_active(*task, member))
         });
-        // To those who have the fewest.
+        // To the members with the fewest tasks.
         tasks.sort_unstable();
         let mut by_load = self.processes_by_load();
         for task in tasks {
@@ -236,7 +238,7 @@ impl<'a> Assigning<'a> {
 
     fn assign_standby(&mut self, mut tasks: Vec<TaskId<'a>>) {
         tasks.sort_by_key(|task| Reverse((task.1, task.0)));
-        // To those who had them, as active or as standby tasks.
+        // To members that had them, as active or as standby tasks.
         let mut remaining: Vec<(TaskId<'a>, usize)> = Vec::new();
         for task in tasks {
             let kept = (0..self.num_standby_replicas)
@@ -246,7 +248,7 @@ impl<'a> Assigning<'a> {
                 remaining.push((task, self.num_standby_replicas - kept));
             }
         }
-        // To those who have the fewest.
+        // To the members with the fewest tasks.
         remaining.sort_by_key(|(task, _)| Reverse(*task));
         let mut by_load = self.processes_by_load();
         for (task, replicas) in remaining {
@@ -289,7 +291,7 @@ impl<'a> Assigning<'a> {
         self.total_quota.on_added(count);
     }
 
-    /// The least loaded process that does not have the task gets it.
+    /// Assigns the standby task to the least loaded process that does not have the task.
     fn add_standby_to_least_loaded(
         &mut self,
         task: TaskId<'a>,
@@ -323,8 +325,9 @@ impl<'a> Assigning<'a> {
         queue
     }
 
-    /// Of the members that had a task, the one with the least load, its process counting before itself. If `task` is given,
-    /// processes that have it already are passed over, and nobody is found if the first of `members` is of such a process.
+    /// The least loaded of the members that had a task; the load of the process counts before that
+    /// of the member. If `task` is given, processes that have it already are skipped, and `None` is
+    /// returned if the first of `members` is in such a process.
     fn least_loaded(&self, members: &[usize], task: Option<TaskId<'a>>) -> Option<usize> {
         let first = *members.first()?;
         let process = |member: usize| &self.processes[self.process_of[member]];

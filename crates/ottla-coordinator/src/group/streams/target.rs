@@ -1,5 +1,5 @@
-//! The target assignment of a streams group: made anew when the group's epoch is ahead of it.
-//! Source: `GroupMetadataManager.maybeUpdateStreamsTargetAssignment`, `computeDelayedTargetAssignment`,
+//! The target assignment of a streams group, computed again when the group epoch is newer. Source:
+//! `GroupMetadataManager.maybeUpdateStreamsTargetAssignment`, `computeDelayedTargetAssignment`,
 //! `TargetAssignmentBuilder`.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::group::membership::is_target_due;
 use crate::group::modern::GroupError;
 use crate::group::recorded::Decision;
 
-/// The one setting of a group that assignments depend on, as it is named in records.
+/// The only setting that assignments depend on, with its name in records.
 pub(super) const NUM_STANDBY_REPLICAS: &str = "num.standby.replicas";
 
-/// Where a member is to go.
+/// The target assignment of one member.
 pub(super) struct Target {
     pub(super) epoch: i32,
     pub(super) tasks: Arc<TasksTuple>,
@@ -34,7 +34,7 @@ impl Target {
         }
     }
 
-    /// Nobody has anything before the first assignment.
+    /// Nothing is assigned before the first assignment.
     pub(super) fn none_yet(group: &StreamsGroup) -> Self {
         Target {
             epoch: group.target.epoch,
@@ -44,7 +44,8 @@ impl Target {
 }
 
 impl GroupCoordinator {
-    /// Has the target made anew if it is too old. Returns whether that has to wait because the last time is too recent.
+    /// Computes a new target if the current one is outdated. Returns whether that must wait for the
+    /// minimum interval.
     pub(super) fn update_streams_target(
         &self,
         decision: &mut Decision<StreamsGroup>,
@@ -70,7 +71,7 @@ impl GroupCoordinator {
         Ok(false)
     }
 
-    /// As long as topics are missing, nobody gets anything.
+    /// No tasks are assigned while topics are missing.
     fn assign_tasks(
         &self,
         group: &StreamsGroup,
@@ -95,7 +96,7 @@ impl GroupCoordinator {
                 is_stateful: subtopology.is_stateful(),
             })
             .collect();
-        // Those that the group has taken in. A log may say anything.
+        // The value that the group has applied. A log can contain anything.
         let num_standby_replicas = group
             .last_assignment_configs
             .get(NUM_STANDBY_REPLICAS)
@@ -105,7 +106,7 @@ impl GroupCoordinator {
             .map_err(|_| ErrorCode::UnknownServerError.into())
     }
 
-    /// The time for members to join before the first assignment is over.
+    /// The initial delay before the first assignment is over.
     pub(in crate::group) fn on_streams_initial_rebalance(
         &mut self,
         group_id: &ByteString,
@@ -117,7 +118,8 @@ impl GroupCoordinator {
         };
         unwritten.delays_assignment = false;
         let configured = unwritten.configured.clone();
-        // Of a group that has only been made, the topology is configured anew by the next heartbeat, which assigns as well.
+        // If the group was only created so far, the next heartbeat configures the topology and
+        // computes the assignment.
         let (Some(configured), Some(group)) = (configured, self.streams_group(group_id)) else {
             return;
         };

@@ -1,8 +1,8 @@
 //! Sets of tasks. A task is one partition number of a subtopology.
 //!
-//! Of each task there is one that works (active); others may keep its state up to date (standby), or bring it up to date to
-//! take over (warm-up). No assignor of 4.3.1 gives warm-up tasks out, but records and answers have a place for them.
-//! Source: `TasksTuple`, `TasksTupleWithEpochs`.
+//! Each task is run by one member (active). Others can keep its state up to date (standby), or
+//! catch up with it in order to take over (warm-up). No assignor of 4.3.1 assigns warm-up tasks,
+//! but records and responses have fields for them. Source: `TasksTuple`, `TasksTupleWithEpochs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use bytestring::ByteString;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct TaskId<'a>(pub(super) &'a ByteString, pub(super) i32);
 
-/// By subtopology. Invariant: no subtopology is without tasks, so that equal sets are equal.
+/// By subtopology. Invariant: no subtopology has an empty set, so equal sets compare equal.
 pub(super) type Tasks = BTreeMap<ByteString, BTreeSet<i32>>;
 
-/// Active tasks with the epochs in which the member got them.
+/// Active tasks with the epochs in which they were assigned.
 pub(super) type TasksWithEpochs = BTreeMap<ByteString, BTreeMap<i32, i32>>;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,7 +39,7 @@ pub(super) fn insert(tasks: &mut Tasks, subtopology_id: &ByteString, partition: 
         .insert(partition);
 }
 
-/// Each task by itself.
+/// The individual tasks.
 pub(super) fn each(tasks: &Tasks) -> impl Iterator<Item = (&ByteString, i32)> {
     tasks.iter().flat_map(|(subtopology_id, partitions)| {
         partitions
@@ -48,7 +48,7 @@ pub(super) fn each(tasks: &Tasks) -> impl Iterator<Item = (&ByteString, i32)> {
     })
 }
 
-/// Each active task by itself.
+/// The individual active tasks.
 pub(super) fn each_active(tasks: &TasksWithEpochs) -> impl Iterator<Item = (&ByteString, i32)> {
     tasks.iter().flat_map(|(subtopology_id, epochs)| {
         epochs
@@ -68,7 +68,7 @@ impl TasksTuple {
         self.active.is_empty() && self.standby.is_empty() && self.warmup.is_empty()
     }
 
-    /// Whether one of `others` is in here too, as a task of the same kind.
+    /// Whether one of `others` is also in this set, as a task of the same kind.
     pub(super) fn contains_any(&self, others: &TasksTupleWithEpochs) -> bool {
         each_active(&others.active).any(|task| contains(&self.active, task))
             || each(&others.standby).any(|task| contains(&self.standby, task))
@@ -98,7 +98,8 @@ impl TasksTupleWithEpochs {
         }
     }
 
-    /// Whether a member that says it has `owned` has nothing but what is in here. A kind of which it says nothing is not.
+    /// Whether a member that reports `owned` has only tasks in this set. False if a kind is not
+    /// reported.
     pub(super) fn covers(&self, owned: [Option<&Tasks>; 3]) -> bool {
         let [active, standby, warmup] = owned;
         let is_active = |(subtopology_id, partition): (&ByteString, i32)| {

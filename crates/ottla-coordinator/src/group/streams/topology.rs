@@ -1,6 +1,6 @@
-//! What a Kafka Streams application is made of: subtopologies with the topics that they read from, write to and keep their
-//! state in. All members of a group have the same.
-//! Source: `StreamsTopology`, `StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`.
+//! The topology of a Kafka Streams application: subtopologies with the topics that they read from,
+//! write to and store their state in. All members of a group have the same topology. Source:
+//! `StreamsTopology`, `StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ pub(in crate::group) struct StreamsTopology {
     pub(super) epoch: i32,
     /// By id.
     subtopologies: BTreeMap<ByteString, Subtopology>,
-    /// The subtopology that reads from a topic.
+    /// The subtopology that reads from each topic.
     readers: BTreeMap<ByteString, ByteString>,
 }
 
 impl StreamsTopology {
-    /// `None` if two subtopologies share an id.
+    /// `None` if two subtopologies have the same id.
     pub(super) fn from_record(value: &StreamsGroupTopologyValue) -> Option<Self> {
         let mut subtopologies = BTreeMap::new();
         for subtopology in &value.subtopologies {
@@ -41,7 +41,7 @@ impl StreamsTopology {
         };
         let mut readers = BTreeMap::new();
         for subtopology in topology.in_hash_order() {
-            // Of several, the last counts, as in Kafka.
+            // Of several readers, the last one counts, as in Kafka.
             for topic in sources(subtopology) {
                 readers.insert(topic.clone(), subtopology.subtopology_id.clone());
             }
@@ -55,7 +55,7 @@ impl StreamsTopology {
         self.subtopologies.values()
     }
 
-    /// In the order in which Kafka goes over them where it makes a difference.
+    /// In the iteration order of Kafka's hash map, where the order matters.
     pub(super) fn in_hash_order(&self) -> Vec<&Subtopology> {
         default_hash_map_order(self.subtopologies(), |it| {
             string_hash_code(&it.subtopology_id)
@@ -67,7 +67,8 @@ impl StreamsTopology {
         self.readers.get(topic)
     }
 
-    /// The topics that have to exist. Those that are only written to are read by another subtopology, or by nobody.
+    /// The topics that must exist. Topics that are only written to are read by another subtopology,
+    /// or by none.
     pub(super) fn required_topics(&self) -> BTreeSet<ByteString> {
         self.subtopologies()
             .flat_map(|it| sources(it).chain(it.state_changelog_topics.iter().map(|it| &it.name)))
@@ -85,7 +86,7 @@ pub(super) fn sources(subtopology: &Subtopology) -> impl Iterator<Item = &ByteSt
         .chain(repartitioned.iter().map(|topic| &topic.name))
 }
 
-/// What a member says of its topology, as it is written down.
+/// The record of the topology in a request.
 pub(super) fn to_record(topology: &request::Topology) -> StreamsGroupTopologyValue {
     StreamsGroupTopologyValue {
         epoch: topology.epoch,
@@ -133,7 +134,7 @@ fn to_topic_info(topic: &request::TopicInfo) -> TopicInfo {
     }
 }
 
-/// A copy that does not keep the buffer in which the record came.
+/// A copy that does not keep the buffer of the request in memory.
 fn owned_subtopology(subtopology: &Subtopology) -> Subtopology {
     let names = |names: &[ByteString]| names.iter().map(owned).collect();
     let topics = |topics: &[TopicInfo]| topics.iter().map(owned_topic_info).collect();

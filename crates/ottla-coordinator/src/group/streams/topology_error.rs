@@ -1,4 +1,4 @@
-//! Why a topology cannot be worked with.
+//! Why a topology cannot be used.
 //! Source: `TopicConfigurationException`, `StreamsInvalidTopologyException`, `StreamsGroupHeartbeatResponse.Status`.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use ottla_types::ErrorCode;
 
 use crate::group::modern::GroupError;
 
-/// What a member is told beside its tasks: `StreamsGroupHeartbeatResponse.Status`.
+/// The status that a member receives with its tasks: `StreamsGroupHeartbeatResponse.Status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamsStatus {
     StaleTopology,
@@ -21,7 +21,7 @@ pub enum StreamsStatus {
 }
 
 impl StreamsStatus {
-    /// As the wire has it.
+    /// The wire value.
     pub fn code(self) -> i8 {
         match self {
             StreamsStatus::StaleTopology => 0,
@@ -42,11 +42,11 @@ impl StreamsStatus {
     }
 }
 
-/// The cluster's topics do not fit the topology, so that no tasks can be given out until they do.
+/// The cluster's topics do not match the topology, so no tasks can be assigned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TopicConfigurationError {
     pub(super) status: StreamsStatus,
-    /// Clients show it to people, so that it is Kafka's to the letter.
+    /// Clients show it to people, so it is exactly Kafka's message.
     pub(super) detail: String,
 }
 
@@ -58,7 +58,7 @@ impl TopicConfigurationError {
         }
     }
 
-    /// Topics that should have as many partitions as each other do not.
+    /// Topics that must have the same number of partitions do not.
     pub(super) fn unequal(partition_counts: &BTreeMap<&ByteString, i32>) -> Self {
         let counts: Vec<String> = partition_counts
             .iter()
@@ -71,22 +71,22 @@ impl TopicConfigurationError {
     }
 }
 
-/// What comes between a topology and its configuration.
+/// Why a topology cannot be configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum TopologyError {
-    /// Other topics would help: the group goes on, and its members are told.
+    /// A problem that other topics would solve: the group continues, and its members get a status.
     Topics(TopicConfigurationError),
-    /// No topics would: the request is refused.
+    /// A problem of the topology itself: the request is refused.
     Topology(GroupError),
 }
 
 impl TopologyError {
-    /// The topology contradicts itself.
+    /// The topology is inconsistent.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         TopologyError::Topology(GroupError::new(ErrorCode::StreamsInvalidTopology, message))
     }
 
-    /// Kafka stumbles over the topology, and says no more than that.
+    /// Kafka fails with an unexpected exception, so the error has no details.
     pub(super) fn unknown() -> Self {
         TopologyError::Topology(ErrorCode::UnknownServerError.into())
     }

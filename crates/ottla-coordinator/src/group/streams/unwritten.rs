@@ -1,8 +1,8 @@
-//! What the coordinator knows of a streams group and does not write down.
+//! State of a streams group that is not written to the log.
 //!
-//! It is not taken back with a write that fails, and a coordinator that takes over begins without it. A group that is made
-//! by a heartbeat keeps nothing of it from that heartbeat but the delay.
-//! Source: the fields of `StreamsGroup` that no record sets; `GroupMetadataManager.streamsInitialRebalanceKey`.
+//! It is not rolled back when a write fails, and a new coordinator starts without it. After the
+//! heartbeat that creates a group, only the delay is kept. Source: the fields of `StreamsGroup`
+//! that no record sets; `GroupMetadataManager.streamsInitialRebalanceKey`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +13,15 @@ use super::configured_topology::ConfiguredTopology;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unwritten {
-    /// As configured last. Made anew when the topics' hash changes, or if there is none.
+    /// The last configured topology. Computed again if the hash of the topics changes, or if there
+    /// is none.
     pub(super) configured: Option<Arc<ConfiguredTopology>>,
-    /// The member that wants the whole application to stop. Every member is told until all have left.
+    /// The member that requested a shutdown of the whole application. Every member receives that
+    /// until all have left.
     pub(super) shutdown_requested_by: Option<ByteString>,
-    /// Grows when tasks change of members that others can be sent to. Members say which they know.
+    /// Raised when tasks of members with an endpoint change. Members send the epoch that they know.
     pub(super) endpoint_information_epoch: i32,
-    /// The timer of the first assignment runs, so that more members can join before it.
+    /// Whether the timer of the initial delay runs, during which more members can join.
     pub(super) delays_assignment: bool,
 }
 
@@ -46,7 +48,7 @@ impl UnwrittenStates {
         self.states.insert(group_id, unwritten);
     }
 
-    /// The group is gone.
+    /// The group was deleted.
     pub(in crate::group) fn forget(&mut self, group_id: &str) {
         self.states.remove(group_id);
     }

@@ -1,5 +1,5 @@
-//! What a heartbeat must hold, whatever the group is.
-//! Source: `GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures`,
+//! Validates a heartbeat independently of the group. Source:
+//! `GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures`,
 //! `throwIfStreamsGroupHeartbeatRequestIsInvalid`, `throwIfInvalidTopology`.
 
 use ottla_protocol::messages::StreamsGroupHeartbeatRequest;
@@ -9,7 +9,8 @@ use ottla_types::ErrorCode;
 use super::member::LEAVE_GROUP_STATIC_EPOCH;
 use crate::group::modern::GroupError;
 
-/// Static members, warm-up tasks, offsets of tasks and regular expressions have a place in the request and none in 4.3.1.
+/// The request has fields for static members, warm-up tasks, task offsets and regular expressions,
+/// which 4.3.1 does not support.
 pub fn validate_streams_heartbeat(
     request: &StreamsGroupHeartbeatRequest,
 ) -> Result<(), GroupError> {
@@ -45,7 +46,7 @@ pub fn validate_streams_heartbeat(
             Some(topology) => validate_topology(topology)?,
         }
     } else if epoch == LEAVE_GROUP_STATIC_EPOCH {
-        // A request with an instance id has not come so far.
+        // Requests with an instance id were refused above.
         return Err(invalid("InstanceId can't be null."));
     } else if epoch < LEAVE_GROUP_STATIC_EPOCH {
         return Err(invalid(&format!(
@@ -94,7 +95,8 @@ fn refuse_unsupported(request: &StreamsGroupHeartbeatRequest) -> Result<(), Grou
     )
 }
 
-/// A changelog topic has one partition for each task, however many an application would like.
+/// A changelog topic always has one partition per task, so an application must not set its
+/// partition count.
 fn validate_topology(topology: &Topology) -> Result<(), GroupError> {
     let mut changelogs = topology
         .subtopologies
@@ -125,7 +127,7 @@ fn refuse(is_wrong: bool, message: &str) -> Result<(), GroupError> {
 }
 
 fn refuse_blank(text: Option<&str>, message: &str) -> Result<(), GroupError> {
-    // Java's `trim` takes away everything up to the blank.
+    // Java's `trim` removes all characters up to and including the space.
     let is_blank = |text: &str| text.chars().all(|letter| letter <= ' ');
     refuse(text.is_some_and(is_blank), message)
 }

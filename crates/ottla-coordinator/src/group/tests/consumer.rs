@@ -1,4 +1,4 @@
-//! Consumer groups: histories of heartbeats.
+//! Consumer groups: sequences of heartbeats.
 
 mod classic_members;
 mod conversion;
@@ -21,7 +21,7 @@ use crate::group::consumer::HeartbeatContext;
 use crate::group::modern::test_image::{TestImage, topic_id};
 use crate::group::outcome::Command;
 
-/// A heartbeat of `member_id` in `g` that says nothing else.
+/// A heartbeat of `member_id` in `g` without changes.
 pub(super) fn alive(member_id: &str, epoch: i32) -> Heartbeat {
     Heartbeat(ConsumerGroupHeartbeatRequest {
         group_id: "g".into(),
@@ -84,7 +84,8 @@ impl Heartbeat {
 }
 
 impl Script {
-    /// A coordinator in a cluster with these topics, whose groups may be assigned anew at any time.
+    /// A coordinator in a cluster with these topics, without a minimum interval between
+    /// assignments.
     pub(super) fn with_topics(image: TestImage) -> Self {
         let mut script = Script::new();
         script.config.group_consumer_assignment_interval_ms.value = 0;
@@ -117,7 +118,7 @@ impl Script {
         text
     }
 
-    /// The answer to a heartbeat alone.
+    /// The response to a heartbeat alone.
     pub(super) fn told(&mut self, heartbeat: Heartbeat) -> String {
         let text = self.send(heartbeat);
         let replies: Vec<&str> = text
@@ -134,11 +135,11 @@ impl Script {
             .on_metadata_changed(Arc::new(image), &delta);
     }
 
-    /// The log read back gives the same group.
+    /// Checks that loading the log gives the same group.
     pub(super) fn check_restart(&self) {
         let (restarted, _) = self.restart();
         let show = |script: &Script| format!("{:?}", script.coordinator.groups.get("g"));
-        // The image is not part of the log.
+        // The metadata image is not part of the log.
         assert_eq!(show(&restarted), show(self));
     }
 }

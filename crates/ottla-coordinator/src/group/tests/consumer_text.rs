@@ -7,7 +7,7 @@ use ottla_types::{ErrorCode, TopicId};
 
 use crate::group::modern::MemberState;
 
-/// The name out of which the images of tests make the id.
+/// The topic name from which the test images make the id.
 fn name_of(id: TopicId) -> String {
     let bytes: Vec<u8> = id.0.into_iter().take_while(|byte| *byte != 0).collect();
     String::from_utf8(bytes).expect("an id made of a name")
@@ -48,7 +48,7 @@ pub(super) fn heartbeat(response: &ConsumerGroupHeartbeatResponse) -> String {
     )
 }
 
-/// Partitions with the epochs in which they were got: `a:0@2`.
+/// Partitions with the epochs in which they were assigned: `a:0@2`.
 fn with_epochs(topics: &[TopicPartitions]) -> String {
     let partitions: Vec<String> = topics
         .iter()

@@ -1,4 +1,4 @@
-//! What is said to requests that name a group, member or generation that is not there.
+//! Requests for groups, members or generations that do not exist.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::offset_delete_request::{

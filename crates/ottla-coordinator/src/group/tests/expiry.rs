@@ -1,4 +1,4 @@
-//! What goes away by itself.
+//! Expiry of offsets and groups.
 
 use crate::runtime::Coordinator;
 use ottla_types::{ErrorCode, Uuid};
@@ -8,7 +8,7 @@ use crate::group::GroupCoordinatorConfig;
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// With the retention of a day, looked for each hour.
+/// With a retention of a day and an hourly check.
 fn script() -> Script {
     let mut script = Script::with_config(GroupCoordinatorConfig {
         offsets_retention_ms: DAY,
@@ -21,7 +21,7 @@ fn script() -> Script {
     script
 }
 
-/// What was written while time passed.
+/// The records that were written while time passed.
 fn written(text: &str) -> Vec<&str> {
     text.lines()
         .filter(|line| line.starts_with("write"))

@@ -140,7 +140,7 @@ fn a_rebalance_waits_for_pending_members() {
     script.join(joining("c#3"));
     script.join(joining(""));
     script.join(joining("c#1"));
-    // Everybody is here except the pending c#4.
+    // All members have joined except the pending c#4.
     check(script.join(joining("c#2")), "");
     check(
         script.leave(&["c#4"]),
@@ -170,7 +170,7 @@ fn a_full_group_takes_nobody_else() {
         "reply 5: join GROUP_MAX_SIZE_REACHED member=",
     );
     script.pass(6_000);
-    // Stable or not, members that are in may join again.
+    // Members can rejoin in any state.
     check(
         script.join(joining("")),
         "reply 6: join GROUP_MAX_SIZE_REACHED member=",

@@ -1,4 +1,4 @@
-//! Committing and fetching offsets, and what is seen of them before they are committed.
+//! Committing and fetching offsets, and the visibility of uncommitted ones.
 
 use crate::runtime::Coordinator;
 use bytes::Bytes;
@@ -41,7 +41,7 @@ fn the_records_are_kafkas_to_the_byte() {
     ]
     .concat();
     assert_eq!(value.as_deref(), Some(&expected[..]));
-    // Version 1, the only one that knows an expiry time.
+    // Version 1, the only one with an expiry timestamp.
     let (_, value) = &script.log[1];
     let expected = [
         &b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x2b\x00\x01m"[..],
@@ -246,7 +246,7 @@ fn commits_and_heartbeats_wait_behind_what_is_not_committed() {
     );
 }
 
-/// The value of a commit of `offset`, as a transactional producer would have written it.
+/// The value of an offset commit as a transactional producer writes it.
 fn transactional_commit(offset: i64) -> (Bytes, Bytes) {
     let key = GroupRecordKey::OffsetCommit(ottla_protocol::coordinator_records::OffsetCommitKey {
         group: "g".into(),

@@ -1,5 +1,5 @@
-//! Random requests, failures and times, from a seed: every request is answered exactly once, and a
-//! coordinator that reads the log knows what the one that wrote it had committed.
+//! Random requests, failures and times from a seed. Every request must be answered exactly once,
+//! and a coordinator that loads the log must have the committed state of the one that wrote it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,11 +31,11 @@ struct World {
     random: u64,
     next_reply: u64,
     unanswered: BTreeSet<u64>,
-    /// Written and not yet committed or failed.
+    /// Writes that are not committed and have not failed yet.
     outstanding: VecDeque<Write>,
-    /// Records of the writes that were committed.
+    /// The records of committed writes.
     log: Vec<Write>,
-    /// Ids that members were given, and the generations they heard of.
+    /// Member ids, with the generations that the members know.
     members: Vec<(ByteString, ByteString, i32)>,
     events: u32,
 }
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// A member that may or may not still be one.
+    /// A member id that may be outdated.
     fn somebody(&mut self) -> (ByteString, ByteString, i32) {
         if self.members.is_empty() {
             return ("g".into(), "nobody".into(), 0);
@@ -328,7 +328,7 @@ impl World {
         self.now_ms = until;
     }
 
-    /// All groups and offsets, as readers may see them.
+    /// All committed groups and offsets.
     fn committed(coordinator: &mut GroupCoordinator) -> Vec<String> {
         let mut seen = Vec::new();
         for group_id in GROUPS {
@@ -411,7 +411,7 @@ fn every_request_is_answered_once_and_the_log_tells_all() {
         world.take(outcome);
         assert_eq!(world.unanswered, BTreeSet::new(), "seed {seed}");
     }
-    // The walk goes somewhere: rebalances happen and records are written.
+    // The run must include rebalances and records.
     assert!(
         generations > 200 && writes > 1_000,
         "{generations} {writes}"

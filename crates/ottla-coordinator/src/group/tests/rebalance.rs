@@ -1,4 +1,4 @@
-//! From one generation to the next: members that leave, die, stay away, change what they want.
+//! Rebalances: members that leave, die, do not rejoin, or change their protocols.
 
 use super::{Script, check, joining};
 use crate::group::GroupCoordinatorConfig;
@@ -83,7 +83,7 @@ fn a_member_that_leaves_makes_the_others_rebalance_and_the_last_empties_the_grou
          reply 9: leave NONE c#2=NONE stranger=UNKNOWN_MEMBER_ID",
     );
     assert_eq!(script.state("g"), "Empty");
-    // The next member starts again from there.
+    // The next member starts again from that state.
     script.join_new(joining(""));
     assert!(script.pass(3_000).contains("generation=4"));
 }
@@ -115,7 +115,7 @@ fn members_that_do_not_rejoin_in_time_are_left_behind_and_another_leads() {
     script.join_new(joining(""));
     script.join(joining("c#2"));
     for _ in 0..10 {
-        // The leader sends heartbeats but never joins.
+        // The leader sends heartbeats but never rejoins.
         script.heartbeat("c#1", 1);
         script.pass(5_950);
     }
@@ -248,7 +248,7 @@ fn a_loaded_group_that_has_become_too_large_rebalances() {
         script.join(joining("c#1")),
         "reply 2: join GROUP_MAX_SIZE_REACHED member=",
     );
-    // Nobody is waited for any more, but nothing but the timer ends the wait, as in Kafka.
+    // No other member has to join, but only the timer ends the phase, as in Kafka.
     check(
         script.pass(60_000),
         "cancel join g

@@ -1,4 +1,4 @@
-//! A coordinator that starts from the log: what it knows, what it refuses, what it leaves alone.
+//! Loading from the log.
 
 use crate::runtime::Coordinator;
 use bytes::Bytes;

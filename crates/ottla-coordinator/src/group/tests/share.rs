@@ -1,4 +1,4 @@
-//! Share groups: histories of heartbeats, and of what the share coordinator has done meanwhile.
+//! Share groups: sequences of heartbeats and of results of the share coordinator.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::group::GroupCoordinatorConfig;
 use crate::group::modern::test_image::{TestImage, topic_id};
 use crate::group::share::{ShareHeartbeatContext, validate_share_heartbeat};
 
-/// A heartbeat of `member_id` in `g` that says nothing else.
+/// A heartbeat of `member_id` in `g` without changes.
 fn alive(member_id: &str, epoch: i32) -> ShareGroupHeartbeatRequest {
     ShareGroupHeartbeatRequest {
         group_id: "g".into(),
@@ -36,7 +36,8 @@ fn joining(member_id: &str, topics: &[&'static str]) -> ShareGroupHeartbeatReque
 }
 
 impl Script {
-    /// A coordinator in a cluster with these topics, whose share groups may be assigned anew at any time.
+    /// A coordinator in a cluster with these topics, without a minimum interval between assignments
+    /// of share groups.
     fn sharing(image: TestImage) -> Self {
         let mut config = GroupCoordinatorConfig::default();
         config.group_share_assignment_interval_ms.value = 0;
@@ -58,7 +59,7 @@ impl Script {
         self.render(outcome)
     }
 
-    /// The answer to a heartbeat alone.
+    /// The response to a heartbeat alone.
     fn shared(&mut self, request: &ShareGroupHeartbeatRequest) -> String {
         let text = self.share(request);
         let replies: Vec<&str> = text
@@ -71,7 +72,7 @@ impl Script {
         replies.join("\n")
     }
 
-    /// The share coordinator answers for partitions of a topic.
+    /// The share coordinator has initialized partitions of a topic.
     fn initialized(&mut self, topic: &str, partitions: &[i32]) -> String {
         let partitions: BTreeSet<i32> = partitions.iter().copied().collect();
         let partitions = [(topic_id(topic), partitions)].into_iter().collect();
@@ -82,7 +83,7 @@ impl Script {
         self.render(outcome)
     }
 
-    /// Sends `g` to offsets of partitions.
+    /// Sets the offsets of `g` in some partitions.
     fn alter_offsets(&mut self, offsets: &[(&'static str, i32, i64)]) -> String {
         let topics =
             offsets.iter().map(
@@ -177,7 +178,7 @@ fn partitions_are_assigned_once_their_state_is_initialized() {
          reply 1: share heartbeat m1@2 -
          initialize g@2 a:0,1",
     );
-    // It is asked once, and until the answer there is nothing to do.
+    // The request is sent once, and nothing is sent until its response.
     check(
         script.share(&alive("m1", 2)),
         "timer session g/m1 in 45000
@@ -214,7 +215,7 @@ fn state_that_nobody_answered_for_is_asked_for_again() {
             .share(&alive("m1", 2))
             .ends_with("initialize g@2 a:0\n")
     );
-    // What is known to have failed is asked for at once.
+    // A failed initialization is requested again at once.
     let partitions = [(topic_id("a"), BTreeSet::from([0]))].into_iter().collect();
     let now = script.now();
     let outcome = script
@@ -297,7 +298,7 @@ fn offsets_are_set_of_a_group_without_members() {
         script.alter_offsets(&[("a", 1, 7)]),
         "reply 3: alter share offsets NON_EMPTY_GROUP The group is not empty.",
     );
-    // Nothing is made of a group for what is not there.
+    // No group is created for topics that do not exist.
     let mut script = Script::sharing(TestImage::new());
     check(
         script.alter_offsets(&[("a", 0, 7)]),
@@ -326,7 +327,7 @@ fn offsets_of_topics_are_deleted_in_two_steps() {
              delete a:0,1"
         ),
     );
-    // Nobody knows what came of it: it may be asked again.
+    // The outcome is unknown, so the request can be repeated.
     check(
         script.begin_delete_offsets(&["a"]),
         &format!("write 4: {begun}\nreply 4: delete share offsets delete a:0,1"),
@@ -363,7 +364,7 @@ fn the_state_of_a_group_is_deleted_before_the_group() {
         &format!("write 10: {begun}\nreply 10: delete share groups g a:0,1"),
     );
     assert!(script.delete_groups(&["g"]).contains("g=NONE"));
-    // Of one that never read anything there is no state.
+    // A group that never read anything has no state.
     let mut script = Script::sharing(TestImage::new());
     script.share(&joining("m1", &["a"]));
     script.share(&alive("m1", -1));
@@ -414,7 +415,7 @@ fn who_is_not_what_he_says_is_refused() {
              one known by the group coordinator (4), and it does not match the previous member \
              epoch (3). The member must abandon all its partitions and rejoin.",
         ),
-        // It has missed an answer.
+        // It missed a response.
         (alive("m1", 3), "m1@4"),
     ] {
         assert_eq!(script.shared(&request), told);
@@ -429,7 +430,7 @@ fn who_is_not_what_he_says_is_refused() {
         };
         assert_eq!(script.shared(&request), told);
     }
-    // Consumers have no business in it.
+    // Members of consumer groups are refused.
     assert!(
         script
             .join(classic_joining(""))

@@ -53,7 +53,7 @@ fn of_topics(topics: &PartitionsOfTopics) -> String {
     partitions(topics)
 }
 
-/// What is refused, then what is asked of the share coordinators: `a:0@7` is to begin at offset 7.
+/// The refused partitions, then the requests to the share coordinators: `a:0@7` starts at offset 7.
 pub(super) fn alter_offsets(
     response: &AlterShareGroupOffsetsResponse,
     initialize: &[InitializeState],
@@ -79,7 +79,7 @@ pub(super) fn alter_offsets(
     text
 }
 
-/// What is refused, then what is asked of the share coordinators.
+/// The refused topics, then the requests to the share coordinators.
 pub(super) fn delete_offsets(
     response: &DeleteShareGroupOffsetsResponse,
     delete: &PartitionsOfTopics,
@@ -116,7 +116,7 @@ fn states(topics: &[TopicPartitionsInfo]) -> String {
     )
 }
 
-/// What a record of a share group says, if it is one.
+/// The content of a record of a share group, if it is one.
 pub(super) fn record(key: &GroupRecordKey, value: Option<&GroupRecordValue>) -> Option<String> {
     use GroupRecordKey as Key;
     use GroupRecordValue as Value;

@@ -1,5 +1,4 @@
-//! Members with a name of their own (KIP-345): they come back without a rebalance, and fence their
-//! former selves.
+//! Static members (KIP-345): they rejoin without a rebalance, and fence their earlier instances.
 
 use ottla_protocol::messages::HeartbeatRequest;
 use ottla_types::ErrorCode;
@@ -10,7 +9,7 @@ fn named(instance_id: &'static str) -> Joining {
     joining("").instance(instance_id)
 }
 
-/// `a#1` leading and `b#2`, in generation 1 and stable.
+/// The leader `a#1` and `b#2`, in generation 1, stable.
 fn stable_group() -> Script {
     let mut script = Script::new();
     script.join(named("a"));

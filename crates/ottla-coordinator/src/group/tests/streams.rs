@@ -1,4 +1,4 @@
-//! Streams groups: histories of heartbeats.
+//! Streams groups: sequences of heartbeats.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ mod lifecycle;
 mod other_groups;
 mod random;
 
-/// A heartbeat of `member_id` in `g` that says nothing else.
+/// A heartbeat of `member_id` in `g` without changes.
 pub(super) fn beat(member_id: &str, epoch: i32) -> Beat {
     Beat(StreamsGroupHeartbeatRequest {
         group_id: "g".into(),
@@ -28,7 +28,8 @@ pub(super) fn beat(member_id: &str, epoch: i32) -> Beat {
     })
 }
 
-/// The first heartbeat of a member of the process `process_id`, whose application keeps a state of the topic `in`.
+/// The first heartbeat of a member of process `process_id`. Its application has a state store for
+/// the topic `in`.
 pub(super) fn joining(member_id: &str, process_id: &'static str) -> Beat {
     let mut beat = beat(member_id, 0).topology(0, vec![subtopology("0", &["in"], &["store"])]);
     beat.0.rebalance_timeout_ms = 60_000;
@@ -117,13 +118,14 @@ impl Beat {
     }
 }
 
-/// The topics of the application of [`joining`], all there, with two tasks.
+/// The topics of the application of [`joining`], all of which exist, with two tasks.
 pub(super) fn ready() -> TestImage {
     TestImage::new().topic("in", 2).topic("store", 2)
 }
 
 impl Script {
-    /// A coordinator in a cluster with these topics, whose streams groups are assigned at once, and anew at any time.
+    /// A coordinator in a cluster with these topics, without an initial delay and without a minimum
+    /// interval between assignments.
     pub(super) fn with_streams(image: &TestImage) -> Self {
         let mut script = Script::new();
         script.config.group_streams_assignment_interval_ms.value = 0;
@@ -133,7 +135,7 @@ impl Script {
         script
     }
 
-    /// The coordinator works by what is in `config` now.
+    /// Applies the current `config` to the coordinator.
     pub(super) fn configure(&mut self) {
         self.coordinator.config = Arc::new(self.config.clone());
     }
@@ -151,7 +153,7 @@ impl Script {
         self.render(outcome)
     }
 
-    /// The answer to a heartbeat alone.
+    /// The response to a heartbeat alone.
     pub(super) fn streams_told(&mut self, beat: Beat) -> String {
         let text = self.stream(beat);
         let replies: Vec<&str> = text
@@ -168,7 +170,7 @@ impl Script {
             .on_metadata_changed(Arc::new(image), &delta);
     }
 
-    /// The log read back gives the same group.
+    /// Checks that loading the log gives the same group.
     pub(super) fn check_streams_restart(&self) {
         let (restarted, _) = self.restart();
         let show = |script: &Script| format!("{:?}", script.coordinator.groups.get("g"));

@@ -1,4 +1,5 @@
-//! Streams groups in transcripts: `0:0,1` are the tasks 0 and 1 of subtopology 0, and standby tasks stand behind a `/`.
+//! Streams groups in transcripts: `0:0,1` are the tasks 0 and 1 of subtopology 0; standby tasks
+//! follow after a `/`.
 
 use ottla_protocol::coordinator_records::streams_group_current_member_assignment_value::TaskIds as Current;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
@@ -24,7 +25,7 @@ fn tasks<'a>(of: impl Iterator<Item = (&'a str, &'a [i32])>) -> String {
     joined(parts.collect())
 }
 
-/// Active tasks with the epochs in which they were got: `0:1@2`.
+/// Active tasks with the epochs in which they were assigned: `0:1@2`.
 fn with_epochs(task_ids: &[Current]) -> String {
     let parts = task_ids.iter().flat_map(|it| {
         let epochs = it.assignment_epochs.iter().flatten();

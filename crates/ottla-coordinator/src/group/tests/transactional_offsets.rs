@@ -136,7 +136,7 @@ fn offsets_that_cannot_be_written_are_not_waited_for() {
     commit(&mut script, request(50));
     script.commits_at_once = false;
     commit(&mut script, request(60));
-    // Another group's commit is behind it, and nothing is wrong with that one.
+    // A later commit of another group, which is valid.
     let mut other = committing("", -1, 1);
     other.group_id = "h".into();
     script.commit_offset(other);
@@ -185,7 +185,7 @@ fn a_deletion_that_cannot_be_written_leaves_them_waiting() {
 #[test]
 fn members_are_checked_where_they_are_named() {
     let mut script = Script::stable_group_of_two();
-    // Older clients say nothing about who they are.
+    // Older clients send no member id or generation.
     let text = commit(&mut script, request(50));
     assert!(text.contains("txn commit t-0=NONE"), "{text}");
     for (member_id, generation_id, error) in [

@@ -1,4 +1,5 @@
-//! Two threads that drive one coordinator as a shell does, in every order, and what each step has to come to.
+//! Two threads that drive one coordinator like a shell, in every order, with the expected result of
+//! each step.
 
 use std::convert::Infallible;
 
@@ -24,13 +25,13 @@ impl EncodeRecord for Bulk {
     }
 }
 
-/// Remembers its writes, and answers each when it is committed.
+/// Records its writes, and answers each when it is committed.
 #[derive(Debug, Default)]
 struct Ledger {
     next_write: u64,
-    /// All that it decides on: what is committed, and behind it what is not.
+    /// All writes that decisions are based on: committed ones, then uncommitted ones.
     entries: Vec<WriteId>,
-    /// Where each stands, as far as the log has told.
+    /// The offset of each write whose append has completed.
     offsets: Vec<Offset>,
     committed: usize,
     waiting: Vec<(WriteId, ReplyTo<Told>)>,
@@ -148,7 +149,7 @@ fn plain(machine: &mut Machine, waiting: u32) {
     write(machine, waiting, WriteKind::Plain, 10);
 }
 
-/// First and last write of the next batch.
+/// The first and last write of the next batch.
 fn next(machine: &mut Machine) -> Option<(u64, u64)> {
     let batch = machine.next_append(&at(0))?;
     let writes = batch.writes();
@@ -169,7 +170,7 @@ fn decisions_that_pile_up_share_the_next_batch() {
     assert_eq!(next(&mut machine), Some((1, 2)));
     assert_eq!(machine.take_replies(), []);
     assert_eq!(machine.awaited_end(), Some(Offset(8)));
-    // The answer tells how far the log is committed as well.
+    // The append result includes the high watermark.
     machine.on_written(WriteId(1), Ok(Offset(8)), Offset(8), &at(0));
     assert_eq!(machine.take_replies(), [(1, Ok(WriteId(0)))]);
     assert_eq!(machine.awaited_end(), Some(Offset(10)));
@@ -179,7 +180,8 @@ fn decisions_that_pile_up_share_the_next_batch() {
     assert_eq!(replies, [(2, Ok(WriteId(1))), (3, Ok(WriteId(2)))]);
 }
 
-/// The defect that this machine is there for: a write that is refused takes with it what was decided on top of it.
+/// The defect that this state machine prevents: a refused write also fails the writes decided on
+/// top of it.
 #[test]
 fn what_was_decided_on_a_refused_write_is_not_appended() {
     let mut machine = active();
@@ -229,7 +231,7 @@ fn batches_of_transactions_and_large_ones_are_shared_with_nobody() {
         offset = offset.plus((last - first + 1) as i64);
     }
     assert_eq!(batches, [(0, 0), (1, 1), (2, 2), (3, 3), (4, 5)]);
-    // The marker takes an offset as well.
+    // The marker has an offset as well.
     assert!(machine.on_high_watermark(Offset(6), &at(0)));
     assert_eq!(machine.take_replies().len(), 6);
 }
@@ -242,7 +244,7 @@ fn a_write_that_fits_into_no_batch_is_refused_before_it_is_appended() {
     let error = ErrorCode::RecordListTooLarge;
     assert_eq!(machine.take_replies(), [(2, Err(error))]);
     assert_eq!(next(&mut machine), Some((0, 0)));
-    // Compressed it may be smaller.
+    // Compression may make it smaller.
     let fitting = StepContext {
         fits: &|_| true,
         ..at(0)
@@ -263,12 +265,12 @@ fn those_who_wait_are_told_that_it_takes_long_again_and_again() {
     let told = (1, Err(ErrorCode::RequestTimedOut));
     assert_eq!(machine.take_replies(), [told]);
     assert_eq!(machine.next_deadline_ms(), Some(2 * TIMEOUT_MS));
-    // And while it is not committed.
+    // While it is not committed.
     machine.on_written(WriteId(0), Ok(Offset(0)), NOTHING, &at(150));
     assert_eq!(machine.next_deadline_ms(), Some(150 + TIMEOUT_MS));
     assert!(machine.tell_of_delay(&at(250)));
     assert!(!machine.tell_of_delay(&at(250)));
-    // It counts nevertheless, and nobody is told a second time.
+    // It is committed nevertheless, and no second reply is sent.
     assert!(machine.on_high_watermark(Offset(1), &at(260)));
     assert_eq!(machine.take_replies(), []);
     assert_eq!(machine.read(|it| it.committed), Ok(1));
@@ -297,7 +299,7 @@ fn what_was_read_and_is_not_committed_is_waited_for() {
     assert_eq!(machine.read(|it| it.committed), Ok(1));
 }
 
-/// The shard is given up between the append and the answer of the log.
+/// The coordinator is closed between the append and its result.
 #[test]
 fn one_that_is_closed_has_answered_everybody() {
     let mut machine = active();
@@ -314,16 +316,16 @@ fn one_that_is_closed_has_answered_everybody() {
     assert!(machine.is_closed(), "and is not taken up again");
 }
 
-/// One of the threads of a shell, between two of its steps.
+/// One thread of a shell between two of its steps.
 enum Thread {
     Idle,
-    /// It has been given this batch, and lets go of the lock.
+    /// It has taken this batch and released the lock.
     Appending(OutboundBatch),
-    /// The log has answered, and the thread has not said so.
+    /// The append has completed, and the thread has not reported it.
     Answered(WriteId, Result<Offset, ErrorCode>),
 }
 
-/// Memory and log never differ, in whichever order threads take their steps, and whatever the log refuses.
+/// Memory and log never diverge, in any order of the threads' steps and with any refused appends.
 #[test]
 fn the_log_is_what_was_decided() {
     for seed in 1..400_u64 {
@@ -377,7 +379,7 @@ fn the_log_is_what_was_decided() {
                 let is_committed = reply.is_ok_and(|id| log.contains(&id));
                 assert!(is_committed || reply.is_err());
             }
-            // What the log has answered for is what the coordinator decides on.
+            // The appended writes must equal those that decisions are based on.
             let decided = machine.read(|it| it.entries[..it.offsets.len()].to_vec());
             let decided = decided.expect("it is active");
             assert!(log.starts_with(&decided), "seed {seed}");

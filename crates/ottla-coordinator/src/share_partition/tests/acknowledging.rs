@@ -1,4 +1,4 @@
-//! What becomes of records in a member's hands.
+//! Acknowledging acquired records.
 
 use super::super::AcknowledgeType::{Accept, Gap, Reject, Release, Renew};
 use super::super::RecordState::{Acknowledged, Acquired, Archived, Available};
@@ -102,7 +102,7 @@ fn what_may_not_be_acknowledged_is_refused() {
         story.acknowledge("a", 2, 3, &[Accept]),
         Err(AcknowledgeError::BatchNotAcquired)
     );
-    // All refusals left everything as it was.
+    // All refused acknowledgements have changed nothing.
     let in_flight = [
         (0, 9, Available, 1),
         (10, 11, Acquired, 1),
@@ -173,7 +173,7 @@ fn locks_run_out_and_the_last_delivery_archives() {
         Some(story.now_ms + LOCK_MS)
     );
     let write = story.wait(LOCK_MS).expect("the lock ran out");
-    // Whatever becomes of the write, the records are there again.
+    // Whatever the result of the write, the records are available again.
     assert_eq!(story.next_fetch_offset(), 0);
     story.partition.on_state_written(write.id, false);
     assert_eq!(story.acquire("b", &[(0, 9)]), [(0, 9, 2)]);

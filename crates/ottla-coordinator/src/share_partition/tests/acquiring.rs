@@ -1,4 +1,4 @@
-//! What a member gets of what was read.
+//! Acquiring records that were read.
 
 use ottla_types::{Offset, ProducerId};
 
@@ -80,11 +80,11 @@ fn so_many_records_are_locked_and_no_more() {
     );
     assert!(!story.partition.can_acquire_records());
     assert_eq!(story.acquire("a", &[(30, 39)]), []);
-    // What is available again may be had, and only that.
+    // Only records that are available again can be acquired.
     story.settle("a", 20, 29, Release);
     assert!(story.partition.can_acquire_records());
     assert_eq!(story.acquire("b", &[(15, 29), (30, 39)]), [(20, 29, 2)]);
-    // Room comes back when the start moves.
+    // There is space again when the start offset moves.
     story.settle("a", 0, 14, Accept);
     assert_eq!(story.ends(), (15, 29));
     assert!(story.partition.can_acquire_records());
@@ -100,7 +100,8 @@ fn a_batch_that_fails_often_is_given_in_parts_and_its_last_delivery_alone() {
     }
     assert_eq!(story.acquire("a", &log), [(0, 7, 3)]);
     story.wait(LOCK_MS);
-    // Three of five deliveries are used up: half of the batch, and only that, though there is more.
+    // Three of five deliveries are used: only half of the batch is delivered, although there are
+    // more records.
     assert_eq!(story.acquire("a", &[(0, 7), (8, 9)]), [(0, 3, 4)]);
     assert_eq!(story.acquire("a", &[(0, 7), (8, 9)]), [(4, 7, 4)]);
     assert_eq!(story.acquire("a", &[(0, 7), (8, 9)]), [(8, 9, 1)]);

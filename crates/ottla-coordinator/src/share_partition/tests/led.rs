@@ -1,4 +1,4 @@
-//! A share partition at its leader: who reads, what is persisted when, and who is told.
+//! A share partition on its leader: reads, the order of writes, and answers.
 
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
@@ -27,7 +27,7 @@ fn active() -> Led {
     led
 }
 
-/// A member reads and is given ten records of one batch each.
+/// A member reads and acquires ten records of one batch.
 fn acquire(led: &mut Led) {
     let fetch_offset = led.begin_reading(SETTINGS).expect("nobody reads");
     let batches: Vec<FetchedBatch> = (0..10).map(|at| fetched((at, at))).collect();
@@ -80,7 +80,7 @@ fn writes_are_persisted_one_after_the_other() {
     assert_eq!(written.answer, Some((10, Ok(()))));
     assert_eq!(written.fenced, None);
     let second = led.next_write().expect("the other");
-    // A coordinator that cannot be found has others for it, and the share partition stays.
+    // If the coordinator cannot be found, the error is mapped, and the share partition stays open.
     let unavailable = failure(ErrorCode::NotCoordinator);
     let written = led.on_written(second.id, Err(unavailable));
     let (waiting, told) = written.answer.expect("somebody waits");
@@ -108,7 +108,7 @@ fn one_that_others_have_taken_over_is_closed() {
         let written = led.on_written(write.id, Err(failure(refused)));
         let reason = written.fenced.expect("it is fenced");
         assert_eq!(reason.code, fenced);
-        // Who waits for other writes is told as well, and nobody twice.
+        // The requests that wait for other writes are answered as well, each once.
         assert_eq!(Vec::from_iter(led.close(reason.clone())), [11]);
         assert_eq!(Vec::from_iter(led.close(reason.clone())), []);
         assert_eq!(led.failure(), Some(&reason));
@@ -129,7 +129,7 @@ fn one_that_is_closed_while_it_loads_stays_closed() {
     assert_eq!(led.failure(), Some(&reason));
 }
 
-/// The answer for a write that was under way comes after the end.
+/// The result of a write that was in progress arrives after the close.
 #[test]
 fn a_late_answer_is_for_nobody() {
     let mut led = active();

@@ -1,7 +1,9 @@
-//! Random members, failures, timeouts and changes of the leader, from a seed, with the share coordinator behind.
+//! Random members, failures, timeouts and leader changes from a seed, with a model of the share
+//! coordinator.
 //!
-//! Checked: a record is in the hands of one member at a time, and whoever holds it may acknowledge it; what was
-//! settled is never delivered again; the start offset does not go back; every record is delivered at least once.
+//! Checked: a record is held by one member at a time, and its holder can acknowledge it; a settled
+//! record is never delivered again; the start offset does not decrease; every record is delivered
+//! at least once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,7 +24,7 @@ const MEMBERS: [&str; 3] = ["a", "b", "c"];
 struct Held {
     member: &'static str,
     deadline_ms: u64,
-    /// An acknowledgement is being persisted.
+    /// Whether an acknowledgement is being persisted.
     is_in_transition: bool,
 }
 
@@ -45,7 +47,7 @@ struct World {
     holders: BTreeMap<i64, Held>,
     pending: VecDeque<Pending>,
     delivered: BTreeSet<i64>,
-    /// Answered as accepted, rejected or not there.
+    /// Records whose acceptance, rejection or gap was answered.
     settled: BTreeSet<i64>,
     last_start: i64,
 }
@@ -144,7 +146,7 @@ impl World {
         assert_eq!(self.persist(outcome), Response::Done(Ok(())));
     }
 
-    /// A new leader takes up what was persisted.
+    /// A new leader restores the persisted state.
     fn elect(&mut self) {
         self.leader_epoch += 1;
         let leader_epoch = LeaderEpoch(self.leader_epoch);
@@ -177,7 +179,7 @@ impl World {
     }
 
     fn produce(&mut self) {
-        // Holes are what compaction and markers leave.
+        // Holes, as compaction and markers leave them.
         let hole = match self.below(6) {
             0 => 1 + self.below(3),
             _ => 0,
@@ -242,7 +244,7 @@ impl World {
         !acquired.batches.is_empty()
     }
 
-    /// A range that a member holds as a whole, and that it has not acknowledged yet.
+    /// A range that a member holds completely and has not acknowledged yet.
     fn held_range(&mut self, member: &'static str) -> Option<(i64, i64)> {
         let start = self.partition.start_offset().0;
         let is_open = |held: &Held| held.member == member && !held.is_in_transition;
@@ -306,7 +308,7 @@ impl World {
         }
     }
 
-    /// What does not belong to the member is refused.
+    /// Acknowledgements by other members must be refused.
     fn acknowledge_what_others_hold(&mut self, member: &'static str) {
         let others = self
             .holders
@@ -395,7 +397,7 @@ impl World {
     }
 
     fn fail_over(&mut self) {
-        // Some of what was sent has arrived, and nobody was told.
+        // Some of the pending writes were persisted without an answer.
         for _ in 0..self.below(self.pending.len() as u64 + 1) {
             if let Some(pending) = self.pending.pop_front() {
                 self.persist_write(&pending.write);
@@ -458,7 +460,7 @@ impl World {
         self.check();
     }
 
-    /// No more failures: everything there is gets delivered and settled.
+    /// Without failures, every record is delivered and settled.
     fn heal(&mut self) {
         for _ in 0..10_000 {
             while !self.pending.is_empty() {

@@ -1,4 +1,4 @@
-//! A new leader goes on with what was persisted.
+//! A new leader continues from the persisted state.
 
 use ottla_types::{LeaderEpoch, Offset};
 
@@ -40,7 +40,7 @@ fn gaps_are_fetched_and_delivered() {
     assert_eq!(story.acquire("a", &[(10, 29)]), [(10, 14, 1)]);
     assert_eq!(story.next_fetch_offset(), 20);
     story.max_records = 500;
-    // The batch of the log that has the next gap begins before it.
+    // The batch of the log with the next gap starts before the gap.
     assert_eq!(
         story.acquire("b", &[(10, 29), (30, 34)]),
         [(20, 24, 1), (25, 29, 2), (30, 34, 1)]
@@ -65,7 +65,7 @@ fn the_start_does_not_pass_a_gap_that_was_not_fetched() {
     assert_eq!(story.acquire("a", &[(10, 14)]), [(10, 14, 2)]);
     story.settle("a", 10, 14, Accept);
     assert_eq!((story.ends(), story.next_fetch_offset()), ((15, 24), 15));
-    // The log has nothing there: the gap is none.
+    // The log has no records there, so it is not a gap.
     assert_eq!(story.acquire("a", &[(25, 29)]), [(25, 29, 1)]);
     story.settle("a", 25, 29, Accept);
     assert_eq!(story.ends(), (30, 30));

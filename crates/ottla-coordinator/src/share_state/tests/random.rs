@@ -1,5 +1,6 @@
-//! Random requests, failures and restarts, from a seed: every request is answered once, what was acknowledged is
-//! there, and a coordinator that reads the log knows what the one that wrote it had committed.
+//! Random requests, failures and restarts from a seed. Every request must be answered once,
+//! acknowledged writes must not be lost, and a coordinator that loads the log must have the
+//! committed state of the one that wrote it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,13 +23,14 @@ struct World {
     now: Timestamp,
     next_reply: u64,
     unanswered: BTreeSet<u64>,
-    /// In the log, or on the way there, and not committed.
+    /// Writes that are not committed yet.
     outstanding: VecDeque<Write<ShareStateRecord>>,
     log: BTreeMap<i64, ShareStateRecord>,
     next_offset: i64,
-    /// The highest start offset that a write was acknowledged with, since the state was last set.
+    /// The highest start offset of an acknowledged write since the state was last set.
     acknowledged: BTreeMap<(i32, i32), i64>,
-    /// Partition, state epoch and start offset of a request; without the latter it sets or deletes the state.
+    /// Partition, state epoch and start offset of a request. A request without a start offset sets
+    /// or deletes the state.
     asked: BTreeMap<u64, (i32, i32, Option<i64>)>,
 }
 
@@ -200,7 +202,7 @@ impl World {
         );
         self.coordinator = self.replayed();
         let after = self.committed();
-        // Counters of what was pruned need not come back; what is persisted has to.
+        // Counters of pruned records need not be restored; persisted state must be.
         let told = |states: &BTreeMap<SharePartitionKey, ShareState>| -> Vec<_> {
             let told = states.iter().map(|(key, s)| {
                 (

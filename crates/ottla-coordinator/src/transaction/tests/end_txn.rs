@@ -1,14 +1,14 @@
-//! EndTxn in every state, as `TransactionCoordinator` has it in its table.
+//! EndTxn in every state, as in the table of `TransactionCoordinator`.
 
 use ottla_types::ProducerId;
 
 use super::super::TransactionState as State;
 use super::{Script, expect, producer, transaction};
 
-/// State as it stands in the log, commit or abort, the epoch less that in the log, what is answered.
+/// State in the log, commit or abort, the epoch minus that in the log, the response.
 type Row = (State, bool, i16, &'static str);
 
-/// Ends the transaction of each row as a client of this transaction version does.
+/// Ends the transaction of each row as a client with this transaction version.
 fn check_rows(rows: &[Row], client_transaction_version: i16) {
     for &(state, is_commit, epoch, answer) in rows {
         let mut script = Script::new(2).load(transaction(state, 10));
@@ -98,7 +98,7 @@ fn whoever_comes_while_markers_are_written_comes_again() {
         script.answer_markers(0, ottla_types::ErrorCode::None),
         "write CompleteCommit 100:1 last 0",
     );
-    // A client that did not hear of the end asks again, and is told how it ended.
+    // A client that missed the response repeats the request and gets the result.
     expect(script.end(producer(100, 0), true, 2), "reply 100:1");
 }
 
@@ -140,7 +140,7 @@ fn a_retry_that_crosses_producer_ids_is_known() {
     let mut ended = transaction(State::CompleteCommit, 0);
     ended.producer_id = ProducerId(6);
     let mut script = Script::new(2).load(ended);
-    // Bytes of this record say 5 was the id before.
+    // In this record, 5 is the previous id.
     expect(script.end(producer(5, i16::MAX - 1), true, 2), "reply 6:0");
     expect(
         script.end(producer(5, i16::MAX - 2), true, 2),
@@ -160,7 +160,7 @@ fn clients_of_version_2_are_refused_where_the_log_has_no_room_for_that() {
         let is_refused = |answer: &String| answer.lines().any(|line| line == refused);
         let count = answers.iter().filter(|answer| is_refused(answer)).count();
         assert_eq!(count, if cluster == 0 { 2 } else { 0 }, "{answers:?}");
-        // Nothing was begun that would be in the way of the client's next request.
+        // Nothing is pending that would block the client's next request.
         if cluster == 0 {
             let ended = script.end(producer(5, 10), true, 0);
             assert!(ended.contains("reply NONE"), "{ended}");

@@ -1,4 +1,4 @@
-//! Epochs and producer ids: fencing, going on after an error (KIP-360), ids whose epochs are used up.
+//! Epochs and producer ids: fencing, recovery after an error (KIP-360), exhausted epochs.
 
 use ottla_types::ErrorCode;
 
@@ -69,7 +69,7 @@ fn a_producer_goes_on_after_an_error_with_the_epoch_that_it_had() {
         "write Empty 100:1 last 0
          reply 100:1",
     );
-    // The answer was lost: the same epoch again.
+    // The response was lost: the same epoch is returned again.
     expect(
         script.init_with(Some(producer(100, 0))),
         "write Empty 100:1 last 0
@@ -79,7 +79,7 @@ fn a_producer_goes_on_after_an_error_with_the_epoch_that_it_had() {
         script.init_with(Some(producer(99, 0))),
         "reply PRODUCER_FENCED",
     );
-    // Another instance has come in between.
+    // Another instance has started in between.
     script.init();
     expect(
         script.init_with(Some(producer(100, 0))),
@@ -114,7 +114,7 @@ fn an_id_without_epochs_is_replaced() {
         "write Empty 100:0 last 32766
          reply 100:0",
     );
-    // The answer was lost: it has the id before, and its last epoch.
+    // The response was lost: the producer sends its previous id and its last epoch.
     expect(
         script.init_with(Some(producer(5, last))),
         "write Empty 100:0 last 32766
@@ -178,7 +178,7 @@ fn requests_wait_for_the_producer_id_that_they_need() {
         "write Empty 70:0
          reply 70:0",
     );
-    // The second needs none any more: its id is left for whoever is next.
+    // The second request does not need its id any more, which is kept for the next one.
     expect(
         script.give_producer_id(Ok(71)),
         "write Empty 70:1

@@ -1,4 +1,4 @@
-//! Writes that fail, come late, or are followed by markers that cannot be written.
+//! Failed writes, late commits, and markers that cannot be written.
 
 use ottla_types::ErrorCode;
 
@@ -73,7 +73,7 @@ fn an_epoch_taken_to_fence_is_not_taken_twice() {
             "reply COORDINATOR_NOT_AVAILABLE",
         );
     }
-    // The first instance is fenced all the same.
+    // The first instance is fenced nevertheless.
     expect(script.end(producer(5, 3), true, 0), "reply PRODUCER_FENCED");
 }
 

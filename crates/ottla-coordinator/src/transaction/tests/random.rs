@@ -1,5 +1,6 @@
-//! Random requests, failures and times, from a seed: every request is answered exactly once, a coordinator
-//! that reads the log knows what the one that wrote it had committed, and what is decided is carried out.
+//! Random requests, failures and times from a seed. Every request must be answered exactly once, a
+//! coordinator that loads the log must have the committed state of the one that wrote it, and every
+//! decision must be completed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct World {
     outstanding: VecDeque<Write<TransactionLogRecord>>,
     log: Vec<TransactionLogRecord>,
     markers: Vec<Markers>,
-    /// What producers were told they are.
+    /// The ids and epochs that producers have received.
     producers: Vec<(&'static str, TransactionalProducer)>,
     asked_for: Vec<(u64, &'static str)>,
 }
@@ -115,7 +116,7 @@ impl World {
         }
     }
 
-    /// A producer that may or may not still be the current one.
+    /// A producer that may be outdated.
     fn somebody(&mut self) -> (&'static str, TransactionalProducer) {
         if self.producers.is_empty() {
             return ("a", producer(1, 0));
@@ -266,7 +267,7 @@ impl World {
         }
     }
 
-    /// Everything that waits for something gets it.
+    /// Completes everything that is waiting.
     fn settle(&mut self) {
         while self.wanted_producer_ids > 0
             || !self.markers.is_empty()
@@ -297,7 +298,7 @@ fn what_is_read_back_is_what_was_committed() {
             world.step();
         }
         world.settle();
-        // What could not be written to its end is written again.
+        // Failed completions are retried.
         world.now_ms += 1_000;
         world.fire_timers();
         world.settle();
@@ -309,8 +310,8 @@ fn what_is_read_back_is_what_was_committed() {
         let read = world.reread();
         for id in IDS {
             let known = world.coordinator.describe(id).ok();
-            // An id that never came into the log, and epochs that were taken to fence and could not be
-            // written, are in no log.
+            // Ids that were never written, and epochs that were raised for fencing without being
+            // written, are not in the log.
             let known = known.filter(|it| it.producer_epoch.value() >= 0);
             let known = known.map(|it| (it.state, it.partitions.clone(), it.producer_id));
             let read = read.describe(id).ok();

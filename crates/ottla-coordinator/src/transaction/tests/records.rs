@@ -1,4 +1,4 @@
-//! The bytes of the log, and what is made of bytes that no coordinator has written.
+//! The encoding of records, and the handling of damaged ones.
 
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::{
@@ -34,7 +34,7 @@ fn values_have_the_version_of_the_cluster() {
         let TransactionRecordValue::TransactionLog(decoded) = decoded else {
             panic!("another record");
         };
-        // Only version 1 has room for what came with KIP-890.
+        // Only version 1 has the fields of KIP-890.
         let next = if version == 0 { -1 } else { 9 };
         assert_eq!(decoded.next_producer_id, next);
         assert_eq!(

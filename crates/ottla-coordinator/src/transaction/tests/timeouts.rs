@@ -1,4 +1,4 @@
-//! Transactions and ids whose time is up.
+//! Transaction timeouts and expired ids.
 
 use ottla_types::Timestamp;
 
@@ -8,7 +8,7 @@ use super::{ID, Script, TimerKey, expect, producer, transaction};
 #[test]
 fn a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced() {
     let mut script = Script::new(2).load(transaction(State::Ongoing, 3));
-    // It began at 990,000 and may take 60,000.
+    // It started at 990,000 and has a timeout of 60,000.
     script.now_ms = 1_050_000;
     expect(
         script.tick(TimerKey::AbortTimedOut),
@@ -23,7 +23,7 @@ fn a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced() {
          write CompleteAbort 5:4 last 3",
     );
     expect(script.add(producer(5, 3), &[0]), "reply PRODUCER_FENCED");
-    // The client that commits now learns that it was aborted.
+    // A commit by the client now fails, because the transaction was aborted.
     expect(
         script.end(producer(5, 3), true, 2),
         "reply INVALID_TXN_STATE",
@@ -126,7 +126,7 @@ fn lists_are_filtered() {
         }),
         1
     );
-    // A name that is not known leaves nothing in.
+    // A filter with an unknown state matches nothing.
     assert_eq!(
         count(ListFilter {
             has_state_filter: true,

@@ -1,4 +1,4 @@
-//! Sets of ASCII characters: what a class of an expression comes down to for names of topics.
+//! Sets of ASCII characters, to which the character classes of an expression are reduced.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct AsciiSet(u128);
 
-/// Names of sets without characters that a topic's name may have, among Unicode's categories and scripts as RE2/J has them.
+/// Unicode categories and scripts of RE2/J that contain no character of a valid topic name.
 const NOT_ASCII: &[&str] = &[
     "C",
     "Cc",
@@ -180,7 +180,8 @@ impl AsciiSet {
         Some(set.negated_if(is_negated))
     }
 
-    /// `Lu` of `\p{Lu}`, as far as names of topics go: letters, digits, `.`, `_` and `-`.
+    /// The set for `Lu` of `\p{Lu}`, limited to the characters of topic names: letters, digits,
+    /// `.`, `_` and `-`.
     pub(super) fn unicode_class(name: &str, folds_case: bool) -> Option<Self> {
         Some(match name {
             "Any" => AsciiSet::ALL,
@@ -205,7 +206,7 @@ impl AsciiSet {
         }
     }
 
-    /// The range, and with `folds_case` what differs from it only in case.
+    /// Adds the range and, with `folds_case`, all characters that differ only in case.
     pub(super) fn insert_range(&mut self, low: char, high: char, folds_case: bool) {
         for letter in (low..=high).take_while(char::is_ascii) {
             self.insert(letter);
@@ -214,7 +215,7 @@ impl AsciiSet {
                 self.insert(letter.to_ascii_uppercase());
             }
         }
-        // The two characters beyond ASCII that fold into it: the long s and the sign of the kelvin.
+        // The two characters beyond ASCII that fold to ASCII ones: the long s and the Kelvin sign.
         for (odd, plain) in [('\u{17f}', ['s', 'S']), ('\u{212a}', ['k', 'K'])] {
             if folds_case && (low..=high).contains(&odd) {
                 for letter in plain {
@@ -232,10 +233,10 @@ impl AsciiSet {
         if is_negated { AsciiSet(!self.0) } else { self }
     }
 
-    /// As a class that every engine reads alike.
+    /// A character class that every engine reads the same.
     pub(super) fn pattern(self) -> String {
         if self.0 == 0 {
-            // Nothing matches it.
+            // A class that matches nothing.
             return r"[^\x00-\xff]".to_owned();
         }
         let mut pattern = String::from("[");

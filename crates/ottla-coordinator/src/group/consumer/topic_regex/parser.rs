@@ -1,7 +1,7 @@
-//! Reads an expression by RE2/J's rules and writes it down for the `regex` crate.
+//! Parses an expression by RE2/J's rules and translates it for the `regex` crate.
 //!
-//! The errors are RE2/J's own words. Where RE2/J has an oddity, it is kept: a `{` that begins no count is a literal, but may
-//! not be repeated; a `)` too many is called an internal error.
+//! The errors are RE2/J's messages. Its peculiarities are kept: a `{` that starts no repetition
+//! count is a literal that cannot be repeated; an extra `)` is reported as an internal error.
 //! Source: `com.google.re2j.Parser`, with the flags of `Pattern.compile`.
 
 use std::collections::HashSet;
@@ -29,19 +29,19 @@ pub(super) fn parse(text: &str) -> Result<String, Error> {
     Parser::new(text).parse()
 }
 
-/// What is different from here on, until the group ends.
+/// Flags that apply until the end of the group.
 #[derive(Clone, Copy, Default)]
 struct Flags {
     folds_case: bool,
     dot_matches_newline: bool,
 }
 
-/// A group while it is read.
+/// A group that is being parsed.
 #[derive(Default)]
 struct Group {
-    /// Alternatives that are complete, each followed by a bar.
+    /// The completed alternatives, each followed by a bar.
     before: String,
-    /// What stands in a row in the alternative that is being read.
+    /// The sequence of atoms in the current alternative.
     atoms: Vec<String>,
     flags_outside: Flags,
 }
@@ -186,7 +186,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What begins with `(?`: a named group, flags, or a group with flags.
+    /// A construct that starts with `(?`: a named group, flags, or a group with flags.
     fn perl_group(&mut self) -> Result<(), Error> {
         if self.skip("(?P<") || self.skip("(?<") {
             let (name, rest) = self.rest.split_once('>').ok_or(INVALID_NAMED_CAPTURE)?;
@@ -210,7 +210,8 @@ impl<'a> Parser<'a> {
             match letter {
                 'i' => flags.folds_case = sets,
                 's' => flags.dot_matches_newline = sets,
-                // Names have no lines, and whether a match is greedy makes no difference to whether there is one.
+                // Topic names have no line breaks, and greediness does not change whether there is
+                // a match.
                 'm' | 'U' => {}
                 '-' if sets => {
                     sets = false;
@@ -243,7 +244,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `{2}`, `{2,}` or `{2,3}`; `None` if it is nothing of that.
+    /// `{2}`, `{2,}` or `{2,3}`; `None` if it is none of them.
     fn repeat_count(&mut self) -> Result<Option<String>, Error> {
         let Some((inside, rest)) = self.rest[1..].split_once('}') else {
             return Ok(None);
@@ -316,7 +317,7 @@ impl<'a> Parser<'a> {
         self.push(atom);
     }
 
-    /// What stands at `\p` or `\P`.
+    /// The set of `\p` or `\P` at the current position.
     fn unicode_class(&mut self) -> Result<AsciiSet, Error> {
         let is_upper = self.rest.starts_with(r"\P");
         let after = &self.rest[2..];
@@ -336,7 +337,7 @@ impl<'a> Parser<'a> {
         Ok(set.negated_if(is_negated))
     }
 
-    /// An escape that stands for one character.
+    /// An escape for a single character.
     fn escaped_letter(&mut self) -> Result<char, Error> {
         self.pop();
         let letter = self.pop().ok_or(TRAILING_BACKSLASH)?;
@@ -471,7 +472,7 @@ impl Group {
     }
 }
 
-/// Half a surrogate pair is no character, and in no name.
+/// A lone surrogate is not a character, and is in no topic name.
 fn letter_of(code: u32) -> char {
     char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
 }

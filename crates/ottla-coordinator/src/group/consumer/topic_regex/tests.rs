@@ -1,4 +1,4 @@
-//! Expressions with what RE2/J says of them, as it wrote it into `re2j.txt`.
+//! Expressions with RE2/J's results, as recorded in `re2j.txt`.
 
 use super::TopicRegex;
 

@@ -1,6 +1,6 @@
-//! `uniform` for members that are subscribed to different topics: what nobody has is handed out topic by topic to those
-//! who have the fewest, and then partitions are moved, topic by topic, until that makes it no better.
-//! Source: `UniformHeterogeneousAssignmentBuilder`.
+//! `uniform` for members with different subscriptions: unassigned partitions go topic by topic to
+//! the members with the fewest partitions, and then partitions are moved topic by topic until no
+//! move improves the balance. Source: `UniformHeterogeneousAssignmentBuilder`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,21 +13,22 @@ use super::load_levels::LoadLevels;
 use crate::group::modern::GroupSpec;
 use crate::group::modern::assignor::GroupAssignment;
 
-/// Members whose subscriptions overlap in part may take many rounds to balance, each of which halves what is uneven.
+/// Members with partially overlapping subscriptions can take many rounds to balance; each round
+/// halves the imbalance.
 const MAX_ROUNDS: usize = 16;
 
 struct Topic {
     id: TopicId,
     /// In the order of the members. Never empty.
     subscribers: Vec<usize>,
-    /// By partition.
+    /// The owner of each partition.
     owners: Vec<Option<usize>>,
 }
 
 struct Builder<'a> {
     member_ids: Vec<&'a ByteString>,
     target: Vec<Arc<crate::group::modern::Assignment>>,
-    /// By member: how many partitions it has in `target`.
+    /// The number of partitions in `target`, by member.
     loads: Vec<usize>,
     topics: Vec<Topic>,
 }
@@ -48,7 +49,7 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> GroupAssignment {
 }
 
 impl<'a> Builder<'a> {
-    /// The former assignment without what members are not subscribed to any more.
+    /// The previous assignment without topics that the members are no longer subscribed to.
     fn new(spec: &'a GroupSpec<'_>) -> Self {
         let mut subscribers: BTreeMap<TopicId, Vec<usize>> = BTreeMap::new();
         for (index, member) in spec.members.values().enumerate() {
@@ -104,7 +105,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Gives what nobody has of a topic to those of its subscribers who have the fewest.
+    /// Assigns the unassigned partitions of a topic to those of its subscribers with the fewest
+    /// partitions.
     fn hand_out(&mut self, topic: usize, levels: &mut LoadLevels) {
         let owners = &self.topics[topic].owners;
         let free: Vec<usize> = (0..owners.len())
@@ -119,7 +121,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Goes round the topics until it has come back to the last one that it changed.
+    /// Repeats over the topics until a full round has changed nothing.
     fn balance(&mut self, levels: &mut LoadLevels) {
         let shared: Vec<usize> = (0..self.topics.len())
             .filter(|topic| self.topics[*topic].subscribers.len() >= 2)
@@ -137,12 +139,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Moves partitions of a topic from those who have the most to those who have the fewest. `true` if one was moved.
+    /// Moves partitions of a topic from the members with the most to those with the fewest. Returns
+    /// whether any was moved.
     fn balance_topic(&mut self, topic: usize, levels: &mut LoadLevels) -> bool {
         if levels.reset(&self.topics[topic].subscribers, &self.loads) <= 1 {
             return false;
         }
-        // What each member can give, the last partition first.
+        // The partitions that each member can give up, the last one first.
         let mut owned: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (partition, owner) in self.topics[topic].owners.iter().enumerate() {
             if let Some(owner) = owner {
@@ -179,7 +182,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Topics of which each subscriber gets much come first, while there is still room to even them out.
+/// Orders topics with many partitions per subscriber first, while the later topics can still
+/// balance them.
 fn by_partitions_per_subscriber(a: &Topic, b: &Topic) -> Ordering {
     let products = |of: &Topic, other: &Topic| of.owners.len() * other.subscribers.len();
     products(b, a)

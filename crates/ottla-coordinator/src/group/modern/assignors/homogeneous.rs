@@ -1,6 +1,5 @@
-//! `uniform` for members that are all subscribed to the same topics: one pass that takes away what is too much, and one that
-//! hands out what is free.
-//! Source: `UniformHomogeneousAssignmentBuilder`.
+//! `uniform` for members with the same subscriptions: one pass removes surplus partitions, and a
+//! second one assigns the free ones. Source: `UniformHomogeneousAssignmentBuilder`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use ottla_types::TopicId;
 use crate::group::modern::assignor::GroupAssignment;
 use crate::group::modern::{Assignment, GroupSpec};
 
-/// How many more partitions a member gets.
+/// A member, with the number of partitions that it still gets.
 struct UnfilledMember<'a> {
     member_id: &'a ByteString,
     quota: usize,
@@ -25,7 +24,7 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> GroupAssignment {
     let num_partitions: usize = topics.iter().map(|topic| spec.num_partitions(*topic)).sum();
     let num_members = spec.members.len();
     let minimum_quota = num_partitions / num_members;
-    // How many members are still to get one partition more than the minimum.
+    // The number of members that still get one partition more than the minimum.
     let mut extra_partitions = num_partitions % num_members;
 
     let mut assigned = AssignedPartitions::new(spec, &topics);
@@ -47,8 +46,8 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> GroupAssignment {
         } else {
             Arc::new(filtered)
         };
-        // Who would have to be given the extra partition leaves it to one that has it already, unless there are only as
-        // many members left as there are extra partitions.
+        // A member without the extra partition leaves it to one that has it already, unless the
+        // remaining members are only as many as the remaining extra partitions.
         let gives_up_extra = may_take_extra && quota > 0 && num_members - index > extra_partitions;
         quota -= usize::from(gives_up_extra);
         extra_partitions -= usize::from(may_take_extra && !gives_up_extra);
@@ -75,7 +74,7 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> GroupAssignment {
     target
 }
 
-/// Which partitions of the subscribed topics have a member.
+/// The partitions of the subscribed topics that are assigned.
 struct AssignedPartitions {
     by_topic: BTreeMap<TopicId, Vec<bool>>,
 }
@@ -90,7 +89,7 @@ impl AssignedPartitions {
         }
     }
 
-    /// `false` if nobody is subscribed to the topic, or another member has the partition.
+    /// `false` if no member is subscribed to the topic, or the partition is assigned already.
     fn claim(&mut self, topic_id: TopicId, partition: i32) -> bool {
         let slot = self
             .by_topic

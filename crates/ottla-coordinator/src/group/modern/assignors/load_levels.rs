@@ -1,31 +1,35 @@
-//! Who of several members has the fewest partitions, and who the most, while partitions are handed out one by one.
+//! Finds the members with the fewest and with the most partitions while partitions are assigned one
+//! by one.
 //!
-//! The members stand in the order of their loads. Those at the front that have the fewest are a range, all of one load:
-//! each gets one partition in turn, then the whole range has one more, and takes in those behind it that have as many. The
-//! range of those that have the most is its mirror image. So a choice costs no search and no sorting.
-//! Source: `UniformHeterogeneousAssignmentBuilder.MemberAssignmentBalancer`.
+//! The members are sorted by load. The members with the fewest partitions are a range at the front
+//! with one common load: each gets one partition in turn, then the load of the whole range is one
+//! higher, and the range is extended by the members after it with the same load. The range of the
+//! members with the most partitions is the mirror image. A choice therefore needs no search and no
+//! sorting. Source: `UniformHeterogeneousAssignmentBuilder.MemberAssignmentBalancer`.
 
-/// Loads are given at the beginning, and each choice is taken for a partition that is given or taken.
+/// Loads are given at the start. Each choice counts as a partition that is assigned or taken away.
 #[derive(Debug, Default)]
 pub(super) struct LoadLevels {
-    /// Members with what they had at the beginning, fewest first.
+    /// Members with their initial loads, the lowest load first.
     sorted: Vec<(usize, usize)>,
 
-    /// `..least_end` are those with the fewest.
+    /// `..least_end` are the members with the fewest partitions.
     least_end: usize,
     least_level: i64,
     next_least: usize,
 
-    /// `most_start..most_end` are those with the most, without those behind that have nothing to give.
+    /// `most_start..most_end` are the members with the most partitions, without those after them
+    /// that have nothing to give.
     most_start: usize,
     most_end: usize,
     most_level: i64,
-    /// One more than the place of the next one.
+    /// One more than the index of the next member.
     next_most: usize,
 }
 
 impl LoadLevels {
-    /// Begins anew with at least one member. Returns how many partitions lie between the most and the fewest.
+    /// Starts again with at least one member. Returns the difference between the highest and the
+    /// lowest load.
     pub(super) fn reset(&mut self, members: &[usize], load_of: &[usize]) -> usize {
         assert!(!members.is_empty(), "somebody takes what is handed out");
         self.sorted.clear();
@@ -43,7 +47,7 @@ impl LoadLevels {
         most - fewest
     }
 
-    /// Whom to give the next partition.
+    /// The member that gets the next partition.
     pub(super) fn take_least_loaded(&mut self) -> usize {
         if self.next_least >= self.least_end {
             self.least_level += 1;
@@ -61,14 +65,15 @@ impl LoadLevels {
         member
     }
 
-    /// From whom to take the next partition; `has_some` says who has one to give. `None` if nobody has.
+    /// The member that loses the next partition. `has_some` says whether a member has one to give.
+    /// `None` if none has.
     pub(super) fn take_most_loaded(&mut self, has_some: impl Fn(usize) -> bool) -> Option<usize> {
         loop {
             let member = self.next_most_loaded()?;
             if has_some(member) {
                 return Some(member);
             }
-            // Changes places with the last of the range, and falls out of it.
+            // Swapped with the last of the range, and removed from it.
             self.most_end -= 1;
             self.sorted.swap(self.next_most, self.most_end);
         }
@@ -77,7 +82,7 @@ impl LoadLevels {
     fn next_most_loaded(&mut self) -> Option<usize> {
         if self.next_most <= self.most_start {
             if self.most_end <= self.most_start && self.most_start > 0 {
-                // All of the range fell out: go on with those before it, however few they have.
+                // The range is empty: continue with the members before it, whatever their load.
                 self.most_level = self.sorted[self.most_start - 1].0 as i64;
             } else {
                 self.most_level -= 1;
@@ -93,7 +98,7 @@ impl LoadLevels {
         Some(self.sorted[self.next_most].1)
     }
 
-    /// Moving another partition would not make it better.
+    /// Whether no further move improves the balance.
     pub(super) fn is_balanced(&self) -> bool {
         self.most_level - self.least_level <= 1
     }

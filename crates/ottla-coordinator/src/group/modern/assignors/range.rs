@@ -1,6 +1,6 @@
-//! `range`: the partitions of each topic go in ranges to its subscribers, so that who gets partition 3 of one topic gets
-//! partition 3 of the others too. Nobody keeps anything; static members, who come first, keep their place in the order.
-//! Source: `RangeAssignor`.
+//! `range`: the partitions of each topic are assigned in ranges to its subscribers, so that the
+//! same member gets partition 3 of all topics. No partition is sticky; static members come first
+//! and keep their order. Source: `RangeAssignor`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,18 +14,19 @@ use crate::group::modern::{Assignment, Assignor, AssignorError, GroupSpec, Membe
 #[derive(Debug)]
 pub struct RangeAssignor;
 
-/// A topic while it is handed out.
+/// A topic that is being assigned.
 #[derive(Default)]
 struct Topic {
     num_members: usize,
     num_partitions: usize,
-    /// How many members got their range.
+    /// The number of members that have got their range.
     served: usize,
     next: usize,
 }
 
 impl Topic {
-    /// The range of the next member: the first members get one more where it does not come out even.
+    /// The range of the next member. The first members get one partition more if the division has a
+    /// remainder.
     fn take_range(&mut self) -> std::ops::Range<usize> {
         let has_extra = self.served < self.num_partitions % self.num_members;
         let start = self.next;
@@ -66,7 +67,7 @@ impl Assignor for RangeAssignor {
     }
 }
 
-/// Static members by their names, then the others by their ids.
+/// Static members by instance id, then the others by member id.
 fn in_order<'a>(spec: &'a GroupSpec<'_>) -> Vec<(&'a ByteString, &'a MemberSpec<'a>)> {
     let mut members: Vec<_> = spec.members.iter().collect();
     members.sort_by_key(|(member_id, member)| {

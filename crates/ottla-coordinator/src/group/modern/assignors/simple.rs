@@ -1,10 +1,11 @@
-//! The assignor of share groups: each partition to as many members as it takes for all to have something to do.
+//! The assignor of share groups, in which several members can read a partition.
 //!
-//! Partitions may be read by several members. Every partition gets the same number of them, the smallest with which no
-//! member is idle, and members have as many partitions as each other, give or take one. Within that, members keep
-//! what they have. Where the members do not want the same topics, each topic is shared out for itself.
-//! Source: `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`, `SimpleHeterogeneousAssignmentBuilder`. Where Kafka
-//! goes by the order of a hash table, this goes by that of the ids.
+//! Every partition gets the same number of members, the smallest number with which no member is
+//! idle, and the members have equal numbers of partitions, plus or minus one. Within these limits,
+//! members keep their partitions. If the members have different subscriptions, each topic is
+//! assigned separately. Source: `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`,
+//! `SimpleHeterogeneousAssignmentBuilder`. Where Kafka uses the order of a hash table, this uses
+//! the order of the ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,7 +85,7 @@ fn partitions_of(spec: &GroupSpec<'_>, topic_id: TopicId) -> impl Iterator<Item 
     assignable.map(move |index| (topic_id, index))
 }
 
-/// What each member gets, given what it has of these partitions.
+/// The new assignment of each member, given its current partitions.
 fn share(
     partitions: &BTreeSet<TopicPartition>,
     mut held: Vec<BTreeSet<TopicPartition>>,
@@ -119,7 +120,8 @@ fn share(
     let mut unfilled: Vec<usize> = (0..members).filter(|it| is_unfilled(&held, *it)).collect();
     let mut next = 0;
     for (partition, holders) in &mut holders {
-        // Those who have the partition are passed over, once for each; a slight imbalance may remain.
+        // Members that have the partition already are skipped, each once; a slight imbalance can
+        // remain.
         let mut passed_over = 0;
         while holders.len() < sharing && passed_over < unfilled.len() {
             next %= unfilled.len();
@@ -134,7 +136,7 @@ fn share(
             if is_unfilled(&held, member) {
                 next += 1;
             } else {
-                // The one behind it takes its place.
+                // The next member takes its index.
                 unfilled.remove(next);
             }
         }
@@ -142,7 +144,7 @@ fn share(
     held
 }
 
-/// How many of so many assignments each member is to have.
+/// The number of partitions that each member should have.
 fn wanted_by_member(assignments: usize, members: usize) -> Vec<usize> {
     let up_to = |member: usize| (assignments * member).div_ceil(members);
     (0..members)
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn members_keep_what_they_have() {
         assert_eq!(shared(4, &[&[1, 3], &[]]), [[1, 3], [0, 2]]);
-        // One that comes takes as much as it is due, and no more changes hands.
+        // A new member takes its share, and nothing else moves.
         assert_eq!(
             shared(4, &[&[0, 1], &[2, 3], &[]]),
             [vec![0, 1], vec![3], vec![2]]

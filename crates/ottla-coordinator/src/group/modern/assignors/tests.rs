@@ -1,4 +1,5 @@
-//! Random groups that change step by step: after each step the assignment is right, even, and no more is moved than has to be.
+//! Random groups that change step by step. After each step the assignment must be valid and
+//! balanced, and no more partitions may have moved than necessary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::group::modern::{
 
 const TOPICS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// A group with what its members want and have.
+/// A group with the subscriptions and assignments of its members.
 struct Model {
     image: MetadataImage,
     members: BTreeMap<ByteString, BTreeSet<ByteString>>,
@@ -86,7 +87,7 @@ impl Model {
         moved
     }
 
-    /// Every partition that somebody wants has one owner, who wants it.
+    /// Every subscribed partition must have exactly one owner, which must be a subscriber.
     fn check(&self) {
         let mut owners: BTreeMap<(TopicId, i32), &ByteString> = BTreeMap::new();
         for (member_id, assignment) in &self.target {
@@ -113,7 +114,8 @@ impl Model {
         self.target.values().map(|it| it.len()).collect()
     }
 
-    /// For every topic, no subscriber has two partitions more than another, unless it could give none of that topic away.
+    /// For every topic, no subscriber may have two partitions more than another, unless it has none
+    /// of that topic.
     fn check_even(&self) {
         for topic in self.image.topics.iter() {
             let subscribers = || {
@@ -179,7 +181,7 @@ fn members_that_want_the_same_get_the_same_and_keep_it() {
                 most.unwrap() - fewest.unwrap() <= 1,
                 "seed {seed}: {loads:?}"
             );
-            // A member that joins takes no more than its share.
+            // A new member takes no more than its share.
             let share = fewest.unwrap() + 1;
             assert!(
                 moved <= share,

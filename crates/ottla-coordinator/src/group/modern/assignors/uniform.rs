@@ -1,4 +1,5 @@
-//! `uniform`: every member gets the same number of partitions, give or take one, and keeps what it has if it can.
+//! `uniform`: all members get the same number of partitions, plus or minus one, and keep their
+//! partitions if possible.
 //! Source: `UniformAssignor`.
 
 use super::{heterogeneous, homogeneous};

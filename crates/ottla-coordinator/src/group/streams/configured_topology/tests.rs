@@ -1,7 +1,9 @@
-//! Topologies with the topics of a cluster, and what Kafka 4.3.1's `InternalTopicManager` makes of them (`cases.txt`).
+//! Topologies and cluster topics, with the results of Kafka 4.3.1's `InternalTopicManager`
+//! (`cases.txt`).
 //!
-//! `sub 1 sources=b repartition=r:3 sinks=z changelogs=s group=0/1` is a subtopology whose repartition topic `r` is to have 3
-//! partitions; its group joins the first of its sources with the second of its repartition topics.
+//! `sub 1 sources=b repartition=r:3 sinks=z changelogs=s group=0/1` is a subtopology whose
+//! repartition topic `r` must have 3 partitions. Its copartition group consists of the first source
+//! and the second repartition topic.
 
 use std::fmt::Write as _;
 

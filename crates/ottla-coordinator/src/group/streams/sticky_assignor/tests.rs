@@ -1,8 +1,9 @@
-//! Groups, and what Kafka 4.3.1's `StickyTaskAssignor` gives to their members (`cases.txt`).
+//! Groups, with the assignments of Kafka 4.3.1's `StickyTaskAssignor` (`cases.txt`).
 //!
-//! `member a p1 0:0,2+1:1 0:1` is a member of process `p1` that was to have three active tasks and one standby task, and the
-//! same stands behind an arrow for what it is to have. The random groups were made by a few rounds of members that come and
-//! go, so that what they had is what the assignor gave them.
+//! `member a p1 0:0,2+1:1 0:1` is a member of process `p1` whose previous target has three active
+//! tasks and one standby task. Its new target follows after an arrow in the same format. The random
+//! groups come from a few rounds in which members join and leave, so their previous targets are
+//! results of the assignor.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +43,7 @@ fn show(tasks: &Tasks) -> String {
 struct Group {
     standbys: usize,
     subtopologies: Vec<(ByteString, i32, bool)>,
-    /// Id, process, and what it was to have.
+    /// Id, process, and previous target.
     members: Vec<(ByteString, ByteString, TasksTuple)>,
 }
 
@@ -120,7 +121,8 @@ fn tasks_are_given_out_as_kafka_gives_them_out() {
     assert_eq!(num_cases, 80);
 }
 
-/// Whatever the order of collections: each active task is given out once, and no process has a task twice.
+/// For any order of collections: each active task is assigned once, and no process has a task
+/// twice.
 #[test]
 fn each_task_works_once_and_no_process_has_it_twice() {
     for case in include_str!("cases.txt").split("\n\n") {

@@ -4,7 +4,7 @@ use super::{alive, check, joining};
 use crate::group::modern::test_image::TestImage;
 use crate::group::tests::{Script, joining as classic};
 
-/// `m1` of the consumer protocol has both partitions of `t`.
+/// `m1` of the consumer protocol owns both partitions of `t`.
 fn group() -> Script {
     let mut script = Script::with_topics(TestImage::new().topic("t", 2));
     script.send(joining("m1", &["t"]));
@@ -35,7 +35,7 @@ fn a_classic_member_gets_its_share() {
         "{synced}"
     );
     assert!(script.heartbeat("old", 3).contains("heartbeat NONE"));
-    // The other gives its partition up, and the classic member is called.
+    // The other member gives up its partition, and the classic member is told to rejoin.
     script.send(alive("m1", 2).owns(&[("t", &[0, 1])]));
     script.send(alive("m1", 2).owns(&[("t", &[0])]));
     check(

@@ -1,4 +1,4 @@
-//! Groups that go from one protocol to the other.
+//! Conversion between the protocols.
 
 use super::{alive, joining};
 use crate::group::consumer::MigrationPolicy;
@@ -79,7 +79,7 @@ fn requests_that_wait_in_a_classic_group_are_answered_when_it_ends() {
         "{text}"
     );
     assert!(text.contains("cancel join g"), "{text}");
-    // It rejoins with the id that it has.
+    // It rejoins with its member id.
     let text = script.join(classic("c#1").protocols(&[("range", "t")]));
     assert!(text.contains("join generation="), "{text}");
 }

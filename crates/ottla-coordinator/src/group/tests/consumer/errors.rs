@@ -1,4 +1,4 @@
-//! What is refused, in Kafka's words.
+//! Refused requests, with Kafka's messages.
 
 use ottla_types::ErrorCode;
 
@@ -97,7 +97,7 @@ fn members_and_groups_that_there_are_not_are_refused() {
         "GROUP_MAX_SIZE_REACHED The consumer group has reached its maximum capacity of 1 members."
     );
     assert_eq!(script.told(joining("m1", &["a"])), "m1@2 a:0");
-    // Members may leave their ids to the coordinator.
+    // Members may let the coordinator choose their ids.
     script.send(alive("m1", -1));
     assert_eq!(script.told(joining("", &["a"])), "given@4 a:0");
 }

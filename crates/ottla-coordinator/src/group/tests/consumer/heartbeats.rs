@@ -1,4 +1,4 @@
-//! Members come and go, and partitions move between them.
+//! Members join and leave, and partitions move between them.
 
 use super::{alive, check, joining};
 use crate::group::modern::test_image::TestImage;
@@ -32,7 +32,7 @@ fn a_partition_moves_when_its_owner_has_given_it_up() {
          write 3: g/m1 UnrevokedPartitions@2 after 2: a:0@2 a:1@2 gives up a:2@2 a:3@2
          reply 3: heartbeat m1@2 a:0,1",
     );
-    // Without its partitions the heartbeat says nothing of what was given up.
+    // Without partitions the heartbeat does not show what was given up.
     assert_eq!(script.told(alive("m1", 2)), "m1@2");
     assert_eq!(script.told(alive("m2", 3)), "m2@3");
     check(
@@ -116,10 +116,10 @@ fn a_member_that_missed_an_answer_may_be_an_epoch_behind() {
                    its partitions and rejoin.";
     assert_eq!(script.told(alive("m1", 2).owns(&[("a", &[0, 2])])), refused);
     assert_eq!(script.told(alive("m1", 2)), refused);
-    // Who sends everything about itself is told everything.
+    // A full heartbeat gets a full response.
     let full = alive("m1", 3).wants(&["a"]).owns(&[("a", &[0, 1])]);
     assert_eq!(script.told(full.timeout(60_000)), "m1@3 a:0,1");
-    // A member that was fenced comes back with nothing and is given what is its own.
+    // A fenced member rejoins without partitions and gets its assignment.
     assert_eq!(script.told(joining("m1", &["a"])), "m1@3 a:0,1");
 }
 
@@ -206,7 +206,7 @@ fn what_was_decided_is_taken_back_if_it_cannot_be_written() {
     script.log.truncate(5);
     script.check_restart();
 
-    // A member whose end could not be written is put out a little later.
+    // If the removal of a member could not be written, it is retried a little later.
     script.commits_at_once = false;
     script.pass(45_000);
     check(

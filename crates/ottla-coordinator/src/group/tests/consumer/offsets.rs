@@ -22,7 +22,7 @@ fn fetching_as(member_id: &'static str, member_epoch: i32) -> OffsetFetchRequest
     }
 }
 
-/// `m1` is in epoch 3 and has partition 0 of `t` since epoch 2; partition 1 is on its way to `m2`.
+/// `m1` is in epoch 3 and owns partition 0 of `t` since epoch 2; partition 1 is moving to `m2`.
 fn group() -> Script {
     let mut script = Script::with_topics(TestImage::new().topic("t", 2));
     script.send(joining("m1", &["t"]));

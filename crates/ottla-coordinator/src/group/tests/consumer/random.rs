@@ -1,5 +1,5 @@
-//! Random heartbeats, failures and times, from a seed: no two members are told at one time that a partition is theirs, and
-//! whoever reads the log knows what had been committed.
+//! Random heartbeats, failures and times from a seed. No two members may own a partition at the
+//! same time, and loading the log must give the committed state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ const TOPICS: [&str; 3] = ["a", "b", "c"];
 
 type Partitions = BTreeSet<(TopicId, i32)>;
 
-/// A consumer as it is meant to be: it gives up at once what it is told to, and stops when it is fenced.
+/// A correct consumer: it gives up partitions at once when told to, and stops when it is fenced.
 #[derive(Clone, Default)]
 struct Consumer {
     epoch: i32,
     topics: Vec<&'static str>,
     owned: Partitions,
     waits_for: Option<u64>,
-    /// An answer was lost or an error: the next heartbeat says everything.
+    /// A response was lost or was an error: the next heartbeat is a full one.
     says_all: bool,
 }
 
@@ -129,7 +129,7 @@ impl World {
                 .expect("it has answered");
             for (other_id, other) in &self.consumers {
                 if !group.has_member(other_id) {
-                    // It was put out, and is going to hear of it.
+                    // It was removed, and will learn of it.
                     continue;
                 }
                 let shared: Vec<_> = told.intersection(&other.owned).collect();
@@ -210,7 +210,7 @@ impl World {
                 self.consumers.insert(format!("m{number}").into(), consumer);
             }
             1 => {
-                // Dies without a word; its session runs out.
+                // Dies without leaving; its session expires.
                 if let Some(member_id) = self.somebody() {
                     self.consumers.remove(&member_id);
                 }
@@ -286,7 +286,8 @@ impl World {
         }
     }
 
-    /// When nothing happens any more, all that is wanted is owned, and the log tells the same.
+    /// At the end, all subscribed partitions must be owned, and loading the log must give the same
+    /// state.
     fn check(&self, seed: u64) {
         let Some(group) = self.coordinator.consumer_group("g") else {
             return;

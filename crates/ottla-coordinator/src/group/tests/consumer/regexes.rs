@@ -13,7 +13,7 @@ fn joining_with(member_id: &str, regex: &str) -> super::Heartbeat {
     joining(member_id, &[]).matching(regex)
 }
 
-/// Has the shell's part done.
+/// Resolves the expressions in place of the shell.
 fn answer(script: &mut Script, regexes: &[&'static str]) -> String {
     let regexes: BTreeSet<ByteString> = regexes.iter().map(|regex| (*regex).into()).collect();
     let image = script.coordinator.metadata.image().clone();
@@ -40,7 +40,7 @@ fn an_expression_is_resolved_beside_the_coordinator() {
          reply 1: heartbeat m1@1 -
          resolve g: [a.*]",
     );
-    // Once is enough.
+    // The resolution is requested only once.
     check(
         script.send(alive("m1", 1)),
         "timer session g/m1 in 45000
@@ -52,7 +52,7 @@ fn an_expression_is_resolved_beside_the_coordinator() {
          write 2: g epoch 2",
     );
     assert_eq!(script.told(alive("m1", 1)), "m1@2 ab:0 ac:0");
-    // Another member with the same expression need not wait.
+    // Another member with the same expression does not wait.
     assert!(script.send(joining_with("m2", "a.*")).contains("g epoch 3"));
     script.check_restart();
 
@@ -77,7 +77,7 @@ fn the_last_to_have_an_expression_takes_it_with_it() {
     assert!(text.contains("g `a.*` tombstone"), "{text}");
     assert!(text.contains("resolve g: [b]"), "{text}");
     answer(&mut script, &["b"]);
-    // What does not match any more is given up at once, whatever the target says.
+    // Topics that do not match any more are revoked at once, regardless of the target.
     let text = script.send(alive("m1", 2).owns(&[]));
     assert!(text.contains("b:0"), "{text}");
     let text = script.send(alive("m1", -1));

@@ -1,4 +1,4 @@
-//! Members with names, which come back under another id.
+//! Static members, which rejoin with another member id.
 
 use super::{alive, check, joining};
 use crate::group::modern::test_image::TestImage;
@@ -23,7 +23,7 @@ fn a_static_member_comes_back_to_its_partitions() {
         "write 2: g/m1 Stable@-2 after 0: a:0@0 a:1@0
          reply 3: heartbeat m1@-2",
     );
-    // Nobody else gets them meanwhile.
+    // No other member gets the partitions meanwhile.
     assert_eq!(script.told(joining("other", &["a"])), "other@3 -");
     check(
         script.send(joining("m2", &["a"]).instance("i")),

@@ -1,10 +1,10 @@
-//! Tasks that go from one member to another.
+//! Tasks that move between members.
 
 use super::{beat, joining, ready};
 use crate::group::modern::test_image::TestImage;
 use crate::group::tests::{Script, check};
 
-/// `m1` has both tasks, and `m2` has come for one of them.
+/// `m1` owns both tasks, and `m2` has joined and will get one of them.
 fn two_members() -> Script {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
@@ -22,7 +22,7 @@ fn two_members() -> Script {
     script
 }
 
-/// And each has one.
+/// The same after each has one task.
 fn settled() -> Script {
     let mut script = two_members();
     script.stream(beat("m1", 2));
@@ -44,7 +44,7 @@ fn a_task_moves_when_the_one_who_had_it_has_given_it_up() {
          reply 3: streams m1@2 0:0 / -",
     );
     script.check_streams_restart();
-    // It still has it: because it says nothing, or because it says so.
+    // It still owns the task: without a report, and with one.
     check(
         script.stream(beat("m1", 2)),
         "timer session g/m1 in 45000
@@ -143,7 +143,8 @@ fn more_standby_tasks_are_given_out_when_the_setting_changes() {
     assert_eq!(script.streams_told(beat("m2", 3)), "m2@4 0:1 / 0:0");
     script.check_streams_restart();
 
-    // The standby task of the one becomes active when the other is gone, which takes a step more: a process has a task in
+    // When one member leaves, the other's standby task becomes active. That takes one more step,
+    // because a process has a task in only one role.
     // one way only.
     script.stream(beat("m2", -1));
     check(
@@ -243,7 +244,7 @@ fn members_that_can_be_asked_are_told_of_each_other() {
         script.streams_told(beat("m2", 3).knows_endpoints(2)),
         "m2@3"
     );
-    // Who has no endpoint changes nothing for the others.
+    // A member without an endpoint changes nothing for the others.
     let told = script.streams_told(join("m3", "p3").knows_endpoints(2));
     assert_eq!(told, "m3@4 - / -");
 }
@@ -267,7 +268,7 @@ fn a_state_of_a_newer_kafka_is_begun_anew() {
 
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
-    // The state stands in the value behind its version and the two epochs.
+    // In the value, the state follows the version and the two epochs.
     let (_, value) = script.log.last_mut().expect("the current assignment");
     let mut bytes = value.as_ref().expect("a value").to_vec();
     assert_eq!(bytes[10], 1);
@@ -279,7 +280,7 @@ fn a_state_of_a_newer_kafka_is_begun_anew() {
         .begin(std::sync::Arc::new(ready().build()));
     let refused = "FENCED_MEMBER_EPOCH The streams group member is in a unknown state. The \
                    member must abandon all its tasks and rejoin.";
-    // A change makes the member look at its way.
+    // A change makes the member reconcile.
     script.config.group_streams_num_standby_replicas.value = 1;
     script.configure();
     assert_eq!(script.streams_told(beat("m1", 2)), refused);

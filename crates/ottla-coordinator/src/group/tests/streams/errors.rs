@@ -1,4 +1,4 @@
-//! What is refused, in Kafka's words.
+//! Refused requests, with Kafka's messages.
 
 use ottla_protocol::messages::StreamsGroupHeartbeatRequest;
 use ottla_protocol::messages::streams_group_heartbeat_request::TaskOffset;
@@ -151,7 +151,7 @@ fn a_member_that_missed_an_answer_may_be_an_epoch_behind() {
     script.stream(joining("m1", "p1"));
     script.stream(joining("m2", "p2"));
     script.stream(beat("m1", 2).owns(&[("0", &[0])], &[]));
-    // It is in 3 now, and has task 0 alone.
+    // It is in epoch 3 and owns only task 0.
     let fenced = |beat| {
         let mut script = script.restart().0;
         script
@@ -223,7 +223,7 @@ fn a_full_group_takes_nobody_in() {
     script.config.group_streams_max_size = 1;
     script.configure();
     script.stream(joining("m1", "p1"));
-    // Not even the one that is in it already.
+    // Not even the existing member.
     for member_id in ["m1", "m2"] {
         assert_eq!(
             script.streams_told(joining(member_id, "p1")),

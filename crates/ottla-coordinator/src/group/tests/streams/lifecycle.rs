@@ -1,4 +1,4 @@
-//! A group from its first member to its end.
+//! A group from its first member to its deletion.
 
 use ottla_types::ErrorCode;
 
@@ -122,7 +122,7 @@ fn the_first_assignment_waits_for_more_members() {
     assert_eq!(script.streams_told(beat("m1", 1)), "m1@3 0:0 / -");
     assert_eq!(script.streams_told(beat("m2", 1)), "m2@3 0:1 / -");
     assert_eq!(script.state("g"), "Stable");
-    // Who comes later does not wait.
+    // Later members do not wait.
     assert_eq!(script.streams_told(joining("m3", "p3")), "m3@4 - / -");
     script.check_streams_restart();
 }
@@ -133,7 +133,7 @@ fn a_group_of_one_heartbeat_is_assigned_by_the_next() {
     script.config.group_streams_initial_rebalance_delay_ms = 3_000;
     script.configure();
     script.stream(joining("m1", "p1"));
-    // How the topology is configured is not kept from the heartbeat that made the group.
+    // The configured topology of the heartbeat that creates the group is not kept.
     check(script.pass(3_000), "");
     assert_eq!(script.streams_told(beat("m1", 1)), "m1@2 0:0,1 / -");
 }
@@ -177,7 +177,7 @@ fn a_member_that_rejoins_is_told_what_it_has() {
         "timer session g/m1 in 45000
          reply 2: streams m1@2 0:0,1 / -",
     );
-    // As another process, it is another member as far as tasks are concerned.
+    // With another process id, it is another member as far as tasks are concerned.
     check(
         script.stream(joining("m1", "p9")),
         "timer session g/m1 in 45000
@@ -221,7 +221,7 @@ fn a_group_ends_when_its_members_have_left_and_somebody_deletes_it() {
     assert_eq!(script.state("g"), "-");
     let (restarted, _) = script.restart();
     assert_eq!(restarted.state("g"), "-");
-    // Nothing of it is left.
+    // The shutdown request is gone.
     assert_eq!(script.streams_told(joining("m1", "p1")), "m1@2 0:0,1 / -");
 }
 
@@ -323,7 +323,7 @@ fn members_of_an_older_topology_are_told_so() {
             "INVALID_REQUEST Topology updates are not supported yet."
         );
     }
-    // The same in another order is the same.
+    // The same topology in another order is equal.
     let mut script = Script::with_streams(&ready().topic("b", 2));
     let mut both = topology();
     both.push(subtopology("1", &["b"], &[]));

@@ -1,4 +1,5 @@
-//! Streams groups among groups of other kinds, and what all kinds have: offsets, lists, descriptions.
+//! Streams groups together with groups of other kinds, and the common parts: offsets, lists,
+//! descriptions.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::OffsetCommitRequest;
@@ -78,7 +79,7 @@ fn groups_of_other_kinds_with_members_stay_what_they_are() {
     let mut script = Script::with_streams(&ready());
     script.send(consumer::joining("m", &["in"]));
     assert_eq!(script.streams_told(joining("m1", "p1")), refused);
-    // Not even an empty one becomes another.
+    // Not even an empty group is converted.
     script.send(consumer::alive("m", -1));
     assert_eq!(script.streams_told(joining("m1", "p1")), refused);
 }
@@ -158,7 +159,7 @@ fn members_commit_what_they_have() {
         commit(script, topic, partition, "m1", epoch)
     };
     assert_eq!(of_m1(&mut script, "in", 1, 2), "commit in-1=NONE");
-    // In its epoch it may commit whatever it likes.
+    // In its current epoch the member can commit anything.
     assert_eq!(of_m1(&mut script, "else", 0, 2), "commit else-0=NONE");
     assert_eq!(
         of_m1(&mut script, "in", 1, 3),
@@ -177,7 +178,7 @@ fn members_commit_what_they_have() {
         "commit in-1=UNKNOWN_MEMBER_ID"
     );
 
-    // It gives up task 1, and goes to epoch 3 with task 0, which it has had since 2.
+    // It revokes task 1 and moves to epoch 3 with task 0, which it has owned since epoch 2.
     script.stream(joining("m2", "p2"));
     script.stream(beat("m1", 2));
     assert_eq!(of_m1(&mut script, "in", 1, 2), "commit in-1=NONE");

@@ -1,5 +1,5 @@
-//! Random heartbeats, failures and times, from a seed: no task works in two places at one time or is twice in one process, and
-//! whoever reads the log knows what had been committed.
+//! Random heartbeats, failures and times from a seed. No task may be active in two places, or twice
+//! in one process, and loading the log must give the committed state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord};
 
 const PROCESSES: [&str; 3] = ["p1", "p2", "p3"];
-/// Of both subtopologies; those of the first keep state.
+/// In both subtopologies; the tasks of the first have state.
 const NUM_TASKS: usize = 8;
 const NUM_STATEFUL_TASKS: usize = 5;
 
 type Tasks = BTreeSet<(ByteString, i32)>;
 
-/// A stream thread as it is meant to be: it gives up at once what it is told to, and begins anew when it is fenced.
+/// A correct stream thread: it gives up tasks at once when told to, and starts again when it is
+/// fenced.
 #[derive(Clone, Default)]
 struct Thread {
     epoch: i32,
@@ -134,7 +135,7 @@ impl World {
             .expect("it has answered");
         let thread = &self.threads[member_id];
         for (other_id, other) in &self.threads {
-            // One that was put out is going to hear of it.
+            // A removed member will learn of it.
             if other_id == member_id || group.member(other_id).is_none() {
                 continue;
             }
@@ -213,7 +214,7 @@ impl World {
                 self.threads.insert(format!("m{number}").into(), thread);
             }
             2 => {
-                // Dies without a word; its session runs out.
+                // Dies without leaving; its session expires.
                 if let Some(member_id) = self.somebody() {
                     self.threads.remove(&member_id);
                 }
@@ -275,7 +276,8 @@ impl World {
         }
     }
 
-    /// When nothing happens any more, every task works, its state is kept where it can be, and the log tells the same.
+    /// At the end, every task must be active, its standby tasks assigned where possible, and
+    /// loading the log must give the same state.
     fn check(&self, seed: u64) {
         if self.threads.is_empty() {
             return;
