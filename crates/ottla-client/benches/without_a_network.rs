@@ -1,8 +1,8 @@
-//! What producing and consuming 100-byte records cost on one core, without a network.
+//! The cost of producing and consuming 100-byte records on one core, without a network.
 //!
-//! `cargo bench -p ottla-client` prints the median and the spread of several rounds. Nothing is measured
-//! before all memory has been touched once. Time is that of the thread, so that a machine busy with other
-//! things says nearly the same; what such a machine does to the caches shows all the same.
+//! `cargo bench -p ottla-client` prints the median and the spread of several rounds. All memory is
+//! touched once before anything is measured. Times are CPU times of the thread, so other load on
+//! the machine changes them little, except through the caches.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn main() {
     consume("consumer, owned records, max.poll.records=500", false);
 }
 
-/// An answer of a megabyte, in batches as a producer makes them by default, read again and again.
+/// A response of a megabyte with batches of a producer's default size, read repeatedly.
 fn consume(name: &str, borrows: bool) {
     let records = answer();
     let mut consumer = OfflineConsumer::new(ConsumerConfig::default(), "topic");
@@ -78,7 +78,7 @@ fn some<T>(taken: Vec<T>) -> Option<Vec<T>> {
     (!taken.is_empty()).then_some(taken)
 }
 
-/// What a leader answers for `max.partition.fetch.bytes`.
+/// A leader's response of `max.partition.fetch.bytes`.
 fn answer() -> Bytes {
     let payload = [b'x'; RECORD_BYTES];
     let (mut bytes, mut offset) = (Vec::new(), 0);

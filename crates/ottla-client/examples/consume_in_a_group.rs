@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (client, config) = properties::consumer(&settings)?;
     let mut consumer = Consumer::new(Client::connect(client).await?, config);
     consumer.subscribe_with_listener(&[topic], Box::new(Telling))?;
-    // Once: a Ctrl-C that comes while records are at work counts at the next poll.
+    // Created once: a Ctrl-C during the processing of records takes effect at the next poll.
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let batches = tokio::select! {
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    // What was handed out is committed, and the others need not wait for this member to expire.
+    // Commits what was returned, so that the others do not wait for this member to expire.
     consumer.close().await?;
     Ok(())
 }

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let producer = Producer::new(Client::connect(client).await?, config)?;
     let mut last = None;
     for line in std::io::stdin().lock().lines() {
-        // Encoded before the call returns: the line need not live longer.
+        // The record is encoded before the call returns, so it can borrow the line.
         last = Some(
             producer
                 .send_ref(RecordRef::new(&topic, line?.as_bytes()))

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         properties::producer(&settings(&[("transactional.id", "read-process-write")]))?;
     let producer = Producer::new(Client::connect(client).await?, config)?;
     producer.init_transactions().await?;
-    // Once: a Ctrl-C that comes while records are at work counts at the next poll.
+    // Created once: a Ctrl-C during the processing of records takes effect at the next poll.
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let records = tokio::select! {
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok(()) => println!("{} records", records.len()),
             Err(error) => {
                 println!("again: {error}");
-                // An error from here means that another instance has taken over.
+                // An error here means that another instance has taken over.
                 producer.abort_transaction().await?;
                 for record in records.iter().rev() {
                     consumer.seek(&(record.topic.to_string(), record.partition), record.offset);

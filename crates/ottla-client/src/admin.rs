@@ -1,7 +1,7 @@
 //! Administration: topics, settings, groups, offsets.
 //!
-//! Each call sends the request to the broker that can answer it and gives back what was said about each
-//! of the things asked for, in Kafka's own response structs where they say it best.
+//! Each call sends the request to the broker that can answer it, and returns the result of each
+//! item in the request, in Kafka's own response structs where these are suitable.
 
 mod acls;
 mod cluster;
@@ -39,7 +39,8 @@ pub use transactions::{OpenTransaction, TransactionFilter, TransactionListing};
 #[derive(Clone)]
 pub struct Admin {
     client: Client,
-    /// It knows controllers only, and asks the active one for everything.
+    /// Whether the bootstrap servers are controllers. Every request then goes to the active
+    /// controller.
     is_of_controllers: bool,
 }
 
@@ -74,8 +75,9 @@ impl Admin {
             .await
     }
 
-    /// Describes one group: what its coordinator says of it, and which broker that is. `found` takes it and its error out of
-    /// a response, `what` is what an error is about.
+    /// Describes one group. Returns the coordinator's description, and the broker id of the
+    /// coordinator. `found` takes the description and its error code from a response. `what` is the
+    /// subject of error messages.
     async fn describe_group<R: ApiRequest + Clone, G: Clone>(
         &self,
         group: &str,
@@ -93,7 +95,7 @@ impl Admin {
     }
 }
 
-/// A text as the protocol crate has it.
+/// Converts a string to the type of the protocol crate.
 fn text(value: &str) -> ByteString {
     value.to_owned().into()
 }

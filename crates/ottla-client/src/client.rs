@@ -1,8 +1,8 @@
-//! A cluster as a client sees it: finds the right broker for each request and tries again while that
-//! makes sense.
+//! A client of a cluster: finds the right broker for each request, and retries it while that makes
+//! sense.
 //!
-//! Owns one connection a broker, the metadata, and the coordinators found so far. Cloning is cheap and
-//! shares all of it.
+//! Holds one connection per broker, the metadata, and the known coordinators. Clones are cheap and
+//! share all of it.
 
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::metadata::{BrokerNode, Metadata};
 use crate::metrics::{NetworkSensors, Sheet};
 use crate::outages::{Outage, Outages};
 
-/// What a coordinator coordinates.
+/// The type of a coordinator key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(i8)]
 pub enum CoordinatorKind {
@@ -41,7 +41,7 @@ pub struct Client {
 
 struct Inner {
     config: ClientConfig,
-    /// By address, and by whom they belong to alone, if anybody.
+    /// By address and owner; `None` for shared connections.
     connections: Mutex<BTreeMap<(String, Option<Owner>), Slot>>,
     metadata: Mutex<(Arc<Metadata>, Instant)>,
     coordinators: Mutex<BTreeMap<(CoordinatorKind, String), BrokerNode>>,
@@ -51,13 +51,13 @@ struct Inner {
     outages: Arc<Outages>,
 }
 
-/// Somebody with connections of its own: a consumer's fetches, or its place in a group. A broker answers
-/// the requests of a connection one after the other, and holds these back for a while, so that they would
-/// keep everybody else waiting.
+/// A user of dedicated connections: a consumer's fetches or its group membership. A broker answers
+/// the requests of a connection in order and delays these, which would block all other users of the
+/// connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Owner(usize);
 
-/// One at a time opens the connection to an address; the others wait for that one.
+/// One caller at a time opens the connection to an address; the others wait for the lock.
 type Slot = Arc<ottla_sync::async_lock::Mutex<Option<Arc<Connection>>>>;
 
 impl Client {
@@ -68,7 +68,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A client that connects when it is first used.
+    /// A client that connects on first use.
     pub fn unconnected(config: ClientConfig) -> Client {
         Client {
             inner: Arc::new(Inner {
@@ -88,22 +88,22 @@ impl Client {
         &self.inner.config
     }
 
-    /// The metadata as last seen.
+    /// The current metadata.
     pub fn metadata(&self) -> Arc<Metadata> {
         self.inner.metadata.lock().0.clone()
     }
 
-    /// The brokers that cannot be reached at the moment. A program that is silent while it waits for one can show them.
+    /// The brokers that cannot be reached at the moment, for a program to display while it waits.
     pub fn outages(&self) -> Vec<Outage> {
         self.inner.outages.all()
     }
 
-    /// Whether a connection to any broker is open.
+    /// Whether any connection to a broker is open.
     pub fn is_connected(&self) -> bool {
         self.inner.outages.is_connected()
     }
 
-    /// What goes over the connections.
+    /// Adds the metrics of the connections.
     pub(crate) fn write_metrics(
         &self,
         sheet: &mut Sheet,
@@ -119,7 +119,7 @@ impl Client {
         ottla_sync::time::elapsed(self.inner.metadata.lock().1)
     }
 
-    /// A connection to this address, opened if there is none that still works.
+    /// A connection to this address; opens one if there is none, or if it is broken.
     pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ClientError> {
         self.connection_of(address, None).await
     }
@@ -137,7 +137,7 @@ impl Client {
             .retain(|(_, of), _| *of != Some(owner));
     }
 
-    /// As [`Client::connection`], for the owner alone.
+    /// As [`Client::connection`], for one owner.
     pub(crate) async fn connection_of(
         &self,
         address: &str,
@@ -171,7 +171,7 @@ impl Client {
         self.node_of(id, None).await
     }
 
-    /// As [`Client::node`], for the owner alone.
+    /// As [`Client::node`], for one owner.
     pub(crate) async fn node_of(
         &self,
         id: i32,
@@ -194,7 +194,7 @@ impl Client {
         self.connection_of(&address, owner).await
     }
 
-    /// A connection to any broker: one that is open already, else each known address in turn.
+    /// A connection to any broker: an open one, otherwise each known address in turn.
     pub async fn any_node(&self) -> Result<Arc<Connection>, ClientError> {
         let mut addresses: Vec<String> = self
             .metadata()
@@ -228,8 +228,8 @@ impl Client {
         Err(last)
     }
 
-    /// Asks for metadata of these topics, or of all; what comes back is kept. Topics that do not exist
-    /// are missing in it.
+    /// Requests metadata of these topics, or of all, and stores it. Topics that do not exist are
+    /// missing in the result.
     pub async fn refresh_metadata(
         &self,
         topics: Option<&[String]>,
@@ -244,7 +244,8 @@ impl Client {
             .await
     }
 
-    /// Asks for metadata of the topics with these ids; those that do not exist are missing in it.
+    /// Requests metadata of the topics with these ids. Those that do not exist are missing in the
+    /// result.
     pub(crate) async fn refresh_topic_ids(
         &self,
         ids: &[Uuid],
@@ -287,7 +288,7 @@ impl Client {
         .await
     }
 
-    /// The metadata with these topics in it, asked for where one is missing, without a leader, or too
+    /// Metadata with these topics, refreshed if one is missing or has no leader, or if it is too
     /// old. An unknown topic is an error.
     pub async fn topics(&self, names: &[String]) -> Result<Arc<Metadata>, ClientError> {
         let (metadata, asked) = self.inner.metadata.lock().clone();
@@ -325,7 +326,7 @@ impl Client {
         Ok(metadata)
     }
 
-    /// Sends a request to any broker, with retries; brokers forward to the controller what is its.
+    /// Sends a request to any broker, with retries. Brokers forward requests for the controller.
     pub async fn send<R: ApiRequest>(
         &self,
         build: impl Fn(i16) -> R,
@@ -336,9 +337,9 @@ impl Client {
         .await
     }
 
-    /// Sends a request to the coordinator of this group or transactional id, with retries. `error_of`
-    /// takes the code that stands for the whole response out of it, so that a coordinator that has moved
-    /// is looked up again.
+    /// Sends a request to the coordinator of this group or transactional id, with retries.
+    /// `error_of` returns the error code of the whole response, so that a coordinator that has
+    /// moved is looked up again.
     pub async fn send_to_coordinator<R: ApiRequest>(
         &self,
         kind: CoordinatorKind,
@@ -374,7 +375,7 @@ impl Client {
         .await
     }
 
-    /// A connection to the coordinator of a group, for the owner alone.
+    /// A connection to the coordinator of a group, for one owner.
     pub(crate) async fn group_connection_of(
         &self,
         group: &str,
@@ -403,7 +404,7 @@ impl Client {
                     key_type: kind as i8,
                     ..Default::default()
                 };
-                // Several keys at once are newer (KIP-699).
+                // Newer versions support several keys (KIP-699).
                 if version >= 4 {
                     request.coordinator_keys = vec![key.to_owned().into()];
                 } else {
@@ -444,8 +445,8 @@ impl Client {
             .remove(&(kind, key.to_owned()));
     }
 
-    /// The level that the cluster has finalized for a feature, as one of the open connections was told; 0
-    /// for none.
+    /// The finalized level of a feature, according to one of the open connections; 0 if it has
+    /// none.
     pub fn finalized_feature(&self, name: &str) -> i16 {
         let slots: Vec<Slot> = self.inner.connections.lock().values().cloned().collect();
         let levels = slots.iter().filter_map(|slot| {
@@ -455,7 +456,7 @@ impl Client {
         levels.max().unwrap_or(0)
     }
 
-    /// Whether the cluster serves an API.
+    /// Whether the cluster supports an API.
     pub async fn serves(&self, api: ApiKey) -> Result<bool, ClientError> {
         let connection = self
             .retrying("a connection", async || self.any_node().await)
@@ -463,7 +464,8 @@ impl Client {
         Ok(connection.version(api).is_ok())
     }
 
-    /// Does something until it succeeds, fails for good, or the time for an operation is over.
+    /// Retries an operation until it succeeds, fails with an error that is not retriable, or
+    /// reaches the timeout.
     pub async fn retrying<T, F>(
         &self,
         what: &str,
@@ -482,7 +484,7 @@ impl Client {
     }
 }
 
-/// When to try again: at growing distances, with some chance in them, until a deadline.
+/// The schedule of retries: exponential backoff with jitter, until a deadline.
 pub(crate) struct Retry {
     started: Instant,
     limit: Duration,
@@ -500,7 +502,7 @@ impl Retry {
         }
     }
 
-    /// Waits before the next attempt; the error comes back, wrapped, once the time is over.
+    /// Waits before the next attempt. Returns the error, wrapped, when the deadline has passed.
     pub(crate) async fn wait(&mut self, what: &str, error: ClientError) -> Result<(), ClientError> {
         let pause = self
             .backoff

@@ -1,17 +1,17 @@
-//! The time of day in milliseconds, for code that asks for it with every record.
+//! The current time in milliseconds, for code that needs it for every record.
 //!
-//! Asking the system takes a third of what it takes to encode a record of a hundred bytes. The processor's
-//! own counter is read several times faster; while it says that hardly any time has passed on this thread,
-//! the last answer stands. So a time is at most some microseconds behind.
+//! A system call costs a third of encoding a record of a hundred bytes. The processor's cycle
+//! counter is several times cheaper to read. While it shows that hardly any time has passed on this
+//! thread, the last result is used again. So the time is late by a few microseconds at most.
 
 use std::cell::Cell;
 use std::time::UNIX_EPOCH;
 
-/// So many ticks an answer stands: from 2 to 10 microseconds, counters run at 1 to 5 GHz.
+/// For how many cycles a result is used: 2 to 10 microseconds with counters of 1 to 5 GHz.
 const TICKS: u64 = 10_000;
 
 thread_local! {
-    /// When this thread last asked, in ticks, and the answer.
+    /// When this thread last read the system clock, in cycles, and the result.
     static LAST: Cell<Option<(u64, i64)>> = const { Cell::new(None) };
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn now_ms() -> i64 {
         return ask();
     };
     match LAST.get() {
-        // A counter that went back is far ahead here, and asks again.
+        // A counter that went backwards gives a huge difference here, which reads the clock.
         Some((asked, answer)) if ticks.wrapping_sub(asked) < TICKS => answer,
         _ => {
             let answer = ask();
@@ -47,14 +47,14 @@ mod tests {
         for _ in 0..50 {
             let before = ask();
             let now = now_ms();
-            // The answer that stands may be one of just before.
+            // The stored result may be slightly older.
             assert!(
                 (before - 1..=ask()).contains(&now),
                 "{now}, not from {before} on"
             );
             ottla_sync::thread::sleep(Duration::from_micros(300));
         }
-        // Time goes on for one who never sleeps.
+        // Time passes also in a thread that never sleeps.
         let (began, mut now) = (now_ms(), now_ms());
         while now < began + 3 {
             now = now_ms();

@@ -1,4 +1,4 @@
-//! How a client behaves: where it starts, and how long it tries.
+//! The configuration of a client.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,33 +8,34 @@ use crate::metrics::Windows;
 use crate::properties::value::Value;
 use crate::security::SecurityConfig;
 
-/// Each window is kept in memory, for each figure.
+/// A limit, because each window of each metric is kept in memory.
 const MOST_METRICS_SAMPLES: u64 = 1000;
 
-/// Settings that producer, consumer and admin calls share. The defaults are Kafka's.
+/// Settings that producers, consumers and admin clients share. The defaults are Kafka's.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// `host:port` of one or more brokers, asked for the others.
+    /// `host:port` of one or more brokers, from which the others are discovered.
     pub bootstrap_servers: Vec<String>,
     pub client_id: String,
-    /// How long one request may take.
+    /// The timeout of one request.
     pub request_timeout: Duration,
-    /// How long an operation may take, retries included.
+    /// The timeout of an operation including its retries.
     pub default_api_timeout: Duration,
     pub socket_connection_setup_timeout: Duration,
     pub retry_backoff: Duration,
     pub retry_backoff_max: Duration,
-    /// How long to wait before a leader is connected to again, at first and at most.
+    /// The backoff before reconnecting to a leader: initial and maximum.
     pub reconnect_backoff: Duration,
     pub reconnect_backoff_max: Duration,
     pub metadata_max_age: Duration,
-    /// The largest response that is read.
+    /// The maximum size of a response.
     pub max_response_bytes: usize,
-    /// Bytes of the sockets' buffers; nothing leaves them to the kernel, which lets them grow as far as they are used. So do
-    /// Kafka's own defaults, as with the broker's: hardly anybody wishes for them, and they cost throughput.
+    /// The sizes of the socket buffers. `None` leaves them to the kernel, which grows them as
+    /// needed. Kafka's own default values also mean `None`, as on the broker: they are rarely set
+    /// on purpose, and reduce throughput.
     pub send_buffer_bytes: Option<u32>,
     pub receive_buffer_bytes: Option<u32>,
-    /// Over how many windows metrics are averaged, and how long each is.
+    /// The number of windows over which metrics are averaged, and the length of a window.
     pub metrics_num_samples: usize,
     pub metrics_sample_window: Duration,
     pub security: SecurityConfig,
@@ -64,7 +65,7 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// A client of the cluster that these brokers, `host:port` separated by commas, belong to.
+    /// A client of the cluster of these brokers, given as `host:port` separated by commas.
     pub fn new(bootstrap_servers: &str) -> Result<ClientConfig, ClientError> {
         let mut config = ClientConfig::default();
         config.set_bootstrap_servers(bootstrap_servers)?;
@@ -78,7 +79,7 @@ impl ClientConfig {
             .map(str::trim)
             .filter(|server| !server.is_empty())
         {
-            // A protocol in front is accepted, as in Kafka's clients.
+            // A protocol prefix is accepted, as in Kafka's clients.
             let address = server
                 .rsplit_once("://")
                 .map_or(server, |(_, address)| address);
@@ -101,8 +102,8 @@ impl ClientConfig {
         Ok(())
     }
 
-    /// Takes the settings of Kafka's clients that apply here out of a properties file; returns those
-    /// that this client does not know.
+    /// Applies the settings of Kafka's clients in a properties file. Returns those that this client
+    /// does not know.
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,
@@ -131,7 +132,7 @@ impl ClientConfig {
                 "send.buffer.bytes" => {
                     self.send_buffer_bytes = socket_buffer(key, value, &[131_072])?;
                 }
-                // A producer's default and that of the others.
+                // The default of a producer and that of other clients.
                 "receive.buffer.bytes" => {
                     self.receive_buffer_bytes = socket_buffer(key, value, &[32_768, 65_536])?;
                 }
@@ -158,7 +159,7 @@ impl ClientConfig {
     }
 }
 
-/// Nothing where the kernel decides.
+/// `None` if the kernel decides.
 fn socket_buffer(key: &str, text: &str, defaults: &[u32]) -> Result<Option<u32>, ClientError> {
     if text == "-1" {
         return Ok(None);

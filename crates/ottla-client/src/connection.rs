@@ -1,12 +1,12 @@
 //! One connection to one broker.
 //!
-//! Requests are written in the order in which they are sent and may be many under way at once;
-//! responses come back in that order. A writer task and a reader task own the two halves of the socket,
-//! so that a caller who goes away in the middle of a request cannot leave half a frame behind. The first
-//! failure closes the connection for everybody: answers would no longer match questions.
+//! Requests are written in the order in which they are sent, and many can be in flight; responses
+//! arrive in the same order. A writer task and a reader task own the two halves of the socket, so
+//! that a cancelled caller cannot leave half a frame behind. The first failure closes the
+//! connection for everybody, because responses would no longer match requests.
 //!
-//! What waits to be written is bounded by those who send: each waits for its answer, or counts its
-//! requests, as the producer does.
+//! The write queue is bounded by the callers: each waits for its response, or limits its requests,
+//! as the producer does.
 
 mod frame_reader;
 mod socket;
@@ -43,8 +43,8 @@ use frame_reader::FrameReader;
 type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Who is told what came of a request, on the thread that finds out: it must not wait. Told in any case,
-/// if only that the connection is gone.
+/// The callback for the result of a request, on the thread that gets it, so it must not block.
+/// Always called, at the latest when the connection is closed.
 struct Reply(Option<Box<dyn FnOnce(Result<Bytes, ClientError>) + Send>>);
 
 impl Reply {
@@ -63,18 +63,18 @@ impl Drop for Reply {
     }
 }
 
-/// A request on its way to the writer.
+/// A request for the writer task.
 struct Outgoing {
-    /// The frame in pieces; records are where they were encoded.
+    /// The frame in chunks; records stay in the buffers in which they were encoded.
     chunks: Vec<Bytes>,
     correlation_id: i32,
     reply: Reply,
-    /// Produce with acks=0 is not; its reply is that it is written.
+    /// False for Produce with acks=0, whose reply says that it was written.
     is_answered: bool,
     has_counted_latency: bool,
 }
 
-/// A connection to a broker, its API versions known. Dropping it closes the socket.
+/// A connection to a broker whose API versions are known. Dropping it closes the socket.
 pub struct Connection {
     address: String,
     client_id: String,
@@ -83,12 +83,12 @@ pub struct Connection {
     outgoing: mpsc::UnboundedSender<Outgoing>,
     pending: Arc<Pending>,
     versions: HashMap<ApiKey, RangeInclusive<i16>>,
-    /// The levels that the cluster has finalized.
+    /// The finalized features of the cluster.
     features: HashMap<String, i16>,
     tasks: [AbortHandle; 2],
 }
 
-/// The requests that wait for their response, oldest first, and why there will be no more.
+/// The requests that wait for their response, oldest first, and why the connection is closed.
 struct Pending {
     address: String,
     state: Mutex<PendingState>,
@@ -99,7 +99,7 @@ struct Pending {
 #[derive(Default)]
 struct PendingState {
     waiting: VecDeque<Waiting>,
-    /// The broker has said what it serves, and who this client is.
+    /// Whether the API versions are known and authentication is complete.
     is_open: bool,
     closed: Option<ClientError>,
 }
@@ -112,7 +112,7 @@ struct Waiting {
 }
 
 impl Pending {
-    /// Ends everything that waits; only the first reason counts.
+    /// Fails everything that waits. Only the first reason counts.
     fn close(&self, error: ClientError) {
         let waiting = {
             let mut state = self.state.lock();
@@ -131,7 +131,7 @@ impl Pending {
         }
     }
 
-    /// From here on it can be used, unless it is closed already.
+    /// Marks the connection as usable, unless it is closed already.
     fn open(&self) {
         let mut state = self.state.lock();
         if state.closed.is_none() {
@@ -145,12 +145,11 @@ impl Pending {
     }
 }
 
-/// How many requests the writer takes out of its queue at a time.
+/// The maximum number of requests that the writer takes from its queue at once.
 const WRITTEN_TOGETHER: usize = 64;
 
 impl Connection {
-    /// Connects and asks for the versions that the broker serves. What goes over it is told to these
-    /// sensors.
+    /// Connects and requests the API versions. The sensors record the traffic.
     pub(crate) async fn open(
         address: &str,
         config: &ClientConfig,
@@ -229,7 +228,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Says who this client is.
+    /// Authenticates with SASL.
     async fn log_in(&self, config: &SecurityConfig) -> Result<(), ClientError> {
         let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
         let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &config.credentials)
@@ -279,8 +278,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks for the served versions in our newest version first; a broker that does not know it answers
-    /// in version 0 with those it knows.
+    /// Sends ApiVersions in the newest version. A broker that does not support it answers in
+    /// version 0 with its versions.
     async fn negotiate(&mut self) -> Result<(), ClientError> {
         let mut version = *ApiKey::ApiVersions.stable_versions().end();
         loop {
@@ -331,17 +330,17 @@ impl Connection {
         &self.address
     }
 
-    /// Why the connection is of no more use, if so.
+    /// Why the connection is closed, if it is.
     pub fn closed(&self) -> Option<ClientError> {
         self.pending.closed()
     }
 
-    /// The versions of an API that the broker serves.
+    /// The versions of an API that the broker supports.
     pub fn served_versions(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
         self.versions.get(&api).cloned()
     }
 
-    /// The newest version of an API that both sides speak.
+    /// The newest version of an API that both sides support.
     pub fn version(&self, api: ApiKey) -> Result<i16, ClientError> {
         let spoken = api.stable_versions();
         let text = |range: &RangeInclusive<i16>| format!("{}-{}", range.start(), range.end());
@@ -362,7 +361,7 @@ impl Connection {
         Ok(version)
     }
 
-    /// The level that the cluster has finalized for a feature, 0 for none.
+    /// The finalized level of a feature; 0 if it has none.
     pub fn finalized_feature(&self, name: &str) -> i16 {
         self.features.get(name).copied().unwrap_or(0)
     }
@@ -393,7 +392,7 @@ impl Connection {
             .await
     }
 
-    /// As [`Connection::send`], for a request that the broker may hold back for a while.
+    /// As [`Connection::send`], for a request that the broker may delay.
     pub async fn send_waiting<R: ApiRequest>(
         &self,
         request: &R,
@@ -420,8 +419,8 @@ impl Connection {
         })
     }
 
-    /// Puts a request on its way at once, behind all that were sent before, and has `on_answer` told what
-    /// comes back. The caller bounds how many are under way and how long it waits.
+    /// Queues a request after all earlier ones, and calls `on_answered` with its response. The
+    /// caller limits the number of requests in flight and the time that it waits.
     pub(crate) fn start<R: ApiRequest>(
         &self,
         request: &R,
@@ -441,8 +440,8 @@ impl Connection {
         self.enqueue(request, version, true, Reply(Some(Box::new(decode))));
     }
 
-    /// As [`Connection::start`], for a request that is not answered: a Produce with acks=0. `on_written` is
-    /// told when the socket has it.
+    /// As [`Connection::start`], for a Produce with acks=0, which has no response. `on_written` is
+    /// called when the socket has taken it.
     pub(crate) fn start_unanswered<R: ApiRequest>(
         &self,
         request: &R,
@@ -453,7 +452,7 @@ impl Connection {
         self.enqueue(request, version, false, Reply(Some(Box::new(tell))));
     }
 
-    /// Ends the connection; whoever waits for an answer hears why.
+    /// Closes the connection. All waiting requests fail with the reason.
     pub(crate) fn close(&self, reason: ClientError) {
         self.pending.close(reason);
     }
@@ -468,7 +467,7 @@ impl Connection {
         let tell = move |answer| drop(reply.send(answer));
         self.enqueue(request, version, true, Reply(Some(Box::new(tell))));
         let Ok(answer) = ottla_sync::time::timeout(timeout, response).await else {
-            // Answers come in order: what comes after this request would wait for it too.
+            // Responses arrive in order, so all later requests would time out as well.
             let error = ClientError::TimedOut {
                 address: self.address.clone(),
                 what: R::API_KEY.name().to_owned(),
@@ -493,7 +492,8 @@ impl Connection {
                     correlation_id,
                     reply,
                     is_answered,
-                    // Of a broker Kafka counts that of what carries records, and not how long it holds back a JoinGroup.
+                    // As in Kafka, the latency of a broker includes only requests with records, and
+                    // not a delayed JoinGroup.
                     has_counted_latency: matches!(R::API_KEY, ApiKey::Produce | ApiKey::Fetch),
                 };
                 if let Err(refused) = self.outgoing.send(outgoing) {
@@ -536,7 +536,7 @@ impl Connection {
     }
 }
 
-/// What follows the header of a response.
+/// The body of a response, after its header.
 fn body_of(
     address: &str,
     api: ApiKey,
@@ -630,7 +630,7 @@ async fn write_chunks(socket: &mut WriteHalf, chunks: &mut VecDeque<Bytes>) -> s
             chunks.pop_front();
         }
     }
-    // What TLS has encrypted and not sent yet.
+    // Data that TLS has encrypted and not sent yet.
     socket.flush().await
 }
 
@@ -667,5 +667,5 @@ async fn read_responses(
     pending.close(ClientError::Closed { address, reason });
 }
 
-/// What stands before a frame.
+/// The size of the length prefix of a frame.
 const FRAME_LENGTH: usize = 4;

@@ -1,11 +1,11 @@
 //! Consuming records, alone or in a group.
 //!
-//! `poll` does everything: it joins the group when there is one to join, finds where to begin, fetches
-//! from every leader at once and hands out what has come. Only heartbeats run beside it. A consumer is
-//! one owner's: its methods take `&mut self`.
+//! `poll` does everything: it joins the group, finds the start offsets, fetches from all leaders in
+//! parallel and returns the records. Only heartbeats run in the background. A consumer has one
+//! owner: its methods take `&mut self`.
 //!
-//! The pure parts are `records`, `position`, `assignors` and `modern::member`; the rest is the shell around
-//! them.
+//! The modules `records`, `position`, `assignors` and `modern::member` are pure; the others are the
+//! shell around them.
 
 mod assignors;
 mod classic;
@@ -57,31 +57,33 @@ pub use offset_commits::{CommitCallback, CommitOffset};
 pub(crate) use records::CompletedFetch;
 pub use records::{ConsumerRecord, FetchedBatch};
 
-/// Room for so many records is made at once, if so many are wanted: `max.poll.records` by default.
+/// The initial capacity of a poll's result, if that many records are requested: the default of
+/// `max.poll.records`.
 const MAX_POLL_RESERVED: usize = 500;
 
-/// Is told when partitions come and go (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`).
-/// Called from within `poll`.
+/// Called from within `poll` when partitions are assigned or revoked
+/// (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`).
 pub trait RebalanceListener: Send {
     fn on_partitions_assigned(&mut self, _partitions: &[(String, i32)]) {}
 
-    /// They are given up; what was handed out has been committed, if that is automatic.
+    /// The partitions are revoked. With automatic commits, the records returned so far have been
+    /// committed.
     fn on_partitions_revoked(&mut self, _partitions: &[(String, i32)]) {}
 
-    /// Others may have them already.
+    /// The partitions are lost: other members may own them already.
     fn on_partitions_lost(&mut self, partitions: &[(String, i32)]) {
         self.on_partitions_revoked(partitions);
     }
 }
 
-/// Wakes a consumer that waits in a poll, from any thread.
+/// Wakes up a consumer that waits in a poll, from any thread.
 #[derive(Clone, Default, Debug)]
 pub struct ConsumerWaker {
     woken: Arc<(AtomicBool, Notify)>,
 }
 
 impl ConsumerWaker {
-    /// The poll that waits, or else the next one that would, ends with [`ClientError::WokenUp`].
+    /// Makes the current or the next waiting poll fail with [`ClientError::WokenUp`].
     pub fn wake_up(&self) {
         let (is_woken, notify) = &*self.woken;
         is_woken.store(true, Ordering::Release);
@@ -96,7 +98,7 @@ impl ConsumerWaker {
         self.woken.1.notified().await;
     }
 
-    /// Ends once the consumer is woken, and takes that. May be given up at any time.
+    /// Completes when the consumer is woken up, and consumes that. Cancel-safe.
     async fn woken(&self) {
         while !self.take() {
             self.notified().await;
@@ -107,39 +109,39 @@ impl ConsumerWaker {
 /// Reads records.
 pub struct Consumer {
     client: Client,
-    /// Of the connections that are fetched over.
+    /// The owner of the connections for fetches.
     fetch_owner: Owner,
     admin: Admin,
     config: ConsumerConfig,
     positions: BTreeMap<Partition, Position>,
     next_generation: u64,
     sessions: BTreeMap<i32, FetchSession>,
-    /// Leaders with a fetch under way: one at a time, since a broker answers one after the other.
+    /// Leaders with a fetch in flight. One at a time, because a broker answers them in order.
     fetching: BTreeSet<i32>,
     fetches: JoinSet<Fetched>,
-    /// Names shared by all records of a topic.
+    /// The topic names, shared by all records of a topic.
     names: BTreeMap<String, Arc<str>>,
     subscription: Vec<String>,
-    /// What the subscription is found by, if not by names.
+    /// The pattern of the subscription, if it is not by name.
     pattern: Option<Pattern>,
     listener: Option<Box<dyn RebalanceListener>>,
-    /// The place in a group of the classic protocol; away while it is being joined.
+    /// The membership in a classic group; `None` while the join task has it.
     membership: Option<Membership>,
     joining: Option<JoinHandle<Joined>>,
-    /// The same place, at hand while the membership is away.
+    /// Leaves the group while the join task has the membership.
     member_handle: Option<MemberHandle>,
-    /// The subscription has changed while the membership was away.
+    /// Whether the subscription has changed while the join task had the membership.
     has_resubscribed: bool,
-    /// The place in a group whose coordinator assigns the partitions.
+    /// The membership in a group whose coordinator assigns the partitions.
     modern: Option<ModernMembership>,
     commits: Commits,
     waker: ConsumerWaker,
     last_auto_commit: Instant,
     refreshing: Option<JoinHandle<()>>,
     last_refresh: Instant,
-    /// When the names of assigned topics were last asked for.
+    /// When the names of assigned topics were last requested.
     last_naming: Option<Instant>,
-    /// Where the next poll begins to look, so that no partition starves.
+    /// Where the next poll starts, so that no partition starves.
     next_partition: usize,
     interceptors: Vec<Box<dyn ConsumerInterceptor>>,
     sensors: Arc<ConsumerSensors>,
@@ -179,13 +181,13 @@ impl Consumer {
         }
     }
 
-    /// Reads these partitions and no group decides about them.
+    /// Assigns these partitions manually, without a group.
     pub fn assign(&mut self, partitions: &[Partition]) {
         self.subscription.clear();
         self.replace_assignment(partitions);
     }
 
-    /// Adds an interceptor behind those that there are. It stays as long as the consumer.
+    /// Adds an interceptor after the existing ones, for the lifetime of the consumer.
     pub fn add_interceptor(&mut self, interceptor: Box<dyn ConsumerInterceptor>) {
         self.interceptors.push(interceptor);
     }
@@ -198,32 +200,32 @@ impl Consumer {
         &self.subscription
     }
 
-    /// The partitions that this consumer reads.
+    /// The assigned partitions.
     pub fn assignment(&self) -> Vec<Partition> {
         self.positions.keys().cloned().collect()
     }
 
-    /// What this consumer measures of itself, and of the connections of its client.
+    /// The metrics of this consumer and of its client's connections.
     pub fn metrics(&self) -> Metrics {
         self.sensors.read(&self.client)
     }
 
-    /// What reads the metrics from another thread, while this one polls.
+    /// A reader of the metrics for another thread.
     pub fn metrics_reader(&self) -> ConsumerMetricsReader {
         ConsumerMetricsReader::new(self.client.clone(), self.sensors.clone())
     }
 
-    /// Whether there are any.
+    /// Whether any partition is assigned.
     pub fn has_assignment(&self) -> bool {
         !self.positions.is_empty()
     }
 
-    /// What wakes this consumer while it waits.
+    /// A handle that wakes up this consumer.
     pub fn waker(&self) -> ConsumerWaker {
         self.waker.clone()
     }
 
-    /// Who this consumer is in its group, for [`crate::Producer::send_offsets_to_transaction`].
+    /// The member's identity for [`crate::Producer::send_offsets_to_transaction`].
     pub fn group_metadata(&self) -> ConsumerGroupMetadata {
         let (generation_id, member_id) = match (&self.membership, &self.modern) {
             (Some(membership), _) => membership.generation_and_id(),
@@ -238,7 +240,7 @@ impl Consumer {
         }
     }
 
-    /// Hands out nothing of these partitions until they are resumed, and keeps them.
+    /// Returns no records of these partitions until they are resumed. They stay assigned.
     pub fn pause(&mut self, partitions: &[Partition]) {
         self.set_paused(partitions, true);
     }
@@ -260,7 +262,7 @@ impl Consumer {
         paused.map(|(partition, _)| partition.clone()).collect()
     }
 
-    /// The next records, or none if none come within the time.
+    /// The next records; empty if none arrive within the timeout.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ConsumerRecord>, ClientError> {
         let limit = self.config.max_poll_records;
         let records = self
@@ -273,8 +275,8 @@ impl Consumer {
         })
     }
 
-    /// As [`Consumer::poll`], with the records where they are: whole batches, borrowed one record after the
-    /// other, and so many that they hold `max.poll.records` or a little more.
+    /// As [`Consumer::poll`], with records that are not copied: whole batches whose records are
+    /// borrowed, with at least `max.poll.records` in total if available.
     pub async fn poll_batches(
         &mut self,
         timeout: Duration,
@@ -315,17 +317,18 @@ impl Consumer {
             self.watch_topics();
             self.auto_commit();
             self.call_back();
-            // What has come by now is taken in without waiting.
+            // Takes all responses that have arrived, without waiting.
             while let Some(finished) = self.fetches.try_join_next() {
                 if let Ok(fetched) = finished {
                     self.on_fetched(fetched).await?;
                 }
             }
-            // Whatever waits or fails is before the records are taken: who gives this poll up then loses none.
+            // Everything that waits or fails comes before the records are taken, so that a
+            // cancelled poll loses none.
             self.start_fetches().await?;
             let taken = take(self)?;
             if !taken.is_empty() {
-                // What comes next is fetched while the caller is busy with these.
+                // Prefetches while the caller processes these records.
                 self.start_known_fetches();
                 return Ok(taken);
             }
@@ -338,11 +341,11 @@ impl Consumer {
             if left.is_zero() {
                 return Ok(Vec::new());
             }
-            // What was taken from held nothing to hand out, and there is more behind it.
+            // The taken batches had no records to return, and there are more after them.
             if self.holds_some() {
                 continue;
             }
-            // Rebalances are noticed while nothing comes, and answers are awaited in between.
+            // Wakes up regularly to notice rebalances.
             let pause = left.min(Duration::from_millis(100));
             if let Some(fetched) = self.next_event(pause).await {
                 self.on_fetched(fetched).await?;
@@ -350,7 +353,7 @@ impl Consumer {
         }
     }
 
-    /// Waits until an answer comes, the group has something to say, or the pause is over.
+    /// Waits until a response arrives, the group has an event, or the pause is over.
     async fn next_event(&mut self, pause: Duration) -> Option<Fetched> {
         let news = self.modern.as_ref().map(ModernMembership::news);
         let told = async {
@@ -367,7 +370,7 @@ impl Consumer {
         }
     }
 
-    /// Commits, if that is automatic, and leaves the group.
+    /// Commits, if commits are automatic, and leaves the group.
     pub async fn close(mut self) -> Result<(), ClientError> {
         self.finish_commits().await;
         if self.give_up_joining().await {
@@ -381,7 +384,7 @@ impl Consumer {
         committed
     }
 
-    /// As [`Consumer::close`], and gives up after this time; the place in the group then expires by itself.
+    /// As [`Consumer::close`] with a timeout. After it, the membership expires by itself.
     pub async fn close_within(self, limit: Duration) -> Result<(), ClientError> {
         match ottla_sync::time::timeout(limit, self.close()).await {
             Ok(closed) => closed,
@@ -397,13 +400,13 @@ impl Consumer {
         Position::new(self.next_generation)
     }
 
-    /// Something has been fetched that may be handed out.
+    /// Whether there are fetched records that may be returned.
     fn holds_some(&self) -> bool {
         let mut positions = self.positions.values();
         positions.any(|position| position.holds_some() && !position.is_paused)
     }
 
-    /// Takes up to so many records out of what has been fetched.
+    /// Takes up to `limit` records from those that were fetched.
     fn take_records(&mut self, limit: usize) -> Result<Vec<ConsumerRecord>, ClientError> {
         let mut records = Vec::new();
         self.take(|partition, position| {
@@ -412,7 +415,8 @@ impl Consumer {
                     Ok(Some(record)) => record,
                     Ok(None) => return Ok(true),
                     Err(error) if records.is_empty() => return Err(unreadable(partition, error)),
-                    // What came before it is handed out first; then it is met again.
+                    // The records before the error are returned first. The next call meets the
+                    // error again.
                     Err(_) => return Ok(true),
                 };
                 if records.is_empty() {
@@ -444,7 +448,7 @@ impl Consumer {
         Ok(batches)
     }
 
-    /// Goes over the partitions, another first each time, until `from` has enough.
+    /// Iterates over the partitions, starting with another one each time, until `from` has enough.
     fn take(
         &mut self,
         mut from: impl FnMut(&Partition, &mut Position) -> Result<bool, ClientError>,
@@ -454,7 +458,8 @@ impl Consumer {
             return Ok(());
         }
         let start = self.next_partition % count;
-        // What one fetch brought of a partition is handed out before the next partition is begun, as far as the limit allows.
+        // The fetched records of a partition are returned before the next partition is started,
+        // within the limit.
         for index in (start..count).chain(0..start) {
             let Some((partition, position)) = self.positions.iter_mut().nth(index) else {
                 continue;

@@ -1,6 +1,6 @@
-//! What can go wrong between this client and a cluster.
+//! The errors of a client.
 //!
-//! Every message names the address or the thing it is about, and what to do where that is known.
+//! Every message names the address or the resource concerned and, if it is known, what to do.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use ottla_protocol::{ApiKey, DecodeError, EncodeError};
 use ottla_records::BatchError;
 use ottla_types::ErrorCode;
 
-/// A failed operation. Cheap to clone, because one failed request can be the end of many records.
+/// A failed operation. Cheap to clone, because one failed request can fail many records.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The configuration does not say enough, or something this client does not have.
+    /// The configuration is incomplete, or contains something that this client does not support.
     #[error("{0}")]
     Config(String),
     #[error(
@@ -26,7 +26,7 @@ pub enum ClientError {
         what: String,
         after: Duration,
     },
-    /// The time for the whole operation, retries included, is over.
+    /// The timeout of the whole operation, including retries, is over.
     #[error("{what} did not succeed within {} ms; last failure: {last}", after.as_millis())]
     GaveUp {
         what: String,
@@ -51,7 +51,7 @@ pub enum ClientError {
     },
     #[error("the request cannot be sent: {0}")]
     Unsendable(String),
-    /// The cluster answered with an error.
+    /// The cluster returned an error.
     #[error("{what}: {}", describe_code(*code, message.as_deref()))]
     Broker {
         what: String,
@@ -77,7 +77,7 @@ fn describe_code(code: ErrorCode, message: Option<&str>) -> String {
 }
 
 impl ClientError {
-    /// An error that the cluster answered with.
+    /// The error for an error code of the cluster.
     pub fn broker(
         what: impl Into<String>,
         code: i16,
@@ -90,7 +90,7 @@ impl ClientError {
         }
     }
 
-    /// `Ok` for code 0, else the error.
+    /// `Ok` for code 0, otherwise the error.
     pub fn check(
         what: impl Into<String>,
         code: i16,
@@ -103,12 +103,12 @@ impl ClientError {
         }
     }
 
-    /// As [`ClientError::check`], where there is no message.
+    /// As [`ClientError::check`], without a message.
     pub(crate) fn check_code(what: impl Into<String>, code: i16) -> Result<(), ClientError> {
         ClientError::check(what, code, None::<&str>)
     }
 
-    /// A response says nothing of what it was asked for.
+    /// A response lacks a requested item.
     pub(crate) fn no_answer(what: impl Into<String>) -> ClientError {
         ClientError::broker(what, -1, Some("there was no answer"))
     }
@@ -121,7 +121,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the same thing may succeed when it is tried again.
+    /// Whether a retry may succeed.
     pub fn is_retriable(&self) -> bool {
         match self {
             ClientError::Connect { .. }
@@ -132,7 +132,7 @@ impl ClientError {
         }
     }
 
-    /// The code of a cluster's error.
+    /// The error code, if the cluster returned one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             ClientError::Broker { code, .. } => Some(*code),
@@ -141,7 +141,7 @@ impl ClientError {
         }
     }
 
-    /// What the cluster said, without what it was about: the text of Kafka's exception.
+    /// The message of Kafka's exception, without the context of the error.
     pub fn broker_message(&self) -> String {
         match self {
             ClientError::Broker {

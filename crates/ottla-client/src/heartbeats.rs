@@ -1,7 +1,9 @@
-//! A place in a group, kept by heartbeats: the shell around a member that is a pure state machine. A task sends what the
-//! member wants to say and tells it of the answers; the member's owner tells it of polls, and is told what was refused.
+//! A membership in a group, kept alive by heartbeats: the shell around a member, which is a pure
+//! state machine. A task sends the member's heartbeats and passes the responses to it. The owner
+//! reports its polls, and receives errors.
 //!
-//! Groups whose coordinator assigns the partitions (KIP-848) and share groups (KIP-932) have members of their own.
+//! There is one kind of member for groups whose coordinator assigns the partitions (KIP-848), and
+//! one for share groups (KIP-932).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,18 +18,20 @@ use crate::client::{Client, CoordinatorKind, Owner};
 use crate::connection::Connection;
 use crate::error::ClientError;
 
-/// A member of a group that says by heartbeats that it is there. Time is in milliseconds since some beginning.
+/// A member of a group with heartbeats. Times are milliseconds since an arbitrary start.
 pub(crate) trait GroupMember: Send + 'static {
-    /// The heartbeat.
+    /// The heartbeat request.
     type Request: ApiRequest<Response: Send> + Send + Sync;
 
-    /// What there is to be said now; the answer, or that there was none, has to be told before the next.
+    /// The heartbeat to send now, if any. Its response or its failure must be reported before the
+    /// next one.
     fn next_heartbeat(&mut self, now: u64) -> Option<Self::Request>;
 
-    /// When [`GroupMember::next_heartbeat`] is to be asked again; nothing where only news may change what it says.
+    /// When [`GroupMember::next_heartbeat`] must be called again; `None` if only an event can
+    /// change its result.
     fn wakes_at(&self) -> Option<u64>;
 
-    /// The owner is there.
+    /// The owner has polled.
     fn on_polled(&mut self, now: u64);
 
     /// The coordinator has answered.
@@ -37,32 +41,33 @@ pub(crate) trait GroupMember: Send + 'static {
         response: &<Self::Request as ApiRequest>::Response,
     ) -> Advice;
 
-    /// There was no answer.
+    /// The heartbeat got no response.
     fn on_failed(&mut self, now: u64);
 
-    /// There is no use in asking again.
+    /// The heartbeat failed with an error that is not retriable.
     fn on_refused(&mut self);
 
-    /// It is out of the group for good.
+    /// Whether the member has failed permanently.
     fn is_refused(&self) -> bool;
 
-    /// Leaves; what is to be said, unless the coordinator does not know it.
+    /// Leaves the group. Returns the request to send, unless the coordinator does not know the
+    /// member.
     fn leave(&mut self) -> Option<Self::Request>;
 
-    /// Fails where the coordinator does not serve what the request asks, with the way out.
+    /// An error with a remedy if the coordinator does not support the request.
     fn check_served(connection: &Connection, request: &Self::Request) -> Result<(), ClientError>;
 
-    /// What the coordinator has refused, as the owner is told.
+    /// The error for the owner, for a refusal of the coordinator.
     fn refused(group: &str, refusal: &Refusal) -> ClientError;
 }
 
-/// What an answer asks of whoever sends the heartbeats.
+/// What the heartbeat task must do after a response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Advice {
     Nothing,
-    /// Another broker coordinates the group by now.
+    /// Look up the coordinator, which has changed.
     FindCoordinator,
-    /// To be told to the owner: what is refused for good, and what the owner may have to mend.
+    /// Report an error to the owner: a permanent one, or one that the owner may have to fix.
     Tell(Refusal),
 }
 
@@ -73,14 +78,14 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// Measures the heartbeats.
+/// The metrics of heartbeats.
 pub(crate) trait HeartbeatSensors: Send + Sync {
     fn on_heartbeat_sent(&self);
 
     fn on_heartbeat_answered(&self, latency: Duration);
 }
 
-/// Ids are drawn by the members themselves, as ids of topics are by the controller.
+/// A random id, generated like topic ids.
 pub(crate) fn new_member_id() -> String {
     loop {
         if let Some(id) = Uuid::from_random(ottla_sync::random::random("member ids")) {
@@ -89,32 +94,33 @@ pub(crate) fn new_member_id() -> String {
     }
 }
 
-/// Keeps a member's place until it is dropped.
+/// Keeps a membership alive until it is dropped.
 pub(crate) struct Heartbeats<M: GroupMember> {
     session: Arc<GroupSession<M>>,
     task: JoinHandle<()>,
 }
 
-/// A member's place in a group, and the way to its coordinator.
+/// The state that the heartbeat task and the owner share: the member, and the connection to its
+/// coordinator.
 pub(crate) struct GroupSession<M> {
     client: Client,
-    /// Of the connection to the coordinator.
+    /// The owner of the connection to the coordinator.
     owner: Owner,
     group: String,
-    /// What the member's milliseconds are counted from.
+    /// The origin of the member's times.
     beginning: Instant,
     member: Mutex<M>,
-    /// There may be something to say.
+    /// Notified when there may be a heartbeat to send.
     wake: Notify,
-    /// There may be something for the owner to do.
+    /// Notified when the owner may have something to do.
     news: Arc<Notify>,
-    /// To be told to the owner with the next poll.
+    /// An error for the owner's next poll.
     error: Mutex<Option<ClientError>>,
     sensors: Option<Arc<dyn HeartbeatSensors>>,
 }
 
 impl<M: GroupMember> Heartbeats<M> {
-    /// Begins to say what `member` wants to say in `group`.
+    /// Starts to send the heartbeats of `member` in `group`.
     pub(crate) fn start(
         client: Client,
         group: String,
@@ -142,19 +148,20 @@ impl<M: GroupMember> Heartbeats<M> {
         &self.session
     }
 
-    /// Changes the member, which may have something to say then.
+    /// Changes the member, and wakes up the heartbeat task.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut M) -> T) -> T {
         let changed = change(&mut self.session.member());
         self.session.wake.notify_one();
         changed
     }
 
-    /// Notified when there may be something to do.
+    /// Notified when the owner may have something to do.
     pub(crate) fn news(&self) -> Arc<Notify> {
         self.session.news.clone()
     }
 
-    /// The owner is there. Fails with what the coordinator has refused: every time, if that is for good.
+    /// Reports a poll of the owner. Returns an error of the coordinator, once, or every time if it
+    /// is permanent.
     pub(crate) fn on_polled(&self) -> Result<(), ClientError> {
         let now = self.session.now();
         let is_refused = self.change(|member| {
@@ -169,7 +176,7 @@ impl<M: GroupMember> Heartbeats<M> {
         told.map_or(Ok(()), Err)
     }
 
-    /// Leaves the group, so that the others need not wait for the place to expire.
+    /// Leaves the group, so that the others do not wait for the member to expire.
     pub(crate) async fn leave(self) {
         self.task.abort();
         let request = self.session.member().leave();
@@ -198,7 +205,7 @@ impl<M: GroupMember> GroupSession<M> {
         &self.group
     }
 
-    /// To be held for a moment only.
+    /// Locks the member. The lock must only be held briefly.
     pub(crate) fn member(&self) -> MutexGuard<'_, M> {
         self.member.lock()
     }
@@ -208,7 +215,7 @@ impl<M: GroupMember> GroupSession<M> {
             .forget_coordinator(CoordinatorKind::Group, &self.group);
     }
 
-    /// Asks the group's coordinator, over the member's own connection.
+    /// Sends a request to the coordinator over the member's own connection.
     pub(crate) async fn ask<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ClientError> {
         self.connection().await?.send(request).await
     }

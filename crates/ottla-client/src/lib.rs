@@ -1,16 +1,18 @@
 //! Kafka clients: producer, consumer, share consumer, admin.
 //!
-//! Talks to Ottla and to every Apache Kafka that serves the versions of the protocol that this client
-//! speaks. Owns sockets and retries; the bytes are `ottla-protocol`'s and `ottla-records`'.
+//! Works with Ottla and with every Apache Kafka version that supports the protocol versions of this
+//! client. This crate has the sockets and the retries; the encodings are in `ottla-protocol` and
+//! `ottla-records`.
 //!
-//! Settings have the names and the defaults of Kafka 4.3's clients. A key that Kafka does not have, or a value that
-//! cannot be, is an error that names it ([`properties`]); so is what this client has no part for, such as Java classes.
+//! Settings have the names and defaults of Kafka 4.3's clients. A key that Kafka does not have, or
+//! an invalid value, is an error that names it ([`properties`]). So are settings that this client
+//! does not support, such as Java classes.
 //!
 //! # Producing
 //!
-//! [`Producer`] encodes a record into the batch that is sent, before `send` returns. What became of it tells the
-//! [`Delivery`] that comes back; those who count rather than wait give a tag, and hear of whole batches
-//! ([`ProducerBuilder::listener`]).
+//! [`Producer`] encodes a record into the batch that will be sent, before `send` returns. The
+//! returned [`Delivery`] gives its result. Programs that count records instead of waiting for each
+//! can pass a tag, and are notified of whole batches ([`ProducerBuilder::listener`]).
 //!
 //! ```no_run
 //! # async fn produce() -> Result<(), ottla_client::ClientError> {
@@ -34,9 +36,10 @@
 //!
 //! # Consuming
 //!
-//! [`Consumer::poll_batches`] lends keys and values from where they were received or decompressed; [`Consumer::poll`]
-//! gives records to keep, whose bytes are slices of the same memory. A consumer assigns itself partitions, or shares
-//! topics with the other members of its group, by the classic protocol or by KIP-848's (`group.protocol`).
+//! [`Consumer::poll_batches`] returns borrowed keys and values in the memory in which they were
+//! received or decompressed. [`Consumer::poll`] returns owned records whose bytes are slices of the
+//! same memory. Partitions are assigned manually, or shared with the other members of a group, with
+//! the classic protocol or KIP-848's (`group.protocol`).
 //!
 //! ```no_run
 //! # async fn consume() -> Result<(), Box<dyn std::error::Error>> {
@@ -64,8 +67,8 @@
 //!
 //! # Sharing
 //!
-//! [`ShareConsumer`] is a member of a share group (KIP-932): members share partitions, and say of each record what has
-//! become of it. What nobody says anything of is delivered again.
+//! [`ShareConsumer`] is a member of a share group (KIP-932): members share partitions and
+//! acknowledge individual records. Records that are not acknowledged are delivered again.
 //!
 //! ```no_run
 //! # async fn share() -> Result<(), ottla_client::ClientError> {
@@ -96,14 +99,16 @@
 //! # }
 //! ```
 //!
-//! # Whole programs
+//! # Complete programs
 //!
-//! `examples/` has three: `produce`, `consume_in_a_group`, and `read_process_write`, which reads, processes and writes each
-//! record exactly once, in transactions. [`Admin`] is what Ottla's command line tools are made with.
+//! `examples/` has three: `produce`, `consume_in_a_group`, and `read_process_write`, which
+//! consumes, processes and produces each record exactly once, in transactions. Ottla's command line
+//! tools are built on [`Admin`].
 //!
-//! # Inside
+//! # Implementation
 //!
-//! Version numbers appear here only where one request says a thing differently in another version.
+//! Version numbers are used here only where a request must be built differently for another
+//! version.
 
 // Tests make files and threads of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]

@@ -1,4 +1,4 @@
-//! What a client knows about its cluster: brokers, topics, leaders.
+//! The metadata of a cluster: brokers, topics, leaders.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ pub struct BrokerNode {
 }
 
 impl BrokerNode {
-    /// What to connect to.
+    /// The address to connect to.
     pub fn address(&self) -> String {
         address_of(&self.host, self.port)
     }
 }
 
-/// Host and port in one, with an IPv6 address in brackets.
+/// Host and port as one string, with brackets around an IPv6 address.
 pub(crate) fn address_of(host: &str, port: i32) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
@@ -34,7 +34,7 @@ pub(crate) fn address_of(host: &str, port: i32) -> String {
 pub struct PartitionInfo {
     pub partition: i32,
     pub error: ErrorCode,
-    /// -1 without a leader.
+    /// -1 if there is no leader.
     pub leader: i32,
     pub leader_epoch: i32,
     pub replicas: Vec<i32>,
@@ -42,7 +42,7 @@ pub struct PartitionInfo {
     pub offline_replicas: Vec<i32>,
 }
 
-/// One topic; its partitions in the order of their numbers.
+/// One topic, with its partitions in the order of their numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopicInfo {
     pub name: String,
@@ -52,7 +52,7 @@ pub struct TopicInfo {
     pub partitions: Vec<PartitionInfo>,
 }
 
-/// A snapshot of the cluster.
+/// A snapshot of the cluster's metadata.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Metadata {
     pub cluster_id: Option<String>,
@@ -75,7 +75,7 @@ impl Metadata {
         self.brokers.get(&self.partition(topic, partition)?.leader)
     }
 
-    /// Zero for a topic that is not known.
+    /// Zero if the topic is unknown.
     pub(crate) fn topic_id(&self, topic: &str) -> Uuid {
         let topic = self.topics.get(topic);
         topic.map_or(Uuid::ZERO, |topic| topic.topic_id)
@@ -88,8 +88,8 @@ impl Metadata {
             .map(|topic| topic.name.as_str())
     }
 
-    /// This snapshot with a response laid over it: brokers are replaced, topics are those of the
-    /// response and, unless it has all of them, the ones known before.
+    /// This snapshot updated with a response: brokers are replaced; topics are those of the
+    /// response and, unless it contains all of them, the previously known ones.
     pub(crate) fn merged(&self, response: &MetadataResponse, has_all_topics: bool) -> Metadata {
         let brokers = response
             .brokers

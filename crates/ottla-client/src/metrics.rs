@@ -1,11 +1,11 @@
-//! What a client measures of itself, under the names that Kafka's clients have for it, so that what is known
-//! of them holds here: `producer-metrics:record-send-rate:{client-id=a}`.
+//! The metrics of a client, with the names of Kafka's clients:
+//! `producer-metrics:record-send-rate:{client-id=a}`.
 //!
-//! Counted by the batch, the request and the poll, never by the record. Averages, maxima and rates are of
-//! the last `metrics.num.samples` windows of `metrics.sample.window.ms`, totals of all time
-//! (`org.apache.kafka.common.metrics`). What has no value yet is not a number, as in Kafka.
+//! They are recorded per batch, request and poll, never per record. Averages, maxima and rates
+//! cover the last `metrics.num.samples` windows of `metrics.sample.window.ms`, totals the lifetime
+//! of the client (`org.apache.kafka.common.metrics`). A metric without a value is NaN, as in Kafka.
 //!
-//! Left out is what describes Java's own machinery: selects and the time of its I/O thread.
+//! Metrics of Java's internals are omitted, such as those of selectors and the I/O thread.
 
 mod network;
 mod sensor;
@@ -17,18 +17,18 @@ use std::time::Instant;
 pub(crate) use network::NetworkSensors;
 pub(crate) use sensor::{Measured, Moment, Sensor, Windows};
 
-/// One figure.
+/// One metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Metric {
     /// `producer-metrics`, `consumer-fetch-manager-metrics` and so on.
     pub group: &'static str,
     pub name: Cow<'static, str>,
-    /// `client-id`, and `topic`, `partition` or `node-id` where it is of one.
+    /// `client-id`, and `topic`, `partition` or `node-id` if it belongs to one.
     pub tags: Vec<(&'static str, String)>,
     pub value: f64,
 }
 
-/// As Kafka's tools name it: `group:name:{tag=value, …}`.
+/// In the format of Kafka's tools: `group:name:{tag=value, …}`.
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{{", self.group, self.name)?;
@@ -40,7 +40,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// All that a client measures, at one instant.
+/// The values of all metrics of a client at one time.
 #[derive(Clone, Default, Debug)]
 pub struct Metrics(Vec<Metric>);
 
@@ -49,12 +49,13 @@ impl Metrics {
         self.0.iter()
     }
 
-    /// A figure of the client as a whole; nothing if it does not measure that.
+    /// The value of a metric of the client as a whole; `None` if there is no such metric.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.value_of(name, &[])
     }
 
-    /// A figure of one topic, partition or node: that with these tags besides `client-id`.
+    /// The value of a metric of one topic, partition or node, given by its tags besides
+    /// `client-id`.
     pub fn value_of(&self, name: &str, tags: &[(&str, &str)]) -> Option<f64> {
         let found = self.0.iter().find(|metric| {
             let own = metric.tags.iter().filter(|(tag, _)| *tag != "client-id");
@@ -76,11 +77,11 @@ impl IntoIterator for Metrics {
     }
 }
 
-/// Where metrics are written down, group by group.
+/// Collects metrics, group by group.
 pub(crate) struct Sheet {
     client_id: String,
     group: &'static str,
-    /// Besides `client-id`.
+    /// The current tags besides `client-id`.
     tags: Vec<(&'static str, String)>,
     metrics: Vec<Metric>,
 }
@@ -95,7 +96,7 @@ impl Sheet {
         }
     }
 
-    /// What is put from here on is of this group, and of what the tags name.
+    /// Sets the group and the tags of the following metrics.
     pub(crate) fn begin(&mut self, group: &'static str, tags: &[(&'static str, &str)]) {
         self.group = group;
         self.tags = tags
@@ -122,13 +123,13 @@ impl Sheet {
         self.put(format!("{name}-max"), measured.max);
     }
 
-    /// `name-rate` and `name-total` of the values.
+    /// `name-rate` and `name-total` of the recorded values.
     pub(crate) fn put_sums(&mut self, name: &str, measured: Measured) {
         self.put(format!("{name}-rate"), measured.rate);
         self.put(format!("{name}-total"), measured.total);
     }
 
-    /// `name-rate` and `name-total` of how often something was recorded.
+    /// `name-rate` and `name-total` of the number of recordings.
     pub(crate) fn put_events(&mut self, name: &str, measured: Measured) {
         self.put(format!("{name}-rate"), measured.event_rate);
         self.put(format!("{name}-total"), measured.count);
@@ -139,7 +140,7 @@ impl Sheet {
     }
 }
 
-/// The clock of a client's sensors, which counts from when the client began.
+/// The clock of a client's sensors, which starts with the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     beginning: Instant,
@@ -168,7 +169,7 @@ impl Clock {
     }
 }
 
-/// How long it has been, in whole seconds as Kafka says it; -1 if it has never been.
+/// The elapsed time in whole seconds, as in Kafka; -1 if there is none.
 pub(crate) fn seconds_ago(last: Option<Moment>, now: Moment) -> f64 {
     last.map_or(-1.0, |last| (now.ms.saturating_sub(last.ms) / 1000) as f64)
 }

@@ -1,7 +1,8 @@
-//! Which brokers a client cannot reach, for programs that tell a person so.
+//! The brokers that a client cannot reach, for programs that report them to a user.
 //!
-//! A broker is out from the moment at which its last connection broke, or the first one could not be opened, until one
-//! is open. Connections that the client closed itself do not count.
+//! A broker is unreachable from the time when its last connection broke, or when the first one
+//! could not be opened, until a connection is open. Connections that the client closed itself do
+//! not count.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,7 +17,7 @@ pub struct Outage {
     /// `host:port`
     pub address: String,
     pub since: Instant,
-    /// What the newest attempt failed with; until there is one, what broke the connection.
+    /// The error of the last attempt; before there is one, the error that closed the connection.
     pub reason: ClientError,
     /// Whether there was a connection before.
     pub was_connected: bool,
@@ -45,7 +46,7 @@ impl Outages {
         broker.outage = None;
     }
 
-    /// A connection that had been opened is closed.
+    /// An open connection was closed.
     pub(crate) fn on_closed(&self, address: &str, reason: &ClientError) {
         let mut brokers = self.brokers.lock();
         let broker = brokers.entry(address.to_owned()).or_default();

@@ -1,9 +1,9 @@
-//! Which partition a record goes to.
+//! The partition of a record.
 //!
-//! Records with a key go where Kafka's clients would put them, so that producers in several languages
-//! agree. Records without one stay with a partition for a batch and then move on.
+//! Records with a key go to the partition that Kafka's clients choose, so that producers in all
+//! languages agree. Records without a key stay with one partition for a batch and then switch.
 
-/// Murmur2 as Kafka's Java client has it (`Utils.murmur2`).
+/// Murmur2 as in Kafka's Java client (`Utils.murmur2`).
 pub fn murmur2(data: &[u8]) -> u32 {
     const SEED: u32 = 0x9747_b28c;
     const M: u32 = 0x5bd1_e995;
@@ -37,7 +37,7 @@ pub fn partition_for_key(key: &[u8], partitions: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The values of Kafka's own test of this function.
+    /// The expected values are those of Kafka's own test.
     #[test]
     fn hashes_are_those_of_the_java_client() {
         for (text, hash) in [

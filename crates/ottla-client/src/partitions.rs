@@ -1,9 +1,9 @@
-//! Partitions by topic name and number, as requests and responses have them: gathered by topic.
+//! Partitions by topic name and number, and their grouping by topic in requests and responses.
 
 /// A partition by topic name and number.
 pub(crate) type Partition = (String, i32);
 
-/// Something of each partition, gathered by topic as far as partitions of one topic follow each other.
+/// Groups the items of partitions by topic, as far as partitions of one topic are adjacent.
 pub(crate) fn by_topic<'a, T>(
     partitions: impl IntoIterator<Item = (&'a Partition, T)>,
 ) -> Vec<(&'a str, Vec<T>)> {
@@ -27,7 +27,7 @@ pub(crate) fn partitions_of<'a>(
         .collect()
 }
 
-/// The first error of a response that has one for each partition; 0 without any.
+/// The first error code of a response with one per partition; 0 if there is none.
 pub(crate) fn first_error(codes: impl IntoIterator<Item = i16>) -> i16 {
     codes.into_iter().find(|code| *code != 0).unwrap_or(0)
 }

@@ -1,11 +1,12 @@
-//! Producing records, as Kafka's producer does it and with its names.
+//! Producing records, with the names and behaviour of Kafka's producer.
 //!
-//! `send` encodes a record into the batch that will be sent, on the thread that calls it: one lock, one
-//! copy, no allocation. Batches leave when they are full, when they have lingered, when memory is short,
-//! or when somebody waits for everything to be sent. One task, the sender, takes them to the leaders,
-//! several of a partition at a time; sequence numbers keep them in order and single through retries.
+//! `send` encodes a record into the batch that will be sent, on the calling thread: one lock, one
+//! copy, no allocation. Batches are sent when they are full, when they have lingered, when memory
+//! is short, or during a flush. One task, the sender, sends them to the leaders, several per
+//! partition in parallel; sequence numbers keep them in order and prevent duplicates.
 //!
-//! The pure parts are `accumulator`, `batch`, `sequences` and `sticky`; `sender` is the shell around them.
+//! The modules `accumulator`, `batch`, `sequences` and `sticky` are pure; `sender` is the shell
+//! around them.
 
 mod accumulator;
 mod batch;
@@ -51,14 +52,14 @@ pub use record::{ProducerRecord, RecordMetadata, RecordRef};
 pub use send::TrySendError;
 pub use transaction::ConsumerGroupMetadata;
 
-/// Sends records. Cloning is cheap and shares everything; any number of threads may send.
+/// Sends records. Clones are cheap and share everything. Any number of threads can send.
 #[derive(Clone)]
 pub struct Producer {
     shared: Arc<Shared>,
     _owner: Arc<LastOwner>,
 }
 
-/// When the last handle goes, the sender sends what there is and ends.
+/// When the last handle is dropped, the sender sends the remaining batches and ends.
 struct LastOwner(Arc<Shared>);
 
 impl Drop for LastOwner {
@@ -68,7 +69,7 @@ impl Drop for LastOwner {
     }
 }
 
-/// A producer on its way: settings, and who is told what.
+/// A builder with the settings, listener and interceptors of a producer.
 pub struct ProducerBuilder {
     client: Client,
     config: ProducerConfig,
@@ -77,21 +78,21 @@ pub struct ProducerBuilder {
 }
 
 impl ProducerBuilder {
-    /// Is told of every batch that has come to its end, with the tags of its records.
+    /// Sets the listener, which is notified of every completed batch with the tags of its records.
     #[must_use]
     pub fn listener(mut self, listener: Arc<dyn DeliveryListener>) -> Self {
         self.listener = Some(listener);
         self
     }
 
-    /// Sees every record, after those added before.
+    /// Adds an interceptor after the existing ones.
     #[must_use]
     pub fn interceptor(mut self, interceptor: Arc<dyn ProducerInterceptor>) -> Self {
         self.interceptors.push(interceptor);
         self
     }
 
-    /// Starts the sender on the runtime that this is called in.
+    /// Starts the sender on the current runtime.
     pub fn start(self) -> Result<Producer, ClientError> {
         let shared = Arc::new(self.shared()?);
         ottla_sync::task::spawn(sender::run(shared.clone()));
@@ -142,7 +143,7 @@ impl ProducerBuilder {
 }
 
 impl Producer {
-    /// A producer with these settings; refused if they contradict each other.
+    /// A producer with these settings. Contradictory settings are an error.
     pub fn new(client: Client, config: ProducerConfig) -> Result<Producer, ClientError> {
         Producer::builder(client, config).start()
     }
@@ -164,14 +165,14 @@ impl Producer {
         &self.shared.client
     }
 
-    /// Waits until every record sent so far has come to its end.
+    /// Waits until every record sent so far is completed.
     pub async fn flush(&self) {
         let began = ottla_sync::time::now();
         self.shared.flush().await;
         self.shared.sensors.on_spent(Call::Flush, began);
     }
 
-    /// Sends what there is and refuses more.
+    /// Sends the remaining records and refuses new ones.
     pub async fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
         self.shared.flush().await;
@@ -179,7 +180,7 @@ impl Producer {
         self.shared.sender_ended.wait().await;
     }
 
-    /// As [`Producer::close`], but what is not sent within the time is refused.
+    /// As [`Producer::close`], but records that are not sent within the limit fail.
     pub async fn close_within(&self, limit: Duration) {
         if ottla_sync::time::timeout(limit, self.close())
             .await
@@ -191,14 +192,15 @@ impl Producer {
         }
     }
 
-    /// What this producer measures of itself, and of the connections of its client.
+    /// The metrics of this producer and of its client's connections.
     pub fn metrics(&self) -> Metrics {
         self.shared
             .sensors
             .read(&self.shared.client, &self.shared.accumulator.pool)
     }
 
-    /// How many partitions a topic has; a topic that does not exist is created if the broker does that.
+    /// The number of partitions of a topic. A topic that does not exist is created if the broker
+    /// allows it.
     pub async fn partitions_for(&self, topic: &str) -> Result<usize, ClientError> {
         let deadline = ottla_sync::time::now() + self.shared.config.max_block;
         self.shared.wait_for_topic(topic, deadline).await?;

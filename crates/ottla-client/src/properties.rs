@@ -1,8 +1,8 @@
-//! Settings as text, under the names that Kafka's clients give them.
+//! Settings as text, with the names of Kafka's clients.
 //!
-//! A key that the client does not have, or a value that it does not take, is an error that names the key,
-//! the value and what is accepted: a misspelt setting that is silently ignored costs days. Kafka's clients
-//! warn about unknown keys and go on.
+//! A key that the client does not have, or a value that it does not accept, is an error that names
+//! the key, the value and what is accepted: a misspelt setting that is silently ignored costs days.
+//! Kafka's clients warn about unknown keys and continue.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::share_consumer::ShareConsumerConfig;
 
 pub(crate) mod value;
 
-/// Keys that every client of Kafka has and that change nothing here: they tune Java's networking and
-/// metrics. They are accepted, so that a file that serves Kafka's clients serves this one.
+/// Keys that every Kafka client has and that have no effect here, because they tune Java's
+/// networking and metrics. They are accepted, so that a file for Kafka's clients can be used.
 const WITHOUT_EFFECT: &[&str] = &[
     "auto.include.jmx.reporter",
     "client.dns.lookup",
@@ -30,7 +30,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "socket.connection.setup.timeout.max.ms",
 ];
 
-/// The settings of a producer, none of them unknown.
+/// The settings of a producer. Unknown keys are an error.
 pub fn producer(
     settings: &BTreeMap<String, String>,
 ) -> Result<(ClientConfig, ProducerConfig), ClientError> {
@@ -41,7 +41,7 @@ pub fn producer(
     Ok((client, producer))
 }
 
-/// The settings of a consumer, none of them unknown.
+/// The settings of a consumer. Unknown keys are an error.
 pub fn consumer(
     settings: &BTreeMap<String, String>,
 ) -> Result<(ClientConfig, ConsumerConfig), ClientError> {
@@ -51,7 +51,7 @@ pub fn consumer(
     Ok((client, consumer))
 }
 
-/// The settings of a share consumer, none of them unknown.
+/// The settings of a share consumer. Unknown keys are an error.
 pub fn share_consumer(
     settings: &BTreeMap<String, String>,
 ) -> Result<(ClientConfig, ShareConsumerConfig), ClientError> {
@@ -61,7 +61,7 @@ pub fn share_consumer(
     Ok((client, consumer))
 }
 
-/// The settings of an admin client, none of them unknown.
+/// The settings of an admin client. Unknown keys are an error.
 pub fn admin(settings: &BTreeMap<String, String>) -> Result<ClientConfig, ClientError> {
     let mut client = ClientConfig::default();
     let unknown = [client.apply(settings)?];
@@ -73,8 +73,8 @@ pub fn admin(settings: &BTreeMap<String, String>) -> Result<ClientConfig, Client
     Ok(client)
 }
 
-/// The keys among these settings that no client of Kafka 4.3 has, for programs that warn of them and go on. `unknown` is
-/// what the parts of a client did not know.
+/// The keys among these settings that no client of Kafka 4.3 has, for programs that only warn about
+/// them. `unknown` are the keys that the parts of a client did not know.
 pub fn unknown_keys<'a>(
     settings: &'a BTreeMap<String, String>,
     unknown: &'a [Vec<String>],
@@ -89,13 +89,13 @@ pub fn unknown_keys<'a>(
     keys.filter(move |key| is_unknown(key))
 }
 
-/// The keys of Kafka 4.3's producers, consumers and admin clients; some stand in it more than once.
+/// The keys of Kafka 4.3's producers, consumers and admin clients. Some occur more than once.
 pub fn known_keys() -> impl Iterator<Item = &'static str> {
     let lines = include_str!("properties/kafka_defaults.txt").lines();
     lines.filter_map(|line| line.split('\t').nth(1))
 }
 
-/// Refuses a key that nobody knew.
+/// Refuses a key that is unknown to all parts.
 fn refuse_unknown(
     settings: &BTreeMap<String, String>,
     unknown: &[Vec<String>],
@@ -135,7 +135,7 @@ mod tests {
             refused.starts_with("linger.sm=5: the producer has no such setting"),
             "{refused}"
         );
-        // A producer's setting is not a consumer's.
+        // A producer's setting is not valid for a consumer.
         let given = settings(&[("linger.ms", "5")]);
         producer(&given).unwrap();
         assert!(consumer(&given).is_err());

@@ -1,4 +1,4 @@
-//! Who a client talks to and who it is: `security.protocol` with its TLS and SASL settings.
+//! Connection security: `security.protocol` with its TLS and SASL settings.
 
 mod config;
 mod tls;

@@ -1,11 +1,13 @@
-//! Consuming records as a member of a share group (KIP-932): members share partitions, and say of each record what has
-//! become of it.
+//! Consuming records as a member of a share group (KIP-932): members share partitions, and
+//! acknowledge individual records.
 //!
-//! Like the [`Consumer`](crate::Consumer), `poll` does everything but the heartbeats, and there is one owner. A poll asks
-//! while it waits and not ahead: what has been acquired is locked for this member, and waits for nobody else.
+//! As in the [`Consumer`](crate::Consumer), `poll` does everything except heartbeats, and there is
+//! one owner. A poll does not prefetch: acquired records are locked for this member, and
+//! unavailable to others.
 //!
-//! The pure parts are `member`, `session`, `acquired` and `acknowledgements`; the rest is the shell around them.
-//! Kafka has this in `org.apache.kafka.clients.consumer.internals.ShareConsumerImpl` and `ShareConsumeRequestManager`.
+//! The modules `member`, `session`, `acquired` and `acknowledgements` are pure; the others are the
+//! shell around them. In Kafka: `org.apache.kafka.clients.consumer.internals.ShareConsumerImpl` and
+//! `ShareConsumeRequestManager`.
 
 mod acknowledgements;
 mod acquired;
@@ -41,48 +43,49 @@ pub use acknowledgements::AcknowledgeType;
 pub use config::{AcknowledgementMode, AcquireMode, ShareConsumerConfig};
 pub use record::ShareRecord;
 
-/// Closing takes no longer (`KafkaShareConsumer.DEFAULT_CLOSE_TIMEOUT_MS`).
+/// The timeout of closing (`KafkaShareConsumer.DEFAULT_CLOSE_TIMEOUT_MS`).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A new assignment is noticed, and a broker asked again after a failure, in between.
+/// How often a poll checks for a new assignment, and the backoff after a failed request to a
+/// broker.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Is told of a partition which offsets were acknowledged, and whether that came to pass: those of the records, and
-/// those that have none. Called from within `poll`, `commit` and `close`.
+/// Called with a partition, the acknowledged offsets, including those without a record, and the
+/// result. Called from within `poll`, `commit` and `close`.
 pub type AcknowledgementListener =
     Box<dyn FnMut(&(String, i32), &[RangeInclusive<i64>], &Result<(), ClientError>) + Send>;
 
 /// Reads records that it shares with the other members of its group.
 pub struct ShareConsumer {
     client: Client,
-    /// Of the connections that are fetched over.
+    /// The owner of the connections for fetches.
     owner: Owner,
     config: ShareConsumerConfig,
     member_id: String,
     subscription: BTreeSet<String>,
-    /// The place in the group, from the first subscription on.
+    /// The membership in the group, from the first subscription on.
     membership: Option<ShareMembership>,
     nodes: BTreeMap<i32, Node>,
-    /// The broker that was asked last, where one at a time is.
+    /// The last broker that was asked, if only one is asked at a time.
     last_asked: Option<i32>,
     tasks: JoinSet<Finished>,
     in_hand: BTreeMap<Source, InHand>,
-    /// Acquired, and not handed out.
+    /// Acquired records that have not been returned.
     fetched: VecDeque<(Source, Acquired)>,
-    /// To be handed out again.
+    /// Renewed records that are returned again.
     renewed: Vec<ShareRecord>,
-    /// What came of what the last commit said.
+    /// The results of the last commit.
     committed: BTreeMap<Partition, Result<(), ClientError>>,
-    /// To be told by the next poll.
+    /// An error for the next poll.
     untold: Option<ClientError>,
     names: BTreeMap<Uuid, Arc<str>>,
     lock_timeout: Option<Duration>,
     listener: Option<AcknowledgementListener>,
     waker: ConsumerWaker,
-    /// Leaders may be others by now.
+    /// Whether leaders may have changed.
     is_stale: bool,
     is_refreshing: bool,
-    /// Metadata is not asked for before.
+    /// The earliest time of the next metadata refresh.
     refreshed_from: Option<Instant>,
 }
 
@@ -122,7 +125,7 @@ impl ShareConsumer {
         &self.client
     }
 
-    /// What goes over the connections of its client.
+    /// The metrics of the client's connections.
     pub fn metrics(&self) -> Metrics {
         let mut sheet = Sheet::new(&self.client.config().client_id);
         self.client
@@ -134,7 +137,7 @@ impl ShareConsumer {
         &self.config
     }
 
-    /// Reads these topics from the next poll on, and no others; with none of them it leaves the group.
+    /// Subscribes to these topics only, from the next poll on. Without topics it leaves the group.
     pub fn subscribe(&mut self, topics: &[String]) {
         self.subscription = topics.iter().cloned().collect();
         let membership = self.membership.get_or_insert_with(|| {
@@ -147,12 +150,12 @@ impl ShareConsumer {
         &self.subscription
     }
 
-    /// How long records are locked for this member, as a broker has told it; nothing before one has.
+    /// The duration of acquisition locks as a broker has sent it; `None` before that.
     pub fn acquisition_lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout
     }
 
-    /// What wakes this consumer while it waits.
+    /// A handle that wakes up this consumer.
     pub fn waker(&self) -> ConsumerWaker {
         self.waker.clone()
     }
@@ -161,10 +164,12 @@ impl ShareConsumer {
         self.listener = Some(listener);
     }
 
-    /// The next records, or none if none come within the time: whole batches, until there are `max.poll.records` or
-    /// more. Implicitly, what the last poll gave is done; explicitly, all of it must have been acknowledged.
+    /// The next records; empty if none arrive within the timeout. Returns whole batches, until
+    /// there are at least `max.poll.records`. In implicit mode, this accepts the records of the
+    /// last poll; in explicit mode, all of them must have been acknowledged.
     ///
-    /// A batch that cannot be read is rejected, and told with [`ClientError::Records`] behind what came before it; the
+    /// A batch that cannot be read is rejected, and reported with [`ClientError::Records`] after
+    /// the records before it. The next poll continues after it.
     /// next poll goes on behind it.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ShareRecord>, ClientError> {
         let begun = ottla_sync::time::now();
@@ -198,8 +203,8 @@ impl ShareConsumer {
                 return Err(error);
             }
             if !self.fetched.is_empty() {
-                // What was said must not wait until these are done too: the next fetch, which else carries it, comes only
-                // when all of them are handed out.
+                // Sent now, because the next fetch, which would carry the acknowledgements, is sent
+                // only after all of these records are returned.
                 self.start_acknowledgements(Purpose::Poll);
             }
             let records = self.hand_out();
@@ -218,7 +223,7 @@ impl ShareConsumer {
         }
     }
 
-    /// Until something has happened, or the pause is over.
+    /// Waits until there is an event, or the pause is over.
     async fn wait(&mut self, pause: Duration) {
         let news = self.membership.as_ref().map(ShareMembership::news);
         let told = async {
@@ -246,7 +251,7 @@ impl ShareConsumer {
         }
     }
 
-    /// While records are being renewed, no others are handed out.
+    /// While records are being renewed, no others are returned.
     fn hand_out(&mut self) -> Vec<ShareRecord> {
         let mut records = std::mem::take(&mut self.renewed);
         if records.is_empty() && !self.is_renewing() {
@@ -279,8 +284,8 @@ impl ShareConsumer {
         records
     }
 
-    /// Says what has become of a record that the last poll gave; it is sent with the next poll or commit, and until then
-    /// what was said last counts. Only where acknowledging is explicit.
+    /// Acknowledges a record of the last poll. It is sent with the next poll or commit; until then
+    /// the last call for a record counts. Only in explicit mode.
     pub fn acknowledge(
         &mut self,
         record: &ShareRecord,
@@ -309,8 +314,9 @@ impl ShareConsumer {
         self.in_hand.values_mut().for_each(InHand::accept_open);
     }
 
-    /// Sends what is to be said, and waits for the answers: by partition, whether all was heard. What fails and may
-    /// succeed later is sent again, within `default.api.timeout.ms`. Implicitly, what the last poll gave is done.
+    /// Sends the acknowledgements and waits for the responses. Returns the result of each
+    /// partition. Retriable errors are retried within `default.api.timeout.ms`. In implicit mode,
+    /// this accepts the records of the last poll.
     pub async fn commit(
         &mut self,
     ) -> Result<BTreeMap<(String, i32), Result<(), ClientError>>, ClientError> {
@@ -334,7 +340,7 @@ impl ShareConsumer {
         }
     }
 
-    /// As [`ShareConsumer::commit`], and does not wait: what comes of it is told to the listener.
+    /// As [`ShareConsumer::commit`] without waiting. The listener gets the results.
     pub fn commit_async(&mut self) {
         let until = ottla_sync::time::now() + self.client.config().default_api_timeout;
         self.take_finished();
@@ -344,9 +350,9 @@ impl ShareConsumer {
         self.start_acknowledgements(Purpose::Commit { until });
     }
 
-    /// Says what is to be said, gives back what was acquired and not acknowledged, and leaves the group, within half a
-    /// minute or `request.timeout.ms`. Nothing is acknowledged by it, implicitly either: what the last poll gave goes to
-    /// others, unless it was committed.
+    /// Sends the acknowledgements, releases acquired records that are not acknowledged, and leaves
+    /// the group, within 30 seconds or `request.timeout.ms`. Does not accept anything implicitly:
+    /// the records of the last poll are delivered to others unless they were committed.
     pub async fn close(mut self) -> Result<(), ClientError> {
         let limit = CLOSE_TIMEOUT.min(self.client.config().request_timeout);
         if ottla_sync::time::timeout(limit, self.leave())
@@ -376,7 +382,7 @@ impl ShareConsumer {
         }
     }
 
-    /// Waits for all answers that are on their way.
+    /// Waits for all requests in flight.
     async fn finish_requests(&mut self) {
         while self.nodes.values().any(Node::is_busy)
             && let Some(finished) = self.tasks.join_next().await
@@ -387,7 +393,7 @@ impl ShareConsumer {
         }
     }
 
-    /// The name of a topic, shared by all of its records; nothing where it is not known any more.
+    /// The name of a topic, shared by all its records; `None` if it is not known any more.
     fn name_of(&mut self, topic_id: Uuid) -> Option<Arc<str>> {
         if let Some(name) = self.names.get(&topic_id) {
             return Some(name.clone());

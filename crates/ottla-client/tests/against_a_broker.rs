@@ -1,4 +1,4 @@
-//! The client against a real broker: what producer, consumer and admin calls promise each other.
+//! Producer, consumer and admin client together, against a real broker.
 
 // Tests make files and threads of their own.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -25,7 +25,7 @@ use ottla_types::ErrorCode;
 use cluster::{Cluster, read, record};
 
 impl Cluster {
-    /// Looks for rebalances often.
+    /// With frequent heartbeats.
     fn consumer(&self, group: Option<&str>) -> Consumer {
         let config = ConsumerConfig {
             group_id: group.map(str::to_owned),
@@ -61,7 +61,7 @@ async fn records_of_a_key_stay_in_order() {
     let mut ends: BTreeMap<i32, i64> = BTreeMap::new();
     for delivery in deliveries {
         let metadata = delivery.wait().await.expect("written");
-        // Within a partition, records stand in the order in which they were sent.
+        // Within a partition, records must be in the order in which they were sent.
         let next = ends.entry(metadata.partition).or_insert(0);
         assert_eq!(metadata.offset, *next);
         *next += 1;
@@ -123,7 +123,7 @@ async fn members_share_a_topic_and_hand_it_over() {
             first.poll(Duration::from_millis(100)),
             second.poll(Duration::from_millis(100))
         );
-        // What was committed is not read again by whoever gets the partition.
+        // Committed records are not read again by the new owner.
         assert!(left.expect("polled").is_empty() && right.expect("polled").is_empty());
     }
     let all: BTreeSet<_> = first
@@ -187,7 +187,7 @@ async fn deleted_records_are_gone_and_errors_say_what_is_wrong() {
     let mut consumer = cluster.consumer(None);
     consumer.assign(&[(topic.clone(), 0)]);
     consumer.seek(&(topic.clone(), 0), 1);
-    // The offset is gone, so that the consumer begins with the first there is.
+    // The offset was deleted, so the consumer starts with the first record.
     assert_eq!(read(&mut consumer, 6).await[0].offset, 4);
 
     let missing = cluster
@@ -248,7 +248,8 @@ impl DeliveryListener for Counting {
     }
 }
 
-/// Every codec, several threads, a listener; then every record is there once, borrowed and owned.
+/// With every codec, several threads and a listener, every record must be written exactly once,
+/// read both borrowed and owned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_record_is_written_once_whatever_the_codec() {
     let cluster = Cluster::start().await;
@@ -286,7 +287,7 @@ async fn every_record_is_written_once_whatever_the_codec() {
         let measured = producer.metrics();
         let [sent, again] = ["record-send-total", "record-retry-total"]
             .map(|name| measured.value(name).expect("measured"));
-        // What goes again, as to a leader that is not ready yet, is sent again.
+        // Retries, for example to a leader that is not ready yet, count as sent again.
         assert_eq!(sent - again, 20_000.0, "{codec}");
 
         let mut consumer = cluster.consumer(None);
@@ -310,7 +311,7 @@ async fn every_record_is_written_once_whatever_the_codec() {
     }
 }
 
-/// A batch that the topic refuses as too large goes on in pieces, each record in its place.
+/// A batch that the topic refuses as too large is split, and the records keep their order.
 #[tokio::test]
 async fn a_batch_that_is_too_large_is_split() {
     let cluster = Cluster::start().await;
@@ -364,7 +365,7 @@ async fn a_topic_that_comes_later_is_noticed() {
     consumer.close().await.expect("left");
 }
 
-/// Members that cooperate go on reading what they keep.
+/// Cooperative members continue to read the partitions that they keep.
 #[tokio::test]
 async fn cooperating_members_keep_their_partitions() {
     let cluster = Cluster::start().await;
@@ -459,12 +460,13 @@ fn transactional(cluster: &Cluster, id: &str) -> Producer {
     })
 }
 
-/// Reads, processes and writes: what is aborted is not seen, and offsets are committed with the records.
+/// Consume, process, produce: aborted records are not visible, and offsets are committed with the
+/// records.
 #[tokio::test]
 async fn transactions_are_seen_as_a_whole_or_not_at_all() {
     let cluster = Cluster::start().await;
     if let Ok(version) = std::env::var("OTTLA_CLIENT_TRANSACTION_VERSION") {
-        // The broker is said to have been set back to transactions of the first kind.
+        // The test environment says that the broker was set to `transaction.version` 0 or 1.
         let finalized = cluster
             .admin
             .client()
@@ -478,7 +480,7 @@ async fn transactions_are_seen_as_a_whole_or_not_at_all() {
         .await
         .expect("an answer")
     {
-        // What is not served is said, and not waited for.
+        // An unsupported feature is an error, not a wait.
         let refused = transactional(&cluster, "x").init_transactions().await;
         let refused = refused.expect_err("there are no transactions");
         assert!(!matches!(refused, ClientError::GaveUp { .. }), "{refused}");
@@ -537,7 +539,7 @@ async fn transactions_are_seen_as_a_whole_or_not_at_all() {
             .expect("offsets");
         rounds += 1;
         if rounds == 2 {
-            // Some of it may be written already; nobody must see it.
+            // Some of it may be written already, and must not become visible.
             producer.flush().await;
             producer.abort_transaction().await.expect("aborted");
             consumer.seek(&(source.clone(), 0), records[0].offset);
@@ -579,7 +581,7 @@ async fn transactions_are_seen_as_a_whole_or_not_at_all() {
             .is_empty()
     );
 
-    // Another producer of the same id fences this one.
+    // Another producer with the same id fences this one.
     let newer = transactional(&cluster, "x");
     newer.init_transactions().await.expect("initialized");
     producer.begin_transaction().expect("begun");
@@ -591,7 +593,8 @@ async fn transactions_are_seen_as_a_whole_or_not_at_all() {
         Err(error) => Err(error),
     };
     let lost = lost.expect_err("fenced");
-    // A leader knows only that the epoch is old; the coordinator says what that means.
+    // A partition leader knows only that the epoch is old; the coordinator returns the precise
+    // error.
     let fenced = match lost.code() {
         Some(ErrorCode::InvalidProducerEpoch) => {
             producer.abort_transaction().await.expect_err("fenced")

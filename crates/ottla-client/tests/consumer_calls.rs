@@ -1,5 +1,5 @@
-//! What a consumer's calls promise beside reading: commits that nobody waits for, topics found by a pattern, and being
-//! woken.
+//! Calls of a consumer besides reading: asynchronous commits, subscriptions by pattern, and
+//! wakeups.
 
 // Tests make files and threads of their own.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -47,7 +47,7 @@ type Told = Vec<(
     Option<ErrorCode>,
 )>;
 
-/// What callbacks were told, in the order in which they were.
+/// The results that callbacks received, in order.
 #[derive(Clone, Default)]
 struct Listening(Arc<Mutex<Told>>);
 
@@ -122,10 +122,10 @@ async fn commits_that_nobody_waits_for_are_told_of_in_order() {
         assert_eq!(positions, [10, 10]);
         assert_eq!(told[2].1, all_of(5));
     }
-    // The last of them stands.
+    // The last one wins.
     assert_eq!(cluster.committed(&group).await, [5, 5]);
 
-    // One that is refused is told of as well, by `close` at the latest.
+    // A refused commit is reported as well, at the latest by `close`.
     let nowhere = BTreeMap::from([((cluster.name("none"), 0), offset(1))]);
     consumer
         .commit_offsets_async(nowhere, Some(listening.callback("refused")))
@@ -148,7 +148,7 @@ async fn a_pattern_finds_topics_that_come_and_go() {
     let cluster = Cluster::start().await;
     let first = cluster.topic("pattern-a", 2).await;
     let other = cluster.topic("other-a", 1).await;
-    // The pattern is for the whole name, of which this has more.
+    // The pattern must match the complete name; this name is longer.
     let longer = cluster.topic("pattern-b", 1).await;
     let suffix = first.trim_start_matches("pattern-a").to_owned();
     for topic in [&first, &other, &longer] {
@@ -172,7 +172,7 @@ async fn a_pattern_finds_topics_that_come_and_go() {
     assert_eq!(consumer.assignment().len(), 2);
     consumer.commit().await.expect("committed");
 
-    // A topic that comes later. The member joins again for it, and goes on where it has committed.
+    // A new topic: the member rejoins for it and continues from its commits.
     let third = cluster.topic("pattern-c", 1).await;
     fill(&cluster, &third, 1, 3).await;
     let more = read(&mut consumer, 3).await;
@@ -181,7 +181,7 @@ async fn a_pattern_finds_topics_that_come_and_go() {
     assert_eq!(consumer.assignment().len(), 3);
     consumer.commit().await.expect("committed");
 
-    // And one that goes.
+    // A deleted topic.
     cluster.admin.delete_topic(&first).await.expect("deleted");
     let deadline = Instant::now() + Duration::from_secs(30);
     while consumer.assignment().len() != 1 {
@@ -193,7 +193,7 @@ async fn a_pattern_finds_topics_that_come_and_go() {
     consumer.close().await.expect("left");
 }
 
-/// How long a poll of half a minute takes that is woken after some milliseconds, and what it ends with.
+/// The duration and the error of a poll that is woken up after some milliseconds.
 async fn poll_and_wake(consumer: &mut Consumer, after: Duration) -> (Duration, ClientError) {
     let waker = consumer.waker();
     let thread = std::thread::spawn(move || {
@@ -221,18 +221,18 @@ async fn a_consumer_that_waits_is_woken() {
         assert!(matches!(error, ClientError::WokenUp), "{error}");
         assert!(took < SOON, "{took:?}");
     }
-    // Woken before it waits, the next poll that would wait ends, and only that.
+    // A wakeup before a poll ends the next poll that would wait, and only that one.
     consumer.waker().wake_up();
     let polled = consumer.poll(Duration::from_secs(30)).await;
     assert!(matches!(polled, Err(ClientError::WokenUp)));
     let none = consumer.poll(Duration::from_millis(200)).await;
     assert!(none.expect("polled").is_empty());
-    // What it has not read is there afterwards.
+    // The records that it has not read are still there.
     fill(&cluster, &topic, 1, 5).await;
     assert_eq!(read(&mut consumer, 5).await.len(), 5);
 }
 
-/// Members meet when all poll; one that waits for another that does not can be woken too.
+/// A member that waits for another one to rejoin can be woken up too.
 #[tokio::test]
 async fn a_consumer_that_waits_for_other_members_is_woken() {
     let cluster = Cluster::start().await;
@@ -255,7 +255,7 @@ async fn a_consumer_that_waits_for_other_members_is_woken() {
     let (took, error) = poll_and_wake(&mut second, Duration::from_millis(500)).await;
     assert!(matches!(error, ClientError::WokenUp), "{error}");
     assert!(took < Duration::from_secs(15), "{took:?}");
-    // It goes on joining where it was.
+    // Joining continues.
     while second.assignment().len() != 1 {
         assert!(Instant::now() < deadline, "{:?}", second.assignment());
         let (left, right) = tokio::join!(

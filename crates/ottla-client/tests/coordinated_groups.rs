@@ -1,6 +1,8 @@
-//! Groups whose coordinator assigns the partitions (`group.protocol=consumer`, KIP-848), against a real broker.
+//! Groups whose coordinator assigns the partitions (`group.protocol=consumer`, KIP-848), against a
+//! real broker.
 //!
-//! A broker that does not serve them must be said not to, with what to set instead.
+//! With a broker that does not support them, the error must say so, and which setting to use
+//! instead.
 
 // Tests make files and threads of their own.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -34,14 +36,14 @@ fn member(cluster: &Cluster, config: ConsumerConfig) -> Consumer {
     Consumer::new(cluster.admin.client().clone(), config)
 }
 
-/// Whether the broker has such groups.
+/// Whether the broker supports such groups.
 async fn are_served(cluster: &Cluster) -> bool {
     let client = cluster.admin.client();
     let served = client.serves(ApiKey::ConsumerGroupHeartbeat).await;
     served.expect("an answer")
 }
 
-/// Polls all of them until they hold so many partitions each.
+/// Polls all members until each has the given number of partitions.
 async fn settle(members: &mut [&mut Consumer], wanted: &[usize]) {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -123,7 +125,7 @@ async fn members_share_what_the_coordinator_gives_them() {
         .chain(second.assignment())
         .collect();
     assert_eq!(all.len(), 4);
-    // What was committed is not read again by whoever has got the partition.
+    // Committed records are not read again by the new owner.
     fill(&cluster, &topic, 4, 4).await;
     let (mut left, mut right) = (read(&mut first, 2).await, read(&mut second, 2).await);
     left.append(&mut right);
@@ -200,7 +202,8 @@ async fn an_assignor_is_the_coordinators_and_must_be_known_to_it() {
     range.close().await.expect("left");
 }
 
-/// A static member that goes and comes back has what it had, and nobody else gets it meanwhile.
+/// A static member that leaves temporarily gets its partitions back, and no other member gets them
+/// meanwhile.
 #[tokio::test]
 async fn a_static_member_takes_its_place_again() {
     let cluster = Cluster::start().await;
@@ -241,7 +244,7 @@ async fn a_static_member_takes_its_place_again() {
     other.close().await.expect("left");
 }
 
-/// What a listener was told.
+/// The calls of a listener.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -259,7 +262,8 @@ impl RebalanceListener for Told {
     }
 }
 
-/// A member that does not poll in time is out, loses what it had, and comes back with the next poll.
+/// A member that does not poll in time is removed, loses its partitions, and rejoins with the next
+/// poll.
 #[tokio::test]
 async fn a_member_that_does_not_poll_loses_its_place_and_gets_it_again() {
     let cluster = Cluster::start().await;
@@ -286,7 +290,7 @@ async fn a_member_that_does_not_poll_loses_its_place_and_gets_it_again() {
         .expect("polled");
     settle(&mut [&mut consumer], &[2]).await;
     consumer.close().await.expect("left");
-    // A first target without partitions, while the coordinator learns of the topic, is one all the same.
+    // An empty first assignment, before the coordinator knows the topic, is valid.
     let mut told = told.0.lock().clone();
     told.retain(|told| told != "assigned 0");
     assert_eq!(told, ["assigned 2", "lost 2", "assigned 2", "revoked 2"]);

@@ -1,6 +1,6 @@
-//! The programs in `examples/`, each as a person starts it, one after the other on the same topics.
+//! Runs the programs in `examples/` as a user does, one after the other on the same topics.
 //!
-//! Cargo has built them beside the tests; `cargo xtask client` builds them first.
+//! Cargo builds them with the tests; `cargo xtask client` builds them first.
 
 // Tests make files and threads of their own.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -49,7 +49,7 @@ fn lines_of(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(child.stdout.take().expect("its output")).lines()
 }
 
-/// Ctrl-C, and a clean end.
+/// Ctrl-C, and a clean exit.
 async fn interrupt(mut child: Child) {
     let pid = child.id().and_then(|id| Pid::from_raw(id as i32));
     kill_process(pid.expect("it runs"), Signal::INT).expect("signalled");
@@ -112,7 +112,7 @@ async fn every_example_does_what_it_says() {
         heard += usize::from(line.contains(": LINE "));
     }
     interrupt(consuming).await;
-    // What was handed out is committed, with the markers of the transactions behind it.
+    // All returned records are committed, and the markers of the transactions after them.
     let committed: i64 = cluster.committed(&group).await.iter().sum();
     assert!(committed >= RECORDS as i64, "{committed}");
 }

@@ -1,6 +1,6 @@
-//! Nothing is allocated for a record, neither where it is sent nor where it is read: what is allocated is for batches.
+//! Sending and reading a record allocates nothing; only batches allocate.
 //!
-//! Allocations are counted in the whole process, so that this file has one test.
+//! Allocations are counted in the whole process, so this file has only one test.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,10 +39,10 @@ static ALLOCATOR: Counting = Counting;
 
 const RECORDS: usize = 20_000;
 const VALUE: [u8; 100] = [b'x'; 100];
-/// A batch of `batch.size` takes about 150 of these records.
+/// A batch of `batch.size` contains about 150 of these records.
 const FEWEST_IN_A_BATCH: usize = 100;
 
-/// How many calls have allocated anything.
+/// The number of calls that have allocated anything.
 fn allocating(mut call: impl FnMut(usize)) -> usize {
     let mut count = 0;
     for index in 0..RECORDS {
@@ -72,7 +72,7 @@ fn only_batches_are_allocated() {
         let mut producer =
             OfflineProducer::new(config, "topic", 6).expect("settings that go together");
         let mut sent = |what: &str, send: &dyn Fn(&OfflineProducer, usize)| {
-            // What grows with the first use has grown by the second time.
+            // Whatever grows on first use has grown by the second round.
             for is_counted in [false, true] {
                 let count = allocating(|index| send(&producer, index));
                 assert!(producer.deliver_all() > RECORDS);
@@ -122,6 +122,6 @@ fn read() {
         assert_eq!(record.value.map(<[u8]>::len), Some(VALUE.len()));
     });
     assert!(records.next().is_none());
-    // Where a batch is opened.
+    // When a batch is opened.
     assert!(count <= 1, "{count} of {RECORDS} records allocate");
 }

@@ -1,5 +1,5 @@
-//! TLS and logins, against an Apache Kafka with the listeners for them: `cargo xtask client` starts one and says
-//! where it is. Without one there is nothing to talk to, and only what is refused beforehand is checked.
+//! TLS and SASL against an Apache Kafka broker with secured listeners, which `cargo xtask client`
+//! starts and passes in the environment. Without one, only errors before the connection are tested.
 
 // Tests make files and threads of their own.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -70,7 +70,7 @@ async fn every_mechanism_logs_in_over_both_protocols() {
         partitions: Some(1),
         ..NewTopic::default()
     };
-    // It may be there from the other test.
+    // The other test may have created it.
     admin
         .create_topics(&[topic], false)
         .await

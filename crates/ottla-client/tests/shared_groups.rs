@@ -22,7 +22,7 @@ use cluster::{Cluster, record};
 
 const EXPLICIT: AcknowledgementMode = AcknowledgementMode::Explicit;
 
-/// A group that begins at the beginning, and its topic.
+/// A group that starts at the first offset, and its topic.
 struct Shared {
     cluster: Cluster,
     topic: String,
@@ -61,7 +61,7 @@ impl Shared {
         consumer
     }
 
-    /// Until so many records are not done.
+    /// Waits until this many records are unsettled.
     async fn await_lag(&self, lag: i64) {
         let deadline = Instant::now() + Duration::from_secs(10);
         let partition = (self.topic.clone(), 0);
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// So many records, as one batch.
+    /// Writes this many records as one batch.
     async fn write(&self, count: usize) {
         let producer = self.cluster.producer(ProducerConfig {
             linger: Duration::from_secs(60),
@@ -97,7 +97,7 @@ fn offsets(records: &[ShareRecord]) -> Vec<i64> {
     records.iter().map(|it| it.record.offset).collect()
 }
 
-/// Polls until something comes.
+/// Polls until there is a result.
 async fn next(consumer: &mut ShareConsumer) -> Result<Vec<ShareRecord>, ClientError> {
     let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
@@ -131,7 +131,7 @@ async fn what_is_committed_is_done_and_what_is_not_goes_to_others() {
         offsets(&next(&mut consumer).await.expect("records")),
         [3, 4]
     );
-    // The last poll is followed by no other, and by no commit.
+    // The last poll is followed by no other poll or commit.
     consumer.close().await.expect("closed");
 
     let mut other = shared.member(shared.config());
@@ -222,7 +222,7 @@ async fn no_more_is_acquired_than_the_limit_of_records_allows() {
     });
     let first = next(&mut consumer).await.expect("records");
     assert_eq!(offsets(&first), [0, 1, 2, 3, 4]);
-    // The rest of the batch is for others.
+    // The rest of the batch goes to others.
     let mut other = shared.member(shared.config());
     assert_eq!(
         offsets(&next(&mut other).await.expect("records")),
@@ -249,7 +249,7 @@ async fn what_is_said_does_not_wait_for_what_is_handed_out_next() {
         offsets(&next(&mut consumer).await.expect("records")),
         [2, 3]
     );
-    // The first two have been said to be done by that poll, which had the others at hand already.
+    // The poll has accepted the first two, although it already had the others.
     shared.await_lag(2).await;
     consumer.close().await.expect("closed");
 }
@@ -257,7 +257,7 @@ async fn what_is_said_does_not_wait_for_what_is_handed_out_next() {
 #[tokio::test]
 async fn a_member_that_closes_while_it_joins_is_in_the_group_no_more() {
     let shared = Shared::start().await;
-    // The coordinator is there, and the group is known.
+    // The coordinator exists, and knows the group.
     let mut first = shared.member(shared.config());
     first
         .poll(Duration::from_millis(300))
@@ -271,7 +271,7 @@ async fn a_member_that_closes_while_it_joins_is_in_the_group_no_more() {
             .await
             .expect("polled");
         consumer.close().await.expect("closed");
-        // What has been sent before is answered by then.
+        // Earlier requests are answered by then.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let described = shared.cluster.admin.describe_share_group(&shared.group);
         let members = described.await.expect("a group").0.members;
@@ -303,7 +303,7 @@ async fn what_was_locked_in_a_session_that_is_over_is_said_to_be_lost() {
     assert!(matches!(results[..], [Err(_)]), "{results:?}");
     let again = next(&mut consumer).await.expect("records");
     assert_eq!(offsets(&again), [0, 1]);
-    // Those that are renewed come again from the broker, not from what is in hand: they can be acknowledged.
+    // Renewed records are received from the broker again, so they can be acknowledged.
     for record in &again {
         consumer
             .acknowledge(record, AcknowledgeType::Renew)
@@ -333,7 +333,7 @@ async fn a_batch_that_cannot_be_read_is_rejected_and_told() {
     for _ in 0..3 {
         shared.write(2).await;
     }
-    // One byte of a value of the second batch is another on the disk.
+    // One byte of a value in the second batch is changed on disk.
     let broker = shared.cluster.broker.as_mut().expect("a broker");
     broker.stop();
     let folder = broker.data_dir().join(format!("{}-0", shared.topic));
@@ -359,7 +359,7 @@ async fn a_batch_that_cannot_be_read_is_rejected_and_told() {
     );
     let results = committed(&mut consumer).await;
     assert!(matches!(results[..], [Ok(())]), "{results:?}");
-    // Nothing is locked, and nobody is given it again.
+    // Nothing is locked, and nothing is delivered again.
     shared.await_lag(0).await;
     consumer.close().await.expect("closed");
 }

@@ -1,4 +1,4 @@
-//! What clients measure of themselves, and what interceptors see, against a real broker.
+//! Metrics and interceptors of clients, against a real broker.
 
 // Tests make files and threads of their own.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -31,8 +31,7 @@ fn reader(cluster: &Cluster, group: &str) -> Consumer {
     Consumer::new(cluster.admin.client().clone(), config)
 }
 
-/// Records that went out for the first time. What is sent again counts as sent again, and a leader that has just been
-/// elected may have to be asked twice.
+/// The number of records without retries. A leader that was just elected may need a retry.
 fn sent_once(metrics: &Metrics, of: &[(&str, &str)]) -> f64 {
     let total = |name| metrics.value_of(name, of).expect("measured");
     total("record-send-total") - total("record-retry-total")
@@ -92,7 +91,7 @@ async fn producers_and_consumers_measure_themselves_under_kafkas_names() {
         .expect("a group");
     assert_eq!(read(&mut consumer, 100).await.len(), 100);
     consumer.commit().await.expect("committed");
-    // What a request brought is counted once it has been read to its end.
+    // The sizes of a response are counted when it has been read completely.
     consumer
         .poll(Duration::from_millis(50))
         .await
@@ -141,8 +140,8 @@ async fn producers_and_consumers_measure_themselves_under_kafkas_names() {
     consumer.close().await.expect("closed");
 }
 
-/// As in `KafkaProducerMetrics` and `SenderMetricsRegistry`: a call's time is its own, and only if it succeeds; records
-/// of an aborted transaction are no errors.
+/// As in `KafkaProducerMetrics` and `SenderMetricsRegistry`: the time of a call counts only if it
+/// succeeds, and records of an aborted transaction are not errors.
 #[tokio::test]
 async fn a_transaction_measures_what_kafkas_does() {
     let cluster = Cluster::start().await;
@@ -174,7 +173,7 @@ async fn a_transaction_measures_what_kafkas_does() {
         ("record-error-total", 0.0),
         ("flush-time-ns-total", 0.0),
         ("compression-rate-avg", 1.0),
-        // 61 of a batch, 21 around a record, key and value with their lengths, no headers.
+        // 61 for the batch, 21 for the record, key and value with their lengths, no headers.
         ("record-size-max", 61.0 + 21.0 + 2.0 + 5.0 + 1.0),
     ] {
         assert_eq!(measured.value(name), Some(value), "{name}");
@@ -203,7 +202,7 @@ async fn a_transaction_measures_what_kafkas_does() {
     assert!(flushed.is_some_and(|it| it > 0.0), "{flushed:?}");
 }
 
-/// Notes what it sees under its name.
+/// Records what it sees under its name.
 struct Noting {
     name: &'static str,
     notes: Arc<Mutex<Vec<String>>>,
@@ -240,7 +239,7 @@ impl ConsumerInterceptor for Noting {
             self.note(format!("reads {value}"));
             record.value = Some(Bytes::from(format!("{value}-{}", self.name)));
         }
-        // A record that is left out is not handed out, and has been read all the same.
+        // A record that an interceptor removes is not returned, but it is consumed.
         records.retain(|record| record.offset != 1);
         records
     }
@@ -294,7 +293,8 @@ async fn interceptors_see_records_and_commits_one_after_the_other() {
         ]
     );
 
-    // Its topics are not known to a new producer yet: that the thread has to wait makes it no second record.
+    // A new producer does not know its topics yet. Waiting for them must not make it a second
+    // record.
     let other = cluster.topic("seen-too", 1).await;
     let blocking = producer.clone();
     let runtime = ottla_sync::task::Handle::current();
@@ -365,7 +365,7 @@ async fn interceptors_see_records_and_commits_one_after_the_other() {
             .expect("polled");
     }
     assert_eq!(taken(), ["c reads 2 batches", "d reads 2 batches"]);
-    // One that fails is not heard of.
+    // A failed commit is not reported.
     let refused = BTreeMap::from([(
         (topic.clone(), 99),
         CommitOffset {

@@ -10,7 +10,7 @@ use super::Admin;
 use crate::error::ClientError;
 
 impl Admin {
-    /// The ACLs that a filter matches, by the resources that they are about.
+    /// The ACLs that match a filter, grouped by resource.
     pub async fn describe_acls(
         &self,
         filter: &DeleteAclsFilter,
@@ -31,7 +31,7 @@ impl Admin {
         Ok(response.resources)
     }
 
-    /// Creates ACLs; those that are there already stay. The error is that of the first one that was refused.
+    /// Creates ACLs. Existing ones are not changed. The error is that of the first refused ACL.
     pub async fn create_acls(&self, creations: &[AclCreation]) -> Result<(), ClientError> {
         let request = CreateAclsRequest {
             creations: creations.to_vec(),
@@ -44,8 +44,8 @@ impl Admin {
         })
     }
 
-    /// Deletes the ACLs that any of the filters matches, and returns them. The error is that of the first filter that was
-    /// refused.
+    /// Deletes the ACLs that match any of the filters, and returns them. The error is that of the
+    /// first refused filter.
     pub async fn delete_acls(
         &self,
         filters: &[DeleteAclsFilter],

@@ -29,7 +29,7 @@ use crate::error::ClientError;
 use crate::metadata::address_of;
 use crate::partitions::by_topic;
 
-/// Which nodes of a cluster are meant; the numbers are Kafka's (KIP-919).
+/// The kind of nodes in a description of the cluster. The numbers are Kafka's (KIP-919).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum EndpointType {
@@ -37,14 +37,14 @@ pub enum EndpointType {
     Controller = 2,
 }
 
-/// The metadata quorum, as its leader sees it.
+/// The metadata quorum as its leader sees it.
 #[derive(Clone, Debug)]
 pub struct QuorumDescription {
     pub state: describe_quorum_response::PartitionData,
     pub nodes: Vec<Node>,
 }
 
-/// How a feature is changed; the numbers are Kafka's (KIP-778).
+/// The kind of change of a feature. The numbers are Kafka's (KIP-778).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum FeatureUpdateType {
@@ -53,7 +53,7 @@ pub enum FeatureUpdateType {
     UnsafeDowngrade = 3,
 }
 
-/// Which elections are held; the numbers are Kafka's.
+/// The kind of election. The numbers are Kafka's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum ElectionType {
@@ -62,8 +62,8 @@ pub enum ElectionType {
 }
 
 impl Admin {
-    /// An administrator who talks to the active controller alone (KIP-919): `bootstrap_servers` are
-    /// controllers, one of which knows which of them is active.
+    /// Creates an admin client that talks to the active controller only (KIP-919).
+    /// `bootstrap_servers` are controllers.
     pub async fn of_controllers(mut config: ClientConfig) -> Result<Admin, ClientError> {
         let first = Admin::new(Client::unconnected(config.clone()));
         let cluster = first
@@ -132,7 +132,7 @@ impl Admin {
             .await
     }
 
-    /// What a node, or any, says of features and APIs.
+    /// The API versions and features of a node, or of any node.
     pub async fn api_versions(
         &self,
         node: Option<i32>,
@@ -187,8 +187,8 @@ impl Admin {
             .await
     }
 
-    /// Changes levels of features; the cluster does it for all of them or for none (KIP-1022). Older
-    /// clusters answer for each, of which the first failure is given.
+    /// Changes feature levels, all or none (KIP-1022). Older clusters return a result per feature,
+    /// of which the first error is returned.
     pub async fn update_features(
         &self,
         levels: &[(String, i16)],
@@ -215,7 +215,7 @@ impl Admin {
         })
     }
 
-    /// The log directories of a broker, with everything in them.
+    /// The log directories of a broker with their contents.
     pub async fn describe_log_dirs(
         &self,
         broker: i32,
@@ -236,7 +236,7 @@ impl Admin {
             .await
     }
 
-    /// Elects leaders of these partitions, or of all that need it.
+    /// Elects leaders of these partitions, or of all that need an election.
     pub async fn elect_leaders(
         &self,
         how: ElectionType,
@@ -261,7 +261,7 @@ impl Admin {
         Ok(response.replica_election_results)
     }
 
-    /// Takes a broker that is gone for good out of the cluster.
+    /// Unregisters a broker that is permanently gone.
     pub async fn unregister_broker(&self, broker: i32) -> Result<(), ClientError> {
         let request = UnregisterBrokerRequest {
             broker_id: broker,
@@ -272,7 +272,7 @@ impl Admin {
         ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 
-    /// Adds a controller to the metadata quorum; the endpoints are listener, host and port.
+    /// Adds a controller to the metadata quorum. The endpoints are listener, host and port.
     pub async fn add_raft_voter(
         &self,
         voter: i32,
@@ -286,7 +286,7 @@ impl Admin {
             ..Default::default()
         };
         let request = AddRaftVoterRequest {
-            // Whichever cluster it is; the field's default is a cluster without a name.
+            // Any cluster. The default of the field is an empty cluster id.
             cluster_id: None,
             timeout_ms: self.timeout_ms(),
             voter_id: voter,
@@ -299,7 +299,7 @@ impl Admin {
         ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 
-    /// Takes a controller out of the metadata quorum.
+    /// Removes a controller from the metadata quorum.
     pub async fn remove_raft_voter(
         &self,
         voter: i32,

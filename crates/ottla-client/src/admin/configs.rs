@@ -14,7 +14,7 @@ use ottla_protocol::messages::list_config_resources_request::ListConfigResources
 use super::{Admin, text};
 use crate::error::ClientError;
 
-/// What settings belong to; the numbers are Kafka's.
+/// The types of resources with settings. The numbers are Kafka's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(i8)]
 pub enum ConfigResourceType {
@@ -25,14 +25,14 @@ pub enum ConfigResourceType {
     Group = 32,
 }
 
-/// What to do with a setting; the numbers are Kafka's (KIP-339).
+/// The operation on a setting. The numbers are Kafka's (KIP-339).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigOperation {
     Set(String),
     Delete,
-    /// Adds to a list.
+    /// Appends to a list.
     Append(String),
-    /// Takes out of a list.
+    /// Removes from a list.
     Subtract(String),
 }
 
@@ -56,12 +56,12 @@ impl ConfigOperation {
     }
 }
 
-/// The settings of one thing.
+/// The settings of one resource.
 pub type DescribedConfigs = Vec<DescribeConfigsResourceResult>;
 
 impl Admin {
-    /// The settings of one thing. A broker's own are asked of that broker, since nobody else knows its
-    /// properties file.
+    /// The settings of one resource. Those of a broker are requested from that broker, because only
+    /// that broker knows its properties file.
     pub async fn describe_configs(
         &self,
         kind: ConfigResourceType,
@@ -92,7 +92,7 @@ impl Admin {
         Ok(result.configs)
     }
 
-    /// Changes settings of one thing, all or none.
+    /// Changes settings of one resource, all or none.
     pub async fn alter_configs(
         &self,
         kind: ConfigResourceType,
@@ -131,7 +131,7 @@ impl Admin {
         ClientError::check(what, result.error_code, result.error_message.as_ref())
     }
 
-    /// The things of a kind that have settings.
+    /// The resources of a type that have settings.
     pub async fn list_config_resources(
         &self,
         kind: ConfigResourceType,
@@ -140,7 +140,7 @@ impl Admin {
             .client
             .send(|version| {
                 let mut request = ListConfigResourcesRequest::default();
-                // Before, the only kind there was are client metrics (KIP-1142).
+                // In version 0 there is only one type, client metrics (KIP-1142).
                 if version >= 1 {
                     request.resource_types = vec![kind as i8];
                 }

@@ -17,8 +17,8 @@ use crate::error::ClientError;
 pub type PrincipalParts = (ByteString, ByteString);
 
 impl Admin {
-    /// Creates a token, for whoever asks unless an owner is named. It may be used for so long, or as long as the broker
-    /// allows where that is -1.
+    /// Creates a token for the client itself, unless an owner is given. `-1` as maximum lifetime
+    /// means the broker's maximum.
     pub async fn create_delegation_token(
         &self,
         owner: Option<PrincipalParts>,
@@ -45,7 +45,7 @@ impl Admin {
         Ok(response)
     }
 
-    /// Lengthens the life of a token; returns when it ends now.
+    /// Renews a token. Returns its new expiry time.
     pub async fn renew_delegation_token(
         &self,
         hmac: Bytes,
@@ -61,7 +61,8 @@ impl Admin {
         Ok(response.expiry_timestamp_ms)
     }
 
-    /// Has a token end after so long, or at once where that is negative; returns when it ends now.
+    /// Changes the expiry time of a token; a negative period expires it at once. Returns its new
+    /// expiry time.
     pub async fn expire_delegation_token(
         &self,
         hmac: Bytes,
@@ -77,7 +78,7 @@ impl Admin {
         Ok(response.expiry_timestamp_ms)
     }
 
-    /// The tokens of these owners and renewers, or all; of them, those that whoever asks may see.
+    /// The tokens of these owners and renewers, or all, as far as the client may see them.
     pub async fn describe_delegation_tokens(
         &self,
         owners: Option<&[PrincipalParts]>,

@@ -18,11 +18,11 @@ use crate::error::ClientError;
 use crate::metadata::BrokerNode;
 use crate::partitions::{Partition, first_error, partitions_of};
 
-/// A group as a list shows it.
+/// A group in a list.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct GroupListing {
     pub group_id: String,
-    /// `classic`, `consumer`, `share`, `streams`; empty where the broker does not say.
+    /// `classic`, `consumer`, `share`, `streams`; empty if the broker does not send it.
     pub group_type: String,
     pub protocol_type: String,
     pub state: String,
@@ -37,11 +37,11 @@ pub struct GroupMember {
     /// As Kafka prints it: `/127.0.0.1`.
     pub host: String,
     pub assignment: Vec<(String, i32)>,
-    /// What the member is about to get, in the consumer protocol.
+    /// The target assignment, in the consumer protocol.
     pub target_assignment: Option<Vec<(String, i32)>>,
     /// The member's epoch in the consumer protocol.
     pub member_epoch: Option<i32>,
-    /// Whether the member has been moved to the consumer protocol.
+    /// Whether the member uses the consumer protocol.
     pub upgraded: Option<bool>,
 }
 
@@ -60,8 +60,8 @@ pub struct DescribedConsumerGroup {
 }
 
 impl Admin {
-    /// The groups that any broker of the cluster coordinates, those of the given states and types only,
-    /// if any are given.
+    /// The groups of all brokers' coordinators. If states or types are given, only groups with
+    /// these.
     pub async fn list_groups(
         &self,
         states: &[String],
@@ -76,7 +76,7 @@ impl Admin {
                     let connection = self.client.connection(&broker.address()).await?;
                     let response = connection
                         .send_with(|version| ListGroupsRequest {
-                            // Filters are newer (KIP-518, KIP-848).
+                            // Newer versions have filters (KIP-518, KIP-848).
                             states_filter: match version {
                                 4.. => states.iter().map(|state| text(state)).collect(),
                                 _ => Vec::new(),
@@ -244,7 +244,8 @@ impl Admin {
         results
     }
 
-    /// Takes members out of a group: a static member by its instance id, another by its member id.
+    /// Removes members from a group: a static member by its instance id, any other by its member
+    /// id.
     pub async fn remove_members(
         &self,
         group: &str,
@@ -264,8 +265,7 @@ impl Admin {
     }
 }
 
-/// What a member of a classic consumer group has been given. A member that has not been given anything has no bytes at
-/// all.
+/// The assignment of a member of a classic consumer group. Empty bytes mean no assignment.
 pub(crate) fn decode_assignment(bytes: &Bytes) -> Result<Vec<Partition>, ClientError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
@@ -277,8 +277,8 @@ pub(crate) fn decode_assignment(bytes: &Bytes) -> Result<Vec<Partition>, ClientE
     ))
 }
 
-/// A message of the consumer protocol, behind its version. What a newer version added stands at the end and is left
-/// unread.
+/// Decodes a message of the consumer protocol after its version. Fields that newer versions append
+/// are ignored.
 pub(crate) fn decode_versioned<M: Message>(bytes: &Bytes, what: &str) -> Result<M, ClientError> {
     let unreadable = |reason: String| ClientError::Unreadable {
         address: "a group member".into(),

@@ -1,4 +1,4 @@
-//! Offsets: of partitions by time, and those that groups have committed.
+//! Offsets of partitions by time, and committed offsets of groups.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +22,21 @@ use crate::consumer::{CommitOffset, commit_topics};
 use crate::error::ClientError;
 use crate::partitions::{Partition, first_error};
 
-/// Which offset of a partition is asked for; the numbers are Kafka's.
+/// Which offset of a partition is requested. The numbers are Kafka's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetSpec {
-    /// The first record that was produced at this time or later.
+    /// The offset of the first record with this timestamp or a later one.
     Timestamp(i64),
-    /// Behind the last record.
+    /// The log end offset or, with read_committed, the last stable offset.
     Latest,
     Earliest,
-    /// The record with the largest timestamp (KIP-734).
+    /// The offset of the record with the largest timestamp (KIP-734).
     MaxTimestamp,
-    /// The first on the broker's own disk (KIP-405).
+    /// The first offset on the broker's local disk (KIP-405).
     EarliestLocal,
-    /// The last in tiered storage (KIP-1005).
+    /// The last offset in tiered storage (KIP-1005).
     LatestTiered,
-    /// The first not yet in tiered storage (KIP-1023).
+    /// The first offset that is not in tiered storage yet (KIP-1023).
     EarliestPendingUpload,
 }
 
@@ -71,13 +71,13 @@ impl OffsetSpec {
 /// An offset of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListedOffset {
-    /// -1 where there is no such record.
+    /// -1 if there is no such record.
     pub offset: i64,
     pub timestamp: i64,
     pub leader_epoch: i32,
 }
 
-/// An offset that a group has committed.
+/// A committed offset of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommittedOffset {
     pub offset: i64,
@@ -128,7 +128,7 @@ impl Admin {
             .await
     }
 
-    /// Offsets of several partitions, all partitions at once.
+    /// Offsets of several partitions, requested in parallel.
     pub async fn list_offsets(
         &self,
         partitions: &[Partition],
@@ -153,7 +153,7 @@ impl Admin {
         offsets
     }
 
-    /// Every offset that a group has committed.
+    /// All committed offsets of a group.
     pub async fn committed_offsets(
         &self,
         group: &str,
@@ -161,8 +161,8 @@ impl Admin {
         self.fetch_offsets(group, None, None).await
     }
 
-    /// What a group has committed for these partitions, once no transaction about it is open any more:
-    /// where a member of the group goes on.
+    /// The committed offsets of a group for these partitions, after all open transactions with
+    /// pending offsets for them have ended. A member of the group starts there.
     pub async fn stable_offsets(
         &self,
         group: &str,
@@ -171,7 +171,7 @@ impl Admin {
         self.stable_offsets_for(group, partitions, None).await
     }
 
-    /// As [`Admin::stable_offsets`], asked for by a member: its epoch and its id.
+    /// As [`Admin::stable_offsets`], with the member epoch and the member id.
     pub(crate) async fn stable_offsets_for(
         &self,
         group: &str,
@@ -180,7 +180,7 @@ impl Admin {
     ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
         let mut topics: Vec<String> = partitions.iter().map(|(topic, _)| topic.clone()).collect();
         topics.dedup();
-        // Newer requests name topics by their ids.
+        // Newer versions identify topics by their ids.
         self.client.topics(&topics).await?;
         self.client
             .retrying("OffsetFetch", async || {
@@ -211,7 +211,7 @@ impl Admin {
                         require_stable: wanted.is_some(),
                         ..Default::default()
                     };
-                    // Several groups at once are newer (KIP-709).
+                    // Newer versions support several groups (KIP-709).
                     if version >= 8 {
                         request.groups = vec![OffsetFetchRequestGroup {
                             group_id: text(group),
@@ -293,7 +293,7 @@ impl Admin {
         Ok(offsets)
     }
 
-    /// Commits offsets for a group that has no members, as a reset does.
+    /// Commits offsets for a group without members, as a reset does.
     pub async fn alter_offsets(
         &self,
         group: &str,
@@ -332,7 +332,7 @@ impl Admin {
         Ok(results)
     }
 
-    /// Forgets committed offsets of a group.
+    /// Deletes committed offsets of a group.
     pub async fn delete_offsets(
         &self,
         group: &str,
@@ -368,7 +368,7 @@ impl Admin {
         Ok(results)
     }
 
-    /// The name of a topic that newer responses give by its id.
+    /// The name of a topic, for which newer responses have only the id.
     async fn topic_name(&self, name: &str, id: Uuid) -> Result<String, ClientError> {
         if !name.is_empty() || id.is_zero() {
             return Ok(name.to_owned());

@@ -1,4 +1,4 @@
-//! Quotas of clients, and credentials of users.
+//! Client quotas and user credentials.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,11 @@ use ottla_types::ErrorCode;
 use super::{Admin, text};
 use crate::error::ClientError;
 
-/// Whom quotas are for: by type (`user`, `client-id`, `ip`) the name, or nothing for the default.
+/// The entity of a quota: for each type (`user`, `client-id`, `ip`) a name, or `None` for the
+/// default.
 pub type QuotaEntity = BTreeMap<String, Option<String>>;
 
-/// Which names of a type are asked for; the numbers are Kafka's.
+/// Which names of a type match. The numbers are Kafka's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QuotaMatch {
     Exactly(String),
@@ -30,19 +31,18 @@ pub enum QuotaMatch {
     Any,
 }
 
-/// A credential that is to be stored.
+/// A SCRAM credential to store.
 #[derive(Clone, Debug)]
 pub struct NewScramCredential {
     pub mechanism: ScramMechanism,
     pub iterations: u32,
     pub password: String,
-    /// As random as can be.
+    /// Must be random.
     pub salt: Vec<u8>,
 }
 
 impl Admin {
-    /// The quotas of the entities that have exactly these types, in the order in which the cluster gives
-    /// them.
+    /// The quotas of the entities with exactly these types, in the order of the response.
     pub async fn describe_client_quotas(
         &self,
         filter: &[(String, QuotaMatch)],
@@ -86,7 +86,7 @@ impl Admin {
             .collect())
     }
 
-    /// Sets quotas of an entity; those without a value are taken away.
+    /// Sets quotas of an entity. A quota without a value is removed.
     pub async fn alter_client_quotas(
         &self,
         entity: &QuotaEntity,
@@ -125,8 +125,8 @@ impl Admin {
         })
     }
 
-    /// The mechanisms for which users have credentials; of all users if none is named. A user without any
-    /// is left out.
+    /// The SCRAM mechanisms of users, or of all users if none is named. Users without credentials
+    /// are omitted.
     pub async fn describe_scram_credentials(
         &self,
         users: &[String],

@@ -15,17 +15,17 @@ use super::{Admin, text};
 use crate::error::ClientError;
 use crate::partitions::{Partition, by_topic};
 
-/// Where a broker keeps a replica.
+/// The log directories of a replica on a broker.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ReplicaLogDirs {
-    /// Nothing where none of the broker's directories has it.
+    /// `None` if no directory of the broker has it.
     pub current: Option<String>,
     /// The directory that it is being moved to.
     pub future: Option<String>,
 }
 
 impl Admin {
-    /// The reassignments under way, by topic and partition.
+    /// The reassignments in progress, by topic and partition.
     pub async fn list_partition_reassignments(
         &self,
     ) -> Result<BTreeMap<(String, i32), OngoingPartitionReassignment>, ClientError> {
@@ -50,8 +50,7 @@ impl Admin {
             .collect())
     }
 
-    /// Asks for other replicas of partitions; nothing in place of the brokers ends a reassignment that is
-    /// under way.
+    /// Requests other replicas of partitions. `None` cancels a reassignment that is in progress.
     pub async fn alter_partition_reassignments(
         &self,
         partitions: &BTreeMap<Partition, Option<Vec<i32>>>,
@@ -93,7 +92,7 @@ impl Admin {
         Ok(results)
     }
 
-    /// Asks a broker to move one of its replicas to another of its log directories.
+    /// Moves a replica to another log directory of its broker.
     pub async fn alter_replica_log_dir(
         &self,
         broker: i32,
@@ -120,7 +119,7 @@ impl Admin {
         ClientError::check_code(what, code)
     }
 
-    /// Where a broker keeps these replicas. Directories that are offline have none.
+    /// The log directories of these replicas. Offline directories report none.
     pub async fn describe_replica_log_dirs(
         &self,
         broker: i32,

@@ -1,4 +1,5 @@
-//! Share groups (KIP-932): their members, and how far they are. Listing and deleting them is as with other groups.
+//! Share groups (KIP-932): their members and offsets. They are listed and deleted like other
+//! groups.
 
 use std::collections::BTreeMap;
 
@@ -20,18 +21,18 @@ use crate::error::ClientError;
 use crate::metadata::BrokerNode;
 use crate::partitions::by_topic;
 
-/// How far a share group is in a partition.
+/// The offset of a share group in a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharePartitionOffset {
-    /// Everything before it is done.
+    /// Records before it are settled.
     pub start_offset: i64,
     pub leader_epoch: Option<i32>,
-    /// How many records from there on are not done; nothing where the cluster does not know.
+    /// The number of unsettled records from there on; `None` if the cluster does not know it.
     pub lag: Option<i64>,
 }
 
 impl Admin {
-    /// A share group, and the broker that coordinates it.
+    /// A share group, and the broker id of its coordinator.
     pub async fn describe_share_group(
         &self,
         group: &str,
@@ -48,8 +49,9 @@ impl Admin {
         .await
     }
 
-    /// How far a share group is in all partitions that it has begun to read; nothing where that is decided when the first
-    /// record is read. Partitions of which the cluster cannot say it now are left out.
+    /// The offsets of a share group in all partitions that it has started to read; `None` if the
+    /// first offset is not determined yet. Partitions whose offset is currently unavailable are
+    /// omitted.
     pub async fn share_group_offsets(
         &self,
         group: &str,
@@ -87,7 +89,7 @@ impl Admin {
         Ok(offsets)
     }
 
-    /// Has a share group without members go on from these offsets; a group that is not there is created.
+    /// Sets the offsets of a share group without members. A group that does not exist is created.
     pub async fn alter_share_group_offsets(
         &self,
         group: &str,
@@ -129,8 +131,8 @@ impl Admin {
         Ok(results)
     }
 
-    /// Has a share group without members forget how far it is in these topics. A topic that is missing in the answer was
-    /// nothing to it.
+    /// Deletes the offsets of a share group without members in these topics. A topic that is
+    /// missing in the response had no offsets.
     pub async fn delete_share_group_offsets(
         &self,
         group: &str,

@@ -1,4 +1,5 @@
-//! Describing streams groups (KIP-1071). They are listed and deleted, and their offsets read and set, as those of other types.
+//! Descriptions of streams groups (KIP-1071). They are listed and deleted like groups of other
+//! types, and so are their offsets.
 
 use ottla_protocol::messages::StreamsGroupDescribeRequest;
 use ottla_protocol::messages::streams_group_describe_response as response;
@@ -16,7 +17,8 @@ pub struct DescribedStreamsGroup {
     pub coordinator: BrokerNode,
 }
 
-/// A part of an application, by its topics; its tasks are as many as those have partitions.
+/// A subtopology of an application with its topics. Its number of tasks is the partition count of
+/// these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subtopology {
     pub id: String,

@@ -23,15 +23,15 @@ use super::{Admin, text};
 use crate::client::Client;
 use crate::error::ClientError;
 
-/// A topic to be created.
+/// A topic to create.
 #[derive(Clone, Default, Debug)]
 pub struct NewTopic {
     pub name: String,
-    /// Nothing leaves it to the broker.
+    /// `None` for the broker's default.
     pub partitions: Option<i32>,
-    /// Nothing leaves it to the broker.
+    /// `None` for the broker's default.
     pub replication_factor: Option<i16>,
-    /// The brokers of each partition, instead of the two numbers above.
+    /// The replicas of each partition, instead of the two numbers above.
     pub assignments: BTreeMap<i32, Vec<i32>>,
     pub configs: BTreeMap<String, String>,
 }
@@ -49,18 +49,17 @@ pub struct TopicDescription {
 #[derive(Clone, Debug)]
 pub struct PartitionDescription {
     pub partition: i32,
-    /// Nothing while there is none.
+    /// `None` if there is no leader.
     pub leader: Option<i32>,
     pub replicas: Vec<i32>,
     pub isr: Vec<i32>,
-    /// Replicas that may lead although they are not in sync (KIP-966); nothing where the broker does not
-    /// say.
+    /// Eligible leader replicas (KIP-966); `None` if the broker does not send them.
     pub eligible_leader_replicas: Option<Vec<i32>>,
     pub last_known_elr: Option<Vec<i32>>,
 }
 
 impl Admin {
-    /// Creates topics; the results are in the order of the answer.
+    /// Creates topics. The results are in the order of the response.
     pub async fn create_topics(
         &self,
         topics: &[NewTopic],
@@ -76,7 +75,8 @@ impl Admin {
             .client
             .retrying("CreateTopics", async || {
                 let response = self.client.any_node().await?.send(&request).await?;
-                // A topic whose deletion has not reached every broker yet, or a moving controller.
+                // The deletion of a topic of that name has not reached every broker yet, or the
+                // controller is changing.
                 for topic in &response.topics {
                     retriable(&format!("topic {}", &*topic.name), topic.error_code)?;
                 }
@@ -95,7 +95,7 @@ impl Admin {
                     timeout_ms: self.timeout_ms(),
                     ..Default::default()
                 };
-                // By id or name instead of names alone (KIP-516).
+                // Newer versions accept an id or a name (KIP-516).
                 if version >= 6 {
                     request.topics = vec![DeleteTopicState {
                         name: Some(text(name)),
@@ -114,7 +114,8 @@ impl Admin {
         ClientError::check(format!("deleting topic {name}"), code, message)
     }
 
-    /// Grows a topic to `count` partitions; `assignments` names the brokers of the new ones.
+    /// Raises the number of partitions of a topic to `count`. `assignments` has the replicas of the
+    /// new ones.
     pub async fn create_partitions(
         &self,
         name: &str,
@@ -155,7 +156,8 @@ impl Admin {
         Ok(names.map(|topic| topic.name.clone()).collect())
     }
 
-    /// Describes topics by name, in the order of their names. Topics that do not exist are errors.
+    /// Describes topics by name, in the order of their names. A topic that does not exist is an
+    /// error.
     pub async fn describe_topics(
         &self,
         names: &[String],
@@ -196,7 +198,7 @@ impl Admin {
         Ok(described)
     }
 
-    /// Page by page, since a topic can have more partitions than fit into a response.
+    /// Page by page, because a topic can have more partitions than fit into a response.
     async fn describe_by_partitions(
         &self,
         names: &[String],
@@ -257,7 +259,7 @@ impl Admin {
             let next = response
                 .next_cursor
                 .map(|cursor| (cursor.topic_name.to_string(), cursor.partition_index));
-            // A cursor that does not move would never end.
+            // A cursor that does not advance would never end.
             if next.is_none() || next == cursor {
                 return Ok(described.into_values().collect());
             }
@@ -265,8 +267,8 @@ impl Admin {
         }
     }
 
-    /// Deletes the records before an offset of each partition; -1 stands for the high watermark. The
-    /// results are the new log start offsets.
+    /// Deletes the records before an offset of each partition; -1 means the high watermark. Returns
+    /// the new log start offsets.
     pub async fn delete_records(
         &self,
         offsets: &BTreeMap<(String, i32), i64>,
@@ -329,7 +331,7 @@ pub(crate) async fn leader_connection(
     let Some(info) = metadata.partition(topic, partition) else {
         return Err(ClientError::broker(
             format!("{topic}-{partition}"),
-            // Not a passing state: the topic has fewer partitions.
+            // Not retriable: the topic has fewer partitions.
             ErrorCode::InvalidPartitions.code(),
             Some("the topic does not have this partition"),
         ));
@@ -342,12 +344,13 @@ pub(crate) async fn leader_connection(
             None::<&str>,
         )),
     };
-    // Another may lead by now: who is told the name of a broker that has just died would ask for that one for ever.
+    // Another broker may lead by now. Without a refresh, a client that was told the address of a
+    // broker that has just died would retry that address forever.
     forget_stale_leader(client, topic, &connected).await;
     connected
 }
 
-/// After an answer that says that the metadata is old, or none at all, asks for it again.
+/// Refreshes the metadata after an error that says that it is stale, or after no response.
 pub(crate) async fn forget_stale_leader<T>(
     client: &Client,
     topic: &str,
@@ -360,7 +363,7 @@ pub(crate) async fn forget_stale_leader<T>(
     }
 }
 
-/// An error, if the code says that the same may succeed later.
+/// An error if the code is retriable.
 fn retriable(what: &str, code: i16) -> Result<(), ClientError> {
     match ErrorCode::from_code(code).is_retriable() {
         true => Err(ClientError::broker(what, code, None::<&str>)),

@@ -1,4 +1,5 @@
-//! Transactions and the producers of partitions: listing, describing, ending those that hang (KIP-664).
+//! Transactions and producers of partitions: listing, describing, and aborting hanging transactions
+//! (KIP-664).
 
 use ottla_protocol::messages::describe_producers_request::{
     DescribeProducersRequest, TopicRequest,
@@ -18,10 +19,10 @@ use super::{Admin, text};
 use crate::client::CoordinatorKind;
 use crate::error::ClientError;
 
-/// A transactional id as a list shows it.
+/// A transactional id in a list.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TransactionListing {
-    /// The broker that coordinates it.
+    /// The broker id of its coordinator.
     pub coordinator: i32,
     pub transactional_id: String,
     pub producer_id: i64,
@@ -29,17 +30,17 @@ pub struct TransactionListing {
     pub state: String,
 }
 
-/// Which transactional ids are listed. What is empty or `None` leaves all in.
+/// A filter of transactional ids. Empty lists and `None` match everything.
 #[derive(Clone, Default, Debug)]
 pub struct TransactionFilter {
     pub producer_ids: Vec<i64>,
-    /// Only those that began longer ago than this many milliseconds.
+    /// Only transactions that have been running for longer than this.
     pub duration_ms: Option<i64>,
-    /// A regular expression that the whole id matches.
+    /// A regular expression that must match the whole id.
     pub id_pattern: Option<String>,
 }
 
-/// One open transaction of one partition, as the producer's state there names it.
+/// One open transaction in one partition, identified by the producer state there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenTransaction {
     pub topic: String,
@@ -50,7 +51,7 @@ pub struct OpenTransaction {
 }
 
 impl Admin {
-    /// The transactional ids that any broker of the cluster coordinates, by broker.
+    /// The transactional ids of all brokers' coordinators, by broker.
     pub async fn list_transactions(
         &self,
         filter: &TransactionFilter,
@@ -87,7 +88,7 @@ impl Admin {
         Ok(listings)
     }
 
-    /// What is known of a transactional id, and the broker that coordinates it.
+    /// The description of a transactional id, and the broker id of its coordinator.
     pub async fn describe_transaction(
         &self,
         transactional_id: &str,
@@ -116,8 +117,7 @@ impl Admin {
         Ok((coordinator.id, state))
     }
 
-    /// The producers that have written to a partition lately, as its leader knows them, or the replica on
-    /// `broker`.
+    /// The active producers of a partition, from its leader or from the replica on `broker`.
     pub async fn describe_producers(
         &self,
         topic: &str,
@@ -150,7 +150,7 @@ impl Admin {
             .await
     }
 
-    /// Ends an open transaction in one partition, without asking its coordinator.
+    /// Aborts an open transaction in one partition, without its coordinator.
     pub async fn abort_transaction(&self, open: &OpenTransaction) -> Result<(), ClientError> {
         let OpenTransaction {
             topic, partition, ..
@@ -183,7 +183,7 @@ impl Admin {
             .await
     }
 
-    /// Fences the producer of a transactional id, and with that aborts the transaction that it has open.
+    /// Fences the producer of a transactional id, which aborts its open transaction.
     pub async fn fence_producer(&self, transactional_id: &str) -> Result<(), ClientError> {
         self.client
             .retrying("InitProducerId", async || {

@@ -1,28 +1,30 @@
-//! Cuts what a broker sends into frames.
+//! Splits the data from a broker into frames.
 //!
-//! Answers to Produce have a hundred bytes and come many at a time; answers to Fetch have megabytes. So what the socket
-//! has is read into a small buffer, out of which small frames are copied, several of one read; of a large frame the rest
-//! is read straight into memory of its own, which is what the consumer's records are slices of.
+//! Responses to Produce have a hundred bytes and arrive many at a time; responses to Fetch have
+//! megabytes. Data is read into a small buffer, from which small frames are copied, several per
+//! read. The rest of a large frame is read directly into memory of its own, of which the consumer's
+//! records are slices.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Room for the answers that come at a time, and the most that is copied of a large frame.
+/// The buffer size, which is also the maximum that is copied of a large frame.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// Memory for so much is asked for because a frame says that it is so long; for more, once so much has come.
-/// Untouched memory costs nothing, and growing copies: this holds what six partitions answer by default.
+/// The maximum allocation based on the length of a frame alone; more is allocated when that much
+/// has arrived. Untouched memory is free, and growing copies. The value holds a default response of
+/// six partitions.
 const BELIEVED_BYTES: usize = 8 << 20;
 
 const LENGTH_BYTES: usize = 4;
-/// A response has at least its correlation id.
+/// The minimum size of a response: its correlation id.
 const LEAST_BYTES: usize = 4;
 
 pub(super) struct FrameReader<R> {
     socket: R,
-    /// Of the largest frame.
+    /// The maximum size of a frame.
     max_bytes: usize,
-    /// What has been read and not cut yet.
+    /// Data that was read and not split yet.
     buffer: BytesMut,
 }
 
@@ -35,7 +37,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// The next frame without its length, at least the correlation id long.
+    /// The next frame without its length prefix. It contains at least the correlation id.
     pub(super) async fn next(&mut self) -> Result<Bytes, String> {
         while self.buffer.len() < LENGTH_BYTES {
             self.fill("the broker hung up").await?;
@@ -81,14 +83,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(frame.freeze())
     }
 
-    /// Takes so many bytes off the front; what is behind them moves there, so that the buffer never grows.
+    /// Removes bytes from the front, and moves the rest there, so that the buffer never grows.
     fn cut(&mut self, count: usize) {
         let left = self.buffer.len() - count;
         self.buffer.copy_within(count.., 0);
         self.buffer.truncate(left);
     }
 
-    /// Reads what the socket has, at least a byte, as far as there is room: there is, while a small frame is not whole.
+    /// Reads at least one byte from the socket, as far as there is space. There always is while a
+    /// small frame is incomplete.
     async fn fill(&mut self, hung_up: &str) -> Result<(), String> {
         let room = (BUFFER_BYTES - self.buffer.len()) as u64;
         let read = (&mut self.socket)
@@ -117,7 +120,7 @@ mod tests {
         bytes
     }
 
-    /// Frames of every kind of size, however the bytes come in.
+    /// Frames of all kinds of sizes, independently of how the bytes arrive.
     #[tokio::test]
     async fn frames_come_out_as_they_went_in() {
         let sizes = [
@@ -155,7 +158,7 @@ mod tests {
             (&[0x7f, 0, 0, 0], "not a Kafka response"),
             (&[0, 0], "hung up"),
             (&[0, 0, 0, 9, 1, 2, 3, 4], "in the middle"),
-            // Says that megabytes follow.
+            // The prefix claims megabytes.
             (&[0, 0xff, 0, 0, 1], "in the middle"),
         ] {
             let mut reader = FrameReader::new(bytes, MAX_BYTES);

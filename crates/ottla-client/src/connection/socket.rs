@@ -1,4 +1,4 @@
-//! A socket to a broker, its buffers of the size that is asked for.
+//! A socket to a broker with the configured buffer sizes.
 
 use std::io;
 
@@ -27,7 +27,7 @@ mod tests {
 
     use super::*;
 
-    /// Linux gives twice what it is asked for, since half of it goes to its own accounts.
+    /// Linux allocates twice the requested size, because half of it is for its own bookkeeping.
     #[tokio::test]
     async fn buffers_are_as_large_as_they_are_asked_to_be() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

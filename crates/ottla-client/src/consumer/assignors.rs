@@ -1,7 +1,7 @@
-//! Who of a group reads which partitions, decided by one of its members (`group.protocol=classic`).
+//! Assignment of partitions by a member of the group (`group.protocol=classic`).
 //!
-//! Pure functions from members and numbers of partitions to an assignment; the same as those of Kafka's
-//! Java client, so that members of both kinds can share a group.
+//! Pure functions from members and partition counts to an assignment. They are equal to those of
+//! Kafka's Java client, so that members with either client can share a group.
 
 #[cfg(test)]
 mod comparison;
@@ -22,9 +22,10 @@ pub(super) use subscriber::{Racks, Subscriber, Topics};
 pub enum Assignor {
     Range,
     RoundRobin,
-    /// Keeps what members have, as far as that is balanced.
+    /// Keeps the existing assignment as far as it is balanced.
     Sticky,
-    /// As `Sticky`; what moves is given up first and assigned in another round, while the rest is read on.
+    /// As `Sticky`, but partitions that move are revoked first and assigned in a second rebalance,
+    /// while the members continue to read the others.
     CooperativeSticky,
 }
 
@@ -40,7 +41,7 @@ impl Assignor {
         Assignor::CooperativeSticky,
     ];
 
-    /// By the name in the protocol, or that of Kafka's class.
+    /// By its name in the protocol or by the name of Kafka's class.
     pub fn from_name(name: &str) -> Option<Assignor> {
         Assignor::ALL.into_iter().find(|assignor| {
             let class = match assignor {
@@ -64,12 +65,12 @@ impl Assignor {
         }
     }
 
-    /// Members go on reading what they keep while the others are waited for.
+    /// Whether members continue to read the partitions that they keep during a rebalance.
     pub(super) fn is_cooperative(self) -> bool {
         self == Assignor::CooperativeSticky
     }
 
-    /// The partitions of each member. Racks matter to [`Assignor::Range`] only.
+    /// The partitions of each member. Only [`Assignor::Range`] uses racks.
     pub(super) fn assign(self, members: &[Subscriber], topics: &Topics) -> Assignment {
         let counts: BTreeMap<String, usize> = topics
             .iter()
@@ -87,7 +88,8 @@ impl Assignor {
     }
 }
 
-/// Leaves out what another member still has, or two members say that they have: it is given up first.
+/// Removes partitions that another member still owns, or that two members claim: they must be
+/// revoked first.
 fn without_moving(members: &[Subscriber], assigned: Assignment) -> Assignment {
     let owners = sticky::owners(members);
     let moves = |member: &str, partition: &Partition| {

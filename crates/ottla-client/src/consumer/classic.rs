@@ -1,4 +1,4 @@
-//! Membership in a group of the classic protocol: join, sync, heartbeats, commits, leaving.
+//! Membership in a group of the classic protocol: join, sync, heartbeats, commits, leave.
 
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,26 +32,26 @@ use crate::heartbeats::HeartbeatSensors;
 use crate::metadata::Metadata;
 
 const PROTOCOL_TYPE: &str = "consumer";
-/// Owned partitions came with version 1, the generation with 2, the rack with 3.
+/// Version 1 added owned partitions, 2 the generation, 3 the rack.
 const SUBSCRIPTION_VERSION: i16 = 3;
 
-/// A place in a group with what came of joining.
+/// A membership, and the result of joining.
 pub(super) type Joined = (Membership, Result<Vec<Partition>, ClientError>);
 
-/// The coordinator of the group, as a member talks to it.
+/// The connection of a member to the coordinator of its group.
 #[derive(Clone)]
 struct Coordinator {
     client: Client,
-    /// Of the connection to it.
+    /// The owner of the connection.
     owner: Owner,
     group: String,
-    /// Set when the members are being redistributed, or this one is out.
+    /// Set when a rebalance has started, or the member was removed.
     rejoin: Arc<AtomicBool>,
     /// Set when the group does not know this member any more.
     forgotten: Arc<AtomicBool>,
 }
 
-/// Commits as the member that it was taken from, in the generation of that time.
+/// Commits with the member id and generation of the time when it was created.
 pub(super) struct Committer {
     coordinator: Coordinator,
     generation: i32,
@@ -59,20 +59,21 @@ pub(super) struct Committer {
     instance_id: Option<String>,
 }
 
-/// A place in a group, kept by heartbeats.
+/// A membership in a group, kept alive by heartbeats.
 pub(super) struct Membership {
     coordinator: Coordinator,
     config: ConsumerConfig,
-    /// Empty until the coordinator has given one; shared with whoever may have to give the place up while
-    /// this is away joining.
+    /// Empty until the coordinator has assigned one. Shared with the [`MemberHandle`], which may
+    /// have to leave the group while the join task has this membership.
     member_id: Arc<Mutex<String>>,
-    /// -1 outside the group.
+    /// -1 outside a group.
     generation: i32,
     heartbeats: Option<JoinHandle<()>>,
     last_poll: Arc<Mutex<Instant>>,
-    /// What the leader of the group assigned the partitions by; nothing for the other members.
+    /// The partition counts that the group leader used for the assignment; `None` for other
+    /// members.
     assigned_counts: Option<BTreeMap<String, usize>>,
-    /// What this member had at last, which the sticky assignor is told though it has been given up.
+    /// The last assignment, which the sticky assignor needs although the partitions were revoked.
     last_assignment: Vec<Partition>,
     sensors: Arc<ConsumerSensors>,
 }
@@ -103,22 +104,23 @@ impl Membership {
         }
     }
 
-    /// The owner is there: `max.poll.interval.ms` begins anew.
+    /// The owner has polled: restarts `max.poll.interval.ms`.
     pub(super) fn on_polled(&self) {
         *self.last_poll.lock() = ottla_sync::time::now();
     }
 
-    /// Joins again with the next poll.
+    /// Rejoins with the next poll.
     pub(super) fn rejoin(&self) {
         self.coordinator.rejoin.store(true, Ordering::Release);
     }
 
-    /// The group does not know this member any more.
+    /// Whether the group does not know this member any more.
     pub(super) fn is_forgotten(&self) -> bool {
         self.coordinator.forgotten.load(Ordering::Acquire)
     }
 
-    /// Only where every assignor can, as in Kafka: the members have to agree on one later.
+    /// True only if every assignor is cooperative, as in Kafka: the members agree on one of them
+    /// later.
     pub(super) fn is_cooperative(&self) -> bool {
         let strategies = &self.config.partition_assignment_strategy;
         !strategies.is_empty() && strategies.iter().all(|it| it.is_cooperative())
@@ -128,7 +130,7 @@ impl Membership {
         (self.generation, self.id())
     }
 
-    /// The member that assigned the partitions has them assigned anew when there are others.
+    /// The group leader starts a rebalance when partition counts have changed.
     pub(super) fn on_metadata(&self, metadata: &Metadata) {
         if let Some(assigned) = &self.assigned_counts {
             let has_changed = assigned
@@ -144,7 +146,7 @@ impl Membership {
         self.member_id.lock().clone()
     }
 
-    /// The place that this takes in the group, to be given up while this is away joining.
+    /// A handle with which the member can leave the group while the join task has this membership.
     pub(super) fn member_handle(&self) -> MemberHandle {
         MemberHandle {
             client: self.coordinator.client.clone(),
@@ -158,7 +160,8 @@ impl Membership {
         self.coordinator.rejoin.load(Ordering::Acquire)
     }
 
-    /// Joins, however long the other members take; gives the partitions of this member.
+    /// Joins the group, waiting for the other members as long as necessary. Returns the assigned
+    /// partitions.
     pub(super) async fn join(
         &mut self,
         topics: &[String],
@@ -179,7 +182,8 @@ impl Membership {
                 Err(error) => {
                     self.sensors.on_rebalance_failed();
                     match error.code() {
-                        // The coordinator has given a member id to come back with (KIP-394).
+                        // The coordinator has assigned a member id with which the member must join
+                        // again (KIP-394).
                         Some(ErrorCode::MemberIdRequired) => continue,
                         Some(
                             ErrorCode::UnknownMemberId
@@ -205,7 +209,7 @@ impl Membership {
         }
     }
 
-    /// What this member says of itself to the one that assigns.
+    /// This member's subscription for the group leader.
     fn subscription(
         &self,
         topics: &[String],
@@ -287,7 +291,7 @@ impl Membership {
         decode_assignment(&synced.assignment)
     }
 
-    /// The leader's part: who gets which partitions.
+    /// The group leader's part: computes the assignment.
     async fn assign_members(
         &mut self,
         joined: &JoinGroupResponse,
@@ -358,7 +362,8 @@ impl Membership {
             .collect();
         self.assigned_counts = Some(watched);
         if joined.skip_assignment {
-            // A static leader that came back: the assignment stands, and is only watched over.
+            // A static leader that has returned: the assignment is unchanged, and is only
+            // monitored.
             return Ok(Vec::new());
         }
         let mut assignments = Vec::new();
@@ -382,8 +387,8 @@ impl Membership {
         Ok(assignments)
     }
 
-    /// Commits as this member is now; a group that is being redistributed refuses, which is tried again
-    /// once this member has joined.
+    /// Commits in the current generation. During a rebalance the group refuses the commit, which is
+    /// retried after this member has rejoined.
     pub(super) fn committer(&self) -> Committer {
         Committer {
             coordinator: self.coordinator.clone(),
@@ -393,7 +398,8 @@ impl Membership {
         }
     }
 
-    /// Gives the place up, so that the others need not wait for it to expire. A static member keeps it.
+    /// Leaves the group, so that the others do not wait for the member to expire. A static member
+    /// does not leave.
     pub(super) async fn leave(mut self) {
         self.stop_heartbeats();
         if self.generation >= 0 {
@@ -428,7 +434,7 @@ impl Membership {
             loop {
                 ottla_sync::time::sleep(interval).await;
                 if ottla_sync::time::elapsed(*last_poll.lock()) >= patience {
-                    // The owner is stuck: others may have its partitions.
+                    // The owner does not poll, so other members may own its partitions.
                     tracing::warn!(
                         group,
                         "no poll within max.poll.interval.ms={}; leaving the group",
@@ -464,8 +470,8 @@ impl Membership {
                     | ErrorCode::CoordinatorLoadInProgress => {
                         client.forget_coordinator(CoordinatorKind::Group, &group);
                     }
-                    // Heartbeats go on until the member joins again, so that its place is kept while
-                    // its owner is busy.
+                    // Heartbeats continue until the member rejoins, so that it does not expire
+                    // while its owner is busy.
                     ErrorCode::RebalanceInProgress => rejoin.store(true, Ordering::Release),
                     _ => {
                         forgotten.store(true, Ordering::Release);
@@ -550,7 +556,7 @@ impl Drop for Membership {
     }
 }
 
-/// A member's place in its group.
+/// Identifies a member so that it can leave its group.
 pub(super) struct MemberHandle {
     client: Client,
     group: String,
@@ -559,8 +565,8 @@ pub(super) struct MemberHandle {
 }
 
 impl MemberHandle {
-    /// Leaves the group while the member still joins it: on a connection of its own, because the member's
-    /// is held by the answer that it waits for.
+    /// Leaves the group while the member is joining. Uses a connection of its own, because the
+    /// pending JoinGroup blocks the member's.
     pub(super) async fn give_up_while_joining(self) {
         let owner = self.client.new_owner();
         self.give_up(owner).await;
@@ -580,7 +586,7 @@ impl MemberHandle {
                         group_id: self.group.clone().into(),
                         ..Default::default()
                     };
-                    // Several members at once are newer (KIP-345).
+                    // Newer versions support several members (KIP-345).
                     if version >= 3 {
                         request.members = vec![MemberIdentity {
                             member_id: member_id.clone().into(),
@@ -600,7 +606,7 @@ impl MemberHandle {
     }
 }
 
-/// A message of the consumer protocol, its version in front.
+/// Encodes a message of the consumer protocol with its version as prefix.
 fn with_version<M: Message>(message: &M, version: i16) -> Result<Bytes, ClientError> {
     let body = message.encode_to_bytes(version)?;
     let mut bytes = BytesMut::with_capacity(2 + body.len());
@@ -622,7 +628,7 @@ fn partition_count(metadata: &Metadata, topic: &str) -> usize {
     topic.map_or(0, |topic| topic.partitions.len())
 }
 
-/// Where the replicas of each partition stand, as far as their brokers say.
+/// The racks of each partition's replicas, as far as they are known.
 fn partition_racks(metadata: &Metadata, topic: &str) -> Vec<Racks> {
     let topic = metadata.topics.get(topic);
     let partitions = topic.map_or(&[][..], |topic| &topic.partitions);

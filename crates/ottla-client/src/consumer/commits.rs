@@ -1,8 +1,8 @@
-//! Committing offsets: at once, by the way, or by itself from time to time.
+//! Commits of offsets: synchronous, asynchronous and automatic.
 //!
-//! One commit follows the other: the next is sent when the one before has been answered, so that what is
-//! committed last stands. Callbacks are called on the owner's thread, from within `poll`, a commit or
-//! `close`, as in Kafka.
+//! Commits are sequential: the next one is sent when the previous one has been answered, so that
+//! the last one wins. As in Kafka, callbacks are called on the owner's thread, from within `poll`,
+//! a commit or `close`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Consumer, Partition, classic, modern};
 use crate::admin::Admin;
 use crate::error::ClientError;
 
-/// In whose name offsets are committed.
+/// Commits on behalf of a member, or of no member.
 struct Committer {
     target: CommitTarget,
     sensors: Arc<ConsumerSensors>,
@@ -24,7 +24,7 @@ struct Committer {
 enum CommitTarget {
     Classic(classic::Committer),
     Modern(modern::Committer),
-    /// No group decides about the partitions.
+    /// The partitions are assigned manually.
     Standalone {
         admin: Admin,
         group: String,
@@ -61,7 +61,7 @@ impl CommitTarget {
 }
 
 impl Consumer {
-    /// Commits the positions of everything handed out so far.
+    /// Commits the positions after all records returned so far.
     pub async fn commit(&mut self) -> Result<(), ClientError> {
         let offsets = self.consumed();
         self.commit_offsets(&offsets).await
@@ -87,14 +87,14 @@ impl Consumer {
         result
     }
 
-    /// Commits the positions of everything handed out so far, and does not wait for it.
+    /// Commits the positions after all records returned so far, without waiting.
     pub fn commit_async(&mut self, callback: Option<CommitCallback>) -> Result<(), ClientError> {
         let offsets = self.consumed();
         self.commit_offsets_async(offsets, callback)
     }
 
-    /// Commits these offsets, and does not wait for it. A commit that fails is not repeated: a later one
-    /// may be on its way.
+    /// Commits these offsets without waiting. A failed commit is not retried, because a later one
+    /// may be in flight.
     pub fn commit_offsets_async(
         &mut self,
         offsets: BTreeMap<Partition, CommitOffset>,
@@ -116,7 +116,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Calls the callbacks of what has been answered.
+    /// Calls the callbacks of answered commits.
     pub(super) fn call_back(&mut self) {
         let answered = std::mem::take(&mut *self.commits.answered.lock());
         for commit in answered {
@@ -131,7 +131,7 @@ impl Consumer {
         }
     }
 
-    /// Waits until all that was sent has been answered.
+    /// Waits until all sent commits have been answered.
     pub(super) async fn finish_commits(&mut self) {
         if let Some(last) = self.commits.last.take() {
             let _ = last.await;
@@ -176,7 +176,7 @@ impl Consumer {
         })
     }
 
-    /// Commits by the way, if that is due.
+    /// Commits asynchronously, if an automatic commit is due.
     pub(super) fn auto_commit(&mut self) {
         let due = self.config.auto_commit
             && self.config.group_id.is_some()
@@ -185,7 +185,7 @@ impl Consumer {
             return;
         }
         self.last_auto_commit = ottla_sync::time::now();
-        // Before anything has been assigned, or while the members meet, there is nothing to commit.
+        // Before the first assignment and during a rebalance, there is nothing to commit.
         if let Err(error) = self.commit_async(None) {
             tracing::debug!(%error, "offsets are not committed now");
         }

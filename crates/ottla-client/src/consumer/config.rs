@@ -7,35 +7,36 @@ use super::assignors::Assignor;
 use crate::error::ClientError;
 use crate::properties::value::Value;
 
-/// What to do where there is no committed offset, or none that the log still has.
+/// Where to start if there is no committed offset, or if the log does not have it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetReset {
     Earliest,
     Latest,
     /// The first record that is not older than this (KIP-1106).
     ByDuration(Duration),
-    /// An error.
+    /// Returns an error.
     None,
 }
 
-/// How members of a group get their partitions: `group.protocol`.
+/// Who assigns the partitions of a group: `group.protocol`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupProtocol {
-    /// One of the members decides.
+    /// One of the members.
     Classic,
-    /// The coordinator decides (KIP-848).
+    /// The coordinator (KIP-848).
     Consumer,
 }
 
-/// Settings of a consumer, Kafka's keys with underscores. The defaults are Kafka's.
+/// The settings of a consumer, with Kafka's keys and defaults.
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
     pub group_id: Option<String>,
     pub group_instance_id: Option<String>,
     pub group_protocol: GroupProtocol,
-    /// The coordinator's assignor, with [`GroupProtocol::Consumer`]; nothing leaves it to the coordinator.
+    /// The coordinator's assignor, with [`GroupProtocol::Consumer`]; `None` for the coordinator's
+    /// default.
     pub group_remote_assignor: Option<String>,
-    /// In the order of preference, with [`GroupProtocol::Classic`].
+    /// In order of preference, with [`GroupProtocol::Classic`].
     pub partition_assignment_strategy: Vec<Assignor>,
     /// `auto.offset.reset`.
     pub offset_reset: OffsetReset,
@@ -45,19 +46,19 @@ pub struct ConsumerConfig {
     /// `isolation.level=read_committed`.
     pub read_committed: bool,
     pub check_crcs: bool,
-    /// Where this consumer stands, so that a replica near it may serve it.
+    /// The rack of this consumer, so that a replica in the same rack can serve it.
     pub client_rack: Option<String>,
     pub fetch_min_bytes: i32,
     pub fetch_max_bytes: i32,
     pub fetch_max_wait: Duration,
-    /// Of a partition in one answer. Of one that goes on, two such pieces are held at most.
+    /// The maximum per partition in one response. Up to two such pieces of a partition are held.
     pub max_partition_fetch_bytes: i32,
     pub max_poll_records: usize,
     pub session_timeout: Duration,
     pub heartbeat_interval: Duration,
     pub max_poll_interval: Duration,
     pub allow_auto_create_topics: bool,
-    /// Of a pattern that internal topics match as well.
+    /// Whether a pattern matches only topics that are not internal.
     pub exclude_internal_topics: bool,
 }
 
@@ -90,8 +91,8 @@ impl Default for ConsumerConfig {
 }
 
 impl ConsumerConfig {
-    /// Takes the settings that are a consumer's out of a properties file; returns the keys that are not.
-    /// See [`crate::properties::consumer`] for one that refuses them.
+    /// Applies the settings of a consumer in a properties file. Returns the keys of other settings.
+    /// [`crate::properties::consumer`] refuses these.
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,
@@ -144,7 +145,7 @@ impl ConsumerConfig {
                 "allow.auto.create.topics" => self.allow_auto_create_topics = value.boolean()?,
                 "exclude.internal.topics" => self.exclude_internal_topics = value.boolean()?,
                 "interceptor.classes" => value.only(&[""], "Java classes cannot be loaded here")?,
-                // Of share groups: an ordinary consumer makes nothing of it.
+                // For share groups. An ordinary consumer ignores it.
                 "share.acknowledgement.mode" => {
                     value.only(&["implicit"], "it is for share consumers")?
                 }
@@ -159,7 +160,7 @@ impl ConsumerConfig {
         Ok(unknown)
     }
 
-    /// What only the other protocol knows is refused, as in Kafka: it would have no effect.
+    /// Settings of the other protocol are refused, as in Kafka, because they would have no effect.
     fn refuse_other_protocol(
         &self,
         settings: &BTreeMap<String, String>,
@@ -201,7 +202,8 @@ fn offset_reset(value: Value<'_>) -> Result<OffsetReset, ClientError> {
     }
 }
 
-/// A duration as Java's `Duration.parse` reads it, in lower case: `p1dt2h3m4.5s`. Negative ones are not.
+/// A duration in the format of Java's `Duration.parse`, in lower case: `p1dt2h3m4.5s`. Negative
+/// ones are not accepted.
 fn iso_duration(text: &str) -> Option<Duration> {
     let (days, time) = match text.strip_prefix('p')?.split_once('t') {
         Some((days, time)) if !time.is_empty() => (days, time),

@@ -1,9 +1,11 @@
-//! Fetching: one request a leader, for the partitions of which nothing is waiting to be handed out, and for those that are
-//! known to go on behind what is waiting (see `position`).
+//! Fetching: one request per leader, for the partitions without buffered records, and for those
+//! that are known to have records after the buffered ones (see `position`).
 //!
-//! A node of which something is waiting is asked for more only where more is known to be there. Its answer then comes
-//! at once; one that the node held back for `fetch.max.wait.ms` would keep the partitions that are handed out meanwhile
-//! from being asked for (`org.apache.kafka.clients.consumer.internals.AbstractFetch` asks no such node at all).
+//! A node with buffered records is asked for more only if more records are known to exist, so that
+//! it answers at once. A response that the node delays for `fetch.max.wait.ms` would prevent a
+//! fetch of the partitions that run dry meanwhile (Kafka's
+//! `org.apache.kafka.clients.consumer.internals.AbstractFetch` does not fetch from such a node at
+//! all).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,14 +28,14 @@ use crate::error::ClientError;
 use crate::metadata::Metadata;
 use crate::partitions::by_topic;
 
-/// What there is to ask a node for.
+/// The partitions to fetch from one node.
 #[derive(Default)]
 struct NodeFetch {
     /// With the generations of their positions.
     partitions: BTreeMap<Partition, (Wanted, u64)>,
-    /// Of one of its partitions, something is waiting to be handed out.
+    /// Whether any of the node's partitions has buffered records.
     has_some_waiting: bool,
-    /// One of `partitions` has records by its last answer, or has not been answered for yet.
+    /// Whether any of `partitions` is known to have records, or has not been fetched yet.
     has_more: bool,
 }
 
@@ -42,7 +44,7 @@ impl NodeFetch {
         !self.partitions.is_empty() && (self.has_more || !self.has_some_waiting)
     }
 
-    /// Leaves out what would be fetched ahead, if anything has run dry.
+    /// Skips prefetches if any partition has run dry.
     fn put_dry_first(&mut self, positions: &BTreeMap<Partition, Position>) {
         let is_dry = |partition: &Partition| !positions[partition].holds_some();
         if self.partitions.keys().any(is_dry) {
@@ -52,7 +54,7 @@ impl NodeFetch {
 }
 
 impl Consumer {
-    /// Asks every leader that is not being asked for the partitions that have run dry.
+    /// Fetches from every leader without a fetch in flight, for the partitions that have run dry.
     pub(super) async fn start_fetches(&mut self) -> Result<(), ClientError> {
         let names = self.topics_run_dry();
         if names.is_empty() {
@@ -62,7 +64,7 @@ impl Consumer {
         self.start_fetches_by(&metadata)
     }
 
-    /// The same by what is known, without waiting. What is wrong is found again, and told, by the next poll.
+    /// The same from known metadata, without waiting. The next poll meets any error again.
     pub(super) fn start_known_fetches(&mut self) {
         let metadata = self.client.metadata();
         if let Err(error) = self.start_fetches_by(&metadata) {
@@ -92,7 +94,7 @@ impl Consumer {
             }
             let Some(info) = metadata.partition(topic, *index) else {
                 if !metadata.topics.contains_key(topic) {
-                    // It is waited for.
+                    // A fetch is in flight.
                     continue;
                 }
                 return Err(ClientError::broker(
@@ -126,8 +128,8 @@ impl Consumer {
             if !of_node.is_worth_asking() {
                 continue;
             }
-            // Without a session the first partition of a request is served first: one fetched ahead again and again
-            // would take all room from one that has run dry.
+            // Without a session, the first partition of a request is served first: one that is
+            // prefetched repeatedly would take all space from one that has run dry.
             if !self
                 .sessions
                 .get(&leader)
@@ -140,7 +142,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Metadata with these topics; those that do not exist are missing in it.
+    /// Metadata with these topics. Those that do not exist are missing in it.
     async fn known_topics(&self, names: &[String]) -> Result<Arc<Metadata>, ClientError> {
         match self.client.topics(names).await {
             Err(error)
@@ -234,7 +236,7 @@ impl Consumer {
         });
     }
 
-    /// Takes in what a request brought back.
+    /// Handles the response of a fetch.
     pub(super) async fn on_fetched(&mut self, fetched: Fetched) -> Result<(), ClientError> {
         self.fetching.remove(&fetched.leader);
         for (partition, (_, generation)) in &fetched.asked {
@@ -278,7 +280,7 @@ impl Consumer {
         let mut out_of_range = Vec::new();
         let tally = RequestTally::new(self.sensors.clone());
         for (partition, data) in answer.partitions {
-            // It counts as answered, whatever comes of it.
+            // It counts as answered, whatever the result.
             tally.on_drained(&self.shared_name(&partition.0), Extent::default());
             let Some(&(offset, generation)) = fetched.asked.get(&partition) else {
                 continue;
@@ -308,8 +310,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// A node could not be asked: whether there is somebody else to ask for each partition, or something of it to be handed
-    /// out first. What is wrong is met again then.
+    /// A node could not be reached. Returns whether each partition has another node to fetch from,
+    /// or buffered records to return first. The error is met again after that.
     fn may_go_on_without(&mut self, node: i32, asked: &BTreeMap<Partition, (i64, u64)>) -> bool {
         let mut may_go_on = true;
         for (partition, (_, generation)) in asked {
@@ -328,7 +330,7 @@ impl Consumer {
         may_go_on
     }
 
-    /// The name of a topic, as all its records have it.
+    /// The topic name that all records of the topic share.
     fn shared_name(&mut self, topic: &str) -> Arc<str> {
         match self.names.get(topic) {
             Some(name) => name.clone(),
@@ -406,7 +408,7 @@ async fn fetch(
     )?;
     let mut partitions = Vec::new();
     for topic in response.responses {
-        // Newer responses name topics by their id only.
+        // Newer responses have only the id.
         let name = match topic.topic.is_empty() {
             true => names.get(&topic.topic_id).map(String::as_str),
             false => Some(&*topic.topic),

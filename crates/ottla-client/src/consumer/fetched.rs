@@ -1,4 +1,4 @@
-//! What fetches bring back.
+//! The results of fetches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::metrics::RequestTally;
 use super::records::CompletedFetch;
 use crate::error::ClientError;
 
-/// What a request brought back.
+/// The result of one request.
 pub(super) struct Fetched {
     pub(super) leader: i32,
-    /// The partitions asked for, with the offsets asked for and the generations of their positions.
+    /// The requested partitions, with their offsets and the generations of their positions.
     pub(super) asked: BTreeMap<Partition, (i64, u64)>,
     pub(super) result: Result<Answer, ClientError>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Answer {
     pub(super) partitions: Vec<(Partition, PartitionData)>,
 }
 
-/// What a fetch of one partition brought back, as far as it has been handed out; counted when it is done with.
+/// The fetched data of one partition, partly returned. Counted in the metrics when all of it is.
 pub(super) struct HeldFetch {
     pub(super) fetch: CompletedFetch,
     pub(super) topic: Arc<str>,

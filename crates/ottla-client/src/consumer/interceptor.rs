@@ -1,27 +1,28 @@
-//! Whoever sees, and may change, what a consumer hands out
+//! Interceptors, which see and can change the records that a consumer returns
 //! (`org.apache.kafka.clients.consumer.ConsumerInterceptor`).
 
 use std::collections::BTreeMap;
 
 use super::{CommitOffset, ConsumerRecord, FetchedBatch, Partition};
 
-/// Sees everything that polls hand out, and what is committed. Called on the owner's thread, from within
-/// `poll`, a commit or `close`. Of several each gets what the one before has made of the records.
+/// Sees all records that polls return, and all commits. Called on the owner's thread, from within
+/// `poll`, a commit or `close`. Each interceptor gets the result of the previous one.
 ///
-/// Positions move by what was read, whatever becomes of the records here. Kafka catches what an interceptor
-/// throws; a panic here is the caller's.
+/// Positions advance by the fetched records, regardless of changes here. Kafka catches exceptions
+/// of an interceptor; a panic here goes to the caller.
 pub trait ConsumerInterceptor: Send {
-    /// Before [`Consumer::poll`](super::Consumer::poll) returns: records may be changed, left out and added.
+    /// Called before [`Consumer::poll`](super::Consumer::poll) returns. Records can be changed,
+    /// removed and added.
     fn on_consume(&mut self, records: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
         records
     }
 
-    /// Before [`Consumer::poll_batches`](super::Consumer::poll_batches) returns. Records are looked at where they are, and batches may be
-    /// left out; to change records, poll for records.
+    /// Called before [`Consumer::poll_batches`](super::Consumer::poll_batches) returns. Batches can
+    /// be removed. To change records, use `poll`.
     fn on_consume_batches(&mut self, batches: Vec<FetchedBatch>) -> Vec<FetchedBatch> {
         batches
     }
 
-    /// The group has these offsets now.
+    /// The offsets have been committed.
     fn on_commit(&mut self, _offsets: &BTreeMap<Partition, CommitOffset>) {}
 }

@@ -1,5 +1,5 @@
-//! What a consumer measures: the names of Kafka's `KafkaConsumerMetrics`, `FetchMetricsRegistry` and of the
-//! metrics of its coordinators.
+//! The metrics of a consumer, with the names of Kafka's `KafkaConsumerMetrics`,
+//! `FetchMetricsRegistry` and of its coordinators' metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ const NODE_GROUP: &str = "consumer-node-metrics";
 const COORDINATOR_GROUP: &str = "consumer-coordinator-metrics";
 const FETCH_GROUP: &str = "consumer-fetch-manager-metrics";
 
-/// Recorded by the poll and the request; shared with the tasks that fetch, join and send heartbeats.
+/// Updated by polls and requests. Shared with the tasks that fetch, join and send heartbeats.
 pub(crate) struct ConsumerSensors {
     clock: Clock,
     protocol: GroupProtocol,
     state: Mutex<State>,
 }
 
-/// What the members of a group are told of their partitions.
+/// The methods of a rebalance listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Told {
     Assigned,
@@ -36,7 +36,7 @@ pub(super) enum Told {
 #[derive(Default)]
 struct State {
     poll_began: Option<Instant>,
-    /// Between the last two, from beginning to beginning.
+    /// The time between the starts of the last two polls.
     poll_distance: Duration,
     time_between_polls: Sensor,
     poll_idle_ratio: Sensor,
@@ -50,13 +50,13 @@ struct State {
 struct FetchSensors {
     latency: Sensor,
     throttle_time: Sensor,
-    /// Bytes and records of what one request brought back, once it has been handed out.
+    /// The bytes and records of one response, when they have been returned.
     bytes: Sensor,
     records: Sensor,
     lag: Sensor,
     lead: Sensor,
     topics: BTreeMap<Arc<str>, TopicSensors>,
-    /// Those that are assigned.
+    /// The assigned partitions.
     partitions: BTreeMap<Partition, PartitionSensors>,
 }
 
@@ -70,7 +70,7 @@ struct TopicSensors {
 struct PartitionSensors {
     lag: Sensor,
     lead: Sensor,
-    /// Nothing for the leader.
+    /// `None` for the leader.
     read_replica: Option<i32>,
 }
 
@@ -85,7 +85,7 @@ struct CoordinatorSensors {
     rebalances_an_hour: Sensor,
     failed_rebalances: Sensor,
     last_rebalance: Option<Moment>,
-    /// Of the listener's three methods, in the order of [`Told`].
+    /// For the listener's three methods, in the order of [`Told`].
     callbacks: [Sensor; 3],
 }
 
@@ -98,7 +98,7 @@ impl ConsumerSensors {
         }
     }
 
-    /// Records how long something took.
+    /// Records a duration.
     fn record_time(&self, took: Duration, sensor: impl FnOnce(&mut State) -> &mut Sensor) {
         let now = self.clock.now();
         sensor(&mut self.state.lock()).record_time(took, now);
@@ -164,14 +164,14 @@ impl ConsumerSensors {
         coordinator.failed_rebalances.record(1.0, now);
     }
 
-    /// The listener has been told, which took so long.
+    /// A method of the listener has been called, and took this long.
     pub(super) fn on_told(&self, told: Told, spent: Duration) {
         self.record_time(spent, |state| {
             &mut state.coordinator.callbacks[told as usize]
         });
     }
 
-    /// From now on it is these partitions that are read.
+    /// The assigned partitions have changed.
     pub(super) fn on_assigned<'a>(&self, partitions: impl Iterator<Item = &'a Partition>) {
         let mut state = self.state.lock();
         let mut before = std::mem::take(&mut state.fetching.partitions);
@@ -198,7 +198,7 @@ impl ConsumerSensors {
         }
     }
 
-    /// Records of a partition have been handed out; how many are ahead and behind now, where that is known.
+    /// Records of a partition have been returned. `lag` and `lead` are the new values, if known.
     pub(super) fn on_advanced(&self, partition: &Partition, lag: Option<i64>, lead: Option<i64>) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -280,7 +280,7 @@ impl CoordinatorSensors {
         sheet.put_events("heartbeat", heartbeats);
         let last = seconds_ago(self.last_heartbeat, now);
         sheet.put("last-heartbeat-seconds-ago", last);
-        // Where the coordinator decides there is no meeting.
+        // If the coordinator assigns partitions, there are no joins and syncs.
         if protocol == GroupProtocol::Classic {
             let joins = self.join_latency.measure(now);
             sheet.put_avg_and_max("join-time", joins);
@@ -346,11 +346,11 @@ fn write_consumed(sheet: &mut Sheet, bytes: &mut Sensor, records: &mut Sensor, n
     sheet.put_sums("records-consumed", records);
 }
 
-/// What one request brought back, added up as its partitions are handed out; told when the last of them is
-/// done with (`org.apache.kafka.clients.consumer.internals.FetchMetricsAggregator`).
+/// The sizes of one response, summed up while its partitions are returned, and recorded with the
+/// last of them (`org.apache.kafka.clients.consumer.internals.FetchMetricsAggregator`).
 pub(super) struct RequestTally {
     sensors: Arc<ConsumerSensors>,
-    /// By topic. An answer without any, to which nothing was new, is not counted.
+    /// By topic. A response without partitions is not counted.
     drained: Mutex<Vec<(Arc<str>, Extent)>>,
 }
 
@@ -362,7 +362,7 @@ impl RequestTally {
         })
     }
 
-    /// A partition's part has been read, or given up.
+    /// The data of a partition has been returned or dropped.
     pub(super) fn on_drained(&self, topic: &Arc<str>, part: Extent) {
         let mut drained = self.drained.lock();
         let index = match drained.iter().position(|(it, _)| it == topic) {
@@ -399,7 +399,7 @@ impl ConsumerMetricsReader {
         ConsumerMetricsReader { client, sensors }
     }
 
-    /// All figures, as of now.
+    /// The current values of all metrics.
     pub fn read(&self) -> Metrics {
         self.sensors.read(&self.client)
     }

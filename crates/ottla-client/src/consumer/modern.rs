@@ -1,7 +1,7 @@
 //! Membership in a group whose coordinator assigns the partitions (`group.protocol=consumer`, KIP-848).
 //!
-//! [`member`] says what the heartbeats say, and [`crate::heartbeats`] sends them; what a new target asks of the consumer
-//! is done by its owner, from within `poll`.
+//! [`member`] decides what the heartbeats contain, and [`crate::heartbeats`] sends them. The owner
+//! of the consumer reconciles with a new target, from within `poll`.
 
 pub(super) mod member;
 
@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::heartbeats::{self, GroupSession, Heartbeats};
 
-/// A place in a group, kept by heartbeats.
+/// A membership in a group, kept alive by heartbeats.
 pub(super) type ModernMembership = Heartbeats<Member>;
 
 impl ModernMembership {
@@ -43,7 +43,7 @@ impl ModernMembership {
         Heartbeats::start(client, group, member, Some(sensors))
     }
 
-    /// The member's epoch, -1 outside the group, and its id.
+    /// The member epoch, -1 outside a group, and the member id.
     pub(super) fn epoch_and_id(&self) -> (i32, String) {
         epoch_and_id(self.session())
     }
@@ -54,11 +54,11 @@ impl ModernMembership {
     }
 }
 
-/// Commits as a member, in the epoch that it has then.
+/// Commits as a member, in its current epoch.
 pub(super) struct Committer(Arc<GroupSession<Member>>);
 
 impl Committer {
-    /// Commits, once more where the coordinator has given the member another epoch meanwhile.
+    /// Commits, and retries once if the coordinator has assigned another epoch meanwhile.
     pub(super) async fn commit(
         &self,
         offsets: &BTreeMap<Partition, CommitOffset>,
@@ -96,7 +96,7 @@ impl Committer {
     }
 }
 
-/// The member's epoch, -1 outside the group, and its id.
+/// The member epoch, -1 outside a group, and the member id.
 fn epoch_and_id(session: &GroupSession<Member>) -> (i32, String) {
     let member = session.member();
     let epoch = match member.epoch() {

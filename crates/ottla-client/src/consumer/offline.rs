@@ -1,7 +1,7 @@
-//! A consumer whose records come from nowhere: what reading them costs, without a network.
+//! A consumer without a network, to measure the cost of reading records.
 //!
-//! For the benchmark of this crate. What a leader would have answered is taken in and handed out as `poll`
-//! does it: batches are checked and decompressed, records read, positions moved.
+//! For the benchmark of this crate. A leader's response is taken and returned as in `poll`: batches
+//! are checked and decompressed, records read, positions advanced.
 
 use bytes::Bytes;
 use ottla_protocol::Records;
@@ -31,7 +31,7 @@ impl OfflineConsumer {
         }
     }
 
-    /// Goes to offset 0 and takes in an answer from there on.
+    /// Seeks to offset 0 and takes a response from there.
     pub fn answer(&mut self, records: Bytes) {
         self.consumer.seek(&self.partition, 0);
         let data = PartitionData {
@@ -42,7 +42,7 @@ impl OfflineConsumer {
         self.consumer.on_data(&self.partition, 0, data, &tally);
     }
 
-    /// As a poll would hand them out; none once the answer has been read.
+    /// Returns records as a poll does; none at the end of the response.
     pub fn take_records(&mut self) -> Result<Vec<ConsumerRecord>, ClientError> {
         self.consumer
             .take_records(self.consumer.config.max_poll_records)

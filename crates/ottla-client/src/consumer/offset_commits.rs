@@ -1,4 +1,4 @@
-//! Offsets to commit, what is told of them, and the commits that nobody waits for.
+//! Offsets to commit, and asynchronous commits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::error::ClientError;
 use crate::metadata::Metadata;
 use crate::partitions::by_topic;
 
-/// An offset to commit: that of the next record to read.
+/// An offset to commit, which is that of the next record to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommitOffset {
     pub offset: i64,
-    /// Of the record before, -1 where it is not known.
+    /// The leader epoch of the record before it; -1 if unknown.
     pub leader_epoch: i32,
     pub metadata: String,
 }
@@ -33,16 +33,16 @@ impl CommitOffset {
     }
 }
 
-/// Is told what became of a commit that nobody waited for
+/// Called with the result of an asynchronous commit
 /// (`org.apache.kafka.clients.consumer.OffsetCommitCallback`).
 pub type CommitCallback =
     Box<dyn FnOnce(&BTreeMap<Partition, CommitOffset>, Result<(), ClientError>) + Send>;
 
-/// Commits that nobody waits for.
+/// Asynchronous commits.
 #[derive(Default)]
 pub(super) struct Commits {
     pub(super) last: Option<JoinHandle<()>>,
-    /// Those that have been answered, whose callbacks have not been called.
+    /// Answered commits whose callbacks have not been called yet.
     pub(super) answered: Arc<Mutex<Vec<Answered>>>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Answered {
     pub(super) callback: Option<CommitCallback>,
 }
 
-/// Offsets as a request to commit them names them.
+/// Converts offsets to the fields of a commit request.
 pub(crate) fn commit_topics(
     metadata: &Metadata,
     offsets: &BTreeMap<Partition, CommitOffset>,

@@ -1,4 +1,4 @@
-//! Positions: where a consumer begins and stands, and what the logs and the group have.
+//! Positions: the consumer's own, committed offsets, and offsets of the logs.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -11,24 +11,24 @@ use crate::error::ClientError;
 use crate::metadata::{PartitionInfo, TopicInfo};
 
 impl Consumer {
-    /// The offset of the next record that `poll` hands out for a partition, once it is known.
+    /// The offset of the next record that `poll` returns for a partition, if it is known.
     pub fn position(&self, partition: &Partition) -> Option<i64> {
         self.positions.get(partition)?.next
     }
 
-    /// How many records are ahead of the position, as of the last answer of the leader.
+    /// The number of records after the position, as of the leader's last response.
     pub fn current_lag(&self, partition: &Partition) -> Option<i64> {
         let position = self.positions.get(partition)?;
         position.lag(self.config.read_committed)
     }
 
-    /// Goes to an offset.
+    /// Sets the position.
     pub fn seek(&mut self, partition: &Partition, offset: i64) {
         self.seek_after(partition, offset, -1);
     }
 
-    /// As [`Consumer::seek`], with the epoch of the record before, as a commit gave it; -1 where it is not
-    /// known.
+    /// As [`Consumer::seek`], with the leader epoch of the record before the offset, as in a
+    /// commit; -1 if unknown.
     pub fn seek_after(&mut self, partition: &Partition, offset: i64, leader_epoch: i32) {
         if !self.positions.contains_key(partition) {
             return;
@@ -66,7 +66,7 @@ impl Consumer {
         self.list(partitions, OffsetSpec::Earliest).await
     }
 
-    /// Behind the last record that this consumer would be given.
+    /// The offset after the last record that this consumer can read.
     pub async fn end_offsets(
         &self,
         partitions: &[Partition],
@@ -90,7 +90,8 @@ impl Consumer {
             .collect()
     }
 
-    /// The first record of each partition that is not older than its time; nothing where there is none.
+    /// For each partition, the first record that is not older than the given time; `None` if there
+    /// is none.
     pub async fn offsets_for_times(
         &self,
         times: &BTreeMap<Partition, i64>,
@@ -115,7 +116,7 @@ impl Consumer {
         Ok(found)
     }
 
-    /// What the group has committed.
+    /// The committed offsets of the group.
     pub async fn committed(&self) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
         let began = ottla_sync::time::now();
         let committed = self.admin.committed_offsets(self.group()?).await;
@@ -124,7 +125,7 @@ impl Consumer {
         committed
     }
 
-    /// What the group has committed for these partitions; those without are missing.
+    /// The committed offsets of these partitions. Those without one are missing.
     pub async fn committed_of(
         &self,
         partitions: &[Partition],
@@ -140,7 +141,8 @@ impl Consumer {
         committed
     }
 
-    /// A topic's partitions. One that does not exist is created if both sides do that, and else an error.
+    /// The partitions of a topic. A topic that does not exist is created if both client and broker
+    /// allow that; otherwise it is an error.
     pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>, ClientError> {
         let names = [topic.to_owned()];
         let creates = self.config.allow_auto_create_topics;
@@ -162,7 +164,7 @@ impl Consumer {
         })
     }
 
-    /// Finds out where to begin in partitions that have no position yet.
+    /// Determines the start offsets of partitions without a position.
     pub(super) async fn find_positions(&mut self) -> Result<(), ClientError> {
         let metadata = self.client.metadata();
         let missing: Vec<Partition> = self
@@ -174,7 +176,7 @@ impl Consumer {
         if missing.is_empty() {
             return Ok(());
         }
-        // A topic that is not there yet is waited for.
+        // A topic that does not exist yet is waited for.
         let mut there = Vec::new();
         for partition in missing {
             if metadata.topics.contains_key(&partition.0) || self.is_there(&partition.0).await? {
@@ -185,7 +187,7 @@ impl Consumer {
             Some(group) if !there.is_empty() => {
                 let member = self.modern.as_ref().map(|modern| modern.epoch_and_id());
                 match self.admin.stable_offsets_for(group, &there, member).await {
-                    // The member has another epoch by now, or none: the next poll knows more.
+                    // The member has another epoch or none by now, which the next poll will handle.
                     Err(error)
                         if matches!(
                             error.code(),
@@ -257,7 +259,7 @@ impl Consumer {
         for (partition, listed) in listed {
             let mut offset = listed?.offset;
             if offset < 0 {
-                // No record is as young as that.
+                // No record is that recent.
                 let latest = self
                     .list(std::slice::from_ref(&partition), OffsetSpec::Latest)
                     .await?;

@@ -1,4 +1,4 @@
-//! A subscription by the names of topics.
+//! A subscription with a regular expression.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use regex::Regex;
 
 use crate::metadata::Metadata;
 
-/// Topics chosen by their names.
+/// The topics that match an expression.
 pub(super) struct Pattern {
     pub(super) regex: Regex,
-    /// The metadata that was last looked through.
+    /// The metadata that was last matched.
     pub(super) seen: Option<Arc<Metadata>>,
 }

@@ -1,8 +1,10 @@
-//! Where a consumer stands in a partition, and what it holds of it.
+//! The position of a consumer in a partition, and its buffered records.
 //!
-//! Pure. Of a partition that is known to go on, the next piece is fetched while the last is handed out, so that a consumer
-//! that is behind does not wait for each; so twice `max.partition.fetch.bytes` of a partition may be held. What is behind
-//! is never ahead of what is told of it: an error of the later piece is left to be met again once the first is handed out.
+//! Pure. If a partition is known to have more records, the next piece is fetched while the previous
+//! one is being returned, so that a consumer that lags does not wait for each. Up to twice
+//! `max.partition.fetch.bytes` of a partition can therefore be buffered. Errors are reported in
+//! order: an error of the later piece is dropped, and met again when the first piece has been
+//! returned.
 
 use std::time::Instant;
 
@@ -13,24 +15,24 @@ use super::records::{CompletedFetch, ConsumerRecord, FetchedBatch};
 
 #[derive(Default)]
 pub(super) struct Position {
-    /// The offset of the next record to hand out; nothing until it has been found out.
+    /// The offset of the next record to return; `None` until it is determined.
     pub(super) next: Option<i64>,
-    /// Of the last record handed out, -1 where it is not known.
+    /// The leader epoch of the last returned record; -1 if unknown.
     pub(super) leader_epoch: i32,
-    /// What has been fetched from `next` on.
+    /// The data that was fetched from `next` on.
     fetched: Option<HeldFetch>,
-    /// What has been fetched from the end of `fetched` on.
+    /// The data that was fetched from the end of `fetched` on.
     ahead: Option<HeldFetch>,
     pub(super) is_fetching: bool,
     pub(super) is_paused: bool,
-    /// Changes when the position does otherwise than by handing out records, so that answers to older
-    /// questions are told.
+    /// Changes when the position is set other than by returning records, so that responses to older
+    /// requests are recognized.
     pub(super) generation: u64,
-    /// As the last answer said; nothing before it.
+    /// From the last response; `None` before it.
     pub(super) high_watermark: Option<i64>,
     pub(super) last_stable_offset: Option<i64>,
     pub(super) log_start_offset: Option<i64>,
-    /// The replica that the leader said is nearer, and until when that is believed.
+    /// The preferred read replica of the leader's response, and when that expires.
     pub(super) read_replica: Option<(i32, Instant)>,
 }
 
@@ -43,12 +45,12 @@ impl Position {
         }
     }
 
-    /// How many records are ahead, as of the last answer of the leader.
+    /// The number of records after the position, as of the leader's last response.
     pub(super) fn lag(&self, read_committed: bool) -> Option<i64> {
         Some((self.end(read_committed)? - self.next?).max(0))
     }
 
-    /// How many records the log had before this place, as of the last answer.
+    /// The number of records in the log before the position, as of the last response.
     pub(super) fn lead(&self) -> Option<i64> {
         Some((self.next? - self.log_start_offset?).max(0))
     }
@@ -60,24 +62,25 @@ impl Position {
         }
     }
 
-    /// Something of it is waiting to be handed out.
+    /// Whether there are buffered records.
     pub(super) fn holds_some(&self) -> bool {
         self.fetched.is_some()
     }
 
-    /// Where a fetch goes on: behind all that is held.
+    /// The offset of the next fetch, after all buffered records.
     pub(super) fn fetch_offset(&self) -> Option<i64> {
         let last = self.ahead.as_ref().or(self.fetched.as_ref());
         last.map(|held| held.fetch.end_offset()).or(self.next)
     }
 
-    /// Whether there is something at `fetch_offset`, as of the last answer of the leader.
+    /// Whether there are records at `fetch_offset`, as of the leader's last response.
     pub(super) fn goes_on(&self, read_committed: bool) -> Option<bool> {
         Some(self.end(read_committed)? > self.fetch_offset()?)
     }
 
-    /// The offset to ask for now, if any: what is held keeps it from being asked for, unless there is room for one more
-    /// piece and the leader has, by the size of the last one, enough behind it to answer at once.
+    /// The offset to fetch now, if any. Buffered records prevent a fetch, unless there is space for
+    /// one more piece and the leader has enough records after them to answer at once, judged by the
+    /// size of the last piece.
     pub(super) fn wanted(&self, read_committed: bool, fetch_min_bytes: i32) -> Option<i64> {
         let is_wanted = match (&self.fetched, &self.ahead) {
             (None, _) => true,
@@ -89,12 +92,12 @@ impl Position {
         self.fetch_offset().filter(|_| is_wanted)
     }
 
-    /// Whether an answer to a question about this offset says something of this position still.
+    /// Whether a response to a fetch of this offset still applies to this position.
     pub(super) fn is_asked_by(&self, generation: u64, offset: i64) -> bool {
         self.generation == generation && self.fetch_offset() == Some(offset)
     }
 
-    /// Takes in what was fetched from `fetch_offset` on.
+    /// Buffers data that was fetched from `fetch_offset` on.
     pub(super) fn hold(&mut self, held: HeldFetch) {
         match self.fetched {
             None => self.fetched = Some(held),
@@ -102,20 +105,21 @@ impl Position {
         }
     }
 
-    /// That replica, if it is the one that was said to be nearer, could not be asked: the leader is asked again.
+    /// The preferred read replica could not be reached: fetches go to the leader again. Returns
+    /// whether `node` was that replica.
     pub(super) fn forget_replica(&mut self, node: i32) -> bool {
         self.read_replica
             .take_if(|(replica, _)| *replica == node)
             .is_some()
     }
 
-    /// What is behind all that is held could not be had: it is asked for again once that is handed out.
+    /// A prefetch failed. It is repeated when the buffered records have been returned.
     pub(super) fn on_ahead_refused(&mut self) {
         self.high_watermark = None;
         self.last_stable_offset = None;
     }
 
-    /// The next record of the piece that is being handed out; nothing at its end.
+    /// The next record of the current piece; `None` at its end.
     pub(super) fn next_record(&mut self) -> Result<Option<ConsumerRecord>, BatchError> {
         let record = self.hand_out(CompletedFetch::next_record)?;
         if let Some(record) = &record {
@@ -124,7 +128,7 @@ impl Position {
         Ok(record)
     }
 
-    /// As [`Position::next_record`], a batch.
+    /// As [`Position::next_record`] for a batch.
     pub(super) fn next_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
         let batch = self.hand_out(CompletedFetch::next_batch)?;
         if let Some(batch) = &batch {
@@ -133,8 +137,8 @@ impl Position {
         Ok(batch)
     }
 
-    /// At the end of a piece the next one takes its place. One that cannot be read is fetched again, with what is
-    /// behind it.
+    /// At the end of a piece the next one follows. A piece that cannot be read is fetched again,
+    /// together with the one after it.
     fn hand_out<T>(
         &mut self,
         read: impl FnOnce(&mut CompletedFetch) -> Result<Option<T>, BatchError>,

@@ -1,8 +1,9 @@
-//! A consumer in its group: subscribing, joining, and taking over what it is assigned, from within `poll`.
+//! A consumer in its group: subscribing, joining and taking over its assignment, from within
+//! `poll`.
 //!
-//! The two protocols differ in who decides. In the classic one the members meet, one of them assigns, and
-//! joining is a task that runs between two polls. In the other the coordinator gives each member a target,
-//! and the member reaches it here, one poll at a time.
+//! In the classic protocol the members join together and one of them computes the assignment;
+//! joining is a task that runs between polls. In the consumer protocol the coordinator gives each
+//! member a target, and the member reconciles with it here, one poll at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use crate::error::ClientError;
 use crate::metadata::Metadata;
 
 impl Consumer {
-    /// Shares these topics with the other members of the group.
+    /// Subscribes to these topics.
     pub fn subscribe(&mut self, topics: &[String]) -> Result<(), ClientError> {
         self.pattern = None;
         self.subscribe_as(topics.to_vec(), None)
     }
 
-    /// As [`Consumer::subscribe`]; the listener is told of what comes and goes.
+    /// As [`Consumer::subscribe`] with a rebalance listener.
     pub fn subscribe_with_listener(
         &mut self,
         topics: &[String],
@@ -36,9 +37,9 @@ impl Consumer {
         self.subscribe(topics)
     }
 
-    /// Shares the topics whose whole names match a regular expression, those that come later too. They are
-    /// looked for every `metadata.max.age.ms`; internal ones are left out unless `exclude.internal.topics`
-    /// is false.
+    /// Subscribes to the topics whose names match a regular expression completely, including future
+    /// ones. The metadata is checked every `metadata.max.age.ms`. Internal topics are excluded
+    /// unless `exclude.internal.topics` is false.
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ClientError> {
         let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| {
             ClientError::Config(format!("{pattern}: not a regular expression: {error}"))
@@ -48,8 +49,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// As [`Consumer::subscribe_pattern`], and it is the coordinator that finds the topics, so that no
-    /// member asks for the names of all. Only with `group.protocol=consumer`; the syntax is that of RE2.
+    /// As [`Consumer::subscribe_pattern`], but the coordinator matches the topics, so that members
+    /// need not request all names. Only with `group.protocol=consumer`; the syntax is RE2.
     pub fn subscribe_regex(&mut self, regex: &str) -> Result<(), ClientError> {
         if self.config.group_protocol == GroupProtocol::Classic {
             return Err(ClientError::Config(format!(
@@ -61,7 +62,7 @@ impl Consumer {
         self.subscribe_as(Vec::new(), Some(regex.to_owned()))
     }
 
-    /// The listener is told of what comes and goes.
+    /// Sets the listener for assigned and revoked partitions.
     pub fn set_rebalance_listener(&mut self, listener: Box<dyn RebalanceListener>) {
         self.listener = Some(listener);
     }
@@ -84,7 +85,7 @@ impl Consumer {
                     let sensors = self.sensors.clone();
                     ModernMembership::new(client, group, &self.config, sensors)
                 });
-                // Said with the next poll.
+                // Sent with the next poll.
                 modern.session().member().subscribe(Subscription {
                     topics: self.subscription.iter().cloned().collect(),
                     regex,
@@ -104,7 +105,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Reads nothing any more, and leaves the group.
+    /// Removes the subscription and leaves the group.
     pub async fn unsubscribe(&mut self) {
         self.subscription.clear();
         self.pattern = None;
@@ -113,7 +114,7 @@ impl Consumer {
         self.replace_assignment(&[]);
     }
 
-    /// Stops joining and leaves the group, if it was being joined.
+    /// Aborts a running join and leaves the group. Returns whether there was one.
     pub(super) async fn give_up_joining(&mut self) -> bool {
         let Some(joining) = self.joining.take() else {
             return false;
@@ -125,7 +126,7 @@ impl Consumer {
         true
     }
 
-    /// Gives everything up and leaves the group.
+    /// Revokes all partitions and leaves the group.
     pub(super) async fn leave_group(&mut self) {
         self.tell_revoked();
         if let Some(membership) = self.membership.take() {
@@ -136,14 +137,15 @@ impl Consumer {
         }
     }
 
-    /// Has the members meet again with the next poll. Nothing where the coordinator decides, as in Kafka.
+    /// Starts a rebalance with the next poll. Does nothing if the coordinator assigns partitions,
+    /// as in Kafka.
     pub fn enforce_rebalance(&self) {
         if let Some(membership) = &self.membership {
             membership.rejoin();
         }
     }
 
-    /// Tells the listener that everything is given up, if this is in a group.
+    /// Tells the listener that all partitions are revoked, if this consumer is in a group.
     fn tell_revoked(&mut self) {
         let held = self.assignment();
         let is_member = self.membership.is_some() || self.modern.is_some();
@@ -165,7 +167,7 @@ impl Consumer {
         self.sensors.on_told(told, ottla_sync::time::elapsed(began));
     }
 
-    /// Does what the group asks for; false while the other members are waited for.
+    /// Does what the group requires. Returns false while it waits for other members.
     pub(super) async fn keep_membership(&mut self, deadline: Instant) -> Result<bool, ClientError> {
         self.match_topics().await?;
         if self.modern.is_some() {
@@ -175,7 +177,7 @@ impl Consumer {
         self.keep_classic(deadline).await
     }
 
-    /// Takes the topics that match the pattern, if there is one and the topics may have changed.
+    /// Updates the subscription from the pattern, if there is one and the topics may have changed.
     async fn match_topics(&mut self) -> Result<(), ClientError> {
         let Some(pattern) = &self.pattern else {
             return Ok(());
@@ -227,11 +229,11 @@ impl Consumer {
         }
     }
 
-    /// Gives up what is not in the target, takes what is new, and has the coordinator told.
+    /// Revokes what is not in the target, takes what is new, and reports the result.
     async fn reconcile(&mut self, target: &Reconciliation) -> Result<(), ClientError> {
         let began = ottla_sync::time::now();
         let metadata = self.metadata_of(&target.partitions).await;
-        // A topic without a name has just come or just gone; the next poll looks again.
+        // A topic without a name was just created or deleted; the next poll checks again.
         let mut named = Partitions::new();
         let mut assigned: Vec<Partition> = Vec::new();
         for (topic_id, numbers) in &target.partitions {
@@ -243,7 +245,7 @@ impl Consumer {
         let held: BTreeSet<Partition> = self.positions.keys().cloned().collect();
         let wanted: BTreeSet<Partition> = assigned.iter().cloned().collect();
         if held != wanted && self.config.auto_commit && !held.is_empty() {
-            // Others will begin where this commit stands.
+            // The new owners will start at this commit.
             self.commit_quietly().await;
         }
         if held != wanted || named == target.partitions {
@@ -259,8 +261,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Metadata with the names of these topics, as far as they can be found out. Asks for those that are
-    /// missing, not more often than a failed request is repeated.
+    /// Metadata with the names of these topics, as far as they can be found. Missing ones are
+    /// requested at most as often as a failed request is retried.
     async fn metadata_of(&mut self, partitions: &Partitions) -> Arc<Metadata> {
         let metadata = self.client.metadata();
         let pause = self.client.config().retry_backoff;
@@ -285,9 +287,9 @@ impl Consumer {
         }
     }
 
-    /// Joins the group, or joins it again where the members are being redistributed; false while the
-    /// others are waited for. Joining goes on between two polls: it takes as long as the slowest member,
-    /// who may be waiting for the same caller.
+    /// Joins the group, or rejoins it during a rebalance. Returns false while it waits for other
+    /// members. Joining continues between polls, because it takes as long as the slowest member,
+    /// which may be used by the same thread.
     async fn keep_classic(&mut self, deadline: Instant) -> Result<bool, ClientError> {
         if let Some(membership) = &self.membership {
             membership.on_polled();
@@ -302,7 +304,7 @@ impl Consumer {
             let is_lost = membership.is_forgotten();
             let keeps_reading = membership.is_cooperative() && !is_lost;
             if self.config.auto_commit && !self.positions.is_empty() && !is_lost {
-                // Others will begin where this commit stands.
+                // The new owners will start at this commit.
                 self.commit_quietly().await;
             }
             if !keeps_reading {
@@ -320,7 +322,7 @@ impl Consumer {
         let Some(joining) = &mut self.joining else {
             return Ok(true);
         };
-        // What is kept is read on meanwhile.
+        // Meanwhile the partitions that are kept are read.
         let left = match self.positions.is_empty() {
             true => deadline.saturating_duration_since(ottla_sync::time::now()),
             false => Duration::ZERO,
@@ -328,7 +330,7 @@ impl Consumer {
         let waker = self.waker.clone();
         let finished = ottla_sync::select! {
             finished = ottla_sync::time::timeout(left, joining) => finished,
-            // Joining goes on; who waits for it does not.
+            // Joining continues in its task; only the wait ends.
             () = waker.woken() => return Err(ClientError::WokenUp),
         };
         let Ok(finished) = finished else {
@@ -345,7 +347,7 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Gives everything up before joining.
+    /// Revokes all partitions before joining.
     fn give_up_all(&mut self, is_lost: bool) {
         let held = self.assignment();
         self.replace_assignment(&[]);
@@ -361,13 +363,13 @@ impl Consumer {
         if held.difference(&kept).next().is_some()
             && let Some(membership) = &self.membership
         {
-            // Those that are to have them get them in another round.
+            // Their new owners get them in another rebalance.
             membership.rejoin();
         }
         self.exchange(&held, &kept);
     }
 
-    /// Goes from these partitions to those, and tells the listener.
+    /// Changes the assignment, and calls the listener.
     fn exchange(&mut self, held: &BTreeSet<Partition>, wanted: &BTreeSet<Partition>) {
         let revoked: Vec<Partition> = held.difference(wanted).cloned().collect();
         let added: Vec<Partition> = wanted.difference(held).cloned().collect();
@@ -379,7 +381,7 @@ impl Consumer {
         self.tell(Told::Assigned, &added);
     }
 
-    /// Keeps the positions of partitions that stay.
+    /// Replaces the assignment. Partitions that stay keep their positions.
     pub(super) fn replace_assignment(&mut self, partitions: &[Partition]) {
         let mut positions = BTreeMap::new();
         for partition in partitions {
@@ -393,15 +395,15 @@ impl Consumer {
         self.sensors.on_assigned(self.positions.keys());
     }
 
-    /// Looks from time to time whether subscribed topics have come, gone or grown; sooner where one is
-    /// missing. The member that assigned the partitions has them assigned anew.
+    /// Checks periodically whether subscribed topics were created, deleted or extended; more often
+    /// while one is missing. The group leader starts a rebalance then.
     pub(super) fn watch_topics(&mut self) {
         let metadata = self.client.metadata();
         if let Some(membership) = &self.membership {
             membership.on_metadata(&metadata);
         }
         let config = self.client.config();
-        // Every poll comes by here; most come too soon for any topic, whatever there is to look for.
+        // Called by every poll, and usually too early for any check.
         let soonest = config.retry_backoff_max.min(config.metadata_max_age);
         if ottla_sync::time::elapsed(self.last_refresh) < soonest {
             return;

@@ -1,8 +1,9 @@
-//! What a fetch of one partition brought back, read as it is asked for.
+//! Reads the fetched data of one partition incrementally.
 //!
-//! Pure. Batches are checked and decompressed one at a time, when their records are wanted; keys and values
-//! are slices of the response. Control records are left out, and under `read_committed` the records of
-//! aborted transactions too (`org.apache.kafka.clients.consumer.internals.CompletedFetch`).
+//! Pure. Batches are checked and decompressed one at a time, when their records are needed. Keys
+//! and values are slices of the response. Control records are skipped, and with `read_committed`
+//! also the records of aborted transactions
+//! (`org.apache.kafka.clients.consumer.internals.CompletedFetch`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use ottla_records::{
     RecordBatchBuilder, RecordHeader, RecordView, TimestampType,
 };
 
-/// Decompressed batches larger than this are taken for an attack.
+/// The maximum decompressed size of a batch. Larger ones are treated as malicious.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
-/// A record that has been read, owned: its key and value are slices of the response.
+/// An owned record whose key and value are slices of the response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsumerRecord {
     pub topic: Arc<str>,
@@ -33,16 +34,16 @@ pub struct ConsumerRecord {
     pub headers: Vec<RecordHeader>,
 }
 
-/// The records of one batch that have not been handed out, borrowed as they are looked at.
+/// The unread records of one batch, borrowed when they are accessed.
 #[derive(Clone, Debug)]
 pub struct FetchedBatch {
     pub topic: Arc<str>,
     pub partition: i32,
     pub leader_epoch: i32,
     pub timestamp_type: TimestampType,
-    /// Records before it are in the batch and not wanted.
+    /// The batch also has records before this offset, which are skipped.
     first_offset: i64,
-    /// Some of the records are before it.
+    /// Whether some records are before `first_offset`.
     is_begun: bool,
     /// Inclusive.
     last_offset: i64,
@@ -50,7 +51,7 @@ pub struct FetchedBatch {
 }
 
 impl FetchedBatch {
-    /// The records, none of them copied.
+    /// The records, without copies.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Result<RecordView<'_>, BatchError>> {
         let first_offset = self.first_offset;
@@ -61,12 +62,12 @@ impl FetchedBatch {
         })
     }
 
-    /// How many records the batch has, those before the position included.
+    /// The number of records in the batch, including those before the position.
     pub fn record_count(&self) -> usize {
         usize::try_from(self.records.record_count()).unwrap_or(0)
     }
 
-    /// How many of them are wanted, and the bytes of those.
+    /// The number of records from the position on, and their size.
     fn wanted(&self) -> Extent {
         if !self.is_begun {
             return Extent {
@@ -81,12 +82,12 @@ impl FetchedBatch {
             })
     }
 
-    /// The offset of the last record, or of the place where it was.
+    /// The last offset of the batch, whether or not its record still exists.
     pub fn last_offset(&self) -> i64 {
         self.last_offset
     }
 
-    /// The next record, owned, and the bytes that it takes.
+    /// The next record, owned, and its size in bytes.
     pub(crate) fn next_record(&mut self) -> Option<Result<(ConsumerRecord, usize), BatchError>> {
         loop {
             let begins = self.records.position();
@@ -114,8 +115,8 @@ impl FetchedBatch {
     }
 }
 
-/// Records, and the bytes that they take uncompressed, without the headers of their batches: as Kafka counts what is
-/// consumed.
+/// A number of records and their uncompressed size without batch headers, as Kafka counts consumed
+/// bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Extent {
     pub(super) records: usize,
@@ -131,28 +132,28 @@ impl Extent {
     }
 }
 
-/// What a fetch brought back, and how far it has been read.
+/// Fetched data and the read position in it.
 #[derive(Clone, Debug)]
 pub(crate) struct CompletedFetch {
     topic: Arc<str>,
     partition: i32,
     remaining: Bytes,
-    /// The offset that comes next: behind all that has been handed out or left out.
+    /// The next offset, after all returned and skipped records.
     next_offset: i64,
-    /// The offset behind the last batch.
+    /// The offset after the last batch.
     end_offset: i64,
     bytes_per_offset: f64,
     checks_crcs: bool,
-    /// Those that have not begun, by their first offsets.
+    /// Aborted transactions that have not started yet, ordered by first offset.
     aborted: VecDeque<AbortedTransaction>,
     aborted_producers: BTreeSet<i64>,
-    /// A batch of which some records have been handed out.
+    /// The batch that is partly returned.
     open: Option<FetchedBatch>,
     handed_out: Extent,
 }
 
 impl CompletedFetch {
-    /// `aborted` is empty unless only committed records are wanted.
+    /// `aborted` is empty with read_uncommitted.
     pub(crate) fn new(
         topic: Arc<str>,
         partition: i32,
@@ -183,12 +184,13 @@ impl CompletedFetch {
         self.next_offset
     }
 
-    /// Where what follows is to be fetched from.
+    /// The offset of the next fetch.
     pub(super) fn end_offset(&self) -> i64 {
         self.end_offset
     }
 
-    /// How many bytes a log that ends there has behind this, if they are as long as these.
+    /// The estimated number of bytes after this data in a log that ends at `end`, based on the
+    /// average record size here.
     pub(super) fn expected_bytes_behind(&self, end: i64) -> f64 {
         (end.saturating_sub(self.end_offset)).max(0) as f64 * self.bytes_per_offset
     }
@@ -197,7 +199,7 @@ impl CompletedFetch {
         self.handed_out
     }
 
-    /// The next record, or nothing once all have been read.
+    /// The next record; `None` at the end.
     pub(crate) fn next_record(&mut self) -> Result<Option<ConsumerRecord>, BatchError> {
         loop {
             let Some(open) = &mut self.open else {
@@ -213,7 +215,7 @@ impl CompletedFetch {
                     self.handed_out = self.handed_out.plus(size);
                     return Ok(Some(record));
                 }
-                // A batch that cannot be read is not begun again in the middle.
+                // A batch that cannot be read is not resumed in the middle.
                 Some(Err(error)) => {
                     self.open = None;
                     return Err(error);
@@ -226,7 +228,8 @@ impl CompletedFetch {
         }
     }
 
-    /// What is left of the next batch, or nothing once all have been read. One that cannot be read is met again.
+    /// The rest of the next batch; `None` at the end. A batch that cannot be read returns the same
+    /// error again.
     pub(crate) fn next_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
         let batch = match self.open.take() {
             Some(batch) => Some(batch),
@@ -241,9 +244,9 @@ impl CompletedFetch {
         Ok(batch)
     }
 
-    /// Goes on behind the batch that [`CompletedFetch::next_batch`] could not read. Its last offset, as far as it can be
-    /// trusted: it ends before the next one begins. Nothing where not even its length can be told, so that all that has
-    /// come behind it is lost too.
+    /// Skips the batch that [`CompletedFetch::next_batch`] could not read. Returns its last offset,
+    /// limited by the start of the next batch. `None` if even its length is unknown, so that all
+    /// data after it is lost as well.
     pub(crate) fn skip_unreadable(&mut self) -> Option<i64> {
         let end = BatchPrefix::parse(&self.remaining).ok().and_then(|prefix| {
             let last_offset = match prefix.magic {
@@ -269,7 +272,7 @@ impl CompletedFetch {
         }
     }
 
-    /// The next batch with records that are handed out.
+    /// The next batch with records to return.
     fn read_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
         while has_whole_batch(&self.remaining) {
             let mut behind = self.remaining.clone();
@@ -321,7 +324,7 @@ impl CompletedFetch {
         }))
     }
 
-    /// Control batches, and those of aborted transactions.
+    /// Whether the batch is a control batch or belongs to an aborted transaction.
     fn is_left_out(&mut self, batch: &RecordBatch) -> Result<bool, BatchError> {
         let header = &batch.header;
         let last_offset = header.last_offset().0;
@@ -344,8 +347,8 @@ impl CompletedFetch {
     }
 }
 
-/// Whether more than a part of the next batch has come, as at the end of a response.
-/// Also where what stands there is no batch at all, so that it is met by who reads it.
+/// Whether the next batch is complete; the end of a response can be truncated. Also true for data
+/// that is not a batch, so that the reader reports it.
 fn has_whole_batch(bytes: &[u8]) -> bool {
     const OVERHEAD: usize = BatchPrefix::LOG_OVERHEAD;
     let Some(prefix) = bytes.first_chunk::<OVERHEAD>() else {
@@ -355,7 +358,8 @@ fn has_whole_batch(bytes: &[u8]) -> bool {
     !usize::try_from(length).is_ok_and(|length| bytes.len() - OVERHEAD < length)
 }
 
-/// The offset behind the last whole batch, or behind the last before something that is no batch: reading ends there.
+/// The offset after the last complete batch, or after the last one before invalid data, where
+/// reading ends.
 fn end_of(mut bytes: &[u8]) -> Option<i64> {
     let mut end: Option<i64> = None;
     while has_whole_batch(bytes)
@@ -375,8 +379,8 @@ fn end_of(mut bytes: &[u8]) -> Option<i64> {
     end
 }
 
-/// A message of an old format as a batch, so that there is one way to read records. Old topics are rare,
-/// and pay for it with a copy.
+/// Converts a message of an old format to a batch, so that there is one way to read records. Old
+/// formats are rare, and cost a copy.
 fn modern(message: &LegacyMessage) -> Result<Option<RecordBatch>, BatchError> {
     let records = message.records(MAX_BATCH_BYTES)?;
     let Some(base_offset) = records.first().map(|record| record.offset) else {

@@ -1,4 +1,4 @@
-//! What a broker was asked for in a fetch session (KIP-227).
+//! The state of a fetch session (KIP-227).
 
 use ottla_protocol::fetch_session::client;
 
@@ -6,7 +6,7 @@ use super::Partition;
 
 pub(super) type FetchSession = client::FetchSession<Partition, Wanted>;
 
-/// What is asked for of a partition.
+/// The fields of a partition in a fetch request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wanted {
     pub(super) offset: i64,

@@ -1,5 +1,5 @@
-//! What goes over a client's connections (`org.apache.kafka.common.network.Selector`'s metrics), in all and
-//! for each broker.
+//! The metrics of a client's connections, in total and for each broker
+//! (`org.apache.kafka.common.network.Selector`'s metrics).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use ottla_sync::Mutex;
 use super::{Clock, Moment, Sensor, Sheet, Windows};
 use crate::metadata::Metadata;
 
-/// Shared by a client and all its connections. Each request and each response takes the lock once, briefly.
+/// Shared by a client and all its connections. Each request and each response locks it once,
+/// briefly.
 pub(crate) struct NetworkSensors {
     clock: Clock,
     state: Mutex<State>,
@@ -28,15 +29,15 @@ struct State {
 
 #[derive(Default)]
 struct Traffic {
-    /// The sizes of requests; those of responses.
+    /// The sizes of requests and of responses.
     sent: Sensor,
     received: Sensor,
-    /// In milliseconds, of requests that carry records.
+    /// In milliseconds, of requests with records.
     latency: Sensor,
 }
 
 impl State {
-    /// Of all brokers together, and of this one.
+    /// The totals of all brokers, and of this one.
     fn traffic(&mut self, address: &str) -> [&mut Traffic; 2] {
         if !self.brokers.contains_key(address) {
             self.brokers.insert(address.to_owned(), Traffic::default());
@@ -64,7 +65,7 @@ impl NetworkSensors {
         self.state.lock().closed.record(1.0, now);
     }
 
-    /// A broker has believed who this client is, or has not.
+    /// An authentication has succeeded or failed.
     pub(crate) fn on_authenticated(&self, is_believed: bool) {
         let now = self.clock.now();
         let state = &mut *self.state.lock();
@@ -74,7 +75,7 @@ impl NetworkSensors {
         }
     }
 
-    /// Requests of these sizes are on their way.
+    /// Requests of these sizes were sent.
     pub(crate) fn on_sent(&self, address: &str, sizes: &[usize]) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -85,7 +86,7 @@ impl NetworkSensors {
         }
     }
 
-    /// A response of this size has come, to a request that took so long, if that is counted.
+    /// A response of this size was received; `latency` is that of its request, if it is counted.
     pub(crate) fn on_received(&self, address: &str, size: usize, latency: Option<Duration>) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -97,7 +98,7 @@ impl NetworkSensors {
         }
     }
 
-    /// Into `group`, and by broker into `node_group`.
+    /// The totals go into `group`, those per broker into `node_group`.
     pub(crate) fn write(
         &self,
         sheet: &mut Sheet,
@@ -129,7 +130,7 @@ impl NetworkSensors {
             let mut brokers = metadata.brokers.values();
             let id = match brokers.find(|broker| broker.address() == *address) {
                 Some(broker) => broker.id,
-                // One of those that the client began with.
+                // A bootstrap server.
                 None => {
                     unknown -= 1;
                     unknown
@@ -167,7 +168,7 @@ mod tests {
             sensors.write(&mut sheet, "all", "node", &Metadata::default());
             sheet.finish()
         };
-        // Not a broker of the metadata, and the first such.
+        // The first broker that is not in the metadata.
         let node = [("node-id", "node--1")];
         sensors.on_received("h:1", 10, None);
         let measured = read();

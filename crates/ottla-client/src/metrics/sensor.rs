@@ -1,28 +1,29 @@
-//! One measured thing: averages, extremes and rates over the last windows, and totals
-//! (`org.apache.kafka.common.metrics.stats`: `SampledStat`, `Avg`, `Max`, `Min`, `Rate`, `CumulativeSum`).
+//! A sensor: average, extremes and rates over the last windows, and totals
+//! (`org.apache.kafka.common.metrics.stats`: `SampledStat`, `Avg`, `Max`, `Min`, `Rate`,
+//! `CumulativeSum`).
 //!
-//! Pure: the time is an argument. Kafka keeps samples for each statistic; those of one sensor are recorded
-//! together, so that one set of samples serves them all.
+//! Pure: the time is an argument. Kafka has samples for each statistic. The statistics of one
+//! sensor are recorded together, so one set of samples serves all of them.
 
 use std::time::Duration;
 
-/// How far back averages, extremes and rates look.
+/// The windows of averages, extremes and rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Windows {
     pub(crate) count: usize,
     pub(crate) length_ms: u64,
 }
 
-/// When something is recorded or read, and the windows that figures are of then.
+/// The time of a recording or reading, and the windows that apply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Milliseconds since any instant.
+    /// Milliseconds since an arbitrary start.
     pub(crate) ms: u64,
     pub(crate) windows: Windows,
 }
 
 impl Moment {
-    /// For what happens a few times a day, such as rebalances: one-hour windows.
+    /// Windows of one hour, for events that happen a few times a day, such as rebalances.
     pub(crate) fn hourly(mut self) -> Moment {
         self.windows.length_ms = 3_600_000;
         self
@@ -52,10 +53,10 @@ impl Sample {
     }
 }
 
-/// Always given moments with the same windows.
+/// All moments of a sensor must have the same windows.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Sensor {
-    /// One more than there are windows: the oldest overlaps the time looked at.
+    /// One more than the number of windows: the oldest overlaps the measured time.
     samples: Vec<Sample>,
     current: usize,
     total: f64,
@@ -63,22 +64,22 @@ pub(crate) struct Sensor {
     last: Option<f64>,
 }
 
-/// What a sensor says at one instant.
+/// The values of a sensor at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    /// Not a number where nothing has been recorded lately; so are the extremes.
+    /// NaN if nothing was recorded recently; so are the extremes.
     pub(crate) avg: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// Of the values, per second.
+    /// The sum of the values per second.
     pub(crate) rate: f64,
-    /// Of how often something was recorded, per second.
+    /// The number of recordings per second.
     pub(crate) event_rate: f64,
-    /// Of all values ever.
+    /// The sum of all values.
     pub(crate) total: f64,
-    /// How often something was recorded, ever.
+    /// The number of all recordings.
     pub(crate) count: f64,
-    /// Not a number before the first.
+    /// NaN before the first recording.
     pub(crate) last: f64,
 }
 
@@ -146,8 +147,8 @@ impl Sensor {
     }
 }
 
-/// The time that a rate is over. All windows but the last count as whole, so that the first second does
-/// not make a rate of its own.
+/// The period of a rate. All windows except the last count as complete, so that a rate does not
+/// jump in the first second.
 fn measured_ms(start_ms: u64, Moment { ms, windows }: Moment) -> u64 {
     let elapsed = ms.saturating_sub(start_ms);
     let whole = elapsed / windows.length_ms.max(1);
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!((measured.rate, measured.total), (0.0, 0.0));
     }
 
-    /// The figures are those that Kafka's `Avg`, `Max` and `Rate` give for the same events.
+    /// The expected values are those of Kafka's `Avg`, `Max` and `Rate` for the same events.
     #[test]
     fn windows_go_by() {
         let mut sensor = Sensor::default();
@@ -183,14 +184,14 @@ mod tests {
         sensor.record(20.0, at(1_000));
         let first = sensor.measure(at(1_000));
         assert_eq!((first.avg, first.min, first.max), (15.0, 10.0, 20.0));
-        // One whole window is taken to have passed before.
+        // One whole window is assumed to have passed before.
         assert_eq!(first.rate, 30.0 / 31.0);
         assert_eq!(first.event_rate, 2.0 / 31.0);
         sensor.record(60.0, at(30_000));
         let second = sensor.measure(at(40_000));
         assert_eq!((second.avg, second.max), (30.0, 60.0));
         assert_eq!(second.rate, 90.0 / 40.0);
-        // The first window's last event was 60 seconds ago.
+        // The last event of the first window is 60 seconds ago.
         let third = sensor.measure(at(61_000));
         assert_eq!((third.avg, third.min, third.count), (60.0, 60.0, 3.0));
         assert_eq!((third.total, third.last), (90.0, 60.0));

@@ -1,9 +1,9 @@
-//! Everything that has been handed in and is not on its way: one queue of batches a partition
+//! The accumulator: all records that are not in flight, in one queue of batches per partition
 //! (`org.apache.kafka.clients.producer.internals.RecordAccumulator`).
 //!
-//! Senders append on their own threads: they look the topic up without a lock and hold that of one
-//! partition for the time that it takes to encode a record. One task takes batches out, and puts back
-//! those that have to be sent again. Nothing here knows connections; time is an argument.
+//! Senders append on their own threads: they look up the topic without a lock, and hold the lock of
+//! one partition while they encode a record. One task takes batches out, and puts back those that
+//! must be retried. Nothing here uses connections; time is an argument.
 
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,22 +24,22 @@ use super::sticky::Load;
 use super::topics::{PartitionQueue, TopicQueues, TopicTable};
 use crate::partitioner::partition_for_key;
 
-/// What a sender wants to hear of a record. A type each, so that of what nobody asked for nothing is left where every
-/// record comes by.
+/// How the result of a record is reported. A type per kind, so that unused kinds cost nothing on
+/// the path of every record.
 pub(super) trait Interest: Sized {
-    /// What it is given at once.
+    /// What `send` returns.
     type Answer;
 
-    /// The record has this place in the batch.
+    /// The record has this index in the batch.
     fn note(self, batch: &mut ProducerBatch, index: u32, timestamp: i64) -> Self::Answer;
 
-    /// What the listener is told with the batch.
+    /// The tag for the listener.
     fn tag(&self) -> u64 {
         0
     }
 }
 
-/// What becomes of it.
+/// The caller gets a [`Delivery`].
 pub(super) struct AwaitDelivery;
 
 impl Interest for AwaitDelivery {
@@ -60,7 +60,7 @@ impl Interest for DeliveryCallback {
     }
 }
 
-/// Nothing but what all are told.
+/// Only the listener is notified, with this tag.
 pub(super) struct Tagged(pub(super) u64);
 
 impl Interest for Tagged {
@@ -77,7 +77,7 @@ impl Interest for Tagged {
 
 pub(super) struct Appended<A> {
     pub(super) answer: A,
-    /// The sender has something to look at: a full batch, or the first record of a new one.
+    /// Whether the sender must be woken up: for a full batch, or the first record of a new one.
     pub(super) is_news: bool,
 }
 
@@ -87,20 +87,20 @@ pub(super) enum Refused<I> {
         partition: i32,
         partitions: usize,
     },
-    /// So many bytes of memory have to be granted first.
+    /// This many bytes of memory must be granted first.
     NoMemory {
         bytes: usize,
         interest: I,
     },
 }
 
-/// What the sender may do next.
+/// What the sender can do next.
 #[derive(Default)]
 pub(super) struct Ready {
     /// Leaders with something to send, and all their partitions with batches.
     pub(super) nodes: BTreeMap<i32, Vec<Arc<PartitionQueue>>>,
     pub(super) topics_without_leader: BTreeSet<Arc<str>>,
-    /// When there may be more, unless something happens before.
+    /// When there may be more to do, if there is no event before.
     pub(super) next_check: Option<Duration>,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct Accumulator {
     pub(super) rules: BatchRules,
     pub(super) pool: Arc<BufferPool>,
     pub(super) topics: TopicTable,
-    /// Flushes that wait; while there is one, no batch lingers.
+    /// The number of waiting flushes. While there is one, no batch lingers.
     flushes: AtomicUsize,
     incomplete: Mutex<IndexMap<usize, Arc<Completion>>>,
 }
@@ -124,8 +124,8 @@ impl Accumulator {
         }
     }
 
-    /// Appends a record to the batch of its partition. `grant` is memory for a new batch, if the caller
-    /// has waited for some; what is not used of it is left there.
+    /// Appends a record to the batch of its partition. `grant` is memory for a new batch, if the
+    /// caller has waited for it; unused memory stays in it.
     #[inline(always)]
     pub(super) fn append<I: Interest>(
         &self,
@@ -172,7 +172,7 @@ impl Accumulator {
                 batches, produced, ..
             } = &mut *state;
             let batch_size = self.rules.batch_size;
-            // A batch that lingers is better filled than left.
+            // A batch that lingers should be filled rather than left half full.
             let may_move = || {
                 let is_full =
                     |last: &ProducerBatch| last.is_full(batch_size, queue.ratio(&self.rules));
@@ -185,8 +185,8 @@ impl Accumulator {
         }
     }
 
-    /// Every record comes by here, and what is not inlined into its caller hands its results over through memory, which
-    /// is waited for. What only the first record of a batch needs stands apart.
+    /// Called for every record. A function that is not inlined returns its results through memory,
+    /// which stalls. The code that only the first record of a batch needs is separate.
     #[inline(always)]
     fn append_to<I: Interest>(
         &self,
@@ -212,7 +212,7 @@ impl Accumulator {
         self.begin_batch(queue, state, record, timestamp, interest, grant)
     }
 
-    /// The batch before it, if there is one, has no room for the record.
+    /// The previous batch, if there is one, has no space for the record.
     #[cold]
     #[inline(never)]
     fn begin_batch<I: Interest>(
@@ -279,7 +279,7 @@ impl Accumulator {
         interest.note(batch, index, timestamp)
     }
 
-    /// Which leaders have something to be sent now.
+    /// The leaders with something to send now.
     pub(super) fn ready(
         &self,
         now: Instant,
@@ -341,8 +341,8 @@ impl Accumulator {
         ready
     }
 
-    /// Takes a batch of each partition, from that at `start` on, as many as fit into a request. Only
-    /// partitions that `gate` lets through are sent to.
+    /// Takes one batch of each partition, starting at `start`, as many as fit into a request. Only
+    /// from partitions that `gate` lets through.
     pub(super) fn drain(
         &self,
         queues: &[Arc<PartitionQueue>],
@@ -396,14 +396,14 @@ impl Accumulator {
         drained
     }
 
-    /// Puts a batch back to be sent again, behind those that left before it.
+    /// Puts a batch back for a retry, after the batches that were sent before it.
     pub(super) fn put_back(&self, queue: &PartitionQueue, batch: ProducerBatch) {
         let mut state = queue.state.lock();
         let at = state.place_of(&batch);
         state.batches.insert(at, batch);
     }
 
-    /// Puts the parts of a batch that was too large in its place; false if it cannot be split.
+    /// Replaces a batch that was too large by its parts. Returns false if it cannot be split.
     pub(super) fn put_back_split(
         &self,
         queue: &PartitionQueue,
@@ -440,7 +440,7 @@ impl Accumulator {
         true
     }
 
-    /// Takes out the batches that are older than a record may become.
+    /// Takes the batches that have exceeded `delivery.timeout.ms`.
     pub(super) fn take_expired(
         &self,
         now: Instant,
@@ -449,7 +449,7 @@ impl Accumulator {
         self.take_while(|batch| batch.age(now) >= delivery_timeout)
     }
 
-    /// Takes everything that waits, to be refused.
+    /// Takes all batches in order to fail them.
     pub(super) fn take_all(&self) -> Vec<(Arc<PartitionQueue>, ProducerBatch)> {
         self.take_while(|_| true)
     }
@@ -471,8 +471,8 @@ impl Accumulator {
         taken
     }
 
-    /// Goes on under a new identity where a partition cannot go on under the old one and none of its
-    /// batches is on the wire; true if a partition has to wait for that.
+    /// Starts again with a new identity if a partition cannot continue with the old one and none of
+    /// its batches is in flight. Returns true if a partition must wait for that.
     pub(super) fn has_broken_sequences(&self) -> bool {
         self.topics.all().any(|topic| {
             topic
@@ -482,7 +482,7 @@ impl Accumulator {
         })
     }
 
-    /// Whether broken partitions can begin anew now.
+    /// Whether broken partitions can be restarted now.
     pub(super) fn broken_sequences_are_quiet(&self) -> bool {
         self.topics.all().all(|topic| {
             topic.partitions.iter().all(|queue| {
@@ -492,7 +492,7 @@ impl Accumulator {
         })
     }
 
-    /// Gives the waiting batches of broken partitions new sequences.
+    /// Assigns new sequence numbers to the waiting batches of broken partitions.
     pub(super) fn begin_sequences_anew(&self, identity: Identity) {
         for topic in self.topics.all() {
             for queue in &topic.partitions {
@@ -535,7 +535,8 @@ impl Accumulator {
         self.incomplete.lock().is_empty()
     }
 
-    /// Has every batch leave without lingering until the guard is dropped; gives what has to end.
+    /// Makes every batch ready without lingering until the guard is dropped. Returns the
+    /// completions to wait for.
     pub(super) fn begin_flush(&self) -> (FlushGuard<'_>, Vec<Arc<Completion>>) {
         self.flushes.fetch_add(1, Ordering::AcqRel);
         let incomplete = self.incomplete.lock().values().cloned().collect();
@@ -543,7 +544,7 @@ impl Accumulator {
     }
 }
 
-/// A flush that waits.
+/// A waiting flush.
 pub(super) struct FlushGuard<'a>(&'a Accumulator);
 
 impl Drop for FlushGuard<'_> {

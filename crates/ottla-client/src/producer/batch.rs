@@ -1,4 +1,4 @@
-//! A batch of one partition, from its first record to its end
+//! A batch of one partition, from its first record to its completion
 //! (`org.apache.kafka.clients.producer.internals.ProducerBatch`).
 
 use std::sync::Arc;
@@ -16,44 +16,44 @@ use super::record::RecordRef;
 use super::sequences::{Identity, Ticket};
 use crate::error::ClientError;
 
-/// Compressed batches take records until they are expected to come out at `batch.size`; so many times
-/// that size they hold at most before compression, so that memory stays bounded.
+/// A compressed batch takes records until its estimated compressed size is `batch.size`. Before
+/// compression it is limited to this multiple of `batch.size`, so that memory is bounded.
 const MOST_EXPANSION: usize = 16;
 
 /// The safety margin of Kafka's `CompressionRatioEstimator`.
 const RATIO_MARGIN: f32 = 1.05;
 
 pub(super) struct ProducerBatch {
-    /// Until the batch is sealed.
+    /// `Some` until the batch is sealed.
     builder: Option<RecordBatchBuilder>,
-    /// From then on: what is sent, however often.
+    /// The bytes to send, once it is sealed.
     sealed: Bytes,
     pub(super) record_count: u32,
     pub(super) completion: Arc<Completion>,
-    /// What the senders gave with their records, where somebody wants to hear of it.
+    /// The tags of the records, if there is a listener.
     pub(super) tags: Vec<u64>,
     pub(super) callbacks: Vec<(u32, i64, DeliveryCallback)>,
     grant: Option<Grant>,
     pub(super) created: Instant,
-    /// Not before then is it sent again.
+    /// The earliest time of the next attempt.
     pub(super) waits_until: Instant,
     pub(super) attempts: u32,
-    /// Its place among those that have left, and its sequence; nothing without idempotence, and before it
-    /// has left.
+    /// Its identification and sequence among the sent batches; `None` without idempotence, and
+    /// before the first attempt.
     pub(super) ticket: Option<Ticket>,
-    /// Why the last attempt failed.
+    /// The error of the last attempt.
     pub(super) last_error: Option<ClientError>,
-    /// Its senders have been told, though it may still be on the wire.
+    /// Whether the result was reported already, although the batch may still be in flight.
     pub(super) is_told: bool,
     is_closed: bool,
     uncompressed_size: usize,
-    /// The most that any of its records may take.
+    /// The largest upper bound of a record's size.
     largest_bound: usize,
-    /// What a batch of the largest record alone is taken for.
+    /// Kafka's size estimate of the largest record.
     largest_record: usize,
 }
 
-/// What it takes to tell everybody what became of a batch.
+/// What is needed to report the result of a batch.
 pub(super) struct Telling {
     pub(super) completion: Arc<Completion>,
     pub(super) record_count: u32,
@@ -94,7 +94,7 @@ impl ProducerBatch {
         }
     }
 
-    /// Appends the record if it fits. `ratio` is what compression is expected to leave.
+    /// Appends the record if it fits. `ratio` is the estimated compression ratio.
     #[inline(always)]
     pub(super) fn try_append(
         &mut self,
@@ -110,7 +110,8 @@ impl ProducerBatch {
         let size = builder.uncompressed_size();
         let bound = record.size_upper_bound();
         if self.record_count > 0 {
-            // The bound costs nothing; only what it cannot decide is measured.
+            // The upper bound is cheap; the exact size is computed only if the bound exceeds the
+            // limit.
             let limit = room(batch_size, ratio);
             if size + bound > limit {
                 let exact = builder.uncompressed_size_with(
@@ -145,7 +146,7 @@ impl ProducerBatch {
         Delivery::new(&self.completion, index, timestamp)
     }
 
-    /// Whether no further record would fit that is like those in it.
+    /// Whether no further record of the same size would fit.
     pub(super) fn is_full(&self, batch_size: usize, ratio: Option<f32>) -> bool {
         self.is_closed
             || self
@@ -154,7 +155,7 @@ impl ProducerBatch {
                 .is_none_or(|builder| builder.uncompressed_size() >= room(batch_size, ratio))
     }
 
-    /// Takes no more records and compresses those that it has.
+    /// Closes the batch for records and compresses it.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         if let Some(builder) = &mut self.builder {
@@ -169,13 +170,13 @@ impl ProducerBatch {
         self.largest_record
     }
 
-    /// Bytes of the records after compression, for each byte before; their header, which is never compressed, left out.
+    /// The ratio of the records' compressed to their uncompressed size, without the header.
     pub(super) fn compression_rate(&self) -> f64 {
         let records = |size: usize| size.saturating_sub(BatchHeader::SIZE) as f64;
         records(self.size()) / records(self.uncompressed_size()).max(1.0)
     }
 
-    /// Bytes before compression.
+    /// The uncompressed size.
     pub(super) fn uncompressed_size(&self) -> usize {
         match &self.builder {
             Some(builder) if self.uncompressed_size == 0 => builder.uncompressed_size(),
@@ -183,7 +184,7 @@ impl ProducerBatch {
         }
     }
 
-    /// Bytes as far as they are known: what is sent, once the batch is closed.
+    /// The size as far as it is known: the size to send, once the batch is closed.
     pub(super) fn size(&self) -> usize {
         match &self.builder {
             Some(builder) => builder.uncompressed_size(),
@@ -191,7 +192,7 @@ impl ProducerBatch {
         }
     }
 
-    /// Puts the header in front, as whose batch it is.
+    /// Writes the header with the producer's identity.
     pub(super) fn seal(&mut self, producer: Option<(Identity, Sequence)>, transactional: bool) {
         self.close();
         if let Some(mut builder) = self.builder.take() {
@@ -203,14 +204,14 @@ impl ProducerBatch {
         }
     }
 
-    /// Moves a sealed batch to another sequence.
+    /// Changes the sequence of a sealed batch.
     pub(super) fn reseal(&mut self, identity: Identity, sequence: Sequence) {
         let sealed = std::mem::take(&mut self.sealed);
         self.sealed = replace_producer(sealed, identity.id, identity.epoch, sequence)
             .expect("a sealed batch can be read");
     }
 
-    /// What is sent.
+    /// The bytes to send.
     pub(super) fn records(&self) -> &Bytes {
         &self.sealed
     }
@@ -219,8 +220,8 @@ impl ProducerBatch {
         now.saturating_duration_since(self.created)
     }
 
-    /// The records again, in batches of `batch.size` before compression, or half of what this one has if
-    /// it was split before, with those who wait for them. Nothing if there is but one record.
+    /// Splits the batch into batches of `batch.size` before compression, or into halves if it was
+    /// split before, together with the waiting callers. `None` if it has only one record.
     pub(super) fn split(
         &mut self,
         compression: Compression,
@@ -274,10 +275,10 @@ impl ProducerBatch {
         Some(parts)
     }
 
-    /// Gives those who want to hear of a record to the part that has it.
+    /// Moves the callbacks and tags of the records to the parts that contain them.
     fn hand_over_to(&mut self, parts: &mut [(u32, ProducerBatch)]) {
         for (first, part) in parts.iter_mut().rev() {
-            // Every record has a tag, or none has.
+            // Either every record has a tag or none.
             part.tags = self.tags.split_off(self.tags.len().min(*first as usize));
         }
         for (index, timestamp, callback) in std::mem::take(&mut self.callbacks) {
@@ -287,7 +288,7 @@ impl ProducerBatch {
         }
     }
 
-    /// What those who wait are to be told with; nothing the second time.
+    /// Takes what is needed to report the result; `None` the second time.
     pub(super) fn take_for_telling(&mut self) -> Option<Telling> {
         if std::mem::replace(&mut self.is_told, true) {
             return None;
@@ -301,7 +302,7 @@ impl ProducerBatch {
         })
     }
 
-    /// Gives the memory back.
+    /// Returns the memory to the pool.
     pub(super) fn release(&mut self) {
         let Some(grant) = self.grant.take() else {
             return;
@@ -313,13 +314,13 @@ impl ProducerBatch {
     }
 }
 
-/// A record's place in the batch, and the bytes that it took.
+/// The index of a record in the batch, and its size.
 pub(super) struct Delivered {
     pub(super) index: u32,
     pub(super) bytes: usize,
 }
 
-/// How large a batch may become before compression.
+/// The maximum size of a batch before compression.
 #[inline]
 fn room(batch_size: usize, ratio: Option<f32>) -> usize {
     match ratio {
@@ -331,8 +332,9 @@ fn room(batch_size: usize, ratio: Option<f32>) -> usize {
     }
 }
 
-/// What compression is expected to leave, learned from what it left
-/// (`org.apache.kafka.common.record.internal.CompressionRatioEstimator`): worse is believed at once, better slowly.
+/// The estimated compression ratio after an observation
+/// (`org.apache.kafka.common.record.internal.CompressionRatioEstimator`): it deteriorates at once
+/// and improves slowly.
 pub(super) fn next_ratio(current: f32, observed: f32) -> f32 {
     const IMPROVING_STEP: f32 = 0.005;
     const DETERIORATE_STEP: f32 = 0.05;
@@ -367,7 +369,7 @@ mod tests {
             "{}",
             full.size()
         );
-        // A record larger than a batch has one of its own.
+        // A record larger than a batch gets a batch of its own.
         assert!(
             batch(Compression::None)
                 .try_append(&record, 5, 10, None)

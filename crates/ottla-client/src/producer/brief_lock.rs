@@ -1,10 +1,10 @@
-//! A lock for what is held no longer than it takes to encode a record.
+//! A spin lock that is held no longer than it takes to encode a record.
 //!
-//! A lock that puts its waiters to sleep is given up with an instruction that waits until everything written
-//! before it has reached the cache: here the whole record, every time. This one is given up with a plain
-//! store. Whoever finds it taken spins for a while, then lets others run, then sleeps a little.
+//! A blocking lock is released with an atomic instruction that waits until all earlier writes have
+//! reached the cache, which here means the entire record. This lock is released with a plain store.
+//! A waiter spins for a while, then yields, then sleeps briefly.
 //!
-//! It is not fair, and nothing that waits may be done while it is held.
+//! The lock is not fair, and must not be held across anything that waits.
 
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::cell::UnsafeCell;
@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// How often the lock is looked at before others are let run, and how often they are before this sleeps.
+/// How often a waiter checks the lock before it yields, and how often it yields before it sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 20;
 const SLEEP: Duration = Duration::from_micros(50);
@@ -27,10 +27,10 @@ pub(super) struct BriefLock<T> {
 // acquires what giving it up released. So the value goes from thread to thread, which it may, being `Send`.
 unsafe impl<T: Send> Sync for BriefLock<T> {}
 
-/// The lock is held until this is dropped.
+/// Holds the lock until it is dropped.
 pub(super) struct BriefGuard<'a, T> {
     lock: &'a BriefLock<T>,
-    /// It is shared between threads only where the value may be.
+    /// The guard can be shared between threads only if the value can.
     _value: PhantomData<&'a mut T>,
 }
 
@@ -58,13 +58,13 @@ impl<T> BriefLock<T> {
         let mut rounds = 0;
         loop {
             for _ in 0..SPINS {
-                // Looking does not take the line away from whoever holds the lock.
+                // Reading does not take the cache line away from the holder.
                 if !self.is_held.load(Ordering::Relaxed) && self.try_take() {
                     return;
                 }
                 std::hint::spin_loop();
             }
-            // The holder may have been put off the processor that this spins on.
+            // The holder may have been preempted on this processor.
             match rounds < YIELDS {
                 true => ottla_sync::thread::yield_now(),
                 false => ottla_sync::thread::sleep(SLEEP),
@@ -103,7 +103,7 @@ impl<T> Drop for BriefGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// Each thread moves both numbers on; seen in between, they would differ.
+    /// Each thread increments both numbers. Without mutual exclusion they would differ.
     #[test]
     fn one_at_a_time_holds_it() {
         let lock = BriefLock::<(u64, u64)>::default();

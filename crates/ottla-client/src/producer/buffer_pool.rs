@@ -1,9 +1,8 @@
-//! The memory of a producer: `buffer.memory` bytes, handed out batch by batch
+//! The memory of a producer: `buffer.memory` bytes, granted per batch
 //! (`org.apache.kafka.clients.producer.internals.BufferPool`).
 //!
-//! Whoever finds too little waits its turn, first come first served. Buffers of `batch.size` are kept and
-//! used again, so that a running producer touches no new memory. The bytes that count are those a batch
-//! is begun with, as in Kafka.
+//! Waiters are served in order. Buffers of `batch.size` are reused, so that a running producer
+//! touches no new memory. As in Kafka, a batch counts with its initial size.
 
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use ottla_records::RecordBatchBuilder;
 use ottla_sync::Mutex;
 use ottla_sync::Semaphore;
 
-/// Leave to use so many bytes; given back when dropped.
+/// The right to use this many bytes, which are returned when it is dropped.
 #[derive(Debug)]
 pub(super) struct Grant {
     pool: Arc<BufferPool>,
@@ -30,7 +29,7 @@ pub(super) struct BufferPool {
 
 impl BufferPool {
     pub(super) fn new(total: usize, poolable_size: usize) -> Arc<BufferPool> {
-        // A semaphore hands out 32-bit numbers of permits.
+        // A semaphore supports 32-bit numbers of permits.
         let total = total.min(u32::MAX as usize);
         Arc::new(BufferPool {
             total,
@@ -49,12 +48,12 @@ impl BufferPool {
         self.available.available_permits()
     }
 
-    /// How many wait for memory.
+    /// The number of waiters.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Somebody waits for memory: batches should leave as they are.
+    /// Whether there are waiters, in which case batches should be sent as they are.
     pub(super) fn is_exhausted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
@@ -67,7 +66,7 @@ impl BufferPool {
         })
     }
 
-    /// Waits for memory; `on_wait` is called once if there is none at hand.
+    /// Waits for memory. `on_wait` is called once if none is available.
     pub(super) async fn grant(self: &Arc<Self>, bytes: usize, on_wait: impl FnOnce()) -> Grant {
         if let Some(grant) = self.try_grant(bytes) {
             return grant;
@@ -95,7 +94,7 @@ impl Grant {
         self.bytes
     }
 
-    /// An empty buffer of that size.
+    /// An empty buffer of the granted size.
     pub(super) fn buffer(&self) -> Vec<u8> {
         if self.bytes == self.pool.poolable_size
             && let Some(buffer) = self.pool.free.lock().pop()
@@ -105,10 +104,10 @@ impl Grant {
         Vec::with_capacity(self.bytes + RecordBatchBuilder::SPARE_CAPACITY)
     }
 
-    /// Gives a buffer back for the next batch, and the memory with it.
+    /// Returns the memory, and keeps the buffer for the next batch.
     pub(super) fn recycle(self, buffer: Vec<u8>) {
         let poolable = self.pool.poolable_size;
-        // A buffer that has grown far would hold more than is accounted for.
+        // A buffer that has grown a lot would hold more memory than is accounted for.
         let most = 2 * poolable + RecordBatchBuilder::SPARE_CAPACITY;
         if self.bytes == poolable && (poolable..=most).contains(&buffer.capacity()) {
             self.pool.free.lock().push(buffer);

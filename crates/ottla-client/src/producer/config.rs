@@ -8,33 +8,34 @@ use ottla_records::{Compression, CompressionType};
 use crate::error::ClientError;
 use crate::properties::value::Value;
 
-/// Settings of a producer, Kafka's keys with underscores. The defaults are Kafka's.
+/// The settings of a producer, with Kafka's keys and defaults.
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
-    /// 0, 1, or -1 for all replicas in sync.
+    /// 0, 1, or -1 for all in-sync replicas.
     pub acks: i16,
-    /// `compression.type` with the level of that codec.
+    /// `compression.type` with the level of the codec.
     pub compression: Compression,
-    /// The size at which a batch leaves. 0 gives each record a batch of its own.
+    /// The size at which a batch is sent. 0 gives each record a batch of its own.
     pub batch_size: usize,
     /// How long a batch that is not full waits for more records.
     pub linger: Duration,
-    /// Bytes that batches may take before `send` waits.
+    /// The maximum memory of batches, beyond which `send` waits.
     pub buffer_memory: usize,
-    /// How long `send` may wait for memory and metadata, and a call about transactions for its answer.
+    /// How long `send` waits for memory and metadata, and how long a transactional call waits.
     pub max_block: Duration,
     pub max_request_size: usize,
     pub max_in_flight_requests_per_connection: usize,
-    /// How long a record may take from `send` on, retries included.
+    /// The timeout of a record from `send` on, including retries.
     pub delivery_timeout: Duration,
     pub retries: u32,
-    /// Nothing: where `acks` and `retries` allow it, as in Kafka.
+    /// `None` enables it if `acks` and `retries` allow it, as in Kafka.
     pub enable_idempotence: Option<bool>,
-    /// Keys do not decide about partitions.
+    /// Whether keys are ignored for the choice of partitions.
     pub partitioner_ignore_keys: bool,
-    /// Partitions with longer queues get fewer records without keys.
+    /// Whether partitions with longer queues get fewer records without keys.
     pub partitioner_adaptive_partitioning_enable: bool,
-    /// A leader that takes no batches for so long gets no records without keys; zero: never mind.
+    /// A leader that accepts no batches for this time gets no records without keys. Zero disables
+    /// this.
     pub partitioner_availability_timeout: Duration,
     pub transactional_id: Option<String>,
     pub transaction_timeout: Duration,
@@ -63,12 +64,12 @@ impl Default for ProducerConfig {
     }
 }
 
-/// More requests in flight than this would let a broker forget a batch that is sent again.
+/// With more requests in flight, a broker could forget a batch that is retried.
 const MAX_IN_FLIGHT_WITH_IDEMPOTENCE: usize = 5;
 
 impl ProducerConfig {
-    /// Takes the settings that are a producer's out of a properties file; returns the keys that are not.
-    /// See [`crate::properties::producer`] for one that refuses them.
+    /// Applies the settings of a producer in a properties file. Returns the keys of other settings.
+    /// [`crate::properties::producer`] refuses these.
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,
@@ -92,7 +93,7 @@ impl ProducerConfig {
                         self.compression = codec.into();
                     }
                 }
-                // Below, once the codec is known.
+                // Applied below, when the codec is known.
                 "compression.gzip.level" | "compression.lz4.level" | "compression.zstd.level" => {}
                 "batch.size" => self.batch_size = value.size(0)? as usize,
                 "linger.ms" => self.linger = value.milliseconds()?,
@@ -152,17 +153,17 @@ impl ProducerConfig {
         Ok(unknown)
     }
 
-    /// Whether the producer will be idempotent.
+    /// Whether the producer is idempotent.
     pub fn is_idempotent(&self) -> bool {
         self.enable_idempotence.unwrap_or_else(|| {
             self.transactional_id.is_some() || self.acks == -1 && self.retries > 0
         })
     }
 
-    /// Refuses settings that contradict each other.
+    /// Refuses contradictory settings.
     pub fn validate(&self, request_timeout: Duration) -> Result<(), ClientError> {
         let refuse = |text: String| Err(ClientError::Config(text));
-        // As in Kafka whatever acks and retries are: order is not given up without being asked for.
+        // As in Kafka, for any `acks` and `retries`: idempotence is not disabled implicitly.
         let in_flight = self.max_in_flight_requests_per_connection;
         if self.enable_idempotence != Some(false) && in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE {
             return refuse(format!(
@@ -184,7 +185,7 @@ impl ProducerConfig {
             return refuse("enable.idempotence=false: transactions need idempotence".into());
         }
         let least = self.linger + request_timeout;
-        // The default gives way, as in Kafka; what was asked for does not.
+        // The default is raised, as in Kafka; an explicit value is not.
         if self.delivery_timeout < least
             && self.delivery_timeout != ProducerConfig::default().delivery_timeout
         {

@@ -1,8 +1,8 @@
-//! How senders learn what became of their records.
+//! Reporting the results of records.
 //!
-//! A batch has one completion, shared by all its records: a [`Delivery`] is a reference to it and the
-//! record's place in the batch. Nothing is allocated for a record but where a callback is asked for, and
-//! for those who count rather than wait, a [`DeliveryListener`] is told of whole batches.
+//! A batch has one completion, shared by all its records: a [`Delivery`] is a reference to it and
+//! the index of the record. A record allocates something only if it has a callback. Programs that
+//! count records use a [`DeliveryListener`], which is notified of whole batches.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,12 +13,12 @@ use ottla_sync::SetOnce;
 use super::record::{ProducerRecord, RecordMetadata};
 use crate::error::ClientError;
 
-/// Where a batch has gone.
+/// Where a batch was written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
-    /// -1 where it is not known.
+    /// -1 if it is unknown.
     pub(super) base_offset: i64,
-    /// -1 where the records keep their own timestamps.
+    /// -1 if the records keep their own timestamps.
     pub(super) log_append_time: i64,
 }
 
@@ -38,15 +38,15 @@ impl Written {
     }
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Done(Result<Written, ClientError>),
-    /// The batch was too large and went on as several: each with the index of its first record.
+    /// The batch was too large and was split. Each part has the index of its first record.
     Split(Vec<(u32, Arc<Completion>)>),
 }
 
-/// The one completion of a batch.
+/// The completion of a batch.
 #[derive(Debug)]
 pub(super) struct Completion {
     pub(super) partition: i32,
@@ -61,7 +61,7 @@ impl Completion {
         })
     }
 
-    /// Only the first outcome counts.
+    /// Only the first result counts.
     pub(super) fn set(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
     }
@@ -76,14 +76,15 @@ impl Completion {
     }
 }
 
-/// How many references a thread keeps, one for each of so many partitions.
+/// The number of references that a thread keeps, one per partition slot.
 const KEPT: usize = 8;
 
 thread_local! {
-    /// References to completions that deliveries of this thread have given back, by their partitions. Counting a reference
-    /// waits until everything written before it has reached the cache: the record that was just encoded, every time. Most
-    /// who send drop a delivery, or all but the last, on the thread that sends, and there one reference goes from
-    /// delivery to delivery of a batch without being counted. What is kept is as large as a completion, and as few.
+    /// References to completions from dropped deliveries of this thread, by partition. An atomic
+    /// increment of a reference count waits until all earlier writes have reached the cache, which
+    /// includes the record that was just encoded. Most programs drop a delivery, or all but the
+    /// last one, on the sending thread, so one reference is passed from delivery to delivery of a
+    /// batch without being counted. The kept references retain at most [`KEPT`] small completions.
     static SPARE: [Cell<Option<Arc<Completion>>>; KEPT] = const { [const { Cell::new(None) }; KEPT] };
 }
 
@@ -93,7 +94,7 @@ impl Completion {
         self.partition as usize % KEPT
     }
 
-    /// A reference to it: the one that this thread has kept, or another.
+    /// A reference to this completion: the one that this thread has kept, or a new one.
     #[inline]
     fn reference(self: &Arc<Self>) -> Arc<Completion> {
         match SPARE.try_with(|spare| spare[self.place()].take()) {
@@ -104,14 +105,15 @@ impl Completion {
 
     #[inline]
     fn give_back(self: Arc<Self>) {
-        // Where the thread is ending, nothing is kept. What was kept before goes when it has been replaced.
+        // While the thread ends, nothing is kept. The previous reference is dropped after it was
+        // replaced.
         let _before = SPARE.try_with(|spare| spare[self.place()].replace(Some(self)));
     }
 }
 
-/// What becomes of a record: wait for it, look at it, or drop it.
+/// The result of a record, which can be awaited, polled or ignored.
 pub struct Delivery {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     completion: Option<Arc<Completion>>,
     index: u32,
     timestamp: i64,
@@ -147,7 +149,7 @@ impl Delivery {
         }
     }
 
-    /// What became of the record, if that is known by now.
+    /// The result of the record, if it is known.
     pub fn outcome(&self) -> Option<Result<RecordMetadata, ClientError>> {
         let (mut completion, mut index) = (self.completion(), self.index);
         loop {
@@ -192,44 +194,44 @@ impl Drop for Delivery {
     }
 }
 
-/// The part that holds the record with this index, and its index there.
+/// The part that contains the record with this index, and its index in the part.
 fn part_of(parts: &[(u32, Arc<Completion>)], index: u32) -> (Arc<Completion>, u32) {
     let at = parts.partition_point(|(first, _)| *first <= index);
     let (first, completion) = &parts[at.max(1) - 1];
     (completion.clone(), index - first)
 }
 
-/// What is called once about one record.
+/// Called once with the result of a record.
 pub type DeliveryCallback = Box<dyn FnOnce(Result<RecordMetadata, ClientError>) + Send>;
 
-/// A batch that has come to its end.
+/// A completed batch.
 #[derive(Debug)]
 pub struct DeliveredBatch<'a> {
     pub topic: &'a str,
     pub partition: i32,
-    /// The offset of the first record, -1 where it is not known.
+    /// The offset of the first record, -1 if it is unknown.
     pub result: Result<i64, &'a ClientError>,
     pub record_count: u32,
-    /// Bytes as sent, compressed where that is asked for.
+    /// The size as sent, after compression.
     pub bytes: usize,
-    /// What was given with each record, in their order.
+    /// The tags of the records, in order.
     pub tags: &'a [u64],
 }
 
-/// Is told of every batch that has come to its end, on the sender's task: it must not wait.
+/// Notified of every completed batch, on the sender's task, so it must not block.
 pub trait DeliveryListener: Send + Sync {
     fn on_delivered(&self, batch: &DeliveredBatch<'_>);
 }
 
-/// Sees, and may change, every record on its way, and hears what became of it
+/// Sees and can change every record that is sent, and is notified of its result
 /// (`org.apache.kafka.clients.producer.ProducerInterceptor`).
 pub trait ProducerInterceptor: Send + Sync {
-    /// Called on the thread that sends.
+    /// Called on the sending thread.
     fn on_send(&self, record: ProducerRecord) -> ProducerRecord {
         record
     }
 
-    /// Called on the sender's task: it must not wait.
+    /// Called on the sender's task, so it must not block.
     fn on_acknowledgement(&self, _topic: &str, _result: Result<&RecordMetadata, &ClientError>) {}
 }
 
@@ -262,7 +264,8 @@ mod tests {
         }
     }
 
-    /// A reference that a thread keeps must not be taken for that of another batch, nor outlive what it keeps for good.
+    /// A kept reference must not be used for another batch, and must not keep its completion alive
+    /// forever.
     #[tokio::test]
     async fn a_thread_that_drops_deliveries_keeps_one_reference_of_a_partition() {
         let [first, second, elsewhere] = [3, 3, 4].map(Completion::new);
@@ -274,7 +277,7 @@ mod tests {
             .map(|index| Delivery::new(&first, index, 0))
             .collect();
         assert_eq!(Arc::strong_count(&first), 6);
-        // Those of another partition are kept beside it.
+        // References of another partition are kept in another slot.
         drop(Delivery::new(&elsewhere, 0, 0));
         drop(held);
         assert_eq!(
@@ -296,7 +299,7 @@ mod tests {
         })));
         assert_eq!(delivery.clone().wait().await.unwrap().offset, 2);
         assert_eq!(Arc::strong_count(&second), 3);
-        // Dropped elsewhere, they are given back there, and a thread that ends keeps nothing.
+        // They are kept by the thread that drops them, until that thread ends.
         ottla_sync::thread::spawn(move || drop(delivery))
             .join()
             .unwrap();

@@ -1,5 +1,5 @@
-//! What a producer measures: the names of Kafka's `SenderMetricsRegistry`, `KafkaProducerMetrics` and
-//! `BufferPool`.
+//! The metrics of a producer, with the names of Kafka's `SenderMetricsRegistry`,
+//! `KafkaProducerMetrics` and `BufferPool`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ const GROUP: &str = "producer-metrics";
 const NODE_GROUP: &str = "producer-node-metrics";
 const TOPIC_GROUP: &str = "producer-topic-metrics";
 
-/// Recorded batch by batch and request by request, mostly on the sender's task, so that the lock is free.
+/// Recorded per batch and per request, mostly on the sender's task, so that the lock is rarely
+/// contended.
 pub(super) struct ProducerSensors {
     clock: Clock,
     state: Mutex<State>,
@@ -26,13 +27,14 @@ pub(super) struct ProducerSensors {
 #[derive(Default)]
 struct State {
     batch_size: Sensor,
-    /// Bytes of records after compression, for each byte before.
+    /// The ratio of the compressed to the uncompressed size of records.
     compression_rate: Sensor,
-    /// From a batch's first record to its request, in milliseconds.
+    /// The time from a batch's first record to its request, in milliseconds.
     queue_time: Sensor,
     request_latency: Sensor,
     records_per_request: Sensor,
-    /// Of the largest of each batch, and as a batch of its own would take at most, as in Kafka.
+    /// The largest record of each batch. As in Kafka, the upper bound of its size as a batch of its
+    /// own.
     record_size: Sensor,
     throttle_time: Sensor,
     retries: Sensor,
@@ -55,7 +57,7 @@ struct TopicSensors {
     errors: Sensor,
 }
 
-/// A call whose time is added up.
+/// A call whose time is summed up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Call {
     Flush,
@@ -93,7 +95,7 @@ impl Call {
 
 impl State {
     fn topic(&mut self, name: &Arc<str>) -> &mut TopicSensors {
-        // The name is shared, so that a new entry alone counts it.
+        // The name is shared and counted only for a new entry.
         self.topics.entry(name.clone()).or_default()
     }
 }
@@ -106,7 +108,7 @@ impl ProducerSensors {
         }
     }
 
-    /// These batches leave in one request. Those that were sent before count again, as in Kafka.
+    /// These batches are sent in one request. Retries count again, as in Kafka.
     pub(super) fn on_request(
         &self,
         batches: &[(Arc<PartitionQueue>, ProducerBatch)],
@@ -135,7 +137,7 @@ impl ProducerSensors {
         state.records_per_request.record(f64::from(records), now);
     }
 
-    /// A request has been answered, or has failed.
+    /// A request was answered or has failed.
     pub(super) fn on_answered(
         &self,
         latency: Option<Duration>,
@@ -174,7 +176,7 @@ impl ProducerSensors {
         self.state.lock().splits.record(1.0, now);
     }
 
-    /// Somebody has waited for memory, and has got it or not.
+    /// A caller has waited for memory.
     pub(super) fn on_memory_awaited(&self, waited: Duration, is_granted: bool) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -189,7 +191,7 @@ impl ProducerSensors {
         *self.state.lock().spent.entry(call).or_default() += spent;
     }
 
-    /// All of it, with what the connections of the client and the pool of buffers have to say.
+    /// All metrics, including those of the client's connections and the buffer pool.
     pub(super) fn read(&self, client: &Client, pool: &BufferPool) -> Metrics {
         let mut sheet = Sheet::new(&client.config().client_id);
         client.write_metrics(&mut sheet, GROUP, NODE_GROUP);
@@ -223,7 +225,7 @@ impl ProducerSensors {
             let spent = state.spent.get(&call).copied().unwrap_or_default();
             sheet.put(call.metric(), spent.as_nanos() as f64);
         }
-        // Of KIP-939, which Kafka's producer does not let anybody call yet.
+        // For KIP-939, which Kafka's producer does not expose yet.
         sheet.put("txn-prepare-time-ns-total", 0.0);
         for (topic, sensors) in &mut state.topics {
             sheet.begin(TOPIC_GROUP, &[("topic", topic)]);

@@ -1,7 +1,7 @@
-//! A producer whose batches go nowhere: what encoding and batching cost, without a network.
+//! A producer without a network, to measure the cost of encoding and batching.
 //!
-//! For the benchmark of this crate. Everything up to the bytes of a request is done: records are checked,
-//! given a partition, encoded, batched, and the batches taken, compressed, numbered and sealed.
+//! For the benchmark of this crate. Everything up to the bytes of a request is done: records are
+//! checked, partitioned, encoded and batched; batches are taken, compressed, numbered and sealed.
 
 use ottla_types::{ProducerEpoch, ProducerId};
 
@@ -50,8 +50,8 @@ impl OfflineProducer {
         self.shared.try_send_tagged(record, tag)
     }
 
-    /// Takes every batch as the sender would and says that it is written; gives the bytes that would have
-    /// been sent.
+    /// Takes every batch as the sender does, and completes it as written. Returns the number of
+    /// bytes that would have been sent.
     pub fn deliver_all(&mut self) -> usize {
         let shared = &self.shared;
         let now = ottla_sync::time::now();

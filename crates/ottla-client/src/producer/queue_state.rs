@@ -1,4 +1,4 @@
-//! What waits to be sent to one partition, and what decides about its batches.
+//! The queue of one partition, and the rules for its batches.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::batch::ProducerBatch;
 use super::sequences::Sequences;
 use super::sticky::Produced;
 
-/// What of the producer's settings decides about batches.
+/// The producer's settings for batches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchRules {
     pub(super) batch_size: usize,
@@ -18,28 +18,28 @@ pub(super) struct BatchRules {
     pub(super) ignore_keys: bool,
     /// `partitioner.adaptive.partitioning.enable`.
     pub(super) is_adaptive: bool,
-    /// Somebody wants the tags of the records.
+    /// Whether there is a listener that needs the tags.
     pub(super) keeps_tags: bool,
     pub(super) is_transactional: bool,
-    /// One batch of a partition at a time.
+    /// Whether only one batch per partition can be in flight.
     pub(super) one_in_flight: bool,
 }
 
 #[derive(Default)]
 pub(super) struct QueueState {
-    /// Those that have left before, in the order in which they did, then those that have not; the last
-    /// one takes records.
+    /// Batches that are being retried, in the order in which they were first sent, then the unsent
+    /// ones, of which the last takes records.
     pub(super) batches: VecDeque<ProducerBatch>,
     pub(super) sequences: Sequences,
-    /// Batches that are not in the queue because they are on the wire.
+    /// The number of batches that are in flight and therefore not in the queue.
     pub(super) on_wire: usize,
     pub(super) produced: Produced,
-    /// How many records the last full batch had: the next one is likely to have as many.
+    /// The number of records in the last full batch, as an estimate for the next one.
     pub(super) last_record_count: usize,
 }
 
 impl QueueState {
-    /// Where a batch that has left before belongs among those that wait.
+    /// The position in the queue for a batch that is retried.
     pub(super) fn place_of(&self, batch: &ProducerBatch) -> usize {
         let position = |batch: &ProducerBatch| self.sequences.position(batch.ticket?);
         let own = position(batch);

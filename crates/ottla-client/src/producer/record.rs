@@ -1,18 +1,18 @@
-//! What is sent, and what is known of it afterwards.
+//! Records to send, and their results.
 
 use bytes::Bytes;
 use ottla_records::{BatchHeader, RecordHeader};
 
-/// A record to be sent, owned.
+/// An owned record to send.
 #[derive(Clone, Default, Debug)]
 pub struct ProducerRecord {
     pub topic: String,
-    /// Nothing leaves it to the key, or to chance.
+    /// `None`: chosen by the key, or by the sticky partitioner.
     pub partition: Option<i32>,
     pub key: Option<Bytes>,
     pub value: Option<Bytes>,
     pub headers: Vec<RecordHeader>,
-    /// Milliseconds since 1970; nothing stands for now.
+    /// Milliseconds since 1970; `None` for the current time.
     pub timestamp: Option<i64>,
 }
 
@@ -29,21 +29,21 @@ impl ProducerRecord {
     }
 }
 
-/// A record to be sent, borrowed: it is encoded before the call returns, so that nothing need be owned.
+/// A borrowed record to send. It is encoded before the call returns.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RecordRef<'a> {
     pub topic: &'a str,
-    /// Nothing leaves it to the key, or to chance.
+    /// `None`: chosen by the key, or by the sticky partitioner.
     pub partition: Option<i32>,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
     pub headers: &'a [RecordHeader],
-    /// Milliseconds since 1970; nothing stands for now.
+    /// Milliseconds since 1970; `None` for the current time.
     pub timestamp: Option<i64>,
 }
 
 impl<'a> RecordRef<'a> {
-    /// A record without a key, at whatever partition.
+    /// A record without a key and a partition.
     pub fn new(topic: &'a str, value: &'a [u8]) -> RecordRef<'a> {
         RecordRef {
             topic,
@@ -63,10 +63,11 @@ impl<'a> RecordRef<'a> {
         }
     }
 
-    /// What the record takes in a batch, at most, without the batch's header.
+    /// An upper bound of the record's size in a batch, without the batch header.
     #[inline]
     pub(super) fn size_upper_bound(&self) -> usize {
-        // Length, attributes, timestamp, offset, the lengths of key and value, the number of headers.
+        // Length, attributes, timestamp, offset, the lengths of key and value, the number of
+        // headers.
         const NUMBERS: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
         let mut size =
             NUMBERS + self.key.map_or(0, <[u8]>::len) + self.value.map_or(0, <[u8]>::len);
@@ -76,8 +77,8 @@ impl<'a> RecordRef<'a> {
         size
     }
 
-    /// What Kafka takes a record for where it says how large records are: the bytes of a batch with nothing else in
-    /// it, at most (`DefaultRecordBatch.estimateBatchSizeUpperBound`).
+    /// Kafka's estimate of a record's size in metrics: an upper bound for a batch with this record
+    /// alone (`DefaultRecordBatch.estimateBatchSizeUpperBound`).
     pub(super) fn estimated_batch_size(&self) -> usize {
         const MOST_AROUND_A_RECORD: usize = 21;
         let sized = |part: Option<&[u8]>| part.map_or(1, |it| varint_size(it.len()) + it.len());
@@ -91,17 +92,17 @@ impl<'a> RecordRef<'a> {
     }
 }
 
-/// Bytes of a length as records have it: seven bits each, and one bit for the sign.
+/// The encoded size of a length: seven bits per byte, with one bit for the sign.
 fn varint_size(length: usize) -> usize {
     let bits = usize::BITS - length.leading_zeros() + 1;
     bits.div_ceil(7) as usize
 }
 
-/// Where a record has gone.
+/// Where a record was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordMetadata {
     pub partition: i32,
-    /// -1 with acks=0, and where the broker had the record already from an attempt before.
+    /// -1 with acks=0, and if an earlier attempt had already written the record.
     pub offset: i64,
     pub timestamp: i64,
 }
@@ -110,7 +111,7 @@ pub struct RecordMetadata {
 mod tests {
     use super::*;
 
-    /// The figures are those of Kafka's own `estimateBatchSizeUpperBound` for the same records.
+    /// The expected values are those of Kafka's `estimateBatchSizeUpperBound` for the same records.
     #[test]
     fn a_record_is_taken_to_be_as_large_as_kafka_takes_it() {
         let of = |key: Option<&[u8]>, value: &[u8], headers: &[RecordHeader]| {

@@ -1,4 +1,4 @@
-//! `send`, in its forms: at once or waiting for memory, with a delivery, a callback, or a tag.
+//! The variants of `send`: waiting or immediate, with a delivery, a callback or a tag.
 
 use ottla_sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use super::{Producer, Shared};
 use crate::clock::now_ms;
 use crate::error::ClientError;
 
-/// Why a record could not be sent at once.
+/// Why a record could not be sent immediately.
 #[derive(Debug)]
 pub enum TrySendError {
-    /// `buffer.memory` is used up.
+    /// `buffer.memory` is exhausted.
     BufferFull,
     /// The partitions of the topic are not known yet.
     UnknownTopic,
@@ -25,8 +25,8 @@ pub enum TrySendError {
 }
 
 impl Producer {
-    /// Sends a record, waiting while there is no memory for it or its topic is not known, for
-    /// `max.block.ms` at most. What comes back tells what became of the record.
+    /// Sends a record. Waits up to `max.block.ms` for memory and for the topic's metadata. The
+    /// returned delivery gives the result.
     pub async fn send(&self, record: ProducerRecord) -> Result<Delivery, ClientError> {
         self.send_ref(record.as_ref()).await
     }
@@ -36,7 +36,7 @@ impl Producer {
         self.shared.send(record, AwaitDelivery).await
     }
 
-    /// As [`Producer::send`]; the callback is called on the sender's task and must not wait.
+    /// As [`Producer::send`]. The callback is called on the sender's task and must not block.
     pub async fn send_with_callback(
         &self,
         record: RecordRef<'_>,
@@ -45,12 +45,12 @@ impl Producer {
         self.shared.send(record, callback).await
     }
 
-    /// As [`Producer::send`]; nothing is told but to the listener, which gets the tag.
+    /// As [`Producer::send`]. Only the listener is notified, with the tag.
     pub async fn send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), ClientError> {
         self.shared.send(record, Tagged(tag)).await
     }
 
-    /// As [`Producer::send_ref`], for a thread outside the runtime: it is the thread that waits.
+    /// As [`Producer::send_ref`] for a thread outside the runtime, which it blocks.
     pub fn send_blocking(
         &self,
         runtime: &ottla_sync::task::Handle,
@@ -59,14 +59,14 @@ impl Producer {
         self.shared.send_blocking(runtime, record)
     }
 
-    /// Sends a record at once or not at all. Never waits, so that any thread may call it. To interceptors a record that
-    /// is refused has failed, and is another one when it is tried again.
+    /// Sends a record immediately or not at all. Never waits, so it can be called on any thread.
+    /// For interceptors, a refused record has failed, and a retry is a new record.
     #[inline]
     pub fn try_send(&self, record: RecordRef<'_>) -> Result<Delivery, TrySendError> {
         self.shared.try_send_for_delivery(record)
     }
 
-    /// As [`Producer::try_send`]; nothing is told but to the listener, which gets the tag.
+    /// As [`Producer::try_send`]. Only the listener is notified, with the tag.
     #[inline]
     pub fn try_send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), TrySendError> {
         self.shared.try_send_tagged(record, tag)
@@ -175,7 +175,7 @@ impl Shared {
         runtime: &ottla_sync::task::Handle,
         record: RecordRef<'_>,
     ) -> Result<Delivery, ClientError> {
-        // Once, though it may be tried twice.
+        // Intercepted once, although there may be two attempts.
         let intercepted;
         let record = if self.interceptors.is_empty() {
             record
@@ -232,7 +232,7 @@ impl Shared {
             .fold(start, |record, it| it.on_send(record))
     }
 
-    /// Refuses what can never be sent; gives the record's timestamp.
+    /// Refuses records that can never be sent. Returns the record's timestamp.
     #[inline(always)]
     fn check(&self, record: &RecordRef<'_>) -> Result<i64, ClientError> {
         let size = record.size_upper_bound();
@@ -382,7 +382,7 @@ impl Shared {
     }
 }
 
-/// What a record has to wait for.
+/// What a record must wait for.
 enum Waits<I> {
     ForMemory {
         bytes: usize,

@@ -1,9 +1,9 @@
-//! The sender: takes batches to their leaders, and back into the queue where that can help
-//! (`org.apache.kafka.clients.producer.internals.Sender`).
+//! The sender: sends batches to their leaders, and puts them back into the queue for a retry if
+//! that can help (`org.apache.kafka.clients.producer.internals.Sender`).
 //!
-//! One task a producer. It never waits for an answer: connections, answers and metadata come to it as
-//! events, and between two of them it looks at what is ready. Requests go out in the order in which their
-//! batches were taken, over connections of the producer's own.
+//! There is one task per producer. It never waits for a response: connections, responses and
+//! metadata arrive as events, and after each it checks which batches are ready. Requests are sent
+//! in the order in which their batches were taken, over the producer's own connections.
 
 mod outcome;
 mod producer_id;
@@ -26,21 +26,21 @@ use crate::client::Owner;
 use crate::connection::Connection;
 use crate::error::ClientError;
 
-/// How long the sender sleeps when nothing is to be done, and when batches wait for something that is not
-/// announced.
+/// The maximum sleep, when there is nothing to do or when batches wait for something without an
+/// event.
 const IDLE: Duration = Duration::from_secs(1);
 const RESTLESS: Duration = Duration::from_millis(50);
 
 enum Event {
     Connected(i32, Result<Arc<Connection>, ClientError>),
-    /// Nothing comes back where nothing is asked to: acks=0.
+    /// `None` for acks=0, which has no response.
     Answered(u64, Result<Option<ProduceResponse>, ClientError>),
     MetadataRefreshed,
     Identified(Result<Identity, ClientError>),
     PartitionsAdded,
 }
 
-/// A leader as the sender sees it.
+/// The state of a leader.
 struct Node {
     connection: Option<Arc<Connection>>,
     is_connecting: bool,
@@ -48,9 +48,9 @@ struct Node {
     connect_after: Instant,
     throttled_until: Instant,
     in_flight: usize,
-    /// The partition that is looked at first, so that none starves.
+    /// The partition that is checked first, so that none starves.
     drain_index: usize,
-    /// Since when it has had batches and taken none.
+    /// Since when it has had batches and accepted none.
     blocked_since: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Sender {
     metadata_asked: Instant,
     is_identifying: bool,
     identify_after: Instant,
-    /// A partition cannot go on under the present epoch.
+    /// Whether a partition cannot continue in the current epoch.
     wants_new_epoch: bool,
 }
 
@@ -135,7 +135,8 @@ impl Sender {
             && self.shared.accumulator.is_idle()
     }
 
-    /// Does what can be done now; says when to look again if nothing happens before.
+    /// Does everything that is possible now. Returns when to check again if there is no event
+    /// before.
     fn step(&mut self, now: Instant) -> Duration {
         self.give_up(now);
         self.close_late_connections(now);
@@ -184,7 +185,7 @@ impl Sender {
         pause.min(shared.delivery_timeout()).min(IDLE)
     }
 
-    /// Sends to a leader while it takes more; false if it takes nothing now.
+    /// Sends to a leader while it accepts requests. Returns false if it accepts none now.
     fn send_to(&mut self, leader: i32, queues: &[Arc<PartitionQueue>], now: Instant) -> bool {
         let shared = self.shared.clone();
         let limit = shared.config.max_in_flight_requests_per_connection;
@@ -229,7 +230,7 @@ impl Sender {
             node.blocked_since = None;
             node.in_flight += 1;
             self.send(leader, connection, batches, now);
-            // More of the same partitions may be full by now.
+            // More batches of the same partitions may be full by now.
             if !queues
                 .iter()
                 .any(|queue| queue.state.lock().batches.len() > 1)
@@ -290,7 +291,7 @@ impl Sender {
                     ottla_sync::time::now() + grown.min(config.reconnect_backoff_max);
                 self.wants_metadata = true;
                 if !error.is_retriable() && error.code().is_none() {
-                    // Wrong credentials and the like: nothing that waits will ever be sent.
+                    // Wrong credentials and similar errors: the waiting batches can never be sent.
                     for (queue, batch) in self.shared.accumulator.take_all() {
                         self.fail(&queue, batch, error.clone());
                     }
@@ -299,7 +300,7 @@ impl Sender {
         }
     }
 
-    /// Refuses what is older than a record may become, or everything once that is asked for.
+    /// Fails the batches that have exceeded their timeout, or all when the producer is aborted.
     fn give_up(&mut self, now: Instant) {
         let shared = self.shared.clone();
         let limit = shared.delivery_timeout();
@@ -322,7 +323,8 @@ impl Sender {
                 last: Box::new(ClientError::Unsendable("no answer came".into())),
             };
             self.count_error(&queue, &told);
-            // First the transaction, then those who wait: a commit goes on as soon as its last batch has ended.
+            // The transaction first, then the callers: a commit continues as soon as its last batch
+            // is completed.
             shared.on_batch_failed(&error, true);
             self.tell(&queue, told, Err(error));
         }
@@ -360,7 +362,7 @@ impl Sender {
         }
     }
 
-    /// A broker that does not answer in time is disconnected from; everything on its way to it comes back.
+    /// Closes connections whose requests have timed out. All their requests fail.
     fn close_late_connections(&mut self, now: Instant) {
         let timeout = self.shared.client.config().request_timeout;
         for request in self.in_flight.values() {
@@ -374,7 +376,7 @@ impl Sender {
         }
     }
 
-    /// Asks for metadata where something was found to be wrong with it, or it is old.
+    /// Refreshes the metadata if an error says that it is stale, or if it is old.
     fn refresh_metadata(&mut self, now: Instant) {
         let config = self.shared.client.config();
         let since = now.saturating_duration_since(self.metadata_asked);
@@ -410,7 +412,7 @@ impl Sender {
         }
     }
 
-    /// Whether it is settled who this producer is; asks for it where it is not.
+    /// Whether the producer has its identity. Requests one if not.
     fn is_identified(&mut self, now: Instant) -> bool {
         let shared = self.shared.clone();
         let is_transactional = shared.transaction.is_some();
@@ -434,7 +436,7 @@ impl Sender {
             }
             return true;
         }
-        // A transactional producer is told by its owner when to ask.
+        // The owner of a transactional producer starts the request.
         if is_transactional || self.is_identifying || self.identify_after > now {
             return false;
         }
@@ -472,7 +474,7 @@ impl Sender {
         }
     }
 
-    /// Partitions that are new to the transaction are added to it before their batches leave.
+    /// Adds new partitions to the transaction before their batches are sent.
     fn add_partitions_to_transaction(&self) {
         let shared = self.shared.clone();
         let Some(partitions) = shared.take_pending_partitions() else {
@@ -487,14 +489,14 @@ impl Sender {
 }
 
 impl Shared {
-    /// The default gives way to `linger.ms` and `request.timeout.ms`, as in Kafka.
+    /// The default is raised by `linger.ms` and `request.timeout.ms`, as in Kafka.
     fn delivery_timeout(&self) -> Duration {
         let least = self.config.linger + self.client.config().request_timeout;
         self.config.delivery_timeout.max(least)
     }
 }
 
-/// Whether an error says that the metadata is out of date.
+/// Whether an error says that the metadata is stale.
 fn is_about_metadata(error: &ClientError) -> bool {
     match error.code() {
         Some(code) => matches!(

@@ -1,42 +1,42 @@
-//! The sequence numbers of one partition, which keep its records in order and single through retries.
+//! The sequence numbers of one partition, which keep its records in order and prevent duplicates.
 //!
-//! Pure. A batch gets its sequence when it leaves for the first time and keeps it when it is sent again,
-//! so that several batches may be under way at once: a broker takes a partition's batches only in the
-//! order of their sequences. When a batch fails for good, its sequence never comes, and what follows can
-//! only go on under a new producer epoch, from sequence 0.
+//! Pure. A batch gets its sequence number when it is first sent and keeps it for retries, so that
+//! several batches can be in flight: a broker accepts the batches of a partition only in sequence.
+//! When a batch fails permanently, its sequence is missing, and the following batches can only
+//! continue in a new producer epoch, from sequence 0.
 //!
-//! Kafka: `TxnPartitionMap`, and the part of `TransactionManager` about idempotence.
+//! Kafka: `TxnPartitionMap`, and the idempotence part of `TransactionManager`.
 
 use std::collections::VecDeque;
 
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
 
-/// Who a producer is to the brokers.
+/// The identity of a producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
     pub(super) id: ProducerId,
     pub(super) epoch: ProducerEpoch,
 }
 
-/// What is known of one partition's sequences. The batches in here have left at least once and have not
-/// come to their end, whether they are on the wire or wait to be sent again.
+/// The sequence numbers of one partition. Contains the batches that were sent at least once and are
+/// not completed, whether they are in flight or wait for a retry.
 #[derive(Debug, Default)]
 pub(super) struct Sequences {
-    /// Under which the sequences were given.
+    /// The identity for which the sequences were assigned.
     identity: Option<Identity>,
     next: i32,
-    /// The last sequence that is known to be written.
+    /// The last acknowledged sequence.
     last_acked: Option<i32>,
-    /// In the order in which they left.
+    /// In the order in which they were first sent.
     unfinished: VecDeque<Unfinished>,
     next_ticket: u64,
-    /// A sequence is missing for good.
+    /// Whether a sequence is missing permanently.
     is_broken: bool,
-    /// Something has been written under this producer id.
+    /// Whether something was written with this producer id.
     is_known: bool,
 }
 
-/// The name of a batch among those of its partition that have left.
+/// Identifies a sent batch of the partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ticket(u64);
 
@@ -47,34 +47,34 @@ struct Unfinished {
     record_count: i32,
 }
 
-/// What a broker's refusal means for the sequences.
+/// What a broker's error means for the sequences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refusal {
-    /// Batches before it are to come first: it is sent again.
+    /// Earlier batches must be written first: the batch is retried.
     Early,
-    /// The broker's state does not fit any more: it goes on under a new epoch.
+    /// The broker's state does not match: continue in a new epoch.
     NewEpoch,
     Final,
 }
 
 impl Sequences {
-    /// Whether a batch that has not left before may leave under this identity now.
+    /// Whether an unsent batch can be sent with this identity now.
     pub(super) fn may_start(&self, identity: Identity) -> bool {
         if self.unfinished.is_empty() {
             return !(self.is_broken && self.identity == Some(identity));
         }
-        // A broker takes any sequence from a producer that it has never seen, so that the first batch must
-        // be there before the second one leaves: were the first refused, as by a partition that is just
-        // being made, the second would be taken in its place.
+        // A broker accepts any sequence from an unknown producer. So the first batch must be
+        // written before the second one is sent: if the first were refused, for example by a
+        // partition that is being created, the second would be accepted in its place.
         self.identity == Some(identity) && self.is_known && !self.is_broken
     }
 
-    /// Whether a batch may be sent again now: those that left before it go first.
+    /// Whether a batch can be retried now: the batches sent before it come first.
     pub(super) fn may_repeat(&self, ticket: Ticket) -> bool {
         !self.is_broken && self.position(ticket) == Some(0)
     }
 
-    /// Gives a batch of so many records its sequence.
+    /// Assigns a sequence to a batch with this many records.
     pub(super) fn start(&mut self, identity: Identity, record_count: i32) -> (Ticket, Sequence) {
         if self.identity != Some(identity) {
             assert!(
@@ -92,12 +92,12 @@ impl Sequences {
         Ticket(self.next_ticket)
     }
 
-    /// How many that have not come to their end left before this one.
+    /// The number of uncompleted batches that were sent before this one.
     pub(super) fn position(&self, ticket: Ticket) -> Option<usize> {
         self.unfinished.iter().position(|it| it.ticket == ticket)
     }
 
-    /// Has several batches take the place of one, with so many records each, as many together as it had.
+    /// Replaces one batch by several with the given record counts, which must add up to its count.
     pub(super) fn split(&mut self, ticket: Ticket, counts: &[i32]) -> Vec<(Ticket, Sequence)> {
         let Some(position) = self.position(ticket) else {
             return Vec::new();
@@ -150,13 +150,13 @@ impl Sequences {
         }
     }
 
-    /// A batch has failed for good.
+    /// A batch has failed permanently.
     pub(super) fn on_failed(&mut self, ticket: Ticket) {
         self.is_broken |= self.remove(ticket).is_some();
     }
 
-    /// What it means that a broker refuses a batch for its sequence. A transaction cannot go on under
-    /// another epoch.
+    /// What a broker's error for a batch's sequence means. A transaction cannot continue in another
+    /// epoch.
     pub(super) fn judge(&self, ticket: Ticket, code: ErrorCode, is_transactional: bool) -> Refusal {
         let Some(position) = self.position(ticket) else {
             return Refusal::Final;
@@ -182,12 +182,12 @@ impl Sequences {
         self.is_broken = true;
     }
 
-    /// What has left can only go on under a new epoch.
+    /// Whether the sent batches can only continue in a new epoch.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Gives the unfinished batches, none of which is on the wire, new sequences from 0.
+    /// Assigns new sequences from 0 to the uncompleted batches, none of which may be in flight.
     pub(super) fn begin_anew(&mut self, identity: Identity) -> Vec<(Ticket, Sequence)> {
         let unfinished = std::mem::take(&mut self.unfinished);
         self.restart(identity);
@@ -198,13 +198,13 @@ impl Sequences {
     }
 }
 
-/// Whether a sequence has its place before another; they are never half the numbers apart.
+/// Whether a sequence precedes another one. They are never half the range apart.
 fn precedes(one: i32, other: i32) -> bool {
     let ahead = i64::from(other) - i64::from(one);
     ahead.rem_euclid(1 << 31) < 1 << 30 && ahead != 0
 }
 
-/// Sequence numbers go round after 2^31 - 1.
+/// Sequence numbers wrap around after 2^31 - 1.
 fn plus(sequence: i32, count: i32) -> i32 {
     Sequence(sequence).plus(count).0
 }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn several_batches_leave_and_repeat_in_order() {
         let mut sequences = Sequences::default();
-        // The broker has to know the producer first.
+        // The broker must know the producer first.
         let (ticket, _) = sequences.start(FIRST, 1);
         assert!(!sequences.may_start(FIRST));
         sequences.on_written(ticket);
@@ -238,14 +238,14 @@ mod tests {
             given.iter().map(|(_, it)| it.0).collect::<Vec<_>>(),
             [1, 11, 16]
         );
-        // The first was lost on the way: what came behind it was early, and is sent behind it again.
+        // The first was lost in transit. The next one was out of order, and is retried after it.
         let (first, second) = (given[0].0, given[1].0);
         let out_of_order = ErrorCode::OutOfOrderSequenceNumber;
         assert_eq!(sequences.judge(second, out_of_order, false), Refusal::Early);
         assert!(sequences.may_repeat(first) && !sequences.may_repeat(second));
         sequences.on_written(first);
         assert!(sequences.may_repeat(second));
-        // Now it is the one that must come: a refusal means that the broker has lost its state.
+        // Now it is the next expected one: an error means that the broker has lost its state.
         assert_eq!(
             sequences.judge(second, out_of_order, false),
             Refusal::NewEpoch

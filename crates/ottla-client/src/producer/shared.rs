@@ -1,4 +1,4 @@
-//! What a producer's handles and its sender share.
+//! The state that a producer's handles and its sender share.
 
 use ottla_sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::sequences::Identity;
 use super::transaction_state::TransactionState;
 use crate::client::Client;
 
-/// What a producer's handles and its sender share.
+/// The state that a producer's handles and its sender share.
 pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) config: ProducerConfig,
@@ -22,13 +22,13 @@ pub(super) struct Shared {
     pub(super) sensors: ProducerSensors,
     pub(super) listener: Option<Arc<dyn DeliveryListener>>,
     pub(super) interceptors: Vec<Arc<dyn ProducerInterceptor>>,
-    /// Who this producer is to the brokers, once it has asked, if it is idempotent.
+    /// The identity of this producer, if it is idempotent and has requested it.
     pub(super) identity: Mutex<Option<Identity>>,
     pub(super) transaction: Option<Mutex<TransactionState>>,
-    /// Something may be ready to be sent.
+    /// Notified when something may be ready to send.
     pub(super) wake_sender: Notify,
     pub(super) is_closed: AtomicBool,
-    /// What is left is refused instead of sent.
+    /// The remaining batches fail instead of being sent.
     pub(super) is_aborted: AtomicBool,
     pub(super) sender_ended: ottla_sync::SetOnce<()>,
 }

@@ -1,12 +1,12 @@
-//! Where records without a key go: they stay with a partition for a batch's worth of bytes and then move
-//! to another, the less is waiting for a partition the sooner to it
-//! (`org.apache.kafka.clients.producer.internals.BuiltInPartitioner`, KIP-794).
+//! The sticky partitioner for records without a key: they stay with one partition for a batch's
+//! worth of bytes and then switch to another one, with a preference for partitions with short
+//! queues (`org.apache.kafka.clients.producer.internals.BuiltInPartitioner`, KIP-794).
 
 use ottla_sync::atomic::{AtomicU64, Ordering};
 
 use ottla_sync::Mutex;
 
-/// The partition of the moment; changes with every move, also where the same partition comes up again.
+/// The current partition. Changes with every switch, even to the same partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Choice(u64);
 
@@ -20,7 +20,7 @@ impl Choice {
     }
 }
 
-/// What went to a partition since it was chosen; kept with the partition, under its lock.
+/// The bytes sent to a partition since it was chosen. Stored with the partition, under its lock.
 #[derive(Debug, Default)]
 pub(super) struct Produced {
     choice: Option<Choice>,
@@ -29,13 +29,13 @@ pub(super) struct Produced {
 
 #[derive(Debug)]
 pub(super) struct Sticky {
-    /// Changed only under the lock of the partition that it stands for.
+    /// Changed only under the lock of the partition that it refers to.
     choice: AtomicU64,
-    /// From which the next partition is drawn; nothing draws from all alike.
+    /// The weights for the next choice; `None` for equal weights.
     load: Mutex<Option<Load>>,
 }
 
-/// Partitions with the running sums of their weights.
+/// Partitions with the cumulative sums of their weights.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Load {
     partitions: Vec<usize>,
@@ -43,9 +43,9 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The longer the queue of a partition, the less often it is drawn. `available` has partitions with
-    /// the lengths of their queues; `partitions` says how many there are in all. Nothing where all are
-    /// alike.
+    /// The weights of partitions: the longer the queue, the smaller the weight. `available` has
+    /// partitions with the lengths of their queues, `partitions` is the total number. `None` if all
+    /// weights are equal.
     pub(super) fn of(available: &[(usize, usize)], partitions: usize) -> Option<Load> {
         let longest = available.iter().map(|(_, length)| *length).max()?;
         let all_equal = available.iter().all(|(_, length)| *length == longest);
@@ -82,8 +82,9 @@ impl Sticky {
         Choice(self.choice.load(Ordering::Acquire))
     }
 
-    /// Bytes went to the choice, said under the lock of its partition. Moves on once that is a batch's
-    /// worth, and `may_move` says that no batch would stay half full; twice as much moves in any case.
+    /// Counts bytes for the current choice, under the lock of its partition. Switches when they
+    /// reach a batch's worth and `may_move` says that no batch would stay half full; twice as much
+    /// switches in any case.
     #[inline]
     pub(super) fn on_produced(
         &self,
@@ -129,7 +130,7 @@ impl Sticky {
 mod tests {
     use super::*;
 
-    /// The tables of Kafka's own test of its partitioner (`BuiltInPartitionerTest.adaptivePartitionsTest`).
+    /// The tables of Kafka's own test (`BuiltInPartitionerTest.adaptivePartitionsTest`).
     #[test]
     fn weights_are_the_inverse_of_the_queues() {
         let queues: Vec<(usize, usize)> = [5, 0, 3, 0, 1].into_iter().enumerate().collect();
@@ -141,7 +142,7 @@ mod tests {
         }
         assert_eq!(drawn, [1, 6, 3, 6, 5]);
         assert_eq!(Load::of(&[(0, 2), (1, 2)], 2), None, "all alike");
-        // A partition that is left out is never drawn.
+        // A partition that is not available is never chosen.
         let without = Load::of(&[(0, 2), (2, 2)], 3).unwrap();
         assert_eq!([without.draw(0), without.draw(1)], [0, 2]);
     }
@@ -156,10 +157,10 @@ mod tests {
             sticky.choice() != choice
         };
         assert!(!produce(60, true));
-        // Enough, but a batch would stay half full.
+        // Enough bytes, but a batch would stay half full.
         assert!(!produce(60, false));
         assert!(produce(1, true));
-        // The count begins anew with each choice, be it the same partition.
+        // The count restarts with each choice, even of the same partition.
         assert!(!produce(199, false));
         assert!(produce(1, false));
     }

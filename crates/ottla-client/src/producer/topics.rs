@@ -1,8 +1,8 @@
 //! The topics that a producer has sent to, and the queues of their partitions.
 //!
-//! Looked at for every record, changed when a topic is sent to for the first time or gets more partitions.
-//! So nothing in it ever moves or goes: buckets are chains that only grow, and looking a topic up reads
-//! memory and writes none.
+//! Read for every record, changed when a topic is used for the first time or gets more partitions.
+//! Entries are never moved or removed: buckets are chains that only grow, and a lookup writes no
+//! memory.
 
 use ottla_sync::atomic::{AtomicU32, Ordering};
 use std::hash::BuildHasher;
@@ -22,9 +22,9 @@ const BUCKETS: usize = 256;
 pub(super) struct TopicTable {
     hasher: RandomState,
     buckets: Box<[OnceLock<Arc<TopicQueues>>]>,
-    /// The one that came first, which is the only one of most producers: found without hashing its name.
+    /// The first topic, which is the only one of most producers: found without hashing its name.
     first: OnceLock<Arc<TopicQueues>>,
-    /// One changes the table at a time.
+    /// Only one thread changes the table at a time.
     changing: Mutex<()>,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct TopicQueues {
     pub(super) name: Arc<str>,
     pub(super) partitions: Box<[Arc<PartitionQueue>]>,
     pub(super) sticky: Arc<Sticky>,
-    /// The same topic with more partitions, once it has got them.
+    /// The same topic with more partitions, when it has them.
     grown: OnceLock<Arc<TopicQueues>>,
-    /// Another topic of the same bucket.
+    /// The next topic of the same bucket.
     next: OnceLock<Arc<TopicQueues>>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct PartitionQueue {
     pub(super) topic: Arc<str>,
     pub(super) partition: i32,
     pub(super) state: BriefLock<QueueState>,
-    /// What compression leaves of this topic's records, as bits of a float.
+    /// The estimated compression ratio of this topic, as bits of a float.
     ratio: Arc<AtomicU32>,
 }
 
@@ -87,7 +87,7 @@ impl TopicTable {
             .map(|topic| topic.newest())
     }
 
-    /// Learns how many partitions a topic has; it never has fewer than it had.
+    /// Sets the number of partitions of a topic, which never decreases.
     pub(super) fn set_partitions(&self, name: &str, count: usize) {
         let _changing = self.changing.lock();
         match self.get(name) {
@@ -157,7 +157,7 @@ impl TopicQueues {
 }
 
 impl PartitionQueue {
-    /// What compression is expected to leave; nothing without compression.
+    /// The estimated compression ratio; `None` without compression.
     #[inline]
     pub(super) fn ratio(&self, rules: &BatchRules) -> Option<f32> {
         match rules.compression {

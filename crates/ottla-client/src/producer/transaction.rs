@@ -1,8 +1,9 @@
-//! Transactions: records of several partitions, and the offsets of what they were made of, become visible
-//! together or not at all (KIP-98). Where the cluster has `transaction.version` 2, partitions and offsets
-//! need not be announced and every transaction has a producer epoch of its own (KIP-890).
+//! Transactions: records of several partitions, and the offsets of the records that they were made
+//! from, become visible together or not at all (KIP-98). With `transaction.version` 2, partitions
+//! and offsets need not be added explicitly, and every transaction has a producer epoch of its own
+//! (KIP-890).
 //!
-//! [`TransactionState`] is pure; the calls around it talk to the transaction's coordinator. Kafka:
+//! [`TransactionState`] is pure; the calls around it talk to the transaction coordinator. Kafka:
 //! `TransactionManager`.
 
 use std::collections::BTreeMap;
@@ -33,10 +34,10 @@ use crate::partitions::{by_topic, first_error};
 pub(super) const LAST_PRODUCE_VERSION_BEFORE_V2: i16 = 11;
 const LAST_END_TXN_VERSION_BEFORE_V2: i16 = 4;
 const LAST_TXN_OFFSET_COMMIT_VERSION_BEFORE_V2: i16 = 4;
-/// Later versions are for brokers among themselves.
+/// Later versions are for brokers only.
 const LAST_ADD_PARTITIONS_VERSION_OF_CLIENTS: i16 = 3;
 
-/// Who commits offsets through a transaction: what [`crate::Consumer::group_metadata`] says.
+/// The group member whose offsets a transaction commits, from [`crate::Consumer::group_metadata`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsumerGroupMetadata {
     pub group_id: String,
@@ -47,8 +48,8 @@ pub struct ConsumerGroupMetadata {
 }
 
 impl Producer {
-    /// Fences what other producers of this `transactional.id` left behind, and waits for their last
-    /// transaction to end. Comes before everything else, once.
+    /// Fences earlier producers with this `transactional.id`, and waits until their last
+    /// transaction has ended. Must be called once, before everything else.
     pub async fn init_transactions(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         let state = shared.transactional()?;
@@ -74,7 +75,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Commits offsets of a consumer's group with the transaction. The consumer itself must not commit.
+    /// Commits a group's offsets with the transaction. The consumer itself must not commit.
     pub async fn send_offsets_to_transaction(
         &self,
         offsets: &BTreeMap<(String, i32), CommitOffset>,
@@ -104,8 +105,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Sends what there is and makes it visible. An error means that the transaction has to be aborted,
-    /// unless the producer is of no more use; see [`Producer::abort_transaction`].
+    /// Sends the remaining records and commits the transaction. After an error the transaction must
+    /// be aborted, unless the producer has failed permanently; see [`Producer::abort_transaction`].
     pub async fn commit_transaction(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         let state = shared.transactional()?;
@@ -120,13 +121,14 @@ impl Producer {
         Ok(())
     }
 
-    /// Gives up what is not sent and takes back what is.
+    /// Drops unsent records and aborts the transaction.
     pub async fn abort_transaction(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         shared.transactional()?.lock().begin_abort()?;
         let began = ottla_sync::time::now();
         shared.wake_sender.notify_one();
-        // What is on the wire has to come back first: it must not land in the next transaction.
+        // Records in flight must complete first, so that they do not become part of the next
+        // transaction.
         shared.flush().await;
         self.end_transaction(false).await?;
         shared.sensors.on_spent(Call::AbortTransaction, began);
@@ -198,7 +200,7 @@ impl Shared {
             .is_some_and(|state| completing(&state.lock()))
     }
 
-    /// What waits is given up with its transaction.
+    /// Whether waiting batches are dropped with their transaction.
     pub(super) fn discards_batches(&self) -> bool {
         self.transaction.as_ref().is_some_and(|state| {
             matches!(
@@ -230,7 +232,8 @@ impl Shared {
         }
     }
 
-    /// A batch of the transaction has failed for good; one that has left leaves a gap behind.
+    /// A batch of the transaction has failed permanently. If it was sent, it leaves a gap in the
+    /// sequences.
     pub(super) fn on_batch_failed(&self, error: &ClientError, has_left: bool) {
         if let Some(state) = &self.transaction {
             let mut state = state.lock();
@@ -246,7 +249,7 @@ impl Shared {
             .take_pending(ottla_sync::time::now())
     }
 
-    /// Announces partitions to the coordinator before anything is written to them.
+    /// Adds partitions to the transaction at the coordinator before anything is written to them.
     pub(super) async fn add_partitions_to_transaction(&self, partitions: Vec<TopicPartition>) {
         let result = self
             .within_max_block(self.add_partitions(&partitions))
@@ -282,7 +285,7 @@ impl Shared {
                     .iter()
                     .flat_map(|topic| &topic.results_by_partition)
                     .map(|partition| partition.partition_error_code)
-                    // What the others would have been told counts less than why.
+                    // The cause matters more than the code of the items that were not attempted.
                     .filter(|code| *code != ErrorCode::OperationNotAttempted.code())
                     .find(|code| *code != 0)
                     .unwrap_or(0)
@@ -309,7 +312,7 @@ impl Shared {
         })
     }
 
-    /// Ends the transaction; gives the identity for the next one where the coordinator assigns it.
+    /// Ends the transaction. Returns the identity for the next one if the coordinator assigns it.
     async fn end(&self, commits: bool, is_v2: bool) -> Result<Option<Identity>, ClientError> {
         let identity = self.known_identity()?;
         let request = EndTxnRequest {
@@ -422,7 +425,8 @@ impl Shared {
         .await
     }
 
-    /// Asks a coordinator until it knows the answer; the caller limits the time.
+    /// Retries a request to the coordinator until it succeeds or fails permanently. The caller
+    /// limits the time.
     async fn ask<R: ApiRequest>(
         &self,
         kind: CoordinatorKind,
@@ -444,7 +448,7 @@ impl Shared {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
-            // The epoch of a producer that another one has taken the place of.
+            // The epoch of a producer that was replaced by another one.
             if error.code() == Some(ErrorCode::InvalidProducerEpoch)
                 && R::API_KEY != ApiKey::TxnOffsetCommit
             {
@@ -458,7 +462,7 @@ impl Shared {
                 return Err(error);
             }
             tracing::debug!(%error, "asking the coordinator again");
-            // The end of the last transaction takes the brokers a moment only.
+            // The end of the last transaction takes the brokers only a moment.
             let pause = match error.code() {
                 Some(ErrorCode::ConcurrentTransactions) => Duration::from_millis(20),
                 _ => {

@@ -1,4 +1,5 @@
-//! Where a transactional producer stands: what it may do, and which partitions are in its transaction. Pure.
+//! The state of a transactional producer: what it can do, and the partitions of its transaction.
+//! Pure.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -23,24 +24,24 @@ pub(super) enum Phase {
 
 pub(super) type TopicPartition = (String, i32);
 
-/// Where the producer stands.
+/// The state of the producer.
 #[derive(Default)]
 pub(super) struct TransactionState {
     pub(super) phase: Phase,
-    /// `transaction.version` of the cluster is 2 or more, as seen when the transaction began.
+    /// Whether the cluster's `transaction.version` was 2 or more when the transaction began.
     pub(super) is_v2: bool,
-    /// Partitions and groups are in it, so that it has to be ended.
+    /// Whether it contains partitions or groups, so that it must be ended.
     pub(super) has_started: bool,
     pub(super) added: BTreeMap<TopicPartition, ()>,
     pub(super) pending: BTreeMap<TopicPartition, ()>,
     pub(super) is_adding: bool,
     pub(super) add_after: Option<Instant>,
-    /// Sequences are missing: the next transaction needs another epoch.
+    /// Whether sequences are missing, so that the next transaction needs another epoch.
     pub(super) needs_new_epoch: bool,
 }
 
 impl TransactionState {
-    /// Whether records may be sent now.
+    /// Whether records can be sent now.
     pub(super) fn check_may_send(&self) -> Result<(), ClientError> {
         match &self.phase {
             Phase::InTransaction => Ok(()),
@@ -49,7 +50,7 @@ impl TransactionState {
         }
     }
 
-    /// Whether batches of a partition may leave; notes those that have to be added first.
+    /// Whether batches of a partition can be sent. Notes partitions that must be added first.
     pub(super) fn may_leave(&mut self, topic: &str, partition: i32) -> bool {
         if !matches!(self.phase, Phase::InTransaction | Phase::Committing) {
             return false;
@@ -91,7 +92,7 @@ impl TransactionState {
         }
     }
 
-    /// Something of the transaction has failed.
+    /// Some part of the transaction has failed.
     pub(super) fn on_error(&mut self, error: ClientError) {
         if matches!(self.phase, Phase::Fatal(_) | Phase::Aborting) && !is_fatal(&error) {
             return;
@@ -145,7 +146,7 @@ pub(super) fn misuse(text: &str) -> ClientError {
     ClientError::Config(text.to_owned())
 }
 
-/// Whether a producer is of no more use after an error.
+/// Whether the producer cannot be used any more after an error.
 pub(super) fn is_fatal(error: &ClientError) -> bool {
     matches!(
         error.code(),
@@ -187,7 +188,7 @@ mod tests {
         );
         state.on_added(partitions, Ok(()));
         assert!(state.may_leave("t", 1) && !state.may_leave("t", 2));
-        // The newer protocol has the first batch announce its partition.
+        // In version 2, the first batch adds its partition implicitly.
         let mut state = begun(true);
         assert!(state.may_leave("t", 1) && state.has_started);
     }

@@ -1,11 +1,12 @@
-//! The settings beside those of Kafka's clients: every key is known, and has Kafka's default.
+//! Compares the settings with those of Kafka's clients: every key is known, and has Kafka's
+//! default.
 //!
-//! The file is written by `conformance/java/clientsettings`. `cargo xtask client` writes it anew and names it in
-//! `OTTLA_CLIENT_SETTINGS`.
+//! The file is written by `conformance/java/clientsettings`. `cargo xtask client` regenerates it
+//! and passes its path in `OTTLA_CLIENT_SETTINGS`.
 
 use super::*;
 
-/// Keys whose defaults are refused, because this client does not have what they stand for, or are others.
+/// Keys whose default is refused, because this client does not support it, or is different.
 const OTHERS: &[(&str, &str)] = &[
     (
         "bootstrap.servers",
@@ -30,7 +31,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("ssl.truststore.type", "the same"),
 ];
 
-/// What a client makes of a setting.
+/// The effect of a setting on a client.
 fn applied(client: &str, settings: &BTreeMap<String, String>) -> Result<String, ClientError> {
     match client {
         "producer" => producer(settings).map(|it| format!("{it:?}")),
@@ -61,7 +62,7 @@ fn every_setting_of_kafkas_clients_is_known_with_its_default() {
         let is_unknown = |error: &ClientError| error.to_string().contains("has no such setting");
         match outcome {
             Err(error) if is_unknown(&error) => wrong.push(format!("{client}: {error}")),
-            // An empty text is no value of most.
+            // An empty text is not a valid value of most settings.
             _ if default.is_none() || OTHERS.iter().any(|(other, _)| *other == key) => {}
             Err(error) => wrong.push(format!("{client}: {error}")),
             Ok(found) => {

@@ -1,4 +1,4 @@
-//! One setting as it is given, and how it is read as what its client needs.
+//! The text of one setting, and its conversions.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::ClientError;
 
-/// A value on its way to a field.
+/// The value of a setting with its key.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'a> {
     pub(super) key: &'a str,
@@ -24,7 +24,7 @@ impl<'a> Value<'a> {
     }
 
     pub(crate) fn refused(self, accepted: impl fmt::Display) -> ClientError {
-        // What must not be seen is not repeated.
+        // Secret values are not repeated in messages.
         let secret = ["password", "jaas", "private", "keystore.key"];
         let value = match secret.iter().any(|part| self.key.contains(part)) {
             true => "[hidden]",
@@ -45,13 +45,13 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A number that fits into Java's `int`.
+    /// A number in the range of Java's `int`.
     pub(crate) fn size(self, least: u64) -> Result<i32, ClientError> {
         let size = self.number(least..=i32::MAX as u64)?;
         Ok(size as i32)
     }
 
-    /// Nothing where it is empty.
+    /// `None` if it is empty.
     pub(crate) fn optional(self) -> Option<String> {
         Some(self.value.to_owned()).filter(|value| !value.is_empty())
     }
@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Only these values; `why` no others.
+    /// Only these values; `why` says why there are no others.
     pub(crate) fn only(self, values: &[&str], why: &str) -> Result<(), ClientError> {
         if values
             .iter()
@@ -93,7 +93,8 @@ impl<'a> Value<'a> {
         Err(self.refused(format_args!("{}: {why}", listed.join(" or "))))
     }
 
-    /// The serializers and deserializers that leave bytes as they are: what this client does anyway.
+    /// The serializers and deserializers that do not change bytes, which is what this client always
+    /// does.
     pub(crate) fn java_serde(self, kind: &str) -> Result<(), ClientError> {
         let known = ["ByteArray", "ByteBuffer", "Bytes", "String", "Void"]
             .map(|name| format!("org.apache.kafka.common.serialization.{name}{kind}"));

@@ -1,4 +1,4 @@
-//! How connections are secured, as a client's settings say.
+//! The security settings of a client.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,22 +20,22 @@ pub enum SecurityProtocol {
     SaslSsl,
 }
 
-/// Settings about security. Kafka's defaults: no TLS, no SASL, and names of hosts are checked.
+/// Security settings. Kafka's defaults: no TLS, no SASL, and host names are verified.
 #[derive(Clone, Default)]
 pub struct SecurityConfig {
     pub protocol: SecurityProtocol,
-    /// Nothing stands for GSSAPI, Kafka's default, which this client does not have.
+    /// `None` is GSSAPI, Kafka's default, which this client does not support.
     pub sasl_mechanism: Option<Mechanism>,
-    /// Who logs in, of `sasl.jaas.config`.
+    /// The credentials in `sasl.jaas.config`.
     pub credentials: Option<ClientCredentials>,
-    /// `ssl.*`, as given.
+    /// The `ssl.*` settings as given.
     pub ssl: BTreeMap<String, String>,
-    /// What they name, once it was read.
+    /// The loaded key and trust stores.
     pub(super) tls: OnceLock<Arc<TlsContext>>,
 }
 
 impl fmt::Debug for SecurityConfig {
-    /// Without what must not be seen.
+    /// Without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SecurityConfig")
             .field("protocol", &self.protocol)
@@ -45,7 +45,7 @@ impl fmt::Debug for SecurityConfig {
     }
 }
 
-/// Settings of mechanisms that this client does not have, and of Java's TLS. They change nothing here.
+/// Settings of unsupported mechanisms and of Java's TLS. They have no effect here.
 const PREFIXES_WITHOUT_EFFECT: &[&str] = &[
     "sasl.kerberos.",
     "sasl.login.",
@@ -69,7 +69,7 @@ impl SecurityConfig {
         )
     }
 
-    /// Takes a setting; false if it is not about security.
+    /// Applies a setting. Returns false if it is not a security setting.
     pub(crate) fn apply(&mut self, key: &str, value: Value<'_>) -> Result<bool, ClientError> {
         match key {
             "security.protocol" => {
@@ -113,7 +113,7 @@ impl SecurityConfig {
         Ok(true)
     }
 
-    /// What this client shows and trusts, where it uses TLS; read with the first call.
+    /// The key and trust stores of this client if it uses TLS, loaded by the first call.
     pub(crate) fn tls(&self) -> Result<Option<&TlsContext>, ClientError> {
         if !self.uses_tls() {
             return Ok(None);
@@ -129,7 +129,7 @@ impl SecurityConfig {
         Ok(Some(tls))
     }
 
-    /// Refuses what is missing.
+    /// Refuses incomplete settings.
     pub(crate) fn validate(&self) -> Result<(), ClientError> {
         self.tls()?;
         if self.uses_sasl() && self.sasl_mechanism.is_none() {
@@ -149,7 +149,7 @@ impl SecurityConfig {
     }
 }
 
-/// Who logs in with an entry; messages do not show its values.
+/// The credentials in a JAAS entry. Error messages do not contain its values.
 fn credentials(entry: &jaas::LoginModule) -> Result<ClientCredentials, ClientError> {
     let refused = |reason: String| ClientError::Config(format!("sasl.jaas.config: {reason}"));
     entry.check_class().map_err(refused)?;

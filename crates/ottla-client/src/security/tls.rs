@@ -1,4 +1,4 @@
-//! TLS: who is trusted, and who this client is, as `ottla-tls` has them for brokers too.
+//! TLS: trust and identity of this client, with `ottla-tls`, which brokers use as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Reads what the `ssl.*` settings name.
+/// Loads the files of the `ssl.*` settings.
 pub(super) fn load(ssl: &BTreeMap<String, String>) -> Result<Arc<TlsContext>, TlsError> {
     let settings = TlsSettings::read("this client", Purpose::Client, |key| {
         Some(Given {
@@ -20,7 +20,7 @@ pub(super) fn load(ssl: &BTreeMap<String, String>) -> Result<Arc<TlsContext>, Tl
     TlsContext::load(settings).map(Arc::new)
 }
 
-/// Speaks TLS over a connection, once the broker has shown whom it is.
+/// Performs the TLS handshake on a connection, and verifies the broker.
 pub(crate) async fn wrap(
     stream: TcpStream,
     address: &str,

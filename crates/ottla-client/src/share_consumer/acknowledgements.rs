@@ -1,31 +1,32 @@
-//! What a share consumer has in hand of a partition, and what it says of it. Pure.
+//! The records of a partition that a share consumer holds, and their acknowledgements. Pure.
 //!
-//! A record is in hand until what has become of it is sent.
+//! A record is held until its acknowledgement is sent.
 //!
-//! Kafka has this in `org.apache.kafka.clients.consumer.internals.ShareInFlightBatch` and `Acknowledgements`.
+//! In Kafka: `org.apache.kafka.clients.consumer.internals.ShareInFlightBatch` and
+//! `Acknowledgements`.
 
 use std::collections::BTreeMap;
 
 use super::ShareRecord;
 
-/// What becomes of a record (`org.apache.kafka.clients.consumer.AcknowledgeType`).
+/// The result of processing a record (`org.apache.kafka.clients.consumer.AcknowledgeType`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum AcknowledgeType {
-    /// It has been processed.
+    /// It was processed.
     Accept = 1,
-    /// It has not, and is to be delivered to somebody again.
+    /// It was not processed, and is to be delivered again.
     Release = 2,
-    /// It cannot be, by anybody.
+    /// It cannot be processed by any member.
     Reject = 3,
-    /// It takes more time: the lock begins anew, and the next poll gives it again.
+    /// It takes more time: the lock is renewed, and the next poll returns the record again.
     Renew = 4,
 }
 
-/// Of an offset without a record.
+/// For an offset without a record.
 pub(super) const GAP: i8 = 0;
 
-/// Offsets in a row of which the same is said. Both ends are inclusive.
+/// Consecutive offsets with the same acknowledgement. Both ends are inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Batch {
     pub(super) first_offset: i64,
@@ -33,12 +34,12 @@ pub(super) struct Batch {
     pub(super) kind: i8,
 }
 
-/// What one partition has given and not got back.
+/// The held records of one partition.
 #[derive(Default, Debug)]
 pub(super) struct InHand {
-    /// Handed out, and what has become of them as far as that is said.
+    /// Returned records, with their acknowledgements as far as there are any.
     records: BTreeMap<i64, (ShareRecord, Option<AcknowledgeType>)>,
-    /// Said of offsets whose records are not in hand.
+    /// Acknowledgements of offsets without a held record.
     others: Vec<Batch>,
     /// Records that `others` renews.
     others_renewed: Vec<ShareRecord>,
@@ -50,12 +51,13 @@ impl InHand {
             .insert(record.record.offset, (record.clone(), None));
     }
 
-    /// Offsets that are not handed out: those without a record, and those that cannot be read.
+    /// Acknowledges offsets that are not returned: those without a record, and those that cannot be
+    /// read.
     pub(super) fn say(&mut self, batches: impl IntoIterator<Item = Batch>) {
         self.others.extend(batches);
     }
 
-    /// What [`InHand::take_said`] gave is to be said once more.
+    /// Puts the result of [`InHand::take_said`] back to be sent again.
     pub(super) fn put_back(&mut self, batches: Vec<Batch>, renewed: Vec<ShareRecord>) {
         self.others.extend(batches);
         self.others_renewed.extend(renewed);
@@ -65,7 +67,7 @@ impl InHand {
         self.records.is_empty() && self.others.is_empty()
     }
 
-    /// Something was handed out of which nothing is said.
+    /// Whether there are returned records without an acknowledgement.
     pub(super) fn has_open(&self) -> bool {
         self.records.values().any(|(_, said)| said.is_none())
     }
@@ -79,7 +81,7 @@ impl InHand {
         !self.others_renewed.is_empty() || self.records.values().any(|(_, said)| *said == renewed)
     }
 
-    /// `false` if the record is not in hand. Until it is sent, what was said last counts.
+    /// Returns `false` if the record is not held. Until it is sent, the last call counts.
     pub(super) fn acknowledge(&mut self, offset: i64, kind: AcknowledgeType) -> bool {
         match self.records.get_mut(&offset) {
             Some((_, said)) => {
@@ -90,14 +92,14 @@ impl InHand {
         }
     }
 
-    /// All that was handed out is done, where nothing else is said.
+    /// Accepts all returned records without an acknowledgement.
     pub(super) fn accept_open(&mut self) {
         for (_, said) in self.records.values_mut() {
             said.get_or_insert(AcknowledgeType::Accept);
         }
     }
 
-    /// What is to be sent, in the order of the offsets, and the records that are renewed by it.
+    /// The acknowledgements to send, ordered by offset, and the records that they renew.
     pub(super) fn take_said(&mut self) -> (Vec<Batch>, Vec<ShareRecord>) {
         let mut all = std::mem::take(&mut self.others);
         let mut renewed = std::mem::take(&mut self.others_renewed);
@@ -202,7 +204,7 @@ mod tests {
         assert!(!in_hand.acknowledge(2, AcknowledgeType::Accept));
         assert!(!in_hand.acknowledge(4, AcknowledgeType::Accept));
         assert!(in_hand.acknowledge(3, AcknowledgeType::Accept));
-        // Before it is sent, one may think again, and again.
+        // Until it is sent, the acknowledgement can be changed.
         assert!(in_hand.acknowledge(3, AcknowledgeType::Renew));
         assert!(in_hand.has_renewals());
         assert!(in_hand.acknowledge(3, AcknowledgeType::Reject));

@@ -1,11 +1,13 @@
-//! What one fetch acquired of a partition, read batch by batch as it is handed out. Pure.
+//! The acquired records of one partition in one response, read batch by batch as they are returned.
+//! Pure.
 //!
-//! The broker tells the acquired offsets as ranges, and the records apart from them, in whole batches. Of an offset that
-//! is acquired and has no record, as compaction and transactions leave them, it is said that there is a gap; of those of
-//! a batch that cannot be read, that they are rejected, since nobody else can read it either. Ranges are never written
-//! out offset by offset: how long they are is up to whoever has sent them.
+//! A response contains the acquired offsets as ranges and, separately, the records in whole
+//! batches. Acquired offsets without a record, as left by compaction and transactions, are
+//! acknowledged as gaps. Those in a batch that cannot be read are rejected, because no other member
+//! can read it either. Ranges are never expanded to single offsets, because their length is
+//! determined by the sender.
 //!
-//! Kafka has this in `org.apache.kafka.clients.consumer.internals.ShareCompletedFetch`.
+//! In Kafka: `org.apache.kafka.clients.consumer.internals.ShareCompletedFetch`.
 
 use std::collections::VecDeque;
 
@@ -20,12 +22,12 @@ pub(super) struct Acquired {
     ranges: Ranges,
 }
 
-/// What one batch brought.
+/// The content of one batch.
 #[derive(Default, Debug)]
 pub(super) struct Piece {
-    /// With how often each has been delivered, this time included.
+    /// Each with its delivery count, including this delivery.
     pub(super) records: Vec<(ConsumerRecord, i16)>,
-    /// What is to be said of acquired offsets that have no record here.
+    /// The acknowledgements of acquired offsets without a record here.
     pub(super) said: Vec<Batch>,
     /// The batch could not be read, and its offsets are rejected.
     pub(super) error: Option<BatchError>,
@@ -36,7 +38,7 @@ impl Acquired {
         Acquired { fetch, ranges }
     }
 
-    /// All that was acquired is accounted for.
+    /// Whether all acquired offsets have been handled.
     pub(super) fn is_done(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -76,7 +78,7 @@ impl Acquired {
     }
 }
 
-/// Acquired offsets of which nothing is said yet, in their order.
+/// Acquired offsets that have not been handled, in order.
 #[derive(Debug)]
 pub(super) struct Ranges(VecDeque<Range>);
 
@@ -89,7 +91,7 @@ struct Range {
 }
 
 impl Ranges {
-    /// Fails with what is wrong with them, if they are none.
+    /// Validates the ranges. The error is a message.
     pub(super) fn read(acquired: &[AcquiredRecords]) -> Result<Ranges, String> {
         let mut from = 0;
         let mut ranges = VecDeque::with_capacity(acquired.len());
@@ -114,7 +116,7 @@ impl Ranges {
         self.0.is_empty()
     }
 
-    /// The same of all offsets up to this one, inclusive.
+    /// Acknowledges all offsets up to this one, inclusive, with the same type.
     fn say_up_to(&mut self, offset: i64, kind: i8, said: &mut Vec<Batch>) {
         while let Some(range) = self.0.front_mut() {
             if range.first_offset > offset {
@@ -130,7 +132,7 @@ impl Ranges {
         }
     }
 
-    /// How often it has been delivered, if it is the next of them.
+    /// Takes the offset and returns its delivery count, if it is the next one.
     fn take(&mut self, offset: i64) -> Option<i16> {
         let range = *self.0.front()?;
         if range.first_offset != offset {
@@ -140,7 +142,7 @@ impl Ranges {
         Some(range.delivery_count)
     }
 
-    /// Offsets of the first range.
+    /// Removes the offsets up to this one from the first range.
     fn drop_up_to(&mut self, offset: i64) {
         if let Some(range) = self.0.front_mut() {
             range.first_offset = offset + 1;
@@ -169,7 +171,7 @@ mod tests {
         builder.build_in_place()
     }
 
-    /// With one byte of its last value changed.
+    /// The batch with one byte of its last value changed.
     fn damaged(batch: &Bytes) -> Bytes {
         let mut bytes = BytesMut::from(&batch[..]);
         let place = bytes.len() - 2;
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn a_batch_that_claims_offsets_of_the_next_one_does_not_take_them_along() {
         let mut bytes = BytesMut::from(&batch(0, 2)[..]);
-        // The last offset delta, which the checksum guards.
+        // The last offset delta, which the checksum covers.
         bytes[23..27].copy_from_slice(&1_000_i32.to_be_bytes());
         let mut acquired = acquired(&[bytes.freeze(), batch(2, 1)], &[(0, 2, 1)]);
         let unreadable = acquired.next_piece();

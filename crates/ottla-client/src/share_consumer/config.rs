@@ -1,4 +1,4 @@
-//! The settings of a share consumer: those of Kafka's `ConsumerConfig` that have a meaning in a share group.
+//! The settings of a share consumer: those of Kafka's `ConsumerConfig` that apply to share groups.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use crate::error::ClientError;
 use crate::properties::value::Value;
 
-/// Who says what becomes of records: `share.acknowledgement.mode`.
+/// How records are acknowledged: `share.acknowledgement.mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AcknowledgementMode {
-    /// The next poll, commit or close says of all that was handed out that it is done.
+    /// The next poll or commit accepts all returned records.
     Implicit,
-    /// The owner, of each record, before the next poll.
+    /// The owner acknowledges each record before the next poll.
     Explicit,
 }
 
-/// How many records a poll gives: `share.acquire.mode`.
+/// How many records a poll returns: `share.acquire.mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum AcquireMode {
-    /// Whole batches, so that there may be more than `max.poll.records`.
+    /// Whole batches, which can be more than `max.poll.records`.
     BatchOptimized = 0,
-    /// `max.poll.records` at most.
+    /// At most `max.poll.records`.
     RecordLimit = 1,
 }
 
-/// Settings of a consumer that would mean something else in a share group, or nothing: Kafka's share consumer refuses
-/// them too (`ShareConsumerConfig.SHARE_GROUP_UNSUPPORTED_CONFIGS`).
+/// Consumer settings that do not apply to share groups. Kafka's share consumer refuses them too
+/// (`ShareConsumerConfig.SHARE_GROUP_UNSUPPORTED_CONFIGS`).
 const UNSUPPORTED: [&str; 10] = [
     "auto.offset.reset",
     "enable.auto.commit",
@@ -40,8 +40,8 @@ const UNSUPPORTED: [&str; 10] = [
     "group.remote.assignor",
 ];
 
-/// Settings of a share consumer, Kafka's keys with underscores. The defaults are Kafka's. Where a group begins to read,
-/// how long its locks last and how often a record is delivered are settings of the group, which the cluster keeps.
+/// The settings of a share consumer, with Kafka's keys and defaults. The first offset, the lock
+/// duration and the delivery limit are settings of the group, which the cluster stores.
 #[derive(Clone, Debug)]
 pub struct ShareConsumerConfig {
     pub group_id: String,
@@ -74,8 +74,9 @@ impl Default for ShareConsumerConfig {
 }
 
 impl ShareConsumerConfig {
-    /// Takes the settings that are a share consumer's; returns the keys that are not. See
-    /// [`crate::properties::share_consumer`] for one that refuses them. Those of another consumer are refused in any case.
+    /// Applies the settings of a share consumer. Returns the keys of other settings, which
+    /// [`crate::properties::share_consumer`] refuses. Those of ordinary consumers are always
+    /// refused.
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,

@@ -1,11 +1,12 @@
-//! A share consumer's place in its group: [`Member`] says what the heartbeats say, and [`crate::heartbeats`] sends them.
+//! The membership of a share consumer: [`Member`] decides what the heartbeats contain, and
+//! [`crate::heartbeats`] sends them.
 
 use super::ShareConsumerConfig;
 use super::member::{Member, MemberSettings, Partitions};
 use crate::client::Client;
 use crate::heartbeats::Heartbeats;
 
-/// A place in a share group, kept by heartbeats.
+/// A membership in a share group, kept alive by heartbeats.
 pub(super) type ShareMembership = Heartbeats<Member>;
 
 impl ShareMembership {

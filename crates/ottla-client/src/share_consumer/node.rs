@@ -1,4 +1,4 @@
-//! What a share consumer has to do with one broker, and what comes of a request to it.
+//! The state of a share consumer for one broker, and the results of requests.
 
 use std::time::Instant;
 
@@ -9,31 +9,31 @@ use super::record::ShareRecord;
 use super::session::{ShareSession, TopicIdAndPartition};
 use crate::error::ClientError;
 
-/// What a share consumer has to do with one broker.
+/// The state of a share consumer for one broker.
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) session: ShareSession,
     pub(super) request: Option<Request>,
-    /// After a failure it is not asked before.
+    /// The earliest time of the next request after a failure.
     pub(super) asked_from: Option<Instant>,
 }
 
-/// One that is on its way.
+/// A request in flight.
 #[derive(Clone, Copy)]
 pub(super) enum Request {
     Fetch,
     Acknowledge { purpose: Purpose, renews: bool },
 }
 
-/// What something is said for.
+/// Why acknowledgements are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     Poll,
-    /// What fails is said again until then, if that may help.
+    /// Retriable errors are retried until this time.
     Commit {
         until: Instant,
     },
-    /// It is the last that is said.
+    /// The last request to the broker.
     Close,
 }
 
@@ -55,7 +55,7 @@ impl Node {
     }
 }
 
-/// What a request said of a partition, and what is renewed by it.
+/// The acknowledgements of a partition in a request, and the records that they renew.
 pub(super) struct Said {
     pub(super) partition: TopicIdAndPartition,
     pub(super) batches: Vec<Batch>,

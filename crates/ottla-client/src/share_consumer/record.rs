@@ -1,16 +1,16 @@
-//! A record as a share consumer hands it out.
+//! The record type of share consumers.
 
 use super::session::TopicIdAndPartition;
 use crate::consumer::ConsumerRecord;
 
-/// The broker that has given a record, and of what.
+/// The broker and the partition of a record.
 pub(super) type Source = (i32, TopicIdAndPartition);
 
-/// A record that is locked for this member until it says what has become of it, or the lock runs out.
+/// A record that is locked for this member until it is acknowledged or the lock expires.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShareRecord {
     pub record: ConsumerRecord,
-    /// How often it has been delivered to anybody, this time included.
+    /// The number of deliveries to any member, including this one.
     pub delivery_count: i16,
     pub(super) source: Source,
 }

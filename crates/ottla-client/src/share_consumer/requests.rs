@@ -1,7 +1,8 @@
-//! Requests to the leaders of partitions: each acknowledges what was said of earlier records, and most ask for more.
+//! Requests to the partition leaders. Each contains the acknowledgements of earlier records, and
+//! most also fetch.
 //!
-//! There is at most one request at a time to a broker, since the epochs of a session follow each other. A request that
-//! fails ends the session, and with it the locks of all that was in hand.
+//! There is at most one request at a time to a broker, because the epochs of a session are
+//! sequential. A failed request ends the session, and with it the locks of all held records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,11 +29,11 @@ use crate::consumer::CompletedFetch;
 use crate::error::ClientError;
 use crate::metadata::Metadata;
 
-/// What a broker answered of a partition: the code and its message.
+/// The error code and the message of a partition in a response.
 type Told = (i16, Option<ByteString>);
 
 impl ShareConsumer {
-    /// Whether records have been renewed of which no answer has come.
+    /// Whether any renewal has not been answered yet.
     pub(super) fn is_renewing(&self) -> bool {
         let mut nodes = self.nodes.values();
         let mut in_hand = self.in_hand.values();
@@ -44,8 +45,8 @@ impl ShareConsumer {
         }) || in_hand.any(InHand::has_renewals)
     }
 
-    /// Asks every leader that is not being asked; one at a time, each in its turn, where no more is to be acquired than
-    /// is asked for. While records are being renewed, none is asked for more.
+    /// Sends a request to every leader without one in flight. With a strict record limit, only one
+    /// leader is asked at a time, in turn. While records are being renewed, nothing is fetched.
     pub(super) fn start_requests(&mut self) {
         if self.is_renewing() {
             return self.start_acknowledgements(Purpose::Poll);
@@ -73,7 +74,7 @@ impl ShareConsumer {
         self.start_acknowledgements(Purpose::Poll);
     }
 
-    /// What is assigned, by the leaders. Those that have nothing of it any more, and think they have, are among them.
+    /// The assigned partitions by leader. Includes leaders without any that still have a session.
     fn wanted(&mut self) -> BTreeMap<i32, BTreeSet<TopicIdAndPartition>> {
         let membership = self.membership.as_ref();
         let assignment = membership.map_or_else(Default::default, |it| it.assignment());
@@ -93,7 +94,7 @@ impl ShareConsumer {
                     Some(leader) => {
                         wanted.entry(leader).or_default().insert((topic_id, index));
                     }
-                    // It had none when this was asked, or is newer.
+                    // The leader is unknown or newer than the metadata.
                     None => self.is_stale = true,
                 }
             }
@@ -101,8 +102,8 @@ impl ShareConsumer {
         wanted
     }
 
-    /// Asks for names and leaders where they are not known, or known to be of the past; meanwhile those that are known
-    /// count.
+    /// The metadata of these topics. Refreshes it in the background if names or leaders are missing
+    /// or stale, and uses the known ones meanwhile.
     fn metadata_of(&mut self, ids: impl Iterator<Item = Uuid>) -> Arc<Metadata> {
         let metadata = self.client.metadata();
         let ids: Vec<Uuid> = ids.collect();
@@ -134,7 +135,8 @@ impl ShareConsumer {
         }
     }
 
-    /// Locks end with the session that they were given in, so that nothing can be said of those records any more.
+    /// Locks end with their session, so records of an ended session cannot be acknowledged any
+    /// more.
     fn fail_what_is_lost(&mut self, purpose: Purpose) {
         let is_over = |id: &i32| {
             let node = self.nodes.get(id);
@@ -162,7 +164,7 @@ impl ShareConsumer {
         }
     }
 
-    /// Takes what is to be said.
+    /// Takes the acknowledgements to send.
     fn take_said(&mut self, of: impl Fn(Source) -> bool) -> Vec<Said> {
         let of_these = self.in_hand.iter_mut().filter(|(source, _)| of(**source));
         let said = of_these.filter_map(|((_, partition), in_hand)| {
@@ -239,7 +241,8 @@ impl ShareConsumer {
         });
     }
 
-    /// Says what is to be said to those that are not being asked. The last time that ends their sessions.
+    /// Sends acknowledgements to brokers without a request in flight. The last time also closes the
+    /// sessions.
     pub(super) fn start_acknowledgements(&mut self, purpose: Purpose) {
         self.fail_what_is_lost(purpose);
         let now = ottla_sync::time::now();
@@ -324,7 +327,7 @@ impl ShareConsumer {
         }
     }
 
-    /// Takes in what a broker has answered.
+    /// Handles the response of a broker.
     fn on_answered(&mut self, Answered { node, said, result }: Answered) {
         let request = self.nodes.entry(node).or_default().request.take();
         let purpose = match request {
@@ -377,7 +380,7 @@ impl ShareConsumer {
         }
     }
 
-    /// The session is over, and what was said in it has not been heard.
+    /// The session has ended, and the acknowledgements in the request were not received.
     fn on_failed(&mut self, id: i32, said: Vec<Said>, purpose: Purpose, error: ClientError) {
         self.nodes.entry(id).or_default().session.on_failed();
         self.pause(id);
@@ -400,7 +403,8 @@ impl ShareConsumer {
         }
     }
 
-    /// Tells what came of each partition; what may succeed later is said again, as far as that is wanted.
+    /// Reports the result of each partition. Retriable ones are sent again if the purpose allows
+    /// it.
     fn settle(
         &mut self,
         node: i32,
@@ -432,7 +436,7 @@ impl ShareConsumer {
         self.tell(node, said, purpose, result_of);
     }
 
-    /// Tells whoever wants to know, and gives again what is renewed.
+    /// Calls the listener, and returns renewed records again.
     fn tell(
         &mut self,
         node: i32,
@@ -461,7 +465,7 @@ impl ShareConsumer {
                 listener(&partition, &offsets, &result);
             }
             if let Purpose::Commit { .. } = purpose {
-                // One failure is what is told of a partition.
+                // Only one error is reported for a partition.
                 let told = self.committed.entry(partition).or_insert(Ok(()));
                 if told.is_ok() {
                     *told = result;
@@ -494,7 +498,7 @@ impl ShareConsumer {
             return;
         };
         let Some(name) = self.name_of(partition.0) else {
-            // A topic that is gone by now.
+            // The topic was deleted.
             return;
         };
         let ranges = match Ranges::read(&data.acquired_records) {
@@ -523,7 +527,7 @@ impl ShareConsumer {
             .push_back((source, Acquired::new(fetch, ranges)));
     }
 
-    /// With the next poll; of several the first.
+    /// Reports an error with the next poll. Of several, the first one.
     fn tell_owner(&mut self, error: ClientError) {
         self.untold.get_or_insert(error);
     }
@@ -534,7 +538,8 @@ impl ShareConsumer {
     }
 }
 
-/// Whether the same broker may take it later: not where the locks are gone with the leadership or the topic.
+/// Whether a retry with the same broker may succeed. Not if the locks are lost with the leadership
+/// or the topic.
 fn helps_to_repeat(error: &ClientError) -> bool {
     let is_gone = matches!(
         error.code(),
@@ -548,7 +553,7 @@ fn helps_to_repeat(error: &ClientError) -> bool {
     error.is_retriable() && !is_gone
 }
 
-/// The one behind the last, and the first behind the highest.
+/// The id after the last one, or the first id.
 fn next_in_turn(ids: impl Iterator<Item = i32>, last: Option<i32>) -> Option<i32> {
     ids.min_by_key(|id| (last.is_some_and(|last| *id <= last), *id))
 }
@@ -558,7 +563,7 @@ fn said_of<T>(partition: TopicIdAndPartition, said: &[Said], wire: impl Fn(&Batc
     of_partition.flat_map(|it| &it.batches).map(wire).collect()
 }
 
-/// Each topic once, with all of its partitions.
+/// Merges the partitions of each topic.
 fn one_of_each(topics: Vec<AcknowledgeTopic>) -> Vec<AcknowledgeTopic> {
     let mut merged: Vec<AcknowledgeTopic> = Vec::new();
     for topic in topics {

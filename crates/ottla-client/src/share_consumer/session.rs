@@ -1,17 +1,18 @@
-//! What one broker knows of what a share consumer reads there, so that only changes are said (KIP-932). Pure.
+//! The share session with one broker, so that requests contain only changes (KIP-932). Pure.
 //!
-//! A session begins with the epoch 0 and goes on with one more for each request, over one connection; it ends with -1.
-//! After any failure it begins anew, and what was locked in the old one is lost: the broker gives it to others.
-//! Kafka has this in `org.apache.kafka.clients.consumer.internals.ShareSessionHandler`.
+//! A session starts with epoch 0, which is raised by one with each request on the same connection;
+//! -1 closes it. After any failure a new session is started, and the locks of the old one are lost:
+//! the broker delivers these records to others. In Kafka:
+//! `org.apache.kafka.clients.consumer.internals.ShareSessionHandler`.
 
 use std::collections::BTreeSet;
 
 use ottla_types::Uuid;
 
-/// A partition by the id of its topic.
+/// A partition by topic id.
 pub(super) type TopicIdAndPartition = (Uuid, i32);
 
-/// What a request says.
+/// The session fields of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SessionChange {
     pub(super) epoch: i32,
@@ -23,13 +24,13 @@ pub(super) const FINAL_EPOCH: i32 = -1;
 
 #[derive(Default, Debug)]
 pub(super) struct ShareSession {
-    /// Of the next request.
+    /// The epoch of the next request.
     epoch: i32,
     partitions: BTreeSet<TopicIdAndPartition>,
 }
 
 impl ShareSession {
-    /// Nothing can be acknowledged before a session is open.
+    /// Whether the session is open. Nothing can be acknowledged before that.
     pub(super) fn is_open(&self) -> bool {
         self.epoch > 0
     }
@@ -38,7 +39,7 @@ impl ShareSession {
         &self.partitions
     }
 
-    /// The next fetch, after which the session has these partitions.
+    /// The next fetch, after which the session contains these partitions.
     pub(super) fn next_fetch(&mut self, wanted: &BTreeSet<TopicIdAndPartition>) -> SessionChange {
         let added = wanted.difference(&self.partitions).copied().collect();
         let forgotten = self.partitions.difference(wanted).copied().collect();
@@ -50,13 +51,13 @@ impl ShareSession {
         }
     }
 
-    /// The epoch of a request that only acknowledges.
+    /// The epoch of a request with acknowledgements only.
     pub(super) fn epoch(&self) -> i32 {
         self.epoch
     }
 
     pub(super) fn on_answered(&mut self) {
-        // After the highest comes 1, since 0 would begin anew.
+        // The highest epoch is followed by 1, because 0 would start a new session.
         self.epoch = self.epoch.checked_add(1).unwrap_or(1);
     }
 

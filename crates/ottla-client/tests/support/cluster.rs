@@ -1,4 +1,4 @@
-//! The broker that the tests of this folder talk to, and what each of them does first.
+//! The broker for these tests, and their common setup.
 
 #![allow(
     dead_code,
@@ -15,16 +15,16 @@ use ottla_client::{
 };
 use ottla_testkit::{BrokerBuilder, BrokerProcess};
 
-/// A broker: the one that `OTTLA_CLIENT_BOOTSTRAP` names, or an Ottla of the test's own.
+/// A broker: the one in `OTTLA_CLIENT_BOOTSTRAP`, or an Ottla process of the test.
 pub struct Cluster {
-    /// Nothing where the environment names one.
+    /// `None` if the environment names one.
     #[allow(
         dead_code,
         reason = "one of the files that have this module restarts it"
     )]
     pub broker: Option<BrokerProcess>,
     pub admin: Admin,
-    /// Tells the names of this test from those of others.
+    /// Makes the names of this test unique.
     suffix: String,
 }
 
@@ -60,7 +60,7 @@ impl Cluster {
         }
     }
 
-    /// A name of this test alone.
+    /// A name that is unique to this test.
     pub fn name(&self, name: &str) -> String {
         format!("{name}{}", self.suffix)
     }
@@ -81,7 +81,7 @@ impl Cluster {
         name
     }
 
-    /// The offsets that a group has committed, in the order of the partitions.
+    /// The committed offsets of a group, in the order of the partitions.
     pub async fn committed(&self, group: &str) -> Vec<i64> {
         let committed = self.admin.committed_offsets(group).await.expect("offsets");
         committed.values().map(|it| it.offset).collect()
@@ -101,7 +101,7 @@ pub fn record(topic: &str, key: &str, value: &str) -> ProducerRecord {
     }
 }
 
-/// Polls until so many records have come, or half a minute is over.
+/// Polls until this many records have arrived, or half a minute is over.
 pub async fn read(consumer: &mut Consumer, count: usize) -> Vec<ConsumerRecord> {
     let deadline = Instant::now() + Duration::from_secs(30);
     let mut records = Vec::new();

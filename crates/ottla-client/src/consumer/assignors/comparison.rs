@@ -1,7 +1,7 @@
-//! The assignors beside Kafka's own: groups drawn at random, and what Kafka's classes give each member.
+//! Compares the assignors with Kafka's on random groups.
 //!
-//! The file is written by `conformance/java/assignors`. `cargo xtask client` writes one with some thousand
-//! groups and names it in `OTTLA_ASSIGNMENTS`; a few of them are kept here.
+//! The file is written by `conformance/java/assignors`. `cargo xtask client` writes one with some
+//! thousand groups and passes its path in `OTTLA_ASSIGNMENTS`; a few of them are kept here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ struct Group {
     given: BTreeMap<String, BTreeSet<Partition>>,
 }
 
-/// Nothing for a dash.
+/// A dash is an empty list.
 fn list(word: &str) -> Vec<&str> {
     match word {
         "-" => Vec::new(),

@@ -1,8 +1,9 @@
-//! Kafka's range assignor: of each topic, every member gets a run of partitions, the first members one
-//! more where they do not come out even (`org.apache.kafka.clients.consumer.RangeAssignor`).
+//! Kafka's range assignor: every member gets a contiguous range of the partitions of each topic;
+//! the first members get one more if the division has a remainder
+//! (`org.apache.kafka.clients.consumer.RangeAssignor`).
 //!
-//! Members that say where they stand get, as far as the shares allow, partitions with a replica there
-//! (KIP-881); topics with the same subscribers and as many partitions stay together, number by number.
+//! Members with a rack preferably get partitions with a replica in that rack (KIP-881). Topics with
+//! the same subscribers and the same number of partitions are co-assigned by partition number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,8 @@ pub(super) fn assign(members: &[Subscriber], topics: &Topics) -> Assignment {
     assigned
 }
 
-/// Gives out what has a replica where a member stands, in topics for which that makes a difference.
+/// Assigns partitions with a replica in the member's rack, in topics for which racks make a
+/// difference.
 fn match_racks(shares: &mut [Shares<'_>], assigned: &mut Assignment) {
     if !shares.iter().any(|topic| topic.minds_racks) {
         return;
@@ -59,7 +61,8 @@ fn match_racks(shares: &mut [Shares<'_>], assigned: &mut Assignment) {
     }
 }
 
-/// Each number of several topics goes as a whole to a member that is near all of them.
+/// Assigns each partition number of several topics to a member whose rack has replicas of all of
+/// them.
 fn match_racks_together(shares: &mut [Shares<'_>], group: &[usize], assigned: &mut Assignment) {
     let Some(first) = group.first().map(|index| &shares[*index]) else {
         return;
@@ -89,12 +92,12 @@ fn match_racks_together(shares: &mut [Shares<'_>], group: &[usize], assigned: &m
     }
 }
 
-/// A member that does not say where it stands is near everything.
+/// A member without a rack matches every partition.
 fn is_near(member: &Subscriber, racks: &Racks) -> bool {
     member.rack.as_ref().is_none_or(|rack| racks.contains(rack))
 }
 
-/// What is left to give of a topic, and what its subscribers may still get.
+/// The unassigned partitions of a topic, and the remaining quotas of its subscribers.
 struct Shares<'a> {
     topic: &'a str,
     racks: &'a [Racks],
@@ -103,7 +106,7 @@ struct Shares<'a> {
     free: BTreeSet<usize>,
     given: BTreeMap<&'a str, usize>,
     each: usize,
-    /// So many members get one more, and have not got it yet.
+    /// The number of members that still get one partition more.
     more: usize,
 }
 
@@ -117,7 +120,7 @@ impl<'a> Shares<'a> {
         let standing: BTreeSet<&String> =
             members.iter().filter_map(|it| it.rack.as_ref()).collect();
         let replicas: BTreeSet<&String> = racks.iter().flatten().collect();
-        // Where every partition is everywhere, it makes no difference who gets it.
+        // If every rack has replicas of every partition, racks make no difference.
         let minds_racks = !standing.is_disjoint(&replicas)
             && racks.iter().any(|racks| racks.len() != replicas.len());
         let (each, more) = match members.len() {
@@ -136,13 +139,13 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// How many partitions the member may still get.
+    /// The remaining quota of the member.
     fn room(&self, member: &Subscriber) -> usize {
         let given = self.given.get(member.member_id.as_str());
         (self.each + usize::from(self.more > 0)).saturating_sub(given.copied().unwrap_or(0))
     }
 
-    /// Gives each member in turn the first of what is free that it may have, as many as it has room for.
+    /// Gives each member in turn the first free partitions that it may have, up to its quota.
     fn give_ranges(
         &mut self,
         may_have: impl Fn(&Subscriber, usize) -> bool,

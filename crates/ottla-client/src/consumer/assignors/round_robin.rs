@@ -1,4 +1,4 @@
-//! Kafka's round-robin assignor: all partitions in order, to the members in turn
+//! Kafka's round-robin assignor: all partitions in order to the members in turn
 //! (`org.apache.kafka.clients.consumer.RoundRobinAssignor`).
 
 use std::collections::BTreeMap;

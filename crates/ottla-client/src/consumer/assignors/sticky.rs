@@ -1,12 +1,12 @@
-//! Kafka's sticky assignor: as even as can be, and as much as can be left where it is
+//! Kafka's sticky assignor: as balanced as possible, with as few moves as possible
 //! (`org.apache.kafka.clients.consumer.internals.AbstractStickyAssignor`).
 //!
-//! Where all members want the same topics, the result is that of Kafka's class without racks: members keep
-//! what they have up to their fair share, and what is left over goes to those with the fewest. Where Kafka's
-//! goes over them in the order of a hash map, this goes by their ids.
-//! Where they want different ones, members keep what they have, what is free goes to the member with the
-//! fewest that wants it, and partitions move while that makes two members more even. Kafka's class does the
-//! same with other tie-breaks.
+//! If all members have the same subscription, the result is that of Kafka's class without racks:
+//! members keep their partitions up to their fair share, and the rest goes to the members with the
+//! fewest. Where Kafka iterates over members in the order of a hash map, this uses the order of
+//! their ids. If the subscriptions differ, members keep their partitions, free ones go to the
+//! subscriber with the fewest, and partitions move while a move improves the balance of two
+//! members. Kafka's class does the same with other tie-breaks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,7 +31,7 @@ pub(super) fn assign(members: &[Subscriber], counts: &BTreeMap<String, usize>) -
     }
 }
 
-/// What each member has and may keep.
+/// The current partitions of each member that it may keep.
 fn kept(
     members: &[Subscriber],
     counts: &BTreeMap<String, usize>,
@@ -53,8 +53,8 @@ fn kept(
     kept
 }
 
-/// Who has what: of members that claim the same, the one of the newest generation has it; two of the same
-/// generation have both lost it.
+/// The owner of each partition. If several members claim a partition, the one with the newest
+/// generation owns it; if two have the same generation, neither does.
 pub(super) fn owners(members: &[Subscriber]) -> BTreeMap<&Partition, Option<&Subscriber>> {
     let mut claims: BTreeMap<&Partition, Vec<&Subscriber>> = BTreeMap::new();
     for member in members {
@@ -75,8 +75,9 @@ pub(super) fn owners(members: &[Subscriber]) -> BTreeMap<&Partition, Option<&Sub
     owners
 }
 
-/// Everybody wants everything. Some members get one more than the others where it does not come out even:
-/// those that have so many first, then those that have their share already, then those that come to it last.
+/// All members have the same subscription. If the division has a remainder, some members get one
+/// partition more: first those that have that many, then those that have their share, then those
+/// that reach it last.
 fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assignment {
     let members = owned.len();
     if members == 0 {
@@ -86,7 +87,8 @@ fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assi
     let most = partitions.len().div_ceil(members);
     let places_with_most = partitions.len() % members;
     let mut taken_with_most = 0;
-    // Who has less than the share of all, and who has just that and may get one more.
+    // Members with less than the minimum share, and members with exactly that share, which may get
+    // one more.
     let mut wanting: Vec<&str> = Vec::new();
     let mut content: VecDeque<&str> = VecDeque::new();
     let mut assigned = Assignment::new();
@@ -112,7 +114,7 @@ fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assi
         }
         assigned.insert(member.clone(), keeps);
     }
-    // What is left goes topic by topic to the members in turn.
+    // The rest goes topic by topic to the members in turn.
     let mut turn = 0;
     for partition in partitions {
         if turn >= wanting.len() {
@@ -136,7 +138,7 @@ fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assi
     assigned
 }
 
-/// Members want different topics.
+/// The members have different subscriptions.
 fn assign_different(
     members: &[Subscriber],
     mut assigned: Assignment,
@@ -148,7 +150,7 @@ fn assign_different(
             .any(|it| it.member_id == member && it.topics.iter().any(|it| it == topic))
     };
     let taken: BTreeSet<Partition> = assigned.values().flatten().cloned().collect();
-    // Topics that few want come first, while those few still have room.
+    // Topics with few subscribers come first, while these still have capacity.
     let mut free: Vec<&Partition> = partitions.difference(&taken).collect();
     free.sort_by_key(|(topic, partition)| {
         let takers = members
@@ -167,7 +169,7 @@ fn assign_different(
             partitions.push(partition.clone());
         }
     }
-    // Every move makes the sum of the squares smaller, so that this ends.
+    // Every move decreases the sum of the squares, so this terminates.
     while let Some((from, to, index)) = improving_move(&assigned, &wants) {
         let Some(partition) = assigned.get_mut(&from).map(|it| it.remove(index)) else {
             break;
@@ -179,7 +181,7 @@ fn assign_different(
     assigned
 }
 
-/// A partition whose move makes two members more even: from, to, and its place.
+/// A partition whose move improves the balance of two members: from, to, and its index.
 fn improving_move(
     assigned: &Assignment,
     wants: &impl Fn(&str, &str) -> bool,
@@ -256,7 +258,7 @@ mod tests {
         ];
         let assigned = assign(&members, &counts(&[("t", 6)]));
         assert_eq!(shown(&assigned), ["A: t0 t1", "B: t3 t4", "C: t2 t5"]);
-        // One has gone: what it had goes to those that are left, and nothing else moves.
+        // One member has left: its partitions go to the others, and nothing else moves.
         let assigned = assign(&members[..2], &counts(&[("t", 8)]));
         assert_eq!(shown(&assigned), ["A: t0 t1 t2 t6", "B: t3 t4 t5 t7"]);
     }
@@ -292,8 +294,8 @@ mod tests {
         assert_eq!(shown(&assigned), ["A: t1", "B: t0"]);
     }
 
-    /// Whatever the members want and have: everything goes to somebody who wants it, once, and no single
-    /// move makes it more even.
+    /// For any subscriptions and previous assignments: every partition is assigned once, to a
+    /// subscriber, and no single move improves the balance.
     #[test]
     fn different_wishes_are_met_evenly() {
         use rand::{RngExt, SeedableRng};
@@ -335,7 +337,7 @@ mod tests {
                     it.topics.iter().any(|it| it == topic)
                 };
                 assert_eq!(improving_move(&assigned, &wants), None);
-                // Asked again, nothing moves; then one member goes.
+                // With the same input, nothing moves. Then one member leaves.
                 for member in &mut members {
                     member.owned = assigned[&member.member_id].clone();
                     member.generation = 1;

@@ -1,6 +1,6 @@
-//! What members of a group with a sticky assignor say of themselves besides their subscription: the sticky
-//! one what it had and in which generation, the cooperative one the generation alone
-//! (`StickyAssignor` and `CooperativeStickyAssignor`, their `subscriptionUserData`).
+//! The user data of members with a sticky assignor: the sticky one sends its previous partitions
+//! and their generation, the cooperative one only the generation (`subscriptionUserData` of
+//! `StickyAssignor` and `CooperativeStickyAssignor`).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use ottla_protocol::Reader;
@@ -8,7 +8,7 @@ use ottla_protocol::Reader;
 use super::Assignor;
 use crate::consumer::Partition;
 
-/// Nothing for the other assignors.
+/// `None` for the other assignors.
 pub(in crate::consumer) fn encode(
     assignor: Assignor,
     had: &[Partition],
@@ -17,7 +17,7 @@ pub(in crate::consumer) fn encode(
     let mut bytes = BytesMut::new();
     match assignor {
         Assignor::Range | Assignor::RoundRobin => return None,
-        // A member without a past says nothing.
+        // A member without a previous assignment sends nothing.
         Assignor::Sticky if had.is_empty() => return None,
         Assignor::Sticky => {
             let mut topics: std::collections::BTreeMap<&str, Vec<i32>> = Default::default();
@@ -38,7 +38,7 @@ pub(in crate::consumer) fn encode(
     Some(bytes.freeze())
 }
 
-/// What it had, and when; nothing where that is not said in a way that can be read.
+/// The previous partitions and their generation; `None` if they are missing or malformed.
 pub(in crate::consumer) fn decode(
     assignor: Assignor,
     data: &Option<Bytes>,
@@ -57,7 +57,7 @@ pub(in crate::consumer) fn decode(
         }
         Assignor::CooperativeSticky => {}
     }
-    // The first version of the sticky one's data ends here.
+    // Version 0 of the sticky assignor's data ends here.
     Some((had, reader.i32().unwrap_or(-1)))
 }
 

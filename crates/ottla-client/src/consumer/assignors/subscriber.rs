@@ -1,32 +1,32 @@
-//! What every assignor is given and gives back.
+//! The input and the output of all assignors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::consumer::Partition;
 
-/// A member that takes part: what orders it among the others, and the topics it wants.
+/// A member of the group with its identity, which determines its order, and its subscription.
 #[derive(Clone, Default, Debug)]
 pub(in crate::consumer) struct Subscriber {
     pub(in crate::consumer) member_id: String,
     pub(in crate::consumer) instance_id: Option<String>,
-    /// Where it stands, if it says so.
+    /// The member's rack, if it has one.
     pub(in crate::consumer) rack: Option<String>,
     pub(in crate::consumer) topics: Vec<String>,
-    /// What it has, as it says itself.
+    /// The partitions that the member reports to own.
     pub(in crate::consumer) owned: Vec<Partition>,
-    /// In which generation it got that; -1 where it does not say.
+    /// The generation of `owned`; -1 if unknown.
     pub(in crate::consumer) generation: i32,
 }
 
-/// Where the replicas of a partition stand.
+/// The racks of a partition's replicas.
 pub(in crate::consumer) type Racks = BTreeSet<String>;
 
-/// The topics that exist, with the partitions that each has.
+/// The existing topics, with the replica racks of each partition.
 pub(in crate::consumer) type Topics = BTreeMap<String, Vec<Racks>>;
 
 pub(in crate::consumer) type Assignment = BTreeMap<String, Vec<Partition>>;
 
-/// Static members come first, by their instance ids, so that they keep their place over restarts.
+/// Static members come first, ordered by instance id, so that they keep their order over restarts.
 pub(super) fn ordered(members: &[Subscriber]) -> Vec<&Subscriber> {
     let mut ordered: Vec<&Subscriber> = members.iter().collect();
     ordered.sort_by_key(|member| {
@@ -39,7 +39,7 @@ pub(super) fn ordered(members: &[Subscriber]) -> Vec<&Subscriber> {
     ordered
 }
 
-/// The topics that exist and that a member wants.
+/// The existing topics that a member subscribes to.
 pub(super) fn wanted<'a>(
     member: &'a Subscriber,
     counts: &BTreeMap<String, usize>,

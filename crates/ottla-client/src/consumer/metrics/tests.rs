@@ -17,7 +17,7 @@ fn part(records: usize, bytes: usize) -> Extent {
     Extent { records, bytes }
 }
 
-/// As `FetchMetricsAggregator` does it: one figure for each request, and one for each of its topics.
+/// As in `FetchMetricsAggregator`: one value per request, and one per topic in it.
 #[tokio::test]
 async fn what_a_request_brought_is_one_fetch_and_one_of_each_topic() {
     let sensors = sensors();
@@ -43,7 +43,8 @@ async fn what_a_request_brought_is_one_fetch_and_one_of_each_topic() {
     assert_eq!(of("fetch-size-avg", "b"), Some(60.0));
 }
 
-/// A session's answer leaves out partitions to which nothing is new; only one that mentions some is a fetch of a size.
+/// A response in a session omits partitions without news. Only a response with partitions has a
+/// fetch size.
 #[tokio::test]
 async fn an_answer_without_partitions_has_no_size_and_one_without_records_has_none_in_it() {
     let sensors = sensors();

@@ -51,7 +51,7 @@ fn wanted(position: &Position) -> Option<i64> {
     position.wanted(false, 1)
 }
 
-/// Asks as a consumer would.
+/// Fetches as a consumer does.
 fn fetch(position: &mut Position, count: i64) {
     let from = wanted(position).unwrap();
     assert!(position.is_asked_by(1, from));
@@ -125,7 +125,8 @@ fn behind_what_cannot_be_read_nothing_is_handed_out() {
     assert!(!position.is_asked_by(1, asked), "an answer still under way");
 }
 
-/// The broker would hold the answer back, and what else runs dry meanwhile would wait for it.
+/// The broker would delay the response, and other partitions that run dry meanwhile would wait for
+/// it.
 #[test]
 fn a_piece_that_is_too_small_to_be_answered_at_once_is_not_asked_for_ahead() {
     let mut position = at(0, 8);

@@ -131,7 +131,8 @@ fn a_broken_batch_is_an_error_and_nothing_is_skipped() {
     assert_eq!(fetch.next_offset(), 3);
 }
 
-/// `bytes-consumed-total` and its like count records as they are after decompression, and only those handed out.
+/// `bytes-consumed-total` and similar metrics count decompressed records, and only those that were
+/// returned.
 #[test]
 fn what_is_handed_out_is_counted_uncompressed_and_without_headers() {
     let value = [7; 1000];
@@ -142,7 +143,8 @@ fn what_is_handed_out_is_counted_uncompressed_and_without_headers() {
         }
         builder.build_in_place()
     };
-    // Two bytes of length, attributes, timestamp, offset and key a byte each, two of the value's length, no headers.
+    // Two bytes for the length, one each for attributes, timestamp, offset and key length, two for
+    // the value length, no headers.
     let record = 2 + 4 + 2 + value.len() + 1;
     for compression in [Compression::None, Compression::Snappy] {
         let batch = build(compression);

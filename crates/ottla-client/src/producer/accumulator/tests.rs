@@ -54,7 +54,7 @@ fn a_batch_lingers_unless_it_is_full() {
     assert_eq!(later.nodes.keys().copied().collect::<Vec<_>>(), [0]);
     while append(&accumulator, Some(1), &[0; 100]).is_news || accumulator_has_one(&accumulator) {}
     assert!(ready(&accumulator, now).nodes.contains_key(&1));
-    // Whoever flushes waits for both.
+    // The flush waits for both.
     let (_guard, incomplete) = accumulator.begin_flush();
     assert_eq!(incomplete.len(), 3);
     assert_eq!(ready(&accumulator, now).nodes.len(), 2);
@@ -84,7 +84,8 @@ fn memory_runs_out_and_is_waited_for() {
     assert!(matches!(refused, Refused::NoMemory { bytes: 1000, .. }));
 }
 
-/// Three batches leave; the first is lost, the second comes early; they arrive in order all the same.
+/// Three batches are sent; the first is lost, the second is refused as out of order. They are
+/// retried in order.
 #[test]
 fn what_is_put_back_leaves_again_in_order() {
     let accumulator = accumulator(rules(), 1);
@@ -98,7 +99,7 @@ fn what_is_put_back_leaves_again_in_order() {
             accumulator.drain(&topic.partitions, 0, 1 << 20, Some(IDENTITY), now, |_| true);
         drained.pop().map(|(_, batch)| batch)
     };
-    // The broker has to know the producer before several batches are under way.
+    // The broker must know the producer before several batches are in flight.
     append(&accumulator, Some(0), &[0; 900]);
     let known = drain().unwrap();
     assert!(drain().is_none());
@@ -124,7 +125,7 @@ fn what_is_put_back_leaves_again_in_order() {
         accumulator.put_back(queue, batch);
     }
     append(&accumulator, Some(0), &[3; 900]);
-    // Only the first may leave until it has come to its end.
+    // Only the first one can be sent until it is completed.
     let first = drain().expect("the first");
     assert_eq!(first.ticket, Some(tickets[0]));
     assert!(drain().is_none());
@@ -186,7 +187,7 @@ fn keys_decide_unless_they_are_ignored() {
             .iter()
             .filter(|queue| !queue.state.lock().batches.is_empty())
             .count();
-        // Ten batches are all that memory allows; the sticky partition takes them one by one.
+        // The memory allows ten batches. The sticky partitioner fills them one by one.
         assert_eq!(filled > 7, !ignore_keys, "{filled}");
     }
 }

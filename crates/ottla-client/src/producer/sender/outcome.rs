@@ -1,4 +1,4 @@
-//! What becomes of a batch after an attempt: written, sent again, split, or refused.
+//! The result of an attempt to send a batch: written, retried, split or failed.
 
 use ottla_records::RecordBatch;
 use ottla_types::ErrorCode;
@@ -11,7 +11,7 @@ use crate::producer::sequences::Refusal;
 use crate::producer::topics::PartitionQueue;
 
 impl Sender {
-    /// An attempt has come to its end.
+    /// Handles the result of an attempt.
     pub(super) fn settle(
         &mut self,
         queue: &PartitionQueue,
@@ -26,7 +26,7 @@ impl Sender {
         };
         let code = error.code().unwrap_or(ErrorCode::NetworkException);
         if code == ErrorCode::DuplicateSequenceNumber {
-            // An earlier attempt was written, and its answer lost.
+            // An earlier attempt was written, and its response was lost.
             let written = Written {
                 base_offset: -1,
                 log_append_time: -1,
@@ -91,7 +91,7 @@ impl Sender {
         batch.release();
     }
 
-    /// A batch has failed for good.
+    /// Fails a batch permanently.
     pub(super) fn fail(
         &mut self,
         queue: &PartitionQueue,
@@ -103,8 +103,8 @@ impl Sender {
         self.end_in_vain(queue, batch, telling, error);
     }
 
-    /// A batch will never be sent: its transaction is aborted, the producer is closed by force, or may not write at all.
-    /// Kafka does not count that as errors of records.
+    /// Fails a batch that will never be sent: its transaction was aborted, or the producer was
+    /// closed by force or must not write. As in Kafka, this does not count as record errors.
     pub(super) fn abort(
         &mut self,
         queue: &PartitionQueue,
@@ -115,7 +115,7 @@ impl Sender {
         self.end_in_vain(queue, batch, telling, error);
     }
 
-    /// Records that nobody has been told of yet are counted.
+    /// Counts the records whose result has not been reported.
     pub(super) fn count_error(&self, queue: &PartitionQueue, telling: &Option<Telling>) {
         if let Some(telling) = telling {
             let sensors = &self.shared.sensors;
@@ -134,8 +134,8 @@ impl Sender {
             queue.state.lock().sequences.on_failed(ticket);
             self.wants_new_epoch = true;
         }
-        // A batch that was given up on the wire failed its transaction then. That one may be aborted by now, and what
-        // the late answer says is not about the next one.
+        // A batch that was given up in flight has failed its transaction at that time. That
+        // transaction may be aborted by now, and the late response does not concern the next one.
         if telling.is_some() {
             self.shared.on_batch_failed(&error, batch.ticket.is_some());
         }
@@ -143,7 +143,7 @@ impl Sender {
         batch.release();
     }
 
-    /// Tells everybody who wants to know. Only the first time counts.
+    /// Reports the result to all waiting callers. Only the first time counts.
     pub(super) fn tell(
         &self,
         queue: &PartitionQueue,

@@ -1,4 +1,4 @@
-//! Who a producer without transactions is.
+//! The identity of a non-transactional producer.
 
 use ottla_protocol::messages::InitProducerIdRequest;
 use ottla_types::{ProducerEpoch, ProducerId};
@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::producer::sequences::Identity;
 
-/// Who a producer without transactions is.
+/// Requests the identity of a non-transactional producer.
 pub(super) async fn init_producer_id(client: &Client) -> Result<Identity, ClientError> {
     client
         .retrying("InitProducerId", async || {

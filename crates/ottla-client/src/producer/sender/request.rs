@@ -1,4 +1,4 @@
-//! A Produce request out of batches, and its answer back to them.
+//! Builds a Produce request from batches, and passes its response back to them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::producer::delivery::Written;
 use crate::producer::topics::PartitionQueue;
 use crate::producer::transaction::LAST_PRODUCE_VERSION_BEFORE_V2;
 
-/// Topics are named by their ids alone from here on.
+/// The first version that identifies topics only by their ids.
 const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 13;
 
 impl Sender {
@@ -59,7 +59,7 @@ impl Sender {
         self.next_request += 1;
         let events = self.event_sender.clone();
         let version = match version {
-            // A topic whose id is not known has to be named.
+            // A topic with an unknown id must be identified by name.
             Ok(version) if topics.iter().any(|topic| topic.topic_id == Uuid::ZERO) => {
                 version.min(FIRST_VERSION_WITH_TOPIC_IDS - 1)
             }
@@ -112,7 +112,7 @@ impl Sender {
         };
         let throttle = throttle.map(Duration::from_millis);
         let in_flight = self.in_flight.len();
-        // What is not answered has no latency: with acks=0, or when the connection breaks.
+        // There is no latency without a response: with acks=0, and when the connection breaks.
         let latency = matches!(&answer, Ok(Some(_))).then(|| now - request.sent);
         self.shared
             .sensors
@@ -136,7 +136,7 @@ impl Sender {
                 return;
             }
             Err(error) => {
-                // Put back last to first, so that without sequences too they keep their order.
+                // In reverse order, so that batches without sequence numbers also keep their order.
                 for (queue, batch) in request.batches.into_iter().rev() {
                     self.settle(&queue, batch, Err(error.clone()));
                 }

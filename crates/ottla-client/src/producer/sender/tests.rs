@@ -15,7 +15,7 @@ use crate::producer::{LastOwner, Producer, ProducerConfig};
 
 const TOPIC: &str = "t";
 
-/// A broker that says which APIs it serves, none, and nothing else.
+/// A broker that answers ApiVersions with no APIs, and nothing else.
 async fn silent_broker() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -42,7 +42,7 @@ async fn silent_broker() -> SocketAddr {
     address
 }
 
-/// A transactional producer and its sender, which only does what a test has it do.
+/// A transactional producer with a sender that a test drives.
 struct Story {
     producer: Producer,
     sender: Sender,
@@ -93,12 +93,12 @@ impl Story {
         state.needs_new_epoch
     }
 
-    /// When everything that has been sent so far is older than `delivery.timeout.ms`.
+    /// A time at which all records sent so far have exceeded `delivery.timeout.ms`.
     fn too_late(&self) -> Instant {
         ottla_sync::time::now() + self.producer.shared.delivery_timeout()
     }
 
-    /// Puts a record on the wire, as request 0.
+    /// Sends a record as request 0, which stays in flight.
     fn send(&mut self) -> Delivery {
         let now = ottla_sync::time::now();
         let shared = &self.producer.shared;
@@ -135,7 +135,7 @@ async fn a_batch_that_is_given_up_on_the_wire_fails_its_transaction() {
         story.sender.give_up(too_late);
         assert!(matches!(story.phase(), Phase::Abortable(_)));
     };
-    // Polled in this order: the commit waits for its records when they are given up.
+    // In this order: the commit waits for its records when they are given up.
     let (committed, ()) = tokio::join!(biased; producer.commit_transaction(), give_up);
     let error = committed
         .expect_err("its record has not arrived")

@@ -1,7 +1,7 @@
-//! The transcripts: what happens to a member, and what it says and is after that.
+//! Transcripts: events of a member, with its heartbeat and its state after each.
 //!
-//! A line is `at <ms> <what happens>`; below it stand, indented, the heartbeat that the member then wants to
-//! send, if any, and what it is: its state, its epoch, and when it looks again.
+//! A line is `at <ms> <event>`. Below it, indented, are the heartbeat to send, if any, and the
+//! member's state, epoch and next deadline.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ fn settings() -> MemberSettings {
     }
 }
 
-/// `a:0,1 b:2`, topics by the letters of their ids.
+/// `a:0,1 b:2`, where topics are letters of their ids.
 fn partitions(words: &[&str]) -> Partitions {
     let mut partitions = Partitions::new();
     for word in words {
@@ -105,12 +105,12 @@ fn answer(words: &[&str]) -> ConsumerGroupHeartbeatResponse {
 
 struct Story {
     member: Member,
-    /// The last target taken up.
+    /// The last target that was taken.
     taken: Option<Reconciliation>,
 }
 
 impl Story {
-    /// Does what a line says; what comes of it but for heartbeats.
+    /// Executes a line. Returns its results without heartbeats.
     fn step(&mut self, now: u64, words: &[&str]) -> Vec<String> {
         let member = &mut self.member;
         let (verb, rest) = words.split_first().expect("something happens");
@@ -227,7 +227,7 @@ fn members_do_as_the_transcripts_say() {
     assert!(played == text, "the members did otherwise:\n{played}");
 }
 
-/// A coordinator that is known to answer is asked again soon, one that is not ever more seldom.
+/// A coordinator that answers is retried soon, one that does not with a growing backoff.
 #[test]
 fn failures_are_waited_out_longer_each_time() {
     let mut member = Member::new(settings());
