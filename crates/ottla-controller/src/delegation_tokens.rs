@@ -152,7 +152,7 @@ pub fn expire_delegation_token(
     Decision::new(vec![record], answer(ErrorCode::None, expiry))
 }
 
-/// Removes expired tokens, at most [`MAX_RECORDS_PER_EXPIRATION`] at once.
+/// Removes expired tokens, at most `MAX_RECORDS_PER_EXPIRATION` at once.
 pub fn remove_expired_tokens(
     context: &ControllerContext<'_>,
     now: Timestamp,
