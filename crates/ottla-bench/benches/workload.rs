@@ -1,5 +1,5 @@
-//! What the generator itself takes for a record: its value and key, its instant, its latency. A run cannot be faster
-//! than that, and what it measures holds that much of the generator.
+//! The generator's own cost per record: its value and key, its due time, and recording its latency.
+//! A run cannot be faster than this, and its measurements include this cost.
 //!
 //! `cargo bench -p ottla-bench --bench workload`
 
@@ -11,9 +11,9 @@ use ottla_bench::workload::latencies::Latencies;
 use ottla_bench::workload::pacing::{Pacer, RunClock, Schedule};
 use ottla_bench::workload::values::{Content, ValueSizes, ValueSource, Values};
 
-/// Records of one iteration.
+/// Records per iteration.
 const RECORDS: u64 = 10_000;
-/// Far above what the loops below reach, so that they are never ahead of their schedule.
+/// Far more than the loops below reach, so that they never wait for their schedule.
 const RECORDS_PER_SECOND: f64 = 1e12;
 
 fn values(text: &str) -> Values {
@@ -21,7 +21,7 @@ fn values(text: &str) -> Values {
     ValueSource::random(Content::Letters, sizes, 0, u64::MAX).values(0, 0)
 }
 
-/// As much of a value as copying it into a batch reads.
+/// Reads as much of a value as copying it into a batch does.
 fn read(value: &[u8]) -> u64 {
     let words = value.chunks_exact(8);
     words

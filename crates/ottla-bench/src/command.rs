@@ -1,6 +1,7 @@
-//! `ottla bench`: its arguments, its output and its exit statuses.
+//! `ottla bench`: its arguments, output and exit statuses.
 //!
-//! Exit statuses: 0 for success; 1 for errors, and for a regression where that was asked for; 130 when interrupted.
+//! Exit statuses: 0 for success; 1 for errors, and for a regression with `--fail-on-regression`;
+//! 130 when interrupted.
 
 mod arguments;
 mod sized;
@@ -79,7 +80,7 @@ fn show(name: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names with texts: of a shipped scenario or group, or of a file.
+/// The names and texts of a shipped scenario, of a group, or of a file.
 fn found(name: &str) -> Result<Vec<(String, String)>> {
     let shipped = shipped::find(name);
     if !shipped.is_empty() {
@@ -119,7 +120,8 @@ fn scenarios(names: &[String]) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-/// The scenarios that workloads of the OpenMessaging Benchmark are, and the brokers that their driver names.
+/// The scenarios translated from workloads of the OpenMessaging Benchmark, and the brokers named by
+/// their driver.
 fn from_openmessaging(args: &RunArgs) -> Result<(Vec<Scenario>, Option<String>)> {
     let driver = match &args.driver {
         Some(path) => Driver::read(path)?,
@@ -217,7 +219,7 @@ impl OutDir<'_> {
 impl Drop for OutDir<'_> {
     fn drop(&mut self) {
         if self.is_new {
-            // Only an empty directory can be removed so.
+            // This succeeds only for an empty directory.
             let _ = std::fs::remove_dir(self.path);
         }
     }
@@ -235,7 +237,7 @@ fn write_openmessaging(result: &ResultFile, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Kafka's properties of a client, as its tools take them.
+/// Client properties in Kafka's format.
 fn client_settings(path: &Path) -> Result<BTreeMap<String, String>> {
     let shown = path.display();
     let bytes =
@@ -246,7 +248,7 @@ fn client_settings(path: &Path) -> Result<BTreeMap<String, String>> {
     Ok(settings)
 }
 
-/// Brokers that a driver names are measured where no target is given.
+/// The brokers named by a driver are measured if no target is given.
 fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<TargetSpec>> {
     let mut targets: Vec<TargetSpec> = Vec::new();
     let is_named = !args.bootstrap_server.is_empty() || !args.target.is_empty();
@@ -296,7 +298,7 @@ fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<Targ
     Ok(targets)
 }
 
-/// The command as it was given, with quotes where a shell needs them.
+/// The command line, quoted for a shell.
 fn repeating_command() -> String {
     let quoted = |argument: String| {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@+%".contains(c);
@@ -316,7 +318,8 @@ fn repeating_command() -> String {
     words.join(" ")
 }
 
-/// `linkedin-2014-20261121T204504Z`, after the group of the scenarios, or after the one that was run.
+/// `linkedin-2014-20261121T204504Z`: the name of the scenarios' group, or of the single scenario,
+/// and the start time.
 fn file_stem(names: &[&str], started: &str) -> String {
     let named = names.first().copied().unwrap_or("bench");
     let named = match names.len() {

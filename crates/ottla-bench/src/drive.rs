@@ -1,6 +1,6 @@
-//! Putting a workload on a cluster with the native client.
+//! Applies a workload to a cluster with the native client.
 //!
-//! Each generator is a separate thread that may sleep until a record is due; the client runs on its own
+//! Each generator is a separate thread that may sleep until a record is due; the client has its own
 //! runtime.
 
 pub mod generator;

@@ -1,14 +1,14 @@
-//! The figures that a run may yield, by the names that scenarios, results and reports use.
+//! The figures that a run can produce, under the names used in scenarios, results and reports.
 //!
-//! MB are 2^20 bytes of record values unless the label says otherwise, as Kafka's tools count.
+//! MB are 2^20 bytes of record values unless the label says otherwise, as in Kafka's tools.
 
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// Figures by their names below.
+/// Values of figures by name.
 pub type Figures = IndexMap<String, f64>;
 
-/// Which way is better.
+/// Which direction is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -89,7 +89,7 @@ pub fn known(name: &str) -> Option<&'static Figure> {
     FIGURES.iter().find(|figure| figure.name == name)
 }
 
-/// A value with the digits that its size deserves.
+/// Formats a value with a precision that suits its magnitude.
 pub fn shown(value: f64) -> String {
     let size = value.abs();
     match size {

@@ -9,33 +9,34 @@ use anyhow::{Context, Result};
 use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
-/// What was found. MB are 2^20 bytes.
+/// Properties of the machine. MB are 2^20 bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Machine {
     pub processor: String,
     pub cores: usize,
     pub memory_mb: f64,
     pub kernel: String,
-    /// One connection over the loopback, one way.
+    /// Throughput of one loopback connection in one direction.
     pub loopback_mb_per_second: f64,
-    /// Writing a file where local brokers keep theirs, and forcing it to the disk.
+    /// Throughput of writing and fsyncing a file in the directory of local brokers.
     pub disk_mb_per_second: f64,
-    /// Forcing 4 KB to the disk, median.
+    /// Median time of a 4 KB fsync.
     pub disk_sync_ms: f64,
     pub crc32c_gb_per_second: f64,
-    /// What looking at the clock costs.
+    /// Cost of reading the clock.
     pub clock_ns: f64,
-    /// The longest time that a thread bound to one core, which only reads the clock, was not running.
+    /// The longest time that a thread bound to one core, which only reads the clock, did not run.
     pub longest_stall_ms: f64,
-    /// Part of the time lost in stalls of more than 0.1 ms.
+    /// Fraction of the time lost in stalls of more than 0.1 ms.
     pub stalled: f64,
-    /// How far the same work took a different time, again and again: half the distance between the tenth and the
-    /// ninetieth percentile, as a part of the median. A difference between targets below this is none.
+    /// Variation of repeated identical work: half the distance between the 10th and the 90th
+    /// percentile, as a fraction of the median. A smaller difference between targets is not
+    /// significant.
     pub noise: f64,
 }
 
 impl Machine {
-    /// Takes about three seconds. Files go below `dir` and are gone afterwards.
+    /// Takes about three seconds. Temporary files are created below `dir`.
     pub fn measure(dir: &Path) -> Result<Machine> {
         let (disk_mb_per_second, disk_sync_ms) = disk(dir)?;
         let (longest_stall_ms, stalled) = stalls(Duration::from_secs(1));
@@ -98,8 +99,8 @@ fn kernel() -> String {
     name.release().to_string_lossy().into_owned()
 }
 
-/// Takes memory from the system, writes to every page, and gives it back: on a virtual machine whose host takes idle
-/// memory away, whoever touches it first pays for that. Returns the bytes touched.
+/// Allocates memory, writes to every page, and frees it: on a virtual machine whose host reclaims
+/// idle memory, the first touch is expensive. Returns the bytes touched.
 pub fn touch_memory(wanted: u64) -> u64 {
     const PIECE: u64 = 64 << 20;
     const PAGE: usize = 4096;
@@ -163,7 +164,7 @@ fn disk(dir: &Path) -> Result<(f64, f64)> {
     Ok((rate, syncs[syncs.len() / 2]))
 }
 
-/// Checksums the same bytes again and again: the rate, and how far it varies.
+/// Checksums the same bytes repeatedly; returns the rate and its variation.
 fn checksums() -> (f64, f64) {
     let bytes = vec![7; 1 << 20];
     let mut times = Vec::new();
@@ -190,7 +191,7 @@ fn clock() -> f64 {
     began.elapsed().as_nanos() as f64 / f64::from(TIMES)
 }
 
-/// The longest stall in milliseconds, and the part of the time lost in stalls.
+/// The longest stall in milliseconds, and the fraction of the time lost in stalls.
 fn stalls(length: Duration) -> (f64, f64) {
     let spinner = std::thread::spawn(move || {
         bind_to_this_core();
@@ -213,7 +214,7 @@ fn stalls(length: Duration) -> (f64, f64) {
     spinner.join().unwrap_or_default()
 }
 
-/// Keeps the calling thread on the core on which it runs; without the permission it may wander.
+/// Pins the calling thread to its current core. Without permission, the thread may move.
 fn bind_to_this_core() {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(rustix::thread::sched_getcpu());

@@ -1,8 +1,10 @@
-//! The files of the OpenMessaging Benchmark (github.com/openmessaging/benchmark): its workload and driver files are read
-//! as a scenario, and its result file can be written, so that its charts and what people know of it carry over.
+//! File formats of the OpenMessaging Benchmark (github.com/openmessaging/benchmark): workload and
+//! driver files are read as a scenario, and result files can be written, so that its charts can be
+//! used.
 //!
-//! A workload is converted to the text of a scenario, which is shown, changed, recorded and repeated like one
-//! written by hand. What a scenario cannot express is refused, or noted in its question.
+//! A workload is converted to the text of a scenario, which is shown, changed, recorded and
+//! repeated like a hand-written one. What a scenario cannot express is rejected, or noted in its
+//! question.
 
 mod files;
 mod result;

@@ -1,4 +1,4 @@
-//! The report: one HTML file that holds everything it needs.
+//! The report: a single self-contained HTML file.
 
 use anyhow::Result;
 
@@ -25,7 +25,7 @@ pub fn html(results: &[ResultFile]) -> Result<String> {
         ("/*DATA*/", embedded(&data)?),
         ("/*SCRIPT*/", SCRIPT.to_owned()),
     ];
-    // From front to back, so that nothing is replaced inside inserted text.
+    // In order, so that placeholders inside inserted text are not replaced.
     let mut page = String::new();
     let mut rest = PAGE;
     for (place, text) in &parts {

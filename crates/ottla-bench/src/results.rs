@@ -1,6 +1,7 @@
 //! The result of a run: one JSON file, described in `docs/bench-result.md`.
 //!
-//! The shape has a version. Fields are only added within a version; a reader refuses a newer version.
+//! The format is versioned. Within a version fields are only added; a reader rejects a newer
+//! version.
 
 pub mod compare;
 pub mod curve;
@@ -25,7 +26,7 @@ pub const VERSION: u32 = 1;
 pub struct ResultFile {
     pub schema: String,
     pub version: u32,
-    /// The release that measured.
+    /// The Ottla version that measured.
     pub ottla: String,
     /// The command that repeats the run.
     pub command: String,
@@ -42,10 +43,10 @@ pub struct ResultFile {
     pub scenarios: Vec<ScenarioResult>,
 }
 
-/// A cluster that was measured.
+/// A measured cluster.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// As results name it: `ottla`, `kafka`, or an address.
+    /// The name in results: `ottla`, `kafka`, or an address.
     pub name: String,
     /// Description, with the version if known.
     pub description: String,
@@ -54,7 +55,8 @@ pub struct TargetInfo {
     pub brokers: usize,
     /// Round trip of the smallest request, in microseconds.
     pub round_trip_us: f64,
-    /// To one of its brokers over one connection, MB a second; of local brokers the machine's loopback says it.
+    /// Throughput to one broker over one connection, in MB per second; not measured for local
+    /// brokers, which use the loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_mb_per_second: Option<f64>,
 }
@@ -67,7 +69,7 @@ pub struct ScenarioResult {
     pub published_on: String,
     /// How the run differs from the published one.
     pub differences: Vec<String>,
-    /// What the run could not do as the scenario requires.
+    /// Requirements of the scenario that the run could not meet.
     pub notes: Vec<String>,
     pub plots: Vec<PlotSpec>,
     pub points: Vec<PointResult>,
@@ -93,16 +95,16 @@ pub struct PlotSpec {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PointResult {
-    /// The swept values by their paths.
+    /// The swept values by path.
     pub at: IndexMap<String, serde_json::Value>,
-    /// The same in words; empty without a sweep.
+    /// The same, formatted; empty without a sweep.
     pub label: String,
     #[serde(default)]
     pub shape: Shape,
     pub published: Vec<PublishedFigures>,
-    /// One for each target.
+    /// One per target.
     pub runs: Vec<TargetRuns>,
-    /// The second target against the first, pair by pair.
+    /// The second target against the first, by pairs of rounds.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -111,7 +113,7 @@ pub struct PointResult {
 pub struct Shape {
     pub partitions: u32,
     pub replicas: u16,
-    /// Of a record, on average.
+    /// Average value size of a record.
     pub value_bytes: u64,
     pub producers: u32,
     pub consumers: u32,
@@ -128,7 +130,7 @@ pub struct PublishedFigures {
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct TargetRuns {
     pub target: String,
-    /// Medians and ends of the rounds.
+    /// Median and range of the rounds, by figure.
     pub summaries: IndexMap<String, Summary>,
     /// Distributions of all rounds together: `ack`, `ack_from_send`, `e2e`, `e2e_from_send`, `send_delay`.
     pub curves: IndexMap<String, Curve>,
@@ -140,31 +142,31 @@ pub struct Round {
     pub figures: Figures,
     pub series: Vec<Sample>,
     pub marks: Vec<Mark>,
-    /// Stretches of ten seconds, with more quantiles than the series has.
+    /// Ten-second periods, with more quantiles than the series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<Period>,
     /// Metrics of a remote cluster by name: the increase of counters in the round, and the final
     /// value of gauges.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub metrics: IndexMap<String, f64>,
-    /// Of a search.
+    /// The attempts of a search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptResult>,
 }
 
-/// Figures of ten seconds of a round, or of the remainder at its end.
+/// Figures of ten seconds of a round, or of the rest at its end.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Period {
-    /// The period's end, counted from the beginning of the measurement.
+    /// The period's end, in seconds since the beginning of the measurement.
     pub second: f64,
     pub produced_per_second: f64,
     pub failed_per_second: f64,
     pub consumed_per_second: f64,
-    /// Records that are yet to be read at the period's end, over all groups of consumers.
+    /// Records not yet consumed at the period's end, over all consumer groups.
     pub backlog: u64,
-    /// From when records were due to their acknowledgement.
+    /// From due to acknowledged.
     pub ack: Quantiles,
-    /// From when records were due to when they were sent.
+    /// From due to sent.
     pub send_delay: Quantiles,
     pub e2e: Quantiles,
 }
@@ -172,18 +174,19 @@ pub struct Period {
 /// Figures of one interval of a round.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// The interval's end, counted from the beginning of the measurement; below 0 while it warms up.
+    /// The interval's end, in seconds since the beginning of the measurement; negative during the
+    /// warm-up.
     pub second: f64,
     pub produced_per_second: f64,
     pub consumed_per_second: f64,
-    /// Of values, as far as acknowledged since the round began.
+    /// Bytes of values acknowledged since the round began.
     pub stored_bytes: u64,
     pub ack_p50_ms: Option<f64>,
     pub ack_p99_ms: Option<f64>,
     pub ack_max_ms: Option<f64>,
     pub e2e_p99_ms: Option<f64>,
     pub e2e_max_ms: Option<f64>,
-    /// Part of the interval in which the disk under a local broker was busy, 0 to 1.
+    /// Fraction of the interval in which the disk of a local broker was busy, 0 to 1.
     pub disk_utilisation: Option<f64>,
     pub disk_written_bytes: Option<u64>,
     /// Context switches of local brokers in the interval.
@@ -191,7 +194,7 @@ pub struct Sample {
     pub involuntary_switches: Option<u64>,
 }
 
-/// Something that happened at a moment of a round.
+/// An event during a round.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Mark {
     pub second: f64,
@@ -204,9 +207,9 @@ pub struct Mark {
 pub enum MarkKind {
     SegmentRoll,
     Flush,
-    /// A broker that led partitions was killed, as the scenario asks.
+    /// A broker that led partitions was killed, as the scenario requires.
     LeaderDeath,
-    /// A consumer joined or left each group, as the scenario asks.
+    /// A consumer joined or left each group, as the scenario requires.
     Rebalance,
 }
 
@@ -231,7 +234,7 @@ pub struct Comparison {
 }
 
 impl TargetRuns {
-    /// Every value of a figure, in the order of the rounds; NaN where a round has none.
+    /// All values of a figure in round order; NaN where a round has none.
     pub fn values(&self, figure: &str) -> Vec<f64> {
         let value = |round: &Round| round.figures.get(figure).copied().unwrap_or(f64::NAN);
         self.rounds.iter().map(value).collect()
@@ -256,7 +259,7 @@ impl TargetRuns {
 }
 
 impl PointResult {
-    /// Compares each further target with the first, pair by pair.
+    /// Compares each further target with the first, by pairs of rounds.
     pub fn compare_targets(&mut self, noise: f64) {
         self.comparisons.clear();
         let Some((first, others)) = self.runs.split_first() else {
@@ -285,7 +288,7 @@ impl PointResult {
 }
 
 impl ResultFile {
-    /// Nothing has been measured.
+    /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         let mut points = self.scenarios.iter().flat_map(|it| &it.points);
         points.all(|point| point.runs.iter().all(|run| run.rounds.is_empty()))
@@ -326,7 +329,8 @@ impl ResultFile {
 /// An instant as ISO 8601 in UTC.
 pub fn utc(seconds_since_1970: u64) -> String {
     let (days, second) = (seconds_since_1970 / 86_400, seconds_since_1970 % 86_400);
-    // Days are counted from 1 March of year 0, in eras of 400 years, so that a leap day is the last of its year.
+    // Days are counted from 1 March of year 0, in eras of 400 years, so that a leap day is the last
+    // day of its year.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era =

@@ -1,11 +1,14 @@
-//! Running scenarios: targets are started, points are gone through round by round, and what comes out is a result.
+//! Runs scenarios: starts targets, runs the points round by round, and produces a result.
 //!
-//! 1. Everything that can be found wrong beforehand is: settings that no client has, a disk without room.
-//! 2. The machine is measured, and the memory touched that the run will use.
-//! 3. For each point, each round runs on every target in turn, so that what changes on the machine meets all of them.
-//! 4. A topic is made for each round and deleted after it; started brokers go with their directory.
+//! 1. Errors that can be detected in advance are reported first: unknown client settings, too
+//!    little disk space.
+//! 2. The machine is measured, and the memory that the run will use is touched.
+//! 3. For each point, each round runs on every target in turn, so that changes of the machine
+//!    affect all of them.
+//! 4. Each round creates a topic and deletes it; started brokers are removed with their directory.
 //!
-//! An interruption ends the round that is running; what was measured until then is kept, and the result says so.
+//! An interruption ends the current round; earlier measurements are kept and the result is marked
+//! as partial.
 
 mod clients;
 mod consuming;
@@ -51,17 +54,17 @@ pub struct RunPlan {
     pub scenarios: Vec<Scenario>,
     pub targets: Vec<TargetSpec>,
     pub changes: Changes,
-    /// Where local brokers keep their files.
+    /// The directory of local brokers' files.
     pub dir: Option<PathBuf>,
-    /// An existing topic, or one that is created and deleted; by default a separate topic per round.
+    /// An existing topic, or one that is created and deleted; by default a new topic per round.
     pub topic: Option<String>,
-    /// The command, for the result.
+    /// The command line, recorded in the result.
     pub command: String,
 }
 
-/// Bytes a second that a closed load is taken to write at most, for the room that a run needs.
+/// Assumed maximum write rate of a closed load, in bytes per second, to estimate disk usage.
 const FASTEST_BYTES_PER_SECOND: f64 = 400e6;
-/// A disk is not filled above what this leaves free.
+/// Minimum free disk space that a run leaves.
 const SPARE_BYTES: u64 = 512 << 20;
 const MEMORY_TO_TOUCH: u64 = 1 << 30;
 
@@ -133,7 +136,8 @@ pub async fn run(
             .await;
         let text = table::of_scenario(&of_scenario);
         result.scenarios.push(of_scenario);
-        // What others of the same run have found is worth keeping; a run that found nothing is an error.
+        // A failure does not discard the other scenarios' results; a run without any result is an
+        // error.
         match outcome {
             Err(error) if result.is_empty() => return Err(error),
             Err(error) => result.partial = Some(format!("{}: {error:#}", scenario.name)),
@@ -156,7 +160,7 @@ pub async fn run(
     Ok(result)
 }
 
-/// Says what speaks against a run before anything is started.
+/// Reports reasons against a run before anything is started.
 fn check(plan: &RunPlan, scenario: &Scenario, points: &[Point]) -> Result<()> {
     for point in points {
         let what = |whose: &str| format!("{}: the settings of the {whose}", scenario.name);
@@ -194,7 +198,7 @@ fn check(plan: &RunPlan, scenario: &Scenario, points: &[Point]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that ordinary users may still write.
+/// Free bytes available to unprivileged users.
 fn free_bytes(dir: &std::path::Path) -> Result<u64> {
     let disk = rustix::fs::statvfs(dir)
         .map_err(|error| anyhow::anyhow!("{}: {error}; give another --dir", dir.display()))?;
@@ -246,15 +250,15 @@ fn empty_result(scenario: &Scenario, plan: &RunPlan) -> ScenarioResult {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Running<'a> {
     plan: &'a RunPlan,
     interruption: &'a Interruption,
     progress: &'a Progress,
-    /// Of all topics of all scenarios.
+    /// The largest replica count of all scenarios.
     most_replicas: u16,
-    /// The started targets, in the order of the plan; local ones are restarted if a scenario needs other
-    /// settings.
+    /// The started targets, in the order of the plan. Local ones are restarted if a scenario needs
+    /// other settings.
     targets: Vec<RunningTarget>,
 }
 
@@ -309,7 +313,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// As many brokers as the scenario's largest point has replicas, with the settings of this one.
+    /// As many brokers as the scenario's largest point has replicas, with the settings of this
+    /// point.
     fn needs(&self, points: &[Point], point: &Point) -> BrokerRequirements {
         let replicas = points.iter().map(|it| it.spec.topic.replicas).max();
         BrokerRequirements {
@@ -340,7 +345,7 @@ impl Running<'_> {
             self.progress.say(&format!("starting {}", spec.name()));
             let target = RunningTarget::start(spec, &needs).await?;
             if target.local.is_none() {
-                // Before the first scenario, and not when the first that needs more has its turn.
+                // Checked before the first scenario, not when one that needs more replicas starts.
                 target.cluster.check_replicas(self.most_replicas)?;
             }
             let name = spec.name();
@@ -454,7 +459,7 @@ impl Running<'_> {
         }
     }
 
-    /// Runs a round on a separate topic, which is deleted afterwards whatever the outcome.
+    /// Runs a round on a new topic, which is deleted afterwards whatever the outcome.
     async fn run_on_new_topic(
         &self,
         scenario: &Scenario,
@@ -520,8 +525,7 @@ impl Running<'_> {
             let sentence = format!("topic {} could not be deleted: {error}", topic.name);
             self.progress.print(&sentence);
         }
-        // Deletion continues in the background for a while, and would be measured as part of the next
-        // round.
+        // Deletion continues in the background for a while, and would affect the next round.
         match &target.local {
             Some(local) => local.wait_until_deleted(&topic.name).await,
             None => tokio::time::sleep(Duration::from_millis(200)).await,

@@ -1,8 +1,8 @@
 //! A scenario: what to measure, how, and the published figures.
 //!
-//! A scenario is a TOML file. Sweeps, scales and the command line set values at paths in the same file, so everything
-//! in it can be changed; the changed file is parsed again and yields one point of the sweep. Nothing here opens a
-//! socket or reads a clock.
+//! A scenario is a TOML file. Sweeps, scales and the command line set values at paths of the file,
+//! so everything in it can be changed; the changed file is parsed again and yields one point of the
+//! sweep. This module does no I/O and reads no clock.
 
 pub mod document;
 pub mod point;
@@ -26,7 +26,7 @@ pub use sweep::{At, Sweep};
 use document::Section;
 use published::is_swept;
 
-/// A scenario, before its sweep is taken apart.
+/// A scenario, before its sweep is expanded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
     /// `linkedin-2014/message-size`, or the path of a file.
@@ -39,17 +39,17 @@ pub struct Scenario {
     pub sweeps: Vec<Sweep>,
     pub published: Vec<Published>,
     pub plots: Vec<Plot>,
-    /// Values that make a run smaller or larger, by the scale's name and their paths.
+    /// Values that change the size of a run, by the scale's name, with their paths.
     pub scales: BTreeMap<String, Vec<(String, Value)>>,
-    /// The file, for the record.
+    /// The text of the file, recorded in the result.
     pub text: String,
     document: Document,
 }
 
-/// Changes to the file, in the order in which they apply: the scale first, then the command line.
+/// Changes to the file, in the order in which they are applied: scale, then command line.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Changes {
-    /// The published size without one.
+    /// `None` for the published size.
     pub scale: Option<String>,
     pub settings: Vec<(String, Value)>,
 }
@@ -59,7 +59,7 @@ pub struct Changes {
 pub struct Point {
     /// The swept values, by path; empty without a sweep.
     pub at: At,
-    /// The original values of the file, where the command line overrides them: published figures are
+    /// The file's original values, where the command line overrides them; published figures are
     /// looked up by these.
     pub published_at: At,
     pub spec: PointSpec,

@@ -1,25 +1,25 @@
-//! The search for the highest sustainable rate, as a state machine without a clock: it returns a rate, takes the
-//! outcome, and returns the next rate.
+//! The search for the highest sustainable rate, as a state machine without a clock: it returns a
+//! rate, takes the outcome, and returns the next rate.
 //!
-//! 1. The rate rises by one step until it is not held, as the published searches do.
-//! 2. The gap between the last rate that was held and the first that was not is halved until it is a tenth of a step, so
-//!    that the answer does not depend on where the ladder began.
+//! 1. The rate rises by one step until it is not held, as in the published searches.
+//! 2. The interval between the last held and the first missed rate is bisected until it is a tenth
+//!    of a step, so that the result does not depend on the start of the ladder.
 //!
-//! Where the very first rate is not held, it falls by halves first.
+//! If the first rate is not held, it is halved first.
 
-/// The part of the offered rate that has to get through.
+/// The fraction of the offered rate that must be achieved.
 pub const HELD: f64 = 0.99;
 
-/// How an attempt went.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Attempt {
     pub offered: f64,
     pub reached: f64,
-    /// The limit of the end-to-end p99, if any.
+    /// The measured end-to-end p99, in milliseconds, if any.
     pub p99_ms: Option<f64>,
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Search {
     from: f64,
@@ -46,7 +46,7 @@ impl Search {
         }
     }
 
-    /// The rate to try next; nothing when the search is over.
+    /// The rate to try next; `None` when the search is over.
     pub fn next(&self) -> Option<f64> {
         if self.attempts.len() >= MOST_ATTEMPTS {
             return None;
@@ -62,7 +62,7 @@ impl Search {
         }
     }
 
-    /// Takes an attempt in; says whether its rate was held.
+    /// Records an attempt; returns whether its rate was held.
     pub fn report(&mut self, attempt: Attempt) -> bool {
         let is_reached = attempt.reached >= attempt.offered * HELD;
         let is_quick = match (self.p99_limit_ms, attempt.p99_ms) {
@@ -80,7 +80,7 @@ impl Search {
         is_held
     }
 
-    /// The highest rate that was held.
+    /// The attempt with the highest rate that was held.
     pub fn best(&self) -> Option<Attempt> {
         self.best
     }
@@ -94,7 +94,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Searches a system that holds `capacity`, with a latency that rises towards it.
+    /// Searches a system with this capacity, whose latency rises towards it.
     fn search(mut search: Search, capacity: f64) -> Search {
         while let Some(offered) = search.next() {
             let reached = offered.min(capacity);
@@ -112,7 +112,7 @@ mod tests {
     fn the_rate_rises_until_it_is_not_held_and_the_gap_is_narrowed() {
         let found = search(Search::new(5000.0, 5000.0, None), 107_805.0);
         let best = found.best().unwrap().offered;
-        // 99 % of the offered rate count as held.
+        // 99 % of the offered rate counts as held.
         assert!((107_300.0..=108_900.0).contains(&best), "{best}");
         let offered: Vec<f64> = found.attempts().iter().map(|it| it.0.offered).collect();
         assert_eq!(offered[..3], [5000.0, 10_000.0, 15_000.0]);

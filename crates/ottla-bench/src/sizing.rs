@@ -1,4 +1,5 @@
-//! The arithmetic that comes before a measurement: what load services make, and how many brokers, at what price, carry it.
+//! Arithmetic before a measurement: the load of services, and the number and price of the brokers
+//! for it.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ pub struct Demand {
     pub services: f64,
     /// Bytes that one service writes in a day.
     pub daily_bytes: f64,
-    /// Hours of the day in which it does.
+    /// Hours per day in which it writes.
     pub hours: f64,
     pub record_bytes: f64,
 }
@@ -19,7 +20,7 @@ pub struct Demand {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sizing {
     pub demand: Demand,
-    /// Of one service, in its hours.
+    /// Of one service, during its hours.
     pub service_bytes_per_second: f64,
     pub service_records_per_second: f64,
     /// Of all services.
@@ -30,7 +31,7 @@ pub struct Sizing {
 }
 
 impl Demand {
-    /// Nothing where a number is not above 0.
+    /// `None` if a number is not positive.
     pub fn size(self) -> Option<Sizing> {
         let all = [
             self.services,
@@ -91,10 +92,11 @@ pub struct Fleet {
     pub yearly_cost: f64,
 }
 
-/// A year of 365 days, as the published comparison has it.
+/// A year has 365 days, as in the published comparison.
 const HOURS_A_YEAR: f64 = 24.0 * 365.0;
 
-/// `measured` records a second were held by `measured_brokers`; `headroom` is the part that is to stay free.
+/// `measured_brokers` sustained `measured` records per second; `headroom` is the fraction to keep
+/// free.
 pub fn fleet(
     load: f64,
     measured: f64,

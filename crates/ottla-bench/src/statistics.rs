@@ -1,8 +1,8 @@
-//! What several rounds of the same figure say, and whether two targets differ.
+//! Statistics over the rounds of a figure, and whether two targets differ.
 //!
-//! Rates and times are compared as ratios, so that the arithmetic is done on logarithms: twice as fast and half as fast
-//! are the same distance. A difference is claimed only where the 95 % confidence interval of the ratio leaves 1 out and
-//! the ratio is further from 1 than the machine's own noise.
+//! Rates and times are compared as ratios, so the arithmetic is done on logarithms: twice as fast
+//! and half as fast are the same distance. A difference is reported only if the 95 % confidence
+//! interval of the ratio excludes 1 and the ratio is further from 1 than the machine's noise.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Nothing of no rounds.
+    /// `None` without values.
     pub fn of(values: &[f64]) -> Option<Summary> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|it| it.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -36,7 +36,7 @@ impl Summary {
         })
     }
 
-    /// How far the rounds lie apart, as a part of the median: 0.1 are 10 %.
+    /// The range of the rounds as a fraction of the median: 0.1 is 10 %.
     pub fn spread(&self) -> f64 {
         if self.median == 0.0 {
             0.0
@@ -52,7 +52,7 @@ impl Summary {
 pub enum Verdict {
     Better,
     Worse,
-    /// A difference of a figure that is no merit.
+    /// A difference in a figure without a better direction.
     Different,
     NoDifferenceBeyondNoise,
     /// A single round cannot tell a difference from noise.
@@ -71,7 +71,7 @@ impl Verdict {
     }
 }
 
-/// How much of a figure the second has of the first.
+/// The ratio of the second to the first.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ratio {
     pub ratio: f64,
@@ -81,7 +81,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of rounds that were run one beside the other: `(first, second)` each.
+    /// From rounds that were run in pairs, `(first, second)`.
     pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
         let logs: Vec<f64> = pairs
             .iter()
@@ -93,7 +93,7 @@ impl Ratio {
         Some(Ratio::around(mean, error, logs.len() as f64 - 1.0))
     }
 
-    /// Of rounds of two runs that have nothing to do with each other (Welch's interval).
+    /// From rounds of two independent runs (Welch's interval).
     pub fn unpaired(first: &[f64], second: &[f64]) -> Option<Ratio> {
         let logs = |values: &[f64]| -> Vec<f64> {
             let positive = values.iter().filter(|value| **value > 0.0);
@@ -129,7 +129,7 @@ impl Ratio {
         }
     }
 
-    /// `noise` is a part: 0.02 lets ratios between 0.98 and 1.02 count as none.
+    /// `noise` is a fraction: with 0.02, ratios between 0.98 and 1.02 count as no difference.
     pub fn verdict(&self, better: Better, noise: f64) -> Verdict {
         let (Some(low), Some(high)) = (self.low, self.high) else {
             return Verdict::TooFewRounds;
@@ -158,8 +158,8 @@ fn moments(values: &[f64]) -> Option<(f64, f64)> {
     }
 }
 
-/// The 97.5 % quantile of Student's distribution, for 1 to 30 degrees of freedom, and the normal one's beyond; between
-/// whole degrees the larger value, which is the careful one.
+/// The 97.5 % quantile of Student's distribution for 1 to 30 degrees of freedom, and the normal
+/// one's beyond. Between whole degrees, the larger (conservative) value.
 fn students_t(freedom: f64) -> f64 {
     const QUANTILES: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
@@ -185,14 +185,14 @@ mod tests {
 
     #[test]
     fn pairs_that_move_together_differ_although_the_rounds_are_noisy() {
-        // Each round is another day; the second is always a tenth above the first.
+        // The level differs from round to round; the second is always a tenth above the first.
         let pairs = [(100.0, 110.0), (300.0, 331.0), (50.0, 54.8), (200.0, 221.0)];
         let ratio = Ratio::paired(&pairs).unwrap();
         assert!((ratio.ratio - 1.1).abs() < 0.01);
         assert_eq!(ratio.verdict(Better::Higher, 0.02), Verdict::Better);
         assert_eq!(ratio.verdict(Better::Lower, 0.02), Verdict::Worse);
         assert_eq!(ratio.verdict(Better::Neither, 0.02), Verdict::Different);
-        // A machine this noisy cannot show a tenth.
+        // With this much noise, a difference of a tenth is not significant.
         assert_eq!(
             ratio.verdict(Better::Higher, 0.15),
             Verdict::NoDifferenceBeyondNoise

@@ -16,7 +16,7 @@ pub use local_cluster::LocalCluster;
 pub use metrics_endpoint::{Metrics, MetricsEndpoint};
 pub use spec::TargetSpec;
 
-/// A target that answers.
+/// A target that responds.
 pub struct RunningTarget {
     pub spec: TargetSpec,
     pub cluster: Cluster,
@@ -24,7 +24,7 @@ pub struct RunningTarget {
 }
 
 impl RunningTarget {
-    /// Starts the brokers if necessary, and waits until they answer.
+    /// Starts the brokers if necessary, and waits until they respond.
     pub async fn start(
         spec: &TargetSpec,
         needs: &local_cluster::BrokerRequirements,
@@ -60,7 +60,7 @@ impl RunningTarget {
             cluster,
             local,
         };
-        // An endpoint that does not answer is found before anything is made.
+        // An endpoint that does not respond is reported before anything is created.
         target.metrics().await?;
         Ok(target)
     }

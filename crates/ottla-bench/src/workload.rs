@@ -1,7 +1,9 @@
-//! What a run sends, when, and how long it took: the parts of a measurement that do not know a broker.
+//! What a run sends, when, and how long it took: the parts of a measurement that do not involve a
+//! broker.
 //!
-//! Everything expensive is done before the clock starts: payloads are prepared, histograms allocated. The code per
-//! record allocates nothing and reads the clock only if necessary; `benches/workload.rs` measures its cost.
+//! Everything expensive is done before the clock starts: payloads are prepared, histograms
+//! allocated. The per-record code does not allocate and reads the clock only when necessary;
+//! `benches/workload.rs` measures its cost.
 
 pub mod keys;
 pub mod latencies;

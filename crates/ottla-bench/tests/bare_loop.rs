@@ -1,4 +1,4 @@
-//! The bare loop answers every frame, tells what it used, and leaves nothing behind.
+//! The bare loop answers every frame, reports its usage, and leaves no files behind.
 
 use std::process::Command;
 

@@ -79,7 +79,7 @@ fn a_fixed_rate_is_kept() {
     let due: BTreeSet<Instant> = produced.each.iter().map(|request| request.due).collect();
     assert_eq!(due.len(), 200);
     let (first, last) = (due.first().unwrap(), due.last().unwrap());
-    // Each connection begins when its thread does.
+    // Each connection starts when its thread does.
     let apart = (*last - *first).abs_diff(Duration::from_millis(1990));
     assert!(apart < Duration::from_millis(500), "{apart:?}");
 }

@@ -1,4 +1,5 @@
-//! `ottla-load`: the load generator's command line. One mode per subcommand; a table for people, or JSON.
+//! `ottla-load`: the command line of the load generator. One mode per subcommand; output as a table
+//! or as JSON.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -388,7 +389,8 @@ fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
     ensure!(args.rate > 0.0, "--rate must be more than 0");
     let options = ProduceOptions {
         shape: BatchShape {
-            // A record of this size has less than 16 bytes around its value, and a batch 61 before it.
+            // A record of this size has less than 16 bytes besides its value, and the batch header
+            // has 61.
             batch_bytes: 61 + args.batch_records * (args.record_bytes + 16) - 16,
             record_bytes: args.record_bytes,
             compression: Compression::None,
@@ -460,7 +462,8 @@ fn measured_produce(
     Ok(report)
 }
 
-/// Writes the requests in the order in which they were due, by the clock that other programs read too.
+/// Writes the requests in the order of their due times, as wall-clock times, so that other programs
+/// can relate them.
 fn write_each(each: &[RequestTiming], file: &Path) -> Result<()> {
     let (now, since_epoch) = (
         Instant::now(),

@@ -113,7 +113,7 @@ fn in_words(carried: &MeasuredCapacity, load: f64, found: Fleet, args: &SizeArgs
     text
 }
 
-/// The highest rate of each target: the result of a search, or else the produce throughput.
+/// The highest rate of each target: the result of a search, otherwise the produce throughput.
 fn carried_in(path: &Path) -> Result<Vec<MeasuredCapacity>> {
     let result = ResultFile::read(path)?;
     let searched = "search.records_per_second";

@@ -1,8 +1,8 @@
-//! One thread that sends records, each at its time or as fast as the client takes them.
+//! One thread that sends records, each at its due time or as fast as the client accepts them.
 //!
-//! It is the only loop that produces through the native client: `producer-perf-test` and the rounds of `ottla bench`
-//! differ in when they end and what they count, which is their [`Course`]. A record is prepared before it is due, so
-//! that only the client's work remains at that instant.
+//! This is the only loop that produces through the native client. `producer-perf-test` and the
+//! rounds of `ottla bench` differ in when they end and what they count, which is their [`Course`].
+//! A record is prepared before it is due, so that only the client's work remains at its due time.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::workload::stamp::stamp;
 use crate::workload::tag::tag;
 use crate::workload::values::Values;
 
-/// What one thread sends. The producer's listener receives the outcome of each record by its tag
+/// What one thread sends. The producer's listener identifies the outcome of each record by its tag
 /// ([`crate::workload::tag`]).
 pub struct Generator<'a> {
     pub producer: &'a Producer,
-    /// On which it is waited where the client needs time.
+    /// The client's runtime, on which this thread waits for asynchronous calls.
     pub runtime: &'a Handle,
     pub topic: &'a str,
     pub values: Values,
@@ -27,28 +27,30 @@ pub struct Generator<'a> {
     pub pacer: Pacer,
     /// The number of this thread's first record.
     pub first: u64,
-    /// From one of its records to the next: records are numbered over all threads.
+    /// The distance between this thread's record numbers; records are numbered over all threads.
     pub stride: u64,
-    /// How long each transaction takes; nothing for none.
+    /// The duration of each transaction; `None` without transactions.
     pub transaction: Option<Duration>,
-    /// Values begin with the record's moment ([`crate::workload::stamp`]).
+    /// Whether values begin with the record's moment ([`crate::workload::stamp`]).
     pub is_stamped: bool,
 }
 
-/// When a run ends, and what it counts; called for every record, and therefore inlined.
+/// Decides when a run ends and what it counts. It is called for every record, and therefore
+/// inlined.
 pub trait Course {
     /// Whether to send the record with this number.
     fn has_more(&self, number: u64) -> bool;
 
-    /// The record's turn has come: whether it counts as measured, or nothing if it is too late for it.
+    /// The record is due. Returns whether it counts as measured, or `None` if it is too late for
+    /// it.
     fn take_turn(&mut self, number: u64, value_bytes: u64, moment: Moment) -> Option<bool>;
 
-    /// The client has refused a record. An error ends the run.
+    /// The client refused a record. An error ends the run.
     fn on_refused(&mut self, error: ClientError) -> Result<(), ClientError>;
 }
 
 impl Generator<'_> {
-    /// Sends until the course ends, and returns when the client has taken the last record.
+    /// Sends until the course ends; returns when the client has accepted the last record.
     pub fn run(mut self, course: &mut impl Course) -> Result<(), ClientError> {
         let mut transaction = self.transaction.map(Transaction::new);
         let mut stamped = Vec::new();
@@ -101,15 +103,15 @@ impl Generator<'_> {
     }
 }
 
-/// How the client took a record.
+/// How the client accepted a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendOutcome {
     Immediate,
-    /// It had no memory left, or did not know the topic, and the calling thread has waited for that.
+    /// The calling thread had to wait for buffer memory or for the topic's metadata.
     AfterWait,
 }
 
-/// Hands a record to the client, on a thread that may wait.
+/// Passes a record to the client, on a thread that may block.
 #[inline]
 pub fn hand_over(
     producer: &Producer,
@@ -127,10 +129,10 @@ pub fn hand_over(
     }
 }
 
-/// The transactions of a run, one after the other.
+/// The consecutive transactions of a run.
 struct Transaction {
     duration_ns: u64,
-    /// When the one that is open began.
+    /// When the open transaction began, in nanoseconds of the run's clock.
     begun: Option<u64>,
 }
 

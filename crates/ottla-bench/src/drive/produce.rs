@@ -1,4 +1,4 @@
-//! Threads that send the records of a workload over one producer, until the last of a given number.
+//! Threads that send a given number of records through one producer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -16,24 +16,24 @@ use crate::workload::values::ValueSource;
 pub struct ProduceLoad {
     pub topic: String,
     pub records: u64,
-    /// Of the records, those sent first that belong to the warm-up.
+    /// The number of records at the beginning that belong to the warm-up.
     pub warmup_records: u64,
     /// 1 with transactions.
     pub threads: u64,
-    /// How long each transaction takes; nothing for none.
+    /// The duration of each transaction; `None` without transactions.
     pub transaction_duration: Option<Duration>,
-    /// Of all threads together; nothing for as fast as possible.
+    /// Of all threads together; `None` for as fast as possible.
     pub records_per_second: Option<f64>,
     pub values: ValueSource,
     pub keys: KeyDistribution,
     pub seed: u64,
 }
 
-/// How far the threads are, for others to look at while they run.
+/// The progress of the threads, readable while they run.
 #[derive(Debug)]
 pub struct SendProgress(Box<[ThreadProgress]>);
 
-/// On its own cache lines, because its thread writes it for every record.
+/// Aligned to separate cache lines, because its thread writes it for every record.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct ThreadProgress {
@@ -46,19 +46,19 @@ impl SendProgress {
         SendProgress((0..threads).map(|_| ThreadProgress::default()).collect())
     }
 
-    /// Records handed to the client.
+    /// Records passed to the client.
     pub fn records(&self) -> u64 {
         self.0.iter().map(|it| it.records.load(Relaxed)).sum()
     }
 
-    /// Of their values.
+    /// Bytes of the values passed to the client.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|it| it.bytes.load(Relaxed)).sum()
     }
 
-    /// Of a value, so far.
+    /// The average size of the values so far, in bytes.
     pub fn average_value_bytes(&self) -> f64 {
-        // Bytes first, so that a thread that writes meanwhile does not make the values seem larger.
+        // Bytes are read first, so that a concurrent update does not make the values seem larger.
         let bytes = self.bytes() as f64;
         match self.records() {
             0 => 0.0,
@@ -67,9 +67,10 @@ impl SendProgress {
     }
 }
 
-/// Sends everything and returns when the client has accepted the last record. The producer's listener receives the
-/// outcome of each record by its tag ([`crate::workload::tag`]); `on_refused` is called for a record that the client
-/// refuses. Everything that the threads need is prepared before the clock starts.
+/// Sends everything and returns when the client has accepted the last record. The producer's
+/// listener identifies the outcome of each record by its tag ([`crate::workload::tag`]);
+/// `on_refused` is called for a record that the client refuses. All preparation is done before the
+/// clock starts.
 pub fn run(
     producer: &Producer,
     runtime: &Handle,
@@ -98,7 +99,7 @@ pub fn run(
                         topic: &load.topic,
                         values: load.values.values(load.seed, thread),
                         keys: Keys::new(load.keys, load.seed, thread),
-                        // On this thread, which it makes wake precisely.
+                        // Created on this thread, because it sets the thread's timer slack.
                         pacer: Pacer::new(clock, schedule),
                         first: thread,
                         stride: load.threads,

@@ -1,9 +1,10 @@
-//! The machine's own cost of a produce: a loop that receives a frame, computes its CRC-32C, appends it to one of six
-//! files and answers with a few bytes, one blocking thread per connection, and nothing else.
+//! The machine's own cost of a produce request: a loop that receives a frame, computes its CRC-32C,
+//! appends it to one of six files and sends a short response, with one blocking thread per
+//! connection.
 //!
-//! It is the floor for a broker's CPU time. The floor differs by a factor of several between machines: on virtual
-//! machines whose host reclaims memory, new pages of the page cache dominate it. The loop runs in a separate
-//! process, so that its resource usage can be read like a broker's.
+//! It is the lower bound of a broker's CPU time. This bound differs between machines by a factor of
+//! several: on virtual machines whose host reclaims memory, new pages of the page cache dominate
+//! it. The loop runs in a separate process, so that its resource usage can be read like a broker's.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,17 +21,17 @@ use serde::Serialize;
 use super::process_usage::{ProcessUsage, UsageReport};
 
 const FILES: usize = 6;
-/// About the size of a Produce response for one partition.
+/// Approximate size of a Produce response for one partition, in bytes.
 const ANSWER_BYTES: usize = 60;
 
 #[derive(Clone, Copy, Debug)]
 pub struct BareLoopOptions {
     pub connections: usize,
-    /// Frames on their way per connection.
+    /// Frames in flight per connection.
     pub in_flight: usize,
     pub frame_bytes: usize,
     pub bytes: u64,
-    /// Sent first and not measured.
+    /// Bytes that are sent first and not measured.
     pub warmup_bytes: u64,
 }
 
@@ -40,9 +41,9 @@ pub struct BareLoopReport {
     pub seconds: f64,
     pub frames: u64,
     pub bytes: u64,
-    /// 10^6 bytes per second.
+    /// In units of 10^6 bytes per second.
     pub megabytes_per_second: f64,
-    /// The loop's process.
+    /// Resource usage of the loop's process.
     pub server: UsageReport,
 }
 
@@ -110,7 +111,7 @@ fn send_over(stream: &mut TcpStream, options: BareLoopOptions, frames: u64) -> R
     Ok(())
 }
 
-/// The process of the loop, ended when this is dropped.
+/// The loop's process, killed on drop.
 struct Server {
     child: Child,
     port: u16,
@@ -137,7 +138,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whatever fails here, the process is gone or about to go.
+        // An error means that the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -149,8 +150,8 @@ struct LogFile {
     position: Mutex<u64>,
 }
 
-/// The loop itself: prints its port and serves until it is killed. Its files are unlinked, so that nothing
-/// remains.
+/// The loop: prints its port and serves until it is killed. Its files are unlinked at once, so that
+/// nothing is left behind.
 pub fn serve(dir: &Path, frame_bytes: usize) -> Result<()> {
     let mut files = Vec::new();
     for index in 0..FILES {

@@ -14,12 +14,13 @@ use super::fetch::FetchRequests;
 use super::topic::{Partition, Topic};
 use super::wire::{Connection, check};
 
-/// How long a new topic may take to get its leaders.
+/// Timeout for the leaders of a new topic.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 const CREATE_TIMEOUT_MS: i32 = 30_000;
 
-/// Creates the topic with that many partitions unless it is there, and waits until it is served.
+/// Creates the topic with this many partitions unless it exists, and waits until its leaders serve
+/// it.
 pub fn create_topic(
     bootstrap: &str,
     name: &str,
@@ -65,7 +66,7 @@ pub fn create_topic(
     Ok(topic)
 }
 
-/// The topic of this name, once all its partitions are led and served.
+/// Looks up the topic, and waits until all its partitions have leaders that serve it.
 pub fn find_topic(bootstrap: &str, name: &str) -> Result<Topic> {
     let mut connection = Connection::open(bootstrap)?;
     let deadline = Instant::now() + PATIENCE;
@@ -126,7 +127,7 @@ fn ask_for_topic(connection: &mut Connection, name: &str) -> Result<Topic> {
     })
 }
 
-/// Whether the leaders answer for the partitions: metadata may be known before they do.
+/// Checks that the leaders answer for the partitions, because metadata may be available earlier.
 fn probe(topic: &Topic) -> Result<()> {
     for (leader, partitions) in topic.by_leader() {
         let mut connection = Connection::open(&leader)?;

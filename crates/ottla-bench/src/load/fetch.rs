@@ -14,34 +14,34 @@ use super::topic::Topic;
 use super::wire::{Connection, check, frame};
 use crate::workload::latencies::Latencies;
 
-/// The first version of Fetch that names topics by id (KIP-516).
+/// The first version of Fetch that identifies topics by ID (KIP-516).
 const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 /// A fetch outside any session (KIP-227).
 const NO_SESSION: i32 = -1;
 
-/// What a fetch mode reads and how.
+/// What to read, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOptions {
     pub connections: usize,
     /// `max_bytes` and `partition_max_bytes` of each request.
     pub fetch_bytes: usize,
-    /// How often everything is read.
+    /// How many times everything is read.
     pub passes: usize,
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Clone, Debug, Default)]
 pub struct Fetched {
     pub requests: u64,
     pub records: u64,
-    /// Of whole batches.
+    /// Bytes of complete batches.
     pub bytes: u64,
-    /// From sending a request to having received its answer.
+    /// From sending a request to receiving its response.
     pub latencies: Latencies,
     pub elapsed: Duration,
 }
 
-/// Makes and sends the fetch requests of one connection.
+/// Builds and sends the fetch requests of one connection.
 pub struct FetchRequests {
     request: FetchRequest,
     version: i16,

@@ -1,13 +1,15 @@
-//! Groups whose members all join at once: the time until every member has its final partitions.
+//! Groups whose members all join at once: measures the time until every member has its final
+//! partitions.
 //!
-//! A member is a thread with its own connection, like a client, and at most one request in flight. In the classic
-//! protocol, the group's leader assigns the partitions.
+//! A member is a thread with its own connection, like a client, and at most one request in flight.
+//! In the classic protocol, the group's leader assigns the partitions.
 //!
-//! What is measured is to be the coordinator's work and not the clients' patience. A member that has something new heartbeats
-//! at once, and then after pauses that begin at [`FIRST_PAUSE`] and double up to [`LONGEST_PAUSE`]: it learns of a change no later
-//! than after twice the time that it has waited for it anyway. Without any pause the members that are done would take the
-//! processors from those that are not, of the broker's too where it is on the same machine. How many requests were made of it,
-//! and what generator and broker used of the processors until the last group had settled, is reported beside the time.
+//! The measurement should reflect the coordinator's work, not the clients' intervals. A member
+//! whose state changed heartbeats at once, then after pauses that start at [`FIRST_PAUSE`] and
+//! double up to [`LONGEST_PAUSE`], so it learns of a change after at most twice the time that the
+//! change took. Without pauses, finished members would take CPU from the others, and from a broker
+//! on the same machine. The number of requests, and the CPU time of generator and broker until the
+//! last group was stable, are reported too.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,20 +34,20 @@ use super::process_usage::ProcessUsage;
 use super::topic::Topic;
 use super::wire::{Connection, check};
 
-/// Between the first two heartbeats of a member that has been told nothing new.
+/// Pause between the first two heartbeats of a member after a change.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Between heartbeats of a member that has waited for long.
+/// Maximum pause between heartbeats.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// Pause before a coordinator that is not available yet is queried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// A group that has not settled by then never will.
+/// A group that is not stable by then counts as failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SESSION_TIMEOUT_MS: i32 = 45_000;
 const STACK_BYTES: usize = 256 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The members' leader assigns.
+    /// The group's leader assigns.
     Classic,
     /// The coordinator assigns (KIP-848).
     Consumer,
@@ -58,43 +60,44 @@ pub struct GroupsOptions {
     pub groups: usize,
     pub members_of_each: usize,
     pub protocol: Protocol,
-    /// The broker's process, if it is on this machine.
+    /// The process ID of the broker, if it is on this machine.
     pub broker_pid: Option<u32>,
 }
 
 /// Time and CPU until the last group was stable.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct GroupsReport {
-    /// From the first join on.
+    /// From the first join.
     pub seconds: f64,
-    /// JoinGroups; by the consumer protocol none.
+    /// JoinGroup requests; 0 with the consumer protocol.
     pub joins: u64,
-    /// Of both protocols.
+    /// Heartbeats, with either protocol.
     pub heartbeats: u64,
-    /// The generation, or the epoch, in which the last group settled that needed most of them.
+    /// The highest generation, or epoch, in which a group became stable.
     pub last_epoch: i32,
-    /// User and system time of this process meanwhile.
+    /// User and system time of this process in that time, in seconds.
     pub generator_cpu_seconds: f64,
-    /// The same of the broker's, in steps of a clock tick.
+    /// User and system time of the broker in that time, in seconds, with the resolution of a clock
+    /// tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_seconds: Option<f64>,
 }
 
-/// The requests of all members.
+/// Requests of all members.
 #[derive(Debug, Default)]
 struct Requests {
     joins: AtomicU64,
     heartbeats: AtomicU64,
 }
 
-/// The pauses between the heartbeats of a member.
+/// The pauses between a member's heartbeats.
 #[derive(Debug, Default)]
 struct HeartbeatPause {
     last: Option<Duration>,
 }
 
 impl HeartbeatPause {
-    /// What the member waits for may begin at any time again.
+    /// Restarts from the shortest pause after a change.
     fn renew(&mut self) {
         self.last = None;
     }
@@ -109,15 +112,15 @@ impl HeartbeatPause {
     }
 }
 
-/// How far the members of one group are.
+/// The progress of one group's members.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Of each member its epoch, or generation, and the partitions that it holds.
+    /// For each member its epoch, or generation, and its partitions.
     held: Vec<(i32, BTreeSet<i32>)>,
 }
 
 impl Progress {
-    /// All members are of one epoch, and every partition has one owner.
+    /// Whether all members have the same epoch and every partition has one owner.
     fn is_settled(&self, partitions: usize) -> bool {
         let epoch = self.held[0].0;
         let all: BTreeSet<i32> = self
@@ -133,8 +136,8 @@ impl Progress {
     }
 }
 
-/// Lets all members join at once, and waits until every member of every group has an assignment of its group's last
-/// epoch and every partition has exactly one owner.
+/// Lets all members join at once, and waits until every member has an assignment of its group's
+/// final epoch and every partition has exactly one owner.
 pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<GroupsReport> {
     ensure!(
         options.members_of_each <= topic.partitions.len(),
@@ -168,7 +171,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
         }
     }
     let broker = || options.broker_pid.map(ProcessUsage::of).transpose();
-    // Fails here, where nobody waits for the start yet.
+    // Read here, so that an error occurs before threads wait for the start.
     let broker_before = broker()?;
     let start = Barrier::new(members.len() + 1);
     let (elapsed, generator_cpu) = std::thread::scope(|scope| {
@@ -186,7 +189,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
                             Protocol::Classic => member.settle_classic(),
                             Protocol::Consumer => member.settle_consumer(),
                         }?;
-                        // The connection stays until everybody is done.
+                        // The connection is kept open until all members are done.
                         anyhow::Ok((began, Instant::now(), member.connection))
                     })
             })
@@ -225,8 +228,8 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
     })
 }
 
-/// From the first join to the last member that has settled, of when each joined and settled. Both are told by the members
-/// themselves: where a thousand of them are woken at one time, who woke them goes on when many have settled.
+/// The time from the first join to the last stable member. Members record both themselves: when a
+/// thousand threads are woken, the waking thread may continue only after many of them are done.
 fn settled_after(times: &[(Instant, Instant)]) -> Duration {
     let first = times.iter().map(|(joined, _)| *joined).min();
     let last = times.iter().map(|(_, settled)| *settled).max();
@@ -234,13 +237,13 @@ fn settled_after(times: &[(Instant, Instant)]) -> Duration {
     both.map_or(Duration::ZERO, |(first, last)| last - first)
 }
 
-/// User and system time of this process, all its threads.
+/// User and system time of all threads of this process.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The coordinator of each group, once there is one.
+/// The coordinator of each group, once available.
 pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String>> {
     let mut connection = Connection::open(bootstrap)?;
     let deadline = Instant::now() + PATIENCE;
@@ -268,7 +271,8 @@ pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String
     }
 }
 
-/// The errors between the election of a coordinator and the end of its loading.
+/// Whether this is an error returned between the election of a coordinator and the end of its
+/// loading.
 pub fn is_not_served_yet(error_code: i16) -> bool {
     matches!(
         ErrorCode::from_code(error_code),
@@ -409,7 +413,7 @@ impl Member<'_> {
         })
     }
 
-    /// The leader's assignment; `None` if another rebalance has started.
+    /// Distributes or fetches the leader's assignment; `None` if another rebalance has started.
     fn sync(&mut self, joined: &JoinGroupResponse) -> Result<Option<MemberAssignment>> {
         let members = joined.members.len();
         let assignments = joined.members.iter().enumerate().map(|(number, member)| {
@@ -467,11 +471,11 @@ impl Member<'_> {
     }
 }
 
-/// The assignment of a member in the classic protocol. Coordinators treat it as opaque, so it need not be in the
-/// consumers' format.
+/// The assignment of a member in the classic protocol. Coordinators treat it as opaque, so it need
+/// not use the consumer protocol's format.
 #[derive(Debug, PartialEq, Eq)]
 struct MemberAssignment {
-    /// How many the generation has.
+    /// The number of members in the generation.
     members: usize,
     partitions: BTreeSet<i32>,
 }

@@ -1,8 +1,9 @@
-//! One record at a time from producer to consumer, as Kafka's `EndToEndLatency` measures it, in microseconds.
+//! Latency of one record at a time from producer to consumer, as Kafka's `EndToEndLatency` measures
+//! it, but in microseconds.
 //!
 //! 1. The consumer's fetch is sent and waits at the broker for data.
-//! 2. The clock starts, the record is produced, and its acknowledgement is waited for.
-//! 3. The fetch's answer, which must hold that record, is waited for, and the clock stops.
+//! 2. The clock starts, the record is produced, and its acknowledgement is awaited.
+//! 3. The response to the fetch, which must contain that record, is awaited, and the clock stops.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,14 +31,15 @@ pub struct EndToEnd {
     pub records: u64,
     pub bytes: u64,
     pub payload_bytes: u64,
-    /// From before sending the record to having fetched it.
+    /// From before the send to the end of the fetch.
     pub end_to_end: Latencies,
-    /// From before sending the record to its acknowledgement.
+    /// From before the send to the acknowledgement.
     pub acknowledgement: Latencies,
     pub elapsed: Duration,
 }
 
-/// A fetch may be answered empty when nothing came in time; so often in a row it means that something is wrong.
+/// A fetch may return empty after its maximum wait. This many empty responses in a row are an
+/// error.
 const EMPTY_ANSWERS: usize = 20;
 
 /// Sends the records one by one to the first partition.
@@ -55,7 +57,7 @@ pub fn run(topic: &Topic, options: EndToEndOptions) -> Result<EndToEnd> {
     let version = produce_version(&producer)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let shape = BatchShape {
-        // Below the size of any record, so that each batch holds one.
+        // Smaller than any record, so that each batch holds one.
         batch_bytes: 0,
         record_bytes: options.record_bytes,
         compression: Compression::None,
@@ -91,7 +93,7 @@ pub fn run(topic: &Topic, options: EndToEndOptions) -> Result<EndToEnd> {
     Ok(outcome)
 }
 
-/// Waits for the answer to the fetch that is under way, and fetches again while answers are empty.
+/// Waits for the response to the pending fetch, and fetches again while responses are empty.
 fn receive_record(
     fetches: &mut FetchRequests,
     consumer: &mut Connection,
@@ -112,7 +114,7 @@ fn receive_record(
     )
 }
 
-/// The current end of the log: existing records are not measured.
+/// The current log end offset; existing records are not measured.
 fn end_offset(consumer: &mut Connection, topic: &Topic, partition: i32) -> Result<i64> {
     let mut fetches = FetchRequests::new(consumer, topic)?.max_wait(Duration::ZERO);
     let part = fetches.fetch(consumer, partition, 0)?;

@@ -1,4 +1,5 @@
-//! Many committed offsets: written, and read back from a coordinator that has just loaded them.
+//! Many committed offsets: commits them, and reads them back from a coordinator that has just
+//! loaded them.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use super::wire::{Connection, check};
 const PAUSE: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The groups, each of which has an offset in every partition of a topic.
+/// The names of the groups. Each group commits an offset in every partition of a topic.
 pub fn names(prefix: &str, groups: usize) -> Vec<ByteString> {
     (0..groups)
         .map(|number| format!("{prefix}-{number}").into())
@@ -70,7 +71,7 @@ pub fn commit(topic: &Topic, bootstrap: &str, groups: &[ByteString]) -> Result<(
     Ok(())
 }
 
-/// Waits until each group's offsets are answered for, and counts them.
+/// Waits until the offsets of all groups are returned, and counts them.
 pub fn fetch(bootstrap: &str, groups: &[ByteString]) -> Result<u64> {
     let mut connection = Connection::open(bootstrap)?;
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Produce requests made before the clock starts, their memory touched.
+//! Produce requests that are built, with their memory touched, before the clock starts.
 
 use anyhow::{Result, ensure};
 use ottla_protocol::Records;
@@ -12,37 +12,37 @@ use super::topic::Topic;
 use super::wire::{Connection, frame};
 use crate::workload::values::Values;
 
-/// The first version of Produce that names topics by id (KIP-516).
+/// The first version of Produce that identifies topics by ID (KIP-516).
 const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 const PRODUCE_TIMEOUT_MS: i32 = 30_000;
 
 /// The content of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchShape {
-    /// The batch with its header, filled with records as far as they fit; uncompressed size.
+    /// Uncompressed size of the batch including its header, filled with as many records as fit.
     pub batch_bytes: usize,
-    /// The value of each record.
+    /// Value size of each record.
     pub record_bytes: usize,
     pub compression: Compression,
 }
 
-/// One request with one batch for one partition, ready to be sent again and again.
+/// A request with one batch for one partition, which can be sent repeatedly.
 #[derive(Clone, Debug)]
 pub struct PreparedProduce {
     pub frame: Vec<u8>,
     pub records: u64,
-    /// The batch as it goes over the wire.
+    /// Size of the batch on the wire.
     pub batch_bytes: u64,
-    /// The values of the records.
+    /// Total size of the record values.
     pub payload_bytes: u64,
 }
 
-/// The version in which a produce request is sent on this connection.
+/// The Produce version to use on this connection.
 pub fn produce_version(connection: &Connection) -> Result<i16> {
     connection.version::<ProduceRequest>()
 }
 
-/// Prepares a request with the next of these values, which are as long as the shape says.
+/// Prepares a request with the next of these values, whose size matches the shape.
 pub fn prepare(
     connection: &Connection,
     topic: &Topic,

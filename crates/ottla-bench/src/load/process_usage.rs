@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use procfs::process::Process;
 use serde::Serialize;
 
-/// A reading of one process.
+/// The resource usage of a process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ProcessUsage {
-    /// User and system time of all threads, ended ones too; in steps of a clock tick, mostly 10 ms.
+    /// User and system time of all threads, including exited ones, with the resolution of a clock
+    /// tick, usually 10 ms.
     pub cpu: Duration,
     /// `VmRSS`
     pub resident_bytes: u64,
@@ -19,9 +20,9 @@ pub struct ProcessUsage {
     pub major_page_faults: u64,
     /// Bytes read from disks; 0 if the system does not report them.
     pub disk_read_bytes: u64,
-    /// Bytes written to disks, sooner or later.
+    /// Bytes written to disks, including those still in the page cache.
     pub disk_written_bytes: u64,
-    /// Of the threads that run now.
+    /// Voluntary context switches of the threads that currently exist.
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
 }
@@ -34,9 +35,9 @@ pub struct UsageReport {
     pub cpu_seconds_per_gb: f64,
     /// Per 10^9 bytes of record values.
     pub cpu_seconds_per_payload_gb: f64,
-    /// At the end.
+    /// Resident memory at the end.
     pub resident_bytes: u64,
-    /// Since the process started.
+    /// Peak resident memory since the process started.
     pub peak_resident_bytes: u64,
 }
 
@@ -65,7 +66,7 @@ impl ProcessUsage {
         })
     }
 
-    /// Both together, as of one.
+    /// The sum of both.
     pub fn plus(&self, other: &ProcessUsage) -> ProcessUsage {
         ProcessUsage {
             cpu: self.cpu + other.cpu,
@@ -96,7 +97,7 @@ impl ProcessUsage {
     }
 }
 
-/// Context switches of all threads: voluntary ones, and those that were forced.
+/// Voluntary and involuntary context switches of all threads.
 fn switches(process: &Process) -> (u64, u64) {
     let threads = process.tasks().into_iter().flatten().flatten();
     threads

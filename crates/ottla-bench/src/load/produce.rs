@@ -1,9 +1,9 @@
-//! Produce load: as fast as the broker answers, with a fixed number of requests in flight, or at a
+//! Produce load: as fast as the broker responds, with a fixed number of requests in flight, or at a
 //! fixed rate.
 //!
-//! At a fixed rate the generator is an open loop: each request has an instant at which it is due, whatever happened to
-//! the ones before it, and its latency counts from there, so that a broker that stalls is not spared the requests that
-//! would have come meanwhile.
+//! At a fixed rate the generator is an open loop: each request has a due time that does not depend
+//! on earlier requests, and its latency counts from there, so that a stalled broker still gets, and
+//! is measured on, the requests due during the stall.
 
 use std::collections::VecDeque;
 use std::sync::Barrier;
@@ -25,18 +25,18 @@ use crate::workload::values::{Content, ValueSizes, ValueSource};
 pub struct ProduceOptions {
     pub shape: BatchShape,
     pub connections: usize,
-    /// Requests sent and not yet answered, per connection; a fixed rate has no such bound.
+    /// Maximum requests in flight per connection; not used with a fixed rate.
     pub in_flight: usize,
     pub acks: i16,
     pub until: RunLength,
-    /// Requests per second over all connections, or as fast as they are answered.
+    /// Requests per second over all connections; `None` for as fast as they are answered.
     pub requests_per_second: Option<f64>,
 }
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug)]
 pub enum RunLength {
-    /// As many requests as hold this many bytes of batches.
+    /// As many requests as contain this many bytes of batches.
     Bytes(u64),
     Time(Duration),
 }
@@ -47,9 +47,9 @@ pub struct Produced {
     pub records: u64,
     pub bytes: u64,
     pub payload_bytes: u64,
-    /// From sending, or at a fixed rate from the due instant, to the answer; empty with `acks=0`.
+    /// From the send, or at a fixed rate from the due time, to the response; empty with `acks=0`.
     pub latencies: Latencies,
-    /// Every request at a fixed rate, per connection, to inspect the timeline.
+    /// Every request of a fixed rate, per connection, for a timeline.
     pub each: Vec<RequestTiming>,
     pub elapsed: Duration,
 }
@@ -61,7 +61,7 @@ pub struct RequestTiming {
     pub latency: Duration,
 }
 
-/// Each connection goes through this many different batches per partition.
+/// Number of different batches per partition that each connection cycles through.
 const VARIANTS: usize = 4;
 const SEED: u64 = 1;
 
@@ -106,7 +106,8 @@ pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
                 })
             })
             .collect();
-        // Before the line: this thread may be the last to wake behind it, when others have long begun.
+        // Taken before the barrier: this thread may be the last to wake after it, when others have
+        // already started.
         let start = Instant::now();
         start_line.wait();
         let mut total = Produced::default();
@@ -137,7 +138,7 @@ fn writer(
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let mut requests = Vec::new();
     for _ in 0..VARIANTS {
-        // Connections start at different partitions, so that they do not go round in step.
+        // Connections start at different partitions, so that they do not move in lockstep.
         for turn in 0..partitions.len() {
             let partition = partitions[(number + turn) % partitions.len()];
             let (shape, acks) = (options.shape, options.acks);
@@ -248,7 +249,7 @@ fn pace(
     })
 }
 
-/// Waits for the answer to one prepared request; an error where the broker refused it.
+/// Waits for the response to a prepared request. Fails if the broker returned an error.
 pub fn receive_acknowledgement(connection: &mut Connection, version: i16) -> Result<()> {
     let address = connection.address().to_owned();
     connection.receive_with(version, |answer: ProduceResponse| {

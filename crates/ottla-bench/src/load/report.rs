@@ -1,4 +1,4 @@
-//! The result of a run, for programs (JSON) and for people (a table).
+//! The result of a run, as JSON and as a table.
 
 use std::fmt;
 
@@ -18,9 +18,9 @@ pub struct Report {
     pub seconds: f64,
     pub requests: u64,
     pub records: u64,
-    /// Of batches with their headers, as they went over the wire.
+    /// Bytes of batches with their headers, as sent on the wire.
     pub bytes: u64,
-    /// Of record values; unknown where records are not looked at.
+    /// Bytes of record values; `None` if records are not parsed.
     pub payload_bytes: Option<u64>,
     pub records_per_second: f64,
     /// 10^6 bytes of batches per second.
@@ -28,11 +28,11 @@ pub struct Report {
     /// What the latencies measure.
     pub latency_of: &'static str,
     pub latency: Option<LatencyReport>,
-    /// A second distribution where the mode has one.
+    /// A second distribution, if the mode has one.
     pub acknowledgement_latency: Option<LatencyReport>,
-    /// The broker's process, if given.
+    /// Resource usage of the broker's process, if given.
     pub broker: Option<UsageReport>,
-    /// This process.
+    /// Resource usage of this process.
     pub generator: UsageReport,
 }
 

@@ -1,13 +1,13 @@
-//! A topic under load, as its clients have to know it.
+//! A topic under load and its leaders.
 
 use ottla_types::Uuid;
 
-/// A topic and where its partitions are led.
+/// A topic and the leaders of its partitions.
 #[derive(Clone, Debug)]
 pub struct Topic {
     pub name: String,
     pub id: Uuid,
-    /// In the order of their numbers.
+    /// Sorted by partition number.
     pub partitions: Vec<Partition>,
 }
 
@@ -19,7 +19,7 @@ pub struct Partition {
 }
 
 impl Topic {
-    /// The partitions that the brokers lead, broker by broker, for connections to be spread over.
+    /// The partitions grouped by leader, to distribute them over connections.
     pub fn by_leader(&self) -> Vec<(String, Vec<i32>)> {
         let mut leaders: Vec<(String, Vec<i32>)> = Vec::new();
         for partition in &self.partitions {

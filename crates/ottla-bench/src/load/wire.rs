@@ -1,4 +1,4 @@
-//! One blocking connection to a broker: frames out, frames in, and the versions that both sides know.
+//! A blocking connection to a broker: frames, and the API versions that both sides support.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,17 +11,17 @@ use ottla_protocol::{ApiKey, ApiMessage, ApiRequest, Encoder, Message, Reader};
 
 const CLIENT_ID: &str = "ottla-load";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than any answer may take, so that a broker that hangs ends the run with an error.
+/// Longer than any response may take, so that a hanging broker ends the run with an error.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// ApiVersions in the version that every broker since 2.4 knows.
+/// The ApiVersions version that every broker since 2.4 supports.
 const API_VERSIONS_VERSION: i16 = 3;
 const LENGTH_SIZE: usize = 4;
-/// Position of the correlation ID in a frame: after length, API key and version.
+/// Offset of the correlation ID in a frame: after length, API key and version.
 const CORRELATION_ID_AT: usize = 8;
-/// No answer to what this tool asks is longer.
+/// Maximum size of a response frame, in bytes.
 const MAX_FRAME: usize = 256 << 20;
 
-/// A connection that has asked the broker for its versions.
+/// A connection whose broker versions are known.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -29,9 +29,9 @@ pub struct Connection {
     /// The broker's APIs: API key, lowest and highest version.
     versions: Vec<(i16, i16, i16)>,
     next_correlation_id: i32,
-    /// Answers come in the order of their requests, so the next one must carry this.
+    /// The correlation ID of the next response; responses arrive in request order.
     next_answer_id: i32,
-    /// Taken for each answer and given back after it.
+    /// Reused for each response.
     buffer: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Connection {
         &self.address
     }
 
-    /// The highest version of the request that both sides know.
+    /// The highest version of the request that both sides support.
     pub fn version<R: ApiRequest>(&self) -> Result<i16> {
         let api_key = R::API_KEY;
         let ours = api_key.stable_versions();
@@ -103,7 +103,7 @@ impl Connection {
         Ok(version)
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub fn request<R: ApiRequest>(&mut self, request: &R) -> Result<R::Response> {
         let version = self.version::<R>()?;
         let mut frame = frame(request, version)?;
@@ -111,7 +111,7 @@ impl Connection {
         self.receive(version)
     }
 
-    /// Sends a frame that [`frame`] made, under a new correlation id.
+    /// Sends a frame built by [`frame`], with a new correlation ID.
     pub fn send(&mut self, frame: &mut [u8]) -> Result<()> {
         let id = self.next_correlation_id;
         self.next_correlation_id = id.wrapping_add(1);
@@ -121,12 +121,12 @@ impl Connection {
             .map_err(|error| lost(&self.address, "sending a request", error))
     }
 
-    /// Waits for the next answer, which must be one to a request of this API and version.
+    /// Waits for the next response, which must belong to a request of this API and version.
     pub fn receive<A: ApiMessage>(&mut self, version: i16) -> Result<A> {
         self.receive_with(version, |answer| Ok(answer))
     }
 
-    /// Waits for the next answer and gives it to `look` before its buffer is used again.
+    /// Waits for the next response and passes it to `look` before its buffer is reused.
     pub fn receive_with<A: ApiMessage, T>(
         &mut self,
         version: i16,
@@ -138,7 +138,7 @@ impl Connection {
         let outcome = decode(&body, version, id)
             .with_context(|| format!("{}: an answer that cannot be read", self.address))
             .and_then(look);
-        // Nobody else holds the bytes any more unless the answer was kept; then the next one gets new ones.
+        // The buffer is reused unless the response was kept; then a new one is allocated.
         self.buffer = body.try_into_mut().map(Vec::from).unwrap_or_default();
         outcome
     }
@@ -203,7 +203,7 @@ fn lost(address: &str, doing: &str, error: std::io::Error) -> anyhow::Error {
     }
 }
 
-/// A whole request with its length and header. The correlation id is set when it is sent.
+/// A complete request frame with length and header. The correlation ID is set on send.
 pub fn frame<R: ApiRequest>(request: &R, version: i16) -> Result<Vec<u8>> {
     let api_key = R::API_KEY;
     let header = RequestHeader {

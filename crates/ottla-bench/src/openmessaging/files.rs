@@ -1,4 +1,4 @@
-//! A workload file and a driver file, as the benchmark's own programs read them.
+//! Workload and driver files, as the benchmark's own programs read them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct Workload {
     /// `NO_KEY`, `KEY_ROUND_ROBIN` or `RANDOM_NANO`.
     pub key_distributor: String,
     pub message_size: u64,
-    /// Payloads that are partly random and otherwise zeros, instead of the file's.
+    /// Payloads that are partly random and otherwise zeros, instead of the payload file.
     pub use_randomized_payloads: bool,
     pub random_bytes_ratio: f64,
     pub randomized_payload_pool_size: u64,
@@ -25,13 +25,13 @@ pub struct Workload {
     pub subscriptions_per_topic: u32,
     pub consumer_per_subscription: u32,
     pub producers_per_topic: u32,
-    /// Records a second of all producers together; 0 for as fast as it goes.
+    /// Records per second of all producers together; 0 for as fast as possible.
     pub producer_rate: f64,
     #[serde(rename = "consumerBacklogSizeGB")]
     pub consumer_backlog_size_gb: u64,
     pub test_duration_minutes: f64,
     pub warmup_duration_minutes: f64,
-    /// Keys that are not known here.
+    /// Unknown keys.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
 }
@@ -60,14 +60,14 @@ impl Default for Workload {
     }
 }
 
-/// How a cluster is reached, and the settings of its clients and topics.
+/// How to connect to a cluster, and the settings of its clients and topics.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Driver {
     pub name: String,
     pub driver_class: String,
     pub replication_factor: u32,
-    /// Texts in the format of Java's properties.
+    /// In the format of Java properties.
     pub topic_config: String,
     pub common_config: String,
     pub producer_config: String,
@@ -151,7 +151,7 @@ fn read_yaml<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T> {
     match serde_saphyr::from_str(&text) {
         Ok(read) => Ok(read),
         Err(error) => {
-            // The rest of its text is a drawing of the place.
+            // The remaining lines of the message are an excerpt of the file.
             let error = error.to_string();
             let first = error.lines().next().unwrap_or_default();
             bail!("{file} is not {what} of the OpenMessaging Benchmark: {first}")

@@ -1,7 +1,8 @@
-//! A result as the OpenMessaging Benchmark writes it, for its charts.
+//! A result in the format of the OpenMessaging Benchmark, for its charts.
 //!
-//! Its figures by the period are of ten seconds each; ours are kept that way beside the finer series. Latencies are
-//! milliseconds, but those from when a record was due to when it was sent, which are microseconds.
+//! Its time series have ten-second periods, which are recorded in addition to the finer series.
+//! Latencies are in milliseconds, except the publish delay (from due to sent), which is in
+//! microseconds.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,9 @@ pub struct TestResult {
     pub figures: Map<String, Value>,
 }
 
-/// One for each point and target that a round was measured of in periods; of several rounds it is the first. One at a time
-/// has no periods, and the benchmark's charts cannot be made without.
+/// One result for each point and target with a round that was recorded in periods; of several
+/// rounds, the first. One-at-a-time rounds have no periods, and the benchmark's charts require
+/// them.
 pub fn test_results(result: &ResultFile) -> Vec<TestResult> {
     let mut all = Vec::new();
     for scenario in &result.scenarios {
@@ -114,7 +116,7 @@ fn of_run(scenario: &ScenarioResult, point: &PointResult, run: &TargetRuns) -> O
     })
 }
 
-/// The ends of its figures' names, in the order of [`Quantiles::all`].
+/// Suffixes of its figures' names, in the order of [`Quantiles::all`].
 const SUFFIXES: [&str; 9] = [
     "Avg", "50pct", "75pct", "95pct", "99pct", "999pct", "9999pct", "99999pct", "Max",
 ];

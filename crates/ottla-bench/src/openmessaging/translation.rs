@@ -1,7 +1,8 @@
-//! A workload and a driver as the text of a scenario.
+//! Translates a workload and a driver to the text of a scenario.
 //!
-//! The benchmark's topics become partitions of one topic, since a scenario has one: as many partitions, producers and
-//! consumers, and the same bytes. Its payloads of random bytes and zeros become values that compress as well.
+//! The benchmark's topics become partitions of one topic, because a scenario has one topic: with
+//! the same number of partitions, producers and consumers, and the same bytes. Its payloads of
+//! random bytes and zeros become values with the same compressibility.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,9 @@ use toml::{Table, Value};
 use super::{Driver, Workload};
 use crate::workload::stamp::STAMP_BYTES;
 
-/// As many keys as the benchmark draws from.
+/// The number of keys that the benchmark draws from.
 const KEYS: i64 = 10_000;
-/// Its clients are told their classes; here records are bytes anyway.
+/// Settings that name JVM classes; records are bytes here.
 const OF_THE_JVM: &[&str] = &[
     "key.serializer",
     "value.serializer",
@@ -42,7 +43,7 @@ pub fn scenario_text(workload: &Workload, driver: &Driver) -> Result<String> {
     let topics = i64::from(workload.topics);
     let mut records = Table::from_iter([("size".into(), size(workload.message_size))]);
     if workload.use_randomized_payloads {
-        // Of the 32 bits of a number as many are random as of the benchmark's bytes.
+        // As many of a number's 32 bits are random as of the benchmark's bytes.
         let bound = 2f64.powf(32.0 * workload.random_bytes_ratio);
         let bound = bound.clamp(1.0, f64::from(u32::MAX)) as i64;
         records.insert("value_bound".into(), Value::Integer(bound));
@@ -137,7 +138,7 @@ pub fn scenario_text(workload: &Workload, driver: &Driver) -> Result<String> {
     Ok(toml::to_string(&document)?)
 }
 
-/// How the scenario differs from the benchmark.
+/// Differences between the scenario and the benchmark.
 fn notes(workload: &Workload, driver: &Driver) -> Vec<String> {
     let mut notes = Vec::new();
     if workload.topics > 1 {
@@ -177,7 +178,7 @@ fn table_of(settings: BTreeMap<String, String>) -> Table {
         .collect()
 }
 
-/// Java's properties, as drivers have them.
+/// Parses Java properties, as used in drivers.
 fn properties(text: &str) -> Result<BTreeMap<String, String>> {
     Ok(Properties::parse(text, "a driver's settings")?.into_map())
 }

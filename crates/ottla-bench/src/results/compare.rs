@@ -1,4 +1,4 @@
-//! Two results compared: for each figure the ratio, its confidence interval and a verdict.
+//! Compares two results: for each figure the ratio, its confidence interval and a verdict.
 
 use super::{PointResult, ResultFile, ScenarioResult, TargetRuns};
 use crate::figures::{self, Better};
@@ -17,7 +17,7 @@ pub struct Line {
     pub verdict: Verdict,
 }
 
-/// What two results have in common, and what only one of them has.
+/// The figures of two results, and what only one of them has.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct ResultComparison {
     pub lines: Vec<Line>,
@@ -25,7 +25,8 @@ pub struct ResultComparison {
     pub notes: Vec<String>,
 }
 
-/// Compares the figures that both have. Where both measured one target only, these are compared whatever their names.
+/// Compares the figures that both have. If both measured a single target, these are compared
+/// whatever their names.
 pub fn compare(first: &ResultFile, second: &ResultFile) -> ResultComparison {
     let noise = first.machine.noise.max(second.machine.noise);
     let mut compared = ResultComparison::default();
@@ -137,7 +138,7 @@ fn pairs<'a>(
 }
 
 impl ResultComparison {
-    /// Whether a figure that is a merit has become worse beyond noise.
+    /// Whether a figure with a better direction became worse by more than the noise.
     pub fn has_regressed(&self) -> bool {
         self.lines.iter().any(|line| {
             let better = figures::known(line.figure).map(|it| it.better);
@@ -146,7 +147,8 @@ impl ResultComparison {
     }
 }
 
-/// An end of an interval. Few rounds give intervals so wide that their digits say nothing.
+/// Formats an end of an interval. With few rounds, intervals are so wide that decimals are
+/// meaningless.
 fn end(ratio: f64) -> String {
     match ratio {
         _ if ratio < 0.01 => "<0.01".to_owned(),

@@ -1,11 +1,11 @@
-//! Distributions as results keep them: a few figures, and the whole curve.
+//! Distributions as stored in results: a few quantiles, and the whole curve.
 
 use serde::{Deserialize, Serialize};
 
 use crate::figures::Figures;
 use crate::workload::latencies::Latencies;
 
-/// Quantile and microseconds, both rising.
+/// Quantiles and latencies in microseconds, both ascending.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Curve {
     pub count: u64,
@@ -14,7 +14,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Nothing of no records.
+    /// `None` if there are no records.
     pub fn of(latencies: &Latencies) -> Option<Curve> {
         if latencies.count() == 0 {
             return None;
@@ -22,8 +22,8 @@ impl Curve {
         let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
         let at = |quantile: f64| us(latencies.at_quantile_ns(quantile).min(latencies.max_ns()));
         let mut points = Vec::new();
-        // Quantiles that halve the remainder, in five steps each, until less than one record is
-        // left.
+        // Each step halves the remainder, with five points per step, until it is less than one
+        // record.
         let mut left = 1.0;
         while left * latencies.count() as f64 >= 1.0 && points.len() < 200 {
             for step in 0..5 {
@@ -58,7 +58,7 @@ impl Curve {
     }
 }
 
-/// A distribution in a few numbers, in microseconds; all 0 of no records.
+/// A distribution as a few numbers, in microseconds; all 0 if there are no records.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Quantiles {
     pub mean_us: f64,
@@ -94,7 +94,7 @@ impl Quantiles {
         }
     }
 
-    /// The mean, the quantiles rising, the maximum.
+    /// The mean, the quantiles in ascending order, and the maximum.
     pub fn all(&self) -> [f64; 9] {
         [
             self.mean_us,
@@ -118,7 +118,7 @@ pub fn max_ms(latencies: &Latencies) -> f64 {
     latencies.max_ns() as f64 / 1e6
 }
 
-/// Adds the figures of a distribution under its name: `ack.p99_ms`.
+/// Adds the figures of a distribution under its name, such as `ack.p99_ms`.
 pub fn add_figures(latencies: &Latencies, name: &str, figures: &mut Figures) {
     if latencies.count() == 0 {
         return;
@@ -138,8 +138,8 @@ pub fn add_figures(latencies: &Latencies, name: &str, figures: &mut Figures) {
 mod tests {
     use super::*;
 
-    /// A stall of S seconds in T seconds of steady load, counted from the due instants: above the quantile q the
-    /// latency is S - q·T counted from the top, and the maximum is S.
+    /// A stall of S seconds within T seconds of steady load, counted from the due times: the
+    /// latency at quantile q, counted from the top, is S - q·T, and the maximum is S.
     #[test]
     fn a_stall_shows_as_the_analytic_curve() {
         let (stall, length, rate) = (2.0, 10.0, 10_000.0);

@@ -1,4 +1,4 @@
-//! `docs/bench-result.md` describes every field of a result, and no more than there are.
+//! Checks that `docs/bench-result.md` describes exactly the fields of a result.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::workload::latencies::Latencies;
 
 const PAGE: &str = include_str!("../../../../docs/bench-result.md");
 
-/// A result in which nothing is left out.
+/// A result with every optional field set.
 fn whole() -> ResultFile {
     let mut latencies = Latencies::default();
     latencies.record_ns(1_000_000);
@@ -125,7 +125,8 @@ fn whole() -> ResultFile {
     }
 }
 
-/// The fields of an object and of all below it; keys that are names of figures, paths and metrics are not fields.
+/// The fields of an object and its children. Keys that are names of figures, paths or metrics are
+/// not fields.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| fields(value, into)),
@@ -157,7 +158,7 @@ fn every_field_and_figure_stands_on_the_page() {
         let is_there = PAGE.contains(&format!("`{name}`"));
         assert!(is_there, "docs/bench-result.md does not describe `{name}`");
     }
-    // The first column of its tables names nothing that does not exist.
+    // Every name in the first column of its tables must exist.
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
     for row in rows {
         let names = row.split('|').next().expect("a column");

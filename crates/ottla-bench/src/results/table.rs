@@ -4,7 +4,8 @@ use super::{PointResult, PublishedFigures, ResultFile, ScenarioResult, TargetRun
 use crate::figures::{self, Figure};
 use crate::target::TargetSpec;
 
-/// Of each scenario without a sweep the figure that says most, a line each; nothing where one table has said it all.
+/// For each scenario without a sweep, a line with its most significant figure; empty if a single
+/// table shows everything.
 pub fn overview(result: &ResultFile) -> String {
     let rows: Vec<Vec<String>> = result.scenarios.iter().filter_map(headline).collect();
     if result.scenarios.len() < 2 || rows.is_empty() {
@@ -78,7 +79,7 @@ pub fn of_scenario(scenario: &ScenarioResult) -> String {
         let points = scenario.points.iter();
         points.flat_map(|point| point.published.iter().map(move |it| (point, it)))
     };
-    // A note printed beside the figures of one point needs no line of its own for another point.
+    // A note that is printed beside the figures of one point is not repeated for another point.
     let is_told = |note: &str| all().any(|(point, it)| it.note == note && is_told_apart(point, it));
     let mut notes: Vec<&str> = Vec::new();
     for (_, PublishedFigures { note, .. }) in all() {
@@ -92,7 +93,8 @@ pub fn of_scenario(scenario: &ScenarioResult) -> String {
     text
 }
 
-/// Whether a note is printed beside each figure, to distinguish several publications; other notes are printed below.
+/// Whether a note is printed beside each figure, to distinguish several publications; other notes
+/// are printed below.
 fn is_told_apart(point: &PointResult, published: &PublishedFigures) -> bool {
     let has_others = |name: &String| {
         let of_figure = point
@@ -291,7 +293,7 @@ mod tests {
     #[test]
     fn notes_stand_beside_figures_only_to_tell_them_apart() {
         let mut scenario = scenario("a/b", 3000.0, 1500.0);
-        // Of another point only one of the two has published something.
+        // Only one of the two has published figures for another point.
         let mut other = scenario.points[0].clone();
         other.published.truncate(1);
         scenario.points.push(other);

@@ -1,4 +1,4 @@
-//! The native client as a run uses it: the one place that knows how it takes and gives records.
+//! The run's interface to the native client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct BenchProducer {
 }
 
 impl BenchProducer {
-    /// `number` tells the transactional ids of several producers apart.
+    /// `number` distinguishes the transactional IDs of several producers.
     pub async fn start(
         cluster: &Cluster,
         settings: &BTreeMap<String, String>,
@@ -61,12 +61,12 @@ impl BenchProducer {
         &self.topic
     }
 
-    /// Hands one record over, waiting on the calling thread if need be.
+    /// Sends a record, blocking the calling thread if necessary.
     pub fn send(&self, value: &[u8], tag: u64) -> Result<()> {
         self.send_to(None, value, tag)
     }
 
-    /// The same, to a partition of one's choice.
+    /// The same, to an explicit partition.
     pub fn send_to(&self, partition: Option<i32>, value: &[u8], tag: u64) -> Result<()> {
         let record = RecordRef {
             partition,
@@ -89,13 +89,13 @@ impl BenchProducer {
 /// The partitions that a consumer reads, from the beginning.
 #[derive(Clone, Copy, Debug)]
 pub enum Subscription<'a> {
-    /// These partitions, without asking anybody.
+    /// These partitions, without a group.
     Partitions(&'a [i32]),
     /// The partitions that the group with this ID assigns.
     Group(&'a str),
 }
 
-/// A consumer of a part of a topic.
+/// A consumer of some partitions of a topic.
 pub struct BenchConsumer {
     consumer: Consumer,
     is_member: bool,
@@ -114,7 +114,7 @@ impl BenchConsumer {
             settings.insert("group.id".into(), group.to_owned());
         }
         if !settings.contains_key("group.id") {
-            // Without a group there is nothing to commit to.
+            // There is no group to commit to.
             settings.insert("enable.auto.commit".into(), "false".into());
         }
         let (client, config) =
@@ -134,7 +134,7 @@ impl BenchConsumer {
         })
     }
 
-    /// A member commits its offsets and leaves its group.
+    /// Closes the consumer; a group member commits its offsets and leaves its group.
     pub async fn close(self, limit: Duration) -> Result<()> {
         if self.is_member {
             self.consumer.close_within(limit).await?;
@@ -142,7 +142,8 @@ impl BenchConsumer {
         Ok(())
     }
 
-    /// Gives every value that has come, waiting for some if there is none; how many there were.
+    /// Passes every available value to `each`, waiting up to `timeout` for the first. Returns the
+    /// number of values.
     pub async fn poll(&mut self, timeout: Duration, mut each: impl FnMut(&[u8])) -> Result<u64> {
         let mut records = 0;
         for batch in &self.consumer.poll_batches(timeout).await? {

@@ -1,4 +1,4 @@
-//! The consumers of a round: a thread each.
+//! The consumers of a round, one thread each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,30 +12,31 @@ use super::watch::{Age, Watch};
 use crate::workload::stamp::stamp_of;
 
 const POLL: Duration = Duration::from_millis(100);
-/// Records are missing and nothing has arrived for this long.
+/// Maximum time without a record while records are missing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a member may take to leave its group.
+/// Timeout for a member to leave its group.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// When a consumer is done.
+/// When a consumer stops.
 pub struct StopCondition {
-    /// It has read this many records.
+    /// After it has read this many records.
     pub records: u64,
-    /// The producers are done, and it has read everything that they wrote; this is that number.
+    /// After it has read all records that the producers wrote. Set to their number when the
+    /// producers are done.
     pub written: std::sync::OnceLock<u64>,
     pub is_stamped: bool,
-    /// Another client has failed.
+    /// Set when another client has failed.
     pub is_over: AtomicBool,
 }
 
 impl StopCondition {
-    /// Whether a group that has read this many records is done, or has to stop.
+    /// Whether a group that has read this many records is done or must stop.
     pub fn is_reached(&self, read: u64, interruption: &Interruption) -> bool {
         let is_over = self.is_over.load(Ordering::Acquire);
         read >= self.target() || interruption.is_set() || is_over
     }
 
-    /// Whether the number of records to read is known, because nothing writes any more.
+    /// Whether the number of records to read is known, because the producers are done.
     fn is_known(&self) -> bool {
         self.target() != u64::MAX
     }
@@ -51,8 +52,9 @@ pub fn partitions_of(number: u32, consumers: u32, partitions: u32) -> Vec<i32> {
     (0..partitions).filter(is_its).map(|it| it as i32).collect()
 }
 
-/// Reads until it is done or leaves, by the round's clock. `all` counts the records read by its group, because only the
-/// whole group reads everything.
+/// Consumes until the stop condition holds, or leaves earlier at a given time of the round's clock.
+/// `all` counts the records read by the whole group, because only the group together reads
+/// everything.
 pub fn consume(
     mut consumer: BenchConsumer,
     watch: &Watch,
@@ -81,7 +83,7 @@ pub fn consume(
                     }
                 })
                 .await?;
-            // One that has read its share waits for the others.
+            // A consumer without records waits for the other members of its group.
             if records > 0 || all() != read {
                 last = Instant::now();
                 read = all();
@@ -114,7 +116,7 @@ pub fn consume(
 mod tests {
     use super::*;
 
-    /// A consumer that waits for missing records must notice it, even if nothing writes.
+    /// A consumer that waits for missing records must notice the end even if no record arrives.
     #[test]
     fn the_end_is_known_when_nobody_writes_any_more() {
         let until = |records| StopCondition {

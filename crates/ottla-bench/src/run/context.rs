@@ -1,4 +1,4 @@
-//! What a round is given, and what comes of it.
+//! The inputs and results of a round.
 
 use super::{Interruption, Progress};
 use crate::figures::Figures;
@@ -12,22 +12,22 @@ use crate::workload::latencies::Latencies;
 #[derive(Clone, Debug)]
 pub struct Topic {
     pub name: String,
-    /// Made by the run, which deletes it.
+    /// Whether the run created the topic, and will delete it.
     pub is_ours: bool,
 }
 
-/// What a round needs.
+/// The inputs of a round.
 pub struct Context<'a> {
     pub spec: &'a PointSpec,
     pub target: &'a RunningTarget,
     pub topic: &'a Topic,
     pub interruption: &'a Interruption,
     pub progress: &'a Progress,
-    /// What the progress line calls it.
+    /// The title in the progress line.
     pub title: String,
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Default)]
 pub struct RoundOutcome {
     pub round: Round,
@@ -42,7 +42,7 @@ pub struct Distributions {
     pub ack_from_send: Latencies,
     pub e2e: Latencies,
     pub e2e_from_send: Latencies,
-    /// From when records were due to when they were sent.
+    /// From due to sent.
     pub send_delay: Latencies,
 }
 
@@ -67,7 +67,7 @@ impl Distributions {
 
     pub fn figures(&self, figures: &mut Figures) {
         for (name, latencies) in self.named() {
-            // The delay is in the latencies from due; by itself only its curve is kept.
+            // The delay is part of the latencies from due; separately only its curve is kept.
             if name != "send_delay" {
                 add_figures(latencies, name, figures);
             }

@@ -1,5 +1,5 @@
-//! Computes the figures of a round when all of its clients are done: from the watches' counters, the topic's size on
-//! disk, and the resource usage of the brokers and of this process.
+//! Computes the figures of a round after all of its clients are done: from the watches' counters,
+//! the topic's size on disk, and the resource usage of the brokers and of this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::load::process_usage::ProcessUsage;
 use crate::scenario::Load;
 use crate::target::Metrics;
 
-/// How long replicas may take to catch up with their leader, once nothing writes any more.
+/// Timeout for replicas to catch up with their leader after the last write.
 const CATCHING_UP: Duration = Duration::from_secs(10);
 
-/// The figures computed from the watches when everything is done.
+/// Computes figures from the watches when everything is done.
 pub struct FinishedRound<'a> {
     pub context: &'a Context<'a>,
     pub load: &'a RoundLoad,
     pub producers: &'a [Arc<ProducerWatch>],
     pub consumers: &'a [Arc<Watch>],
-    /// When the last producer was done.
+    /// When the last producer was done, in nanoseconds of the round's clock.
     pub ended: u64,
     pub outcome: RoundOutcome,
 }
@@ -50,8 +50,8 @@ impl FinishedRound<'_> {
             .unwrap_or(0);
         let window = self.load.window;
         let is_open = !matches!(self.load.load, Load::Closed);
-        // A load as fast as possible always has records in flight, so its rate is what arrives between two instants. A
-        // load with a defined end is over when its last record has arrived.
+        // A closed load always has records in flight, so its rate is what arrives between two
+        // instants. A load with a defined end is over when its last record has arrived.
         let ran_out_of_time = window.end != u64::MAX && self.ended >= window.end;
         let (records, nanoseconds) = if ran_out_of_time && !is_open {
             let (records, _) = sum_of(self.producers.iter().map(|it| it.watch.in_window()));
@@ -135,8 +135,9 @@ impl FinishedRound<'_> {
         }
     }
 
-    /// Records that were acknowledged and are not there: at least as many as a partition has acknowledged more than it
-    /// holds. A producer that is not idempotent may have written others twice, which hides as many.
+    /// Counts acknowledged records that are missing: for each partition, the number acknowledged
+    /// minus the number stored. This is a lower bound: duplicates from a producer that is not
+    /// idempotent hide as many losses.
     pub async fn count_lost(&mut self) -> Result<()> {
         let topic = self.context.topic;
         if !topic.is_ours {
@@ -156,7 +157,7 @@ impl FinishedRound<'_> {
                 records.saturating_sub(held)
             });
             let lost: u64 = lost.sum();
-            // A new leader shows records when the other replicas have them too.
+            // A new leader exposes records only after the other replicas have them.
             if lost == 0 || began.elapsed() > CATCHING_UP {
                 break lost;
             }
@@ -170,7 +171,7 @@ impl FinishedRound<'_> {
     pub async fn count_stored(&mut self) {
         let spec = self.context.spec;
         let values = if self.producers.is_empty() {
-            // The records with which the topic was filled.
+            // The records that filled the topic before the round.
             (spec.records.count.unwrap_or(0) as f64 * spec.records.size.mean()) as u64
         } else {
             self.producers.iter().map(|it| it.watch.bytes()).sum()
@@ -179,7 +180,7 @@ impl FinishedRound<'_> {
         if values == 0 || !self.context.topic.is_ours {
             return;
         }
-        // Not every cluster says; then the two figures are missing.
+        // Without log directory information from the cluster, both figures are missing.
         if let Ok(stored) = cluster.stored_bytes(&self.context.topic.name).await
             && stored > 0
         {
@@ -197,14 +198,14 @@ impl FinishedRound<'_> {
         }
     }
 
-    /// Of values that were written and read in the whole round, warm-up included.
+    /// Bytes of values written and read in the whole round, warm-up included.
     fn moved_bytes(&self) -> u64 {
         let produced: u64 = self.producers.iter().map(|it| it.watch.bytes()).sum();
         let consumed: u64 = self.consumers.iter().map(|it| it.bytes()).sum();
         produced + consumed
     }
 
-    /// A remote cluster's brokers by their own metrics, over the whole round.
+    /// Figures from the metrics of a remote cluster's brokers, over the whole round.
     pub fn count_metrics(&mut self, before: &Metrics, after: &Metrics) {
         let since = after.since(before);
         let gigabytes = self.moved_bytes() as f64 / 1_073_741_824.0;
@@ -237,7 +238,7 @@ impl FinishedRound<'_> {
         else {
             return Ok(());
         };
-        // Brokers are sampled from the end of the warm-up on; bytes that they moved before do not count either.
+        // Brokers are sampled from the end of the warm-up, so earlier bytes are excluded too.
         let gigabytes = moved.saturating_sub(bytes_before) as f64 / 1_073_741_824.0;
         if gigabytes <= 0.0 {
             return Ok(());

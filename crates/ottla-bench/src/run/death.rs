@@ -1,7 +1,8 @@
-//! Kills a leader in the middle of a round, to find out what is lost.
+//! Kills a leader during a round, to measure the loss of records.
 //!
-//! Of the brokers that were started for the run, the one is killed that leads most partitions of the topic, but never the
-//! first, which is the controller too. It comes back when the round is over, so that the next one finds the cluster whole.
+//! Of the brokers started for the run, the one that leads most partitions of the topic is killed,
+//! but never the first, which is also the controller. It is restarted after the round, so that the
+//! next one finds the whole cluster.
 
 use anyhow::{Context as _, Result};
 
@@ -10,7 +11,7 @@ use super::watch::Window;
 use crate::workload::pacing::RunClock;
 
 pub struct Death {
-    /// When it is due, by the round's clock; nothing when it has happened, or is not asked for.
+    /// When the kill is due, by the round's clock; `None` if it has happened or is not requested.
     due: Option<u64>,
     victim: Option<i32>,
 }
@@ -24,7 +25,7 @@ impl Death {
         }
     }
 
-    /// Kills the broker once its time has come, and says so in words.
+    /// Kills the broker when it is due, and returns a description.
     pub async fn happen(
         &mut self,
         context: &Context<'_>,
@@ -56,7 +57,7 @@ impl Death {
         self.victim.is_some()
     }
 
-    /// Has the broker come back.
+    /// Restarts the broker.
     pub async fn undo(&self, context: &Context<'_>) -> Result<()> {
         let (Some(victim), Some(local)) = (self.victim, &context.target.local) else {
             return Ok(());

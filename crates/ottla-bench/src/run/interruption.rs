@@ -10,7 +10,7 @@ use crate::target::local_cluster;
 pub struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
-    /// One that SIGINT, SIGTERM and the end of the terminal set.
+    /// Set by SIGINT, SIGTERM and SIGHUP.
     pub fn by_signals() -> std::io::Result<Interruption> {
         use tokio::signal::unix::{SignalKind, signal};
         let interruption = Interruption::default();

@@ -15,7 +15,7 @@ use crate::workload::pacing::{Moment, RunClock};
 use crate::workload::stamp::{stamp, stamp_of};
 use crate::workload::tag::tag;
 
-/// A record that is not there by then will not come.
+/// Timeout of a record.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
@@ -41,7 +41,7 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
         Subscription::Partitions(&partitions),
     )
     .await?;
-    // The consumer finds its positions before the clock starts.
+    // The consumer resolves its positions before the clock starts.
     consumer.poll(Duration::from_millis(200), |_| {}).await?;
     settle(context, &mut consumer).await?;
 
@@ -115,9 +115,9 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     Ok(outcome)
 }
 
-/// Sends a record to each partition and waits until all have been consumed. Consumers only see records that all
-/// replicas have, and the followers of a new topic start to fetch up to a second later, which must not count as
-/// latency.
+/// Sends a record to each partition and waits until all have been consumed. Consumers see records
+/// only below the high watermark, and the followers of a new topic may take a second to start
+/// fetching, which must not count as latency.
 async fn settle(context: &Context<'_>, consumer: &mut BenchConsumer) -> Result<()> {
     let spec = context.spec;
     let cluster = &context.target.cluster;
@@ -144,7 +144,7 @@ async fn settle(context: &Context<'_>, consumer: &mut BenchConsumer) -> Result<(
     Ok(())
 }
 
-/// The record has been written, as far as is known, and may still arrive in time.
+/// Fails if the record was refused or has timed out.
 fn check(watch: &ProducerWatch, began: Instant) -> Result<()> {
     let error = watch.watch.first_error();
     ensure!(

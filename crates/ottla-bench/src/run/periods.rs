@@ -1,16 +1,16 @@
-//! A round in periods of ten seconds, for which more is kept than for the intervals that a plot shows.
+//! Ten-second periods of a round, with more figures than the plotted intervals.
 
 use crate::results::{Period, Quantiles};
 use crate::workload::latencies::Latencies;
 
-/// As long as in the OpenMessaging Benchmark, whose charts rely on it.
+/// The period length of the OpenMessaging Benchmark, on which its charts rely.
 const SECONDS: f64 = 10.0;
-/// A round of days keeps only the first ones, up to this number.
+/// Maximum number of periods; longer rounds keep the first ones.
 const MOST: usize = 10_000;
 
 /// The counts of one interval of a round.
 pub struct Interval<'a> {
-    /// Its end, and its length.
+    /// The interval's end, and its length, in seconds.
     pub second: f64,
     pub seconds: f64,
     pub produced: u64,

@@ -1,5 +1,5 @@
-//! The producers of a round: a thread each, or several that share one, which send until their shares are done or the
-//! round's time is over.
+//! The producers of a round: a thread each, or several threads that share one producer. They send
+//! until their share is sent or the round's time is over.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,38 +17,37 @@ use crate::workload::keys::{KeyDistribution, Keys};
 use crate::workload::pacing::{Moment, Pacer, RunClock, Schedule};
 use crate::workload::values::{Content, ValueSizes, ValueSource};
 
-/// How long a load at a rate may continue after its time, as a multiple of its time, until everything due is
-/// sent.
+/// How long a load with a rate may exceed its time, as a multiple of its time, to send everything
+/// that was due.
 const GRACE: u64 = 3;
 const CLOSE: Duration = Duration::from_secs(30);
-/// If all of the first records, up to this number, are refused, the round has nothing to measure.
+/// If this many records are refused and none was accepted, the round fails.
 const MOST_REFUSALS: u64 = 1000;
 const SEED: u64 = 7;
 
-/// The state shared by all producers of a round.
+/// State shared by all producers of a round.
 pub struct RoundLoad {
     pub values: ValueSource,
     pub keys: KeyDistribution,
-    /// Of all producers together; `u64::MAX` where time ends the round.
+    /// Records of all producers together; `u64::MAX` if the round ends by time.
     pub records: u64,
     pub load: Load,
-    /// Of each producer.
+    /// Threads of each producer.
     pub threads: u64,
-    /// Of all producers together.
+    /// Threads of all producers together.
     pub all_threads: u64,
     pub window: Window,
-    /// Values carry their instants.
+    /// Whether values carry their due and send times.
     pub is_stamped: bool,
     pub transaction: Option<Duration>,
-    /// When the last record that was sent was due.
+    /// The due time of the last record that was sent.
     pub last_due: AtomicU64,
-    /// Records of a load with a rate that were never sent, because the producers had fallen too far
-    /// behind.
+    /// Records of a load with a rate that were not sent because the producers were too far behind.
     pub given_up: AtomicU64,
 }
 
 impl RoundLoad {
-    /// The values are prepared here, before the clock starts.
+    /// Prepares the values, before the clock starts.
     pub fn new(spec: &PointSpec, load: Load, window: Window) -> RoundLoad {
         RoundLoad {
             values: values_of(spec),
@@ -102,7 +101,7 @@ pub fn values_of(spec: &PointSpec) -> ValueSource {
     ValueSource::random(content, sizes, SEED, spec.records.count.unwrap_or(u64::MAX))
 }
 
-/// Sends this producer's records, and returns when all of them are complete.
+/// Sends this producer's records, and returns when all of them are acknowledged or have failed.
 pub fn produce(
     producer: &BenchProducer,
     load: &RoundLoad,
@@ -162,12 +161,12 @@ fn send_share(
     outcome
 }
 
-/// When a thread of a round stops: when its share is sent, its time is over, or the run is stopped.
+/// Ends a thread of a round when its share is sent, its time is over, or the run is interrupted.
 struct OfRound<'a> {
     load: &'a RoundLoad,
     watch: &'a ProducerWatch,
     interruption: &'a Interruption,
-    /// Records before the end of the warm-up do not count against the number of records.
+    /// Remaining records; those of the warm-up do not count.
     left: u64,
     last_due: u64,
 }
@@ -198,8 +197,8 @@ impl Course for OfRound<'_> {
     fn on_refused(&mut self, error: ClientError) -> Result<(), ClientError> {
         let watch = &self.watch.watch;
         watch.fail(1, &error);
-        // Otherwise a broker that refuses everything immediately would receive a million requests per
-        // second.
+        // Without the pause, a broker that refuses everything immediately would receive a million
+        // requests per second.
         std::thread::sleep(Duration::from_millis(10));
         if watch.failed() > MOST_REFUSALS && watch.records() == 0 {
             Err(error)

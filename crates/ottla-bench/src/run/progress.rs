@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::scenario::quantities::{shown_count, shown_duration};
 
-/// The line; nothing is drawn where standard error is no terminal.
+/// The progress line; not drawn if standard error is not a terminal.
 pub struct Progress {
     bar: ProgressBar,
     rounds: Mutex<Rounds>,
@@ -27,7 +27,7 @@ struct Rounds {
 pub struct Moment {
     pub records_per_second: f64,
     pub p99_ms: Option<f64>,
-    /// Of this round.
+    /// Remaining time of this round.
     pub left: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// Shows nothing at all.
+    /// Shows nothing.
     pub fn quiet() -> Progress {
         Progress {
             bar: ProgressBar::hidden(),
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// Puts a text above the line, on standard output.
+    /// Prints a text above the line, on standard output.
     pub fn print(&self, text: &str) {
         if !self.is_quiet {
             self.bar.suspend(|| println!("{text}"));
@@ -84,7 +84,7 @@ impl Progress {
     }
 }
 
-/// The figures come first: a narrow terminal cuts the end off.
+/// The figures come first, because a narrow terminal cuts off the end.
 fn line(title: &str, moment: Moment, all_left: Option<Duration>) -> String {
     let mut line = format!("{} rec/s", shown_count(moment.records_per_second));
     if let Some(p99) = moment.p99_ms {
@@ -100,7 +100,7 @@ fn line(title: &str, moment: Moment, all_left: Option<Duration>) -> String {
 }
 
 impl Rounds {
-    /// By how long the rounds before have taken.
+    /// Estimated from the duration of the earlier rounds.
     fn left(&self) -> Option<Duration> {
         let elapsed = self.began?.elapsed();
         (self.done > 0).then(|| elapsed / self.done * self.all.saturating_sub(self.done))

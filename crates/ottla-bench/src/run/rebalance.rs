@@ -1,5 +1,6 @@
-//! Causes rebalances in the middle of a round, to measure their cost: some time after the warm-up one more consumer
-//! joins each group, and after the same time again it leaves. Its records count like those of the others.
+//! Causes rebalances during a round, to measure their cost: some time after the warm-up one more
+//! consumer joins each group, and after the same time again it leaves. Its records count like those
+//! of the others.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::consuming::{StopCondition, consume};
 use super::watch::{Watch, Window};
 use crate::target::Cluster;
 
-/// How soon a consumer that waits for its turn sees that the round is over.
+/// Polling interval of a waiting consumer, so that it notices the end of the round.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// When the consumer joins and leaves, by the round's clock.
@@ -31,7 +32,7 @@ impl Rebalance {
         })
     }
 
-    /// What happens between two looks at the clock, in words.
+    /// Describes the event between two clock readings, if any.
     pub fn between(&self, before: u64, now: u64) -> Option<&'static str> {
         let is_due = |instant: u64| before < instant && instant <= now;
         if is_due(self.joins) {
@@ -44,7 +45,7 @@ impl Rebalance {
     }
 }
 
-/// The inputs of the consumer that joins.
+/// The inputs of the additional consumer.
 pub struct ExtraConsumer {
     pub rebalance: Rebalance,
     pub cluster: Cluster,
@@ -54,7 +55,7 @@ pub struct ExtraConsumer {
 }
 
 impl ExtraConsumer {
-    /// Waits for its time, reads with the others, and leaves.
+    /// Waits for its time, consumes with the others, and leaves.
     pub fn run(
         self,
         watch: &Watch,

@@ -22,7 +22,7 @@ use crate::results::MarkKind;
 use crate::scenario::Load;
 use crate::workload::pacing::RunClock;
 
-/// Writes the records that consumers are to read, unmeasured.
+/// Writes the records that consumers will read; not measured.
 pub async fn fill(context: &Context<'_>) -> Result<Vec<String>> {
     let mut spec = context.spec.clone();
     spec.producers.count = 1;
@@ -30,7 +30,8 @@ pub async fn fill(context: &Context<'_>) -> Result<Vec<String>> {
     spec.measure.time = None;
     spec.measure.warm_up = Duration::ZERO;
     spec.measure.end_to_end = false;
-    // As many are read as were written: none may be lost to a change of leaders, which the leader alone does not prevent.
+    // Readers expect exactly as many records as were written. With acks=1, a change of leaders
+    // could lose some.
     let settings = &mut spec.producers.settings;
     settings.insert("acks".to_owned(), "all".to_owned());
     let filling = Context {
@@ -49,7 +50,7 @@ pub async fn fill(context: &Context<'_>) -> Result<Vec<String>> {
     Ok(outcome.notes)
 }
 
-/// Runs a round as its point says.
+/// Runs a round as specified by its point.
 pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     if context.spec.load == Load::OneAtATime {
         return one_at_a_time::run(context).await;
@@ -76,13 +77,13 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     drive(context, clients, load, clock).await
 }
 
-/// The clients of a round, connected, each with what watches it.
+/// The connected clients of a round, with their watches.
 struct Clients {
     producers: Vec<(BenchProducer, Arc<ProducerWatch>)>,
     consumers: Vec<(BenchConsumer, Arc<Watch>)>,
-    /// Their ids, where the consumers are members of groups.
+    /// Group IDs, if the consumers are group members.
     groups: Vec<String>,
-    /// Of those that join the groups later, one each.
+    /// Watches of the consumers that join the groups later.
     joining: Vec<Arc<Watch>>,
     notes: Vec<String>,
 }
@@ -140,7 +141,7 @@ impl Clients {
         Ok(clients)
     }
 
-    /// Everything that is reported from now on is by this clock.
+    /// From now on watches use this clock.
     fn begin(&self, clock: RunClock) {
         for (_, watch) in &self.producers {
             watch.watch.begin(clock);
@@ -150,14 +151,14 @@ impl Clients {
         }
     }
 
-    /// Includes those that join later, after the others.
+    /// Includes the consumers that join later, at the end.
     fn consumer_watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
         let from_the_start = self.consumers.iter().map(|it| &it.1);
         from_the_start.chain(&self.joining)
     }
 }
 
-/// Ids that no group had before, so that nothing is committed there.
+/// New group IDs, without committed offsets.
 fn new_group_ids(count: u32) -> Vec<String> {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -165,7 +166,7 @@ fn new_group_ids(count: u32) -> Vec<String> {
     (1..=count).map(id).collect()
 }
 
-/// Lets the clients go, looks at them while they work, and counts when they are done.
+/// Starts the clients, samples them while they work, and computes figures when they are done.
 async fn drive(
     context: &Context<'_>,
     clients: Clients,
@@ -267,7 +268,7 @@ async fn drive(
         }
         looked = now;
         if consuming.iter().any(|it| it.is_finished()) && !context.interruption.is_set() {
-            // A consumer ends before the producers only if it has failed.
+            // A consumer ends before the producers only if it failed.
             break;
         }
     }

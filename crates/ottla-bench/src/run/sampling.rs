@@ -1,5 +1,5 @@
-//! Samples of a running round: rates and latencies by interval, disk and threads of local brokers, and the times of
-//! segment rolls and disk flushes.
+//! Samples a running round: rates and latencies by interval, disk and threads of local brokers, and
+//! the times of segment rolls and disk flushes.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -22,10 +22,10 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 /// The approximate maximum number of samples in a series.
 const SAMPLES: u32 = 300;
-/// A round of unknown length halves its series when it gets longer than this.
+/// A round of unknown length halves the resolution of its series beyond this number of samples.
 const MOST_SAMPLES: usize = 1200;
 
-/// Looks at a round, interval by interval.
+/// Samples a round, interval by interval.
 pub struct Sampler<'a> {
     context: &'a Context<'a>,
     clock: RunClock,
@@ -40,16 +40,16 @@ pub struct Sampler<'a> {
     marks: Vec<Mark>,
     segments: Segments,
     disk: Option<Disk>,
-    /// Of local brokers.
+    /// The usage of local brokers.
     usage: Option<BrokerUsage>,
 }
 
-/// What local brokers have used when the window began, and when they were last looked at.
+/// The usage of local brokers at the start of the window, and at the last sample.
 #[derive(Clone, Copy)]
 pub struct BrokerUsage {
     pub before: ProcessUsage,
     pub after: ProcessUsage,
-    /// Of values that had been written and read when the window began.
+    /// Bytes of values written and read before the window began.
     pub bytes_before: u64,
 }
 
@@ -210,7 +210,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Something that the round itself did.
+    /// Records an event caused by the round itself.
     pub fn mark_now(&mut self, kind: MarkKind, what: String) {
         self.mark(self.second(), kind, what);
     }
@@ -249,7 +249,7 @@ impl<'a> Sampler<'a> {
         Duration::try_from_secs_f64(all.saturating_sub(done) as f64 / rate).ok()
     }
 
-    /// Puts neighbours together, so that a long round has a coarser series rather than an endless one.
+    /// Merges adjacent samples, so that a long round has a coarser series.
     fn halve(&mut self) {
         self.interval = (self.interval * 2).min(LONGEST * 4);
         let merge = |pair: &[Sample]| match pair {
@@ -272,7 +272,7 @@ impl<'a> Sampler<'a> {
         self.samples = self.samples.chunks(2).map(merge).collect();
     }
 
-    /// Looks a last time.
+    /// Takes the last sample.
     pub fn finish(&mut self) {
         self.look();
     }
@@ -299,7 +299,7 @@ fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     Some(a.unwrap_or(0) + b?)
 }
 
-/// The segments of a topic's partitions in the directories of local brokers.
+/// The segments of a topic's partitions in the log directories of local brokers.
 struct Segments {
     data_dirs: Vec<PathBuf>,
     prefix: String,
@@ -319,7 +319,7 @@ impl Segments {
         }
     }
 
-    /// The segments that were not there before, in words.
+    /// Describes the segments that are new since the last call.
     fn look(&mut self) -> Vec<String> {
         let mut new = Vec::new();
         let dirs = self
@@ -350,7 +350,7 @@ impl Segments {
     }
 }
 
-/// The disk under the directories of local brokers, as the kernel counts it.
+/// Kernel statistics of the disk that holds the local brokers' directories.
 struct Disk {
     stat: PathBuf,
 }
@@ -377,8 +377,8 @@ impl Disk {
     }
 }
 
-/// Sectors of 512 bytes written, milliseconds in which something was under way, and flushes, which older kernels don't
-/// count.
+/// Sectors of 512 bytes written, milliseconds with I/O in progress, and flushes, which older
+/// kernels do not count.
 fn disk_counts(stat: &str) -> Option<DiskCounts> {
     let fields: Vec<u64> = stat
         .split_whitespace()

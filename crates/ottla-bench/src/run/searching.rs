@@ -8,7 +8,7 @@ use crate::results::AttemptResult;
 use crate::scenario::{Load, Point};
 use crate::search::{Attempt, Search};
 
-/// `run_round` runs one at the load of a point, with the words for the progress line.
+/// `run_round` runs one round at the load of a point, with a title for the progress line.
 pub async fn search(
     point: &Point,
     label: &str,

@@ -1,7 +1,7 @@
-//! Counts what the clients of a round report, while they run.
+//! Counters of a round's clients, updated while they run.
 //!
-//! The measured window starts when the warm-up ends. Rates count what was acknowledged or consumed within it;
-//! latencies cover the records that were due within it.
+//! The measured window starts when the warm-up ends. Rates count what was acknowledged or consumed
+//! within it; latencies cover the records that were due within it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,11 +13,11 @@ use crate::workload::latencies::Latencies;
 use crate::workload::pacing::RunClock;
 use crate::workload::tag;
 
-/// From when to when is measured, in nanoseconds of the round's clock.
+/// The measured window, in nanoseconds of the round's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub start: u64,
-    /// `u64::MAX` where a count of records ends it.
+    /// `u64::MAX` if a record count ends it.
     pub end: u64,
 }
 
@@ -27,21 +27,21 @@ impl Window {
     }
 }
 
-/// What became of the records of one client.
+/// Counters of one client's records.
 pub struct Watch {
-    /// Set when the round begins: clients connect before that.
+    /// Set when the round begins, after the clients have connected.
     clock: OnceLock<RunClock>,
     window: Window,
-    /// Whether records have instants at which they are due.
+    /// Whether records have due times.
     has_schedule: bool,
     distributions: Mutex<Distributions>,
-    /// Acknowledged, or consumed; warm-up included.
+    /// Acknowledged or consumed records, warm-up included.
     records: AtomicU64,
     bytes: AtomicU64,
-    /// Within the window.
+    /// Records completed within the window.
     records_in_window: AtomicU64,
     bytes_in_window: AtomicU64,
-    /// From its start on, also after its end.
+    /// Records completed since the start of the window, also after its end.
     records_since_start: AtomicU64,
     bytes_since_start: AtomicU64,
     last: AtomicU64,
@@ -53,9 +53,9 @@ pub struct Watch {
 struct Distributions {
     from_due: Latencies,
     from_send: Latencies,
-    /// From when records were due to when they were sent.
+    /// From due to sent.
     send_delay: Latencies,
-    /// Since they were last taken: from due, and the delay.
+    /// Latencies since the last call of `take_interval`: from due, and the send delay.
     interval: Latencies,
     interval_delay: Latencies,
 }
@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// Records came through at this instant.
+    /// Adds records that were completed at this instant.
     pub fn add(&self, now: u64, records: u64, bytes: u64) {
         self.records.fetch_add(records, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -94,7 +94,7 @@ impl Watch {
         self.last.fetch_max(now, Relaxed);
     }
 
-    /// Latencies in nanoseconds, of records that came through together.
+    /// Adds latencies, in nanoseconds, of records that were completed together.
     pub fn record(&self, ages: impl Iterator<Item = Age>) {
         let mut distributions = self.distributions.lock().expect("nobody panics holding it");
         for age in ages {
@@ -118,7 +118,7 @@ impl Watch {
         self.first_error.get_or_init(|| error.to_string());
     }
 
-    /// From now on this clock counts.
+    /// Uses this clock from now on.
     pub fn begin(&self, clock: RunClock) {
         let _ = self.clock.set(clock);
     }
@@ -140,8 +140,8 @@ impl Watch {
         (records, self.bytes_in_window.load(Relaxed))
     }
 
-    /// What was completed since the warm-up, whenever it was due: a run that lags at that point must first catch
-    /// up.
+    /// Records and bytes completed since the warm-up, whenever they were due: a run that lags at
+    /// its end must catch up first.
     pub fn since_start(&self) -> (u64, u64) {
         let records = self.records_since_start.load(Relaxed);
         (records, self.bytes_since_start.load(Relaxed))
@@ -159,7 +159,7 @@ impl Watch {
         self.first_error.get().map(String::as_str)
     }
 
-    /// Adds the distributions from due and from send.
+    /// Adds the distributions of latencies from due and from send.
     pub fn add_to(&self, from_due: &mut Latencies, from_send: &mut Latencies) {
         let distributions = self.distributions.lock().expect("nobody panics holding it");
         from_due.add(&distributions.from_due);
@@ -171,7 +171,7 @@ impl Watch {
         send_delay.add(&distributions.send_delay);
     }
 
-    /// Adds what arrived since the last call: latencies from due, and from due to sent.
+    /// Adds the latencies since the last call: from due to completed, and from due to sent.
     pub fn take_interval(&self, from_due: &mut Latencies, send_delay: &mut Latencies) {
         let mut distributions = self.distributions.lock().expect("nobody panics holding it");
         from_due.add(&distributions.interval);
@@ -183,12 +183,12 @@ impl Watch {
     }
 }
 
-/// How old a record was when it came through.
+/// The age of a record when it was completed.
 #[derive(Clone, Copy, Debug)]
 pub struct Age {
     pub since_due_ns: u64,
     pub since_sent_ns: u64,
-    /// It was due after the warm-up.
+    /// Whether it was due after the warm-up.
     pub is_measured: bool,
 }
 
@@ -196,7 +196,7 @@ pub struct Age {
 pub struct ProducerWatch {
     pub watch: Watch,
     mean_bytes: f64,
-    /// Acknowledged, by partition.
+    /// Acknowledged records, by partition.
     acknowledged: Mutex<BTreeMap<i32, u64>>,
 }
 
@@ -209,7 +209,7 @@ impl ProducerWatch {
         }
     }
 
-    /// Adds how many records of each partition were acknowledged.
+    /// Adds the acknowledged records of each partition.
     pub fn add_acknowledged_to(&self, all: &mut BTreeMap<i32, u64>) {
         for (partition, records) in &*self.acknowledged.lock().expect("nobody panics holding it") {
             *all.entry(*partition).or_default() += records;

@@ -1,7 +1,7 @@
-//! A scenario file as written: values found by path, and errors that name file, key and value.
+//! A scenario file as written: values by path, and errors that name file, key and value.
 //!
-//! A path is the keys from the top joined by dots, `load.kind`; after `settings` the rest is one key, because Kafka's
-//! own keys contain dots: `producers.settings.batch.size`.
+//! A path is the keys from the top joined by dots, such as `load.kind`. After `settings` the rest
+//! is a single key, because Kafka's keys contain dots: `producers.settings.batch.size`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -70,8 +70,8 @@ impl Document {
         Section::new(&self.file, String::new(), &self.table)
     }
 
-    /// Puts a value where the path says, making the tables above it. The path must be of a kind that scenarios have,
-    /// which reading the document again finds out.
+    /// Sets the value at a path and creates its parent tables. Whether scenarios have such a path
+    /// is checked when the document is parsed again.
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), ScenarioError> {
         let keys = keys_of(path);
         let Some((last, above)) = keys.split_last() else {
@@ -125,7 +125,7 @@ fn keys_of(path: &str) -> Vec<&str> {
     path.split('.').filter(|key| !key.is_empty()).collect()
 }
 
-/// One table of a file. Every key that is read is remembered, so that the others can be refused.
+/// One table of a file. It records the keys that are read, so that unknown ones can be rejected.
 pub struct Section<'a> {
     file: &'a str,
     path: String,
@@ -235,7 +235,7 @@ impl<'a> Section<'a> {
         Ok(read.unwrap_or_default())
     }
 
-    /// Kafka's settings: any key, and a text, number or truth as its value.
+    /// Kafka settings: any key, with a string, number or boolean as its value.
     pub fn settings(&self, key: &'static str) -> Result<BTreeMap<String, String>, ScenarioError> {
         let mut settings = BTreeMap::new();
         let Some(table) = self.read_as(key, "a table of settings", Value::as_table)? else {
@@ -260,7 +260,7 @@ impl<'a> Section<'a> {
         Ok(settings)
     }
 
-    /// A table below this one; an empty one if it is not there.
+    /// A child table; empty if it is missing.
     pub fn section(&self, key: &'static str) -> Result<Section<'a>, ScenarioError> {
         static EMPTY: std::sync::LazyLock<Table> = std::sync::LazyLock::new(Table::new);
         let table = self.read_as(key, "a table", Value::as_table)?;
@@ -291,7 +291,7 @@ impl<'a> Section<'a> {
         self.table
     }
 
-    /// Refuses unknown keys: those that were never read.
+    /// Rejects unknown keys: those that were never read.
     pub fn finish(self) -> Result<(), ScenarioError> {
         let read = self.read.borrow();
         match self.table.keys().find(|key| !read.contains(&key.as_str())) {
@@ -331,7 +331,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// A value without the quotes of a text.
+/// A value without the quotes of a string.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! One point of a scenario, read and checked: everything that a run has to know.
+//! One point of a scenario, parsed and checked: the complete specification of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::workload::stamp::STAMP_BYTES;
 #[derive(Clone, PartialEq, Debug)]
 pub struct PointSpec {
     pub topic: TopicSpec,
-    /// Settings of the brokers, where they are started for the run.
+    /// Settings of the brokers, if they are started for the run.
     pub broker_settings: BTreeMap<String, String>,
     pub records: RecordsSpec,
     pub producers: ProducersSpec,
@@ -30,12 +30,12 @@ pub struct TopicSpec {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordsSpec {
-    /// Of the values.
+    /// Size of the values.
     pub size: SizeRange,
-    /// Of all producers together; without one the time decides.
+    /// Records of all producers together; `None` if the time ends the run.
     pub count: Option<u64>,
-    /// Every four bytes of a value are a number below this, as with `--value-bound` of Kafka's tool: the lower, the more
-    /// there is to compress. Without it values are random capital letters.
+    /// Every four bytes of a value are a number below this, as with `--value-bound` of Kafka's
+    /// tool: the lower, the more compressible. `None` for random capital letters.
     pub value_bound: Option<u32>,
     pub keys: KeyDistribution,
 }
@@ -43,62 +43,63 @@ pub struct RecordsSpec {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProducersSpec {
     pub count: u32,
-    /// That share each of them.
+    /// Threads that share each producer.
     pub threads: u32,
-    /// How long a transaction lasts, where records are sent in transactions.
+    /// Duration of a transaction; `None` without transactions.
     pub transaction: Option<Duration>,
     pub settings: BTreeMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConsumersSpec {
-    /// Of all groups together.
+    /// Consumers of all groups together.
     pub count: u32,
-    /// The consumers of a group share the partitions, and each group reads the whole topic; without sharing, every
-    /// consumer is its own group.
+    /// Number of groups. The consumers of a group share the partitions, and each group reads the
+    /// whole topic; without sharing, every consumer is its own group.
     pub groups: u32,
-    /// They are members of their groups, and the coordinator assigns; otherwise their partitions are fixed.
+    /// Whether consumers are group members with assigned partitions; otherwise their partitions are
+    /// fixed.
     pub subscribe: bool,
     pub settings: BTreeMap<String, String>,
 }
 
-/// How records are offered.
+/// How records are sent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Load {
-    /// As fast as the producers take them.
+    /// As fast as the producers accept them.
     Closed,
-    /// This many per second, an open loop.
+    /// At a fixed rate, as an open loop.
     Rate { records_per_second: f64 },
-    /// The rate rises over the measured time.
+    /// At a rate that rises over the measured time.
     Ramp { from: f64, to: f64 },
-    /// Looks for the highest rate that is held.
+    /// Searches for the highest sustainable rate.
     Search {
         from: f64,
         step: f64,
-        /// Milliseconds that the p99 of the end-to-end latency may have.
+        /// Limit of the end-to-end p99 latency, in milliseconds.
         p99_limit_ms: Option<f64>,
     },
-    /// The next record is sent when the last one has been consumed.
+    /// Each record is sent when the previous one has been consumed.
     OneAtATime,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct MeasureSpec {
     pub warm_up: Duration,
-    /// Without one, until all records are through.
+    /// Measured time; `None` until all records are consumed.
     pub time: Option<Duration>,
     pub repetitions: u32,
-    /// Records carry the instants at which they were due and sent, so that consumers see their age.
+    /// Whether records carry their due and send times, so that consumers can compute their age.
     pub end_to_end: bool,
-    /// After this time, counted from the end of the warm-up, a broker that leads partitions is killed; acknowledged
-    /// records are counted at the end.
+    /// After this time, counted from the end of the warm-up, a broker that leads partitions is
+    /// killed. Lost acknowledged records are counted at the end.
     pub leader_dies: Option<Duration>,
     /// After this time, counted from the end of the warm-up, one more consumer joins each group;
     /// after the same time again it leaves.
     pub rebalance: Option<Duration>,
 }
 
-/// The tables that belong to points; read again for each point.
+/// Validates the tables that belong to points; they are parsed again for each point.
 pub fn read_keys_only(root: &Section<'_>) {
     for key in [
         "topic",
@@ -141,7 +142,7 @@ impl PointSpec {
         Ok(spec)
     }
 
-    /// What single keys cannot tell.
+    /// Checks conditions that involve several keys.
     fn check(&self, document: &Document) -> Result<(), ScenarioError> {
         let error = |key: &str, sentence: &str| {
             let value = document.get(key).map(super::document::shown);
@@ -255,9 +256,9 @@ impl PointSpec {
         Ok(())
     }
 
-    /// The bytes that the topic may reach over all replicas, if the load is offered at most at this rate.
+    /// The maximum size of the topic over all replicas, in bytes, at this highest rate.
     pub fn expected_bytes(&self, highest_bytes_per_second: f64) -> u64 {
-        // A record has about 10 bytes around its value in a batch.
+        // A record has about 10 bytes besides its value in a batch.
         let record = self.records.size.mean() + 10.0;
         let seconds = self
             .measure

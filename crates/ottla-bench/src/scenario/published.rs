@@ -1,4 +1,4 @@
-//! Published figures, and the plots to draw.
+//! Published figures, and plot definitions.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -8,12 +8,12 @@ use super::sweep::{At, Sweep};
 use super::{ScenarioError, document};
 use crate::figures;
 
-/// Published figures for a point, or for all points that agree with it.
+/// Published figures of a point, or of all points that match it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Published {
     pub at: At,
     pub figures: IndexMap<String, f64>,
-    /// Which of several published runs it refers to, or what was published besides figures.
+    /// Which of several published runs it refers to, or other published statements.
     pub note: String,
 }
 
@@ -60,11 +60,11 @@ impl Published {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Plot {
     pub title: String,
-    /// The path of a sweep, `time`, or `stored` for the bytes that the topic holds.
+    /// The path of a sweep, `time`, or `stored` for the size of the topic.
     pub x: String,
-    /// The figures, a line each.
+    /// The figures, one line each.
     pub y: Vec<String>,
-    /// A second sweep, a line for each of its values.
+    /// A second sweep, with a line for each of its values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     pub logarithmic_x: bool,
@@ -107,14 +107,14 @@ impl Plot {
     }
 }
 
-/// Whether a path is one of those that a sweep gives values to.
+/// Whether a sweep sets this path.
 pub fn is_swept(sweeps: &[Sweep], path: &str) -> bool {
     sweeps
         .iter()
         .any(|sweep| sweep.keys.iter().any(|key| key == path))
 }
 
-/// A place in words: `batch.size 65536, acks 1`; empty without a sweep.
+/// A point of the sweep as text: `batch.size 65536, acks 1`; empty without a sweep.
 pub fn shown_at(at: &At) -> String {
     let name = |path: &str| match path.split_once(".settings.") {
         Some((_, setting)) => setting.to_owned(),

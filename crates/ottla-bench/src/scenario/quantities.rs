@@ -1,12 +1,12 @@
-//! Numbers as people write them: sizes, times, counts.
+//! Quantities with units: sizes, times, counts.
 //!
-//! A KB, MB or GB is a power of 1024, as Kafka's own tools count and as the published figures were counted; `KiB` and
-//! so on say the same.
+//! KB, MB and GB are powers of 1024, as in Kafka's tools and in the published figures; `KiB` and so
+//! on are synonyms.
 
 use std::fmt;
 use std::time::Duration;
 
-/// `512`, `64KB`, `2GB`.
+/// Parses `512`, `64KB`, `2GB`.
 pub fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -20,7 +20,8 @@ pub fn bytes(text: &str) -> Option<u64> {
     Some((number * factor).round() as u64)
 }
 
-/// `500ms`, `30s`, `10min`, `1h`; a bare number is refused, because its unit would be unclear.
+/// Parses `500ms`, `30s`, `10min`, `1h`. A bare number is rejected because its unit would be
+/// unclear.
 pub fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let seconds = match unit {
@@ -43,7 +44,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim()))
 }
 
-/// The sizes of records: one, or uniformly between two, both included.
+/// Record sizes: one, or uniformly distributed between two, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SizeRange {
     pub smallest: u64,
@@ -51,7 +52,7 @@ pub struct SizeRange {
 }
 
 impl SizeRange {
-    /// `100`, or `0-1800`.
+    /// Parses `100` or `0-1800`.
     pub fn parse(text: &str) -> Option<SizeRange> {
         let (smallest, largest) = match text.split_once('-') {
             Some((smallest, largest)) => (bytes(smallest)?, bytes(largest)?),
@@ -75,7 +76,7 @@ impl fmt::Display for SizeRange {
     }
 }
 
-/// A number of bytes with the unit that leaves one to four digits before the point.
+/// A number of bytes with the unit that leaves one to four digits before the decimal point.
 pub fn shown_bytes(bytes: f64) -> String {
     let units = ["bytes", "KB", "MB", "GB", "TB"];
     let mut value = bytes;
@@ -91,7 +92,7 @@ pub fn shown_bytes(bytes: f64) -> String {
     }
 }
 
-/// A count with its digits in groups of three.
+/// A count with its digits grouped by three.
 pub fn shown_count(count: f64) -> String {
     let digits = format!("{:.0}", count.abs());
     let mut shown = String::new();
@@ -107,7 +108,7 @@ pub fn shown_count(count: f64) -> String {
     shown
 }
 
-/// Hours, minutes and seconds, the two largest of them that count.
+/// Hours, minutes and seconds; the two largest non-zero units.
 pub fn shown_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

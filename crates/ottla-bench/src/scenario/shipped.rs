@@ -1,10 +1,10 @@
-//! The scenarios that come with the binary: every row and every plot of the published measurements.
+//! The scenarios included in the binary: every row and every plot of the published measurements.
 
 use super::{Scenario, ScenarioError};
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
-        /// Name and text, in the order in which they are listed and run.
+        /// Name and text, in display and run order.
         pub const SHIPPED: &[(&str, &str)] = &[
             $(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*
         ];
@@ -43,7 +43,7 @@ shipped![
     "sla-search/latency-against-rate",
 ];
 
-/// The scenario of this name, or all of the group of this name; none if there is neither.
+/// The scenario with this name, or all of the group with this name; empty if there is neither.
 pub fn find(name: &str) -> Vec<(&'static str, &'static str)> {
     let name = name.trim_end_matches("/*").trim_end_matches('/');
     let is_meant = |(full, _): &&(&'static str, &'static str)| {
@@ -55,12 +55,12 @@ pub fn find(name: &str) -> Vec<(&'static str, &'static str)> {
     SHIPPED.iter().filter(is_meant).copied().collect()
 }
 
-/// Reads one that is shipped.
+/// Parses a shipped scenario.
 pub fn parse(name: &str, text: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse(name, &format!("{name}.toml"), text)
 }
 
-/// Names that may have been meant, for a name that does not exist.
+/// Existing names similar to an unknown one.
 pub fn similar(name: &str) -> Vec<&'static str> {
     let words: Vec<&str> = name
         .split(['/', '-', '_'])

@@ -6,15 +6,15 @@ use toml::Value;
 use super::ScenarioError;
 use super::document::Section;
 
-/// A place in a sweep: values by their paths.
+/// A position in a sweep: values by path.
 pub type At = IndexMap<String, Value>;
 
 /// One axis of a sweep.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sweep {
-    /// The paths that get the values; more than one move together.
+    /// The paths that are set; several paths change together.
     pub keys: Vec<String>,
-    /// For each step one value a path.
+    /// For each step, one value per path.
     pub steps: Vec<Vec<Value>>,
 }
 
@@ -23,7 +23,8 @@ impl Sweep {
         sections.into_iter().map(Sweep::read).collect()
     }
 
-    /// `key` with `values`, or with `from`, `to`, `steps` and `spacing`; or `keys` with rows of `values`.
+    /// `key` with `values`, or with `from`, `to`, `steps` and `spacing`; or `keys` with rows of
+    /// `values`.
     fn read(section: Section<'_>) -> Result<Sweep, ScenarioError> {
         let key = section.text("key")?;
         let keys = section.texts("keys")?;
@@ -63,14 +64,14 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Whether a path is one of several that move together.
+    /// Whether a path is one of several that change together.
     pub fn is_of_several(sweeps: &[Sweep], path: &str) -> bool {
         let mut of_several = sweeps.iter().filter(|sweep| sweep.keys.len() > 1);
         of_several.any(|sweep| sweep.keys.iter().any(|key| key == path))
     }
 
-    /// Puts other values in the place of those of the sweep of this key: a list, or a number of steps, which thins
-    /// them out.
+    /// Replaces the values of the sweep with this key: by a list, or by a number of steps, which
+    /// thins it out.
     pub fn replace(sweeps: &mut [Sweep], key: &str, value: &Value) -> Result<(), String> {
         let Some(sweep) = sweeps
             .iter_mut()
@@ -146,7 +147,7 @@ fn read_range(section: &Section<'_>) -> Result<Vec<Vec<Value>>, ScenarioError> {
     Ok(values)
 }
 
-/// Every combination, the last sweep turning fastest.
+/// All combinations; the last sweep varies fastest.
 pub fn product(sweeps: &[Sweep]) -> Vec<At> {
     let mut all = vec![At::new()];
     for sweep in sweeps {

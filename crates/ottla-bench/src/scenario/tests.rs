@@ -44,7 +44,8 @@ fn every_shipped_file_is_in_the_list() {
     assert_eq!(files, shipped::SHIPPED.len());
 }
 
-/// Counts the published figures: seven throughput rows, latency, losses, the ladders, the matrix and the searches.
+/// Counts the published figures: seven throughput rows, latency, losses, the ladders, the matrix
+/// and the searches.
 #[test]
 fn what_was_published_is_there() {
     let count = |group: &str| -> usize {
@@ -237,8 +238,8 @@ fn the_room_that_a_run_needs_is_known_before() {
     assert_eq!(points[0].spec.expected_bytes(1e9), 10 * 110 * 3);
 }
 
-/// The table of `docs/bench.md` says which scenario covers which row and plot of the published measurements: it names
-/// every scenario, every published figure and every plot, and none that is not there.
+/// The table of `docs/bench.md` maps published rows and plots to scenarios. It must name every
+/// scenario, every published figure and every plot, and no others.
 #[test]
 fn the_table_of_what_is_covered_is_true_and_whole() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench.md");

@@ -1,5 +1,5 @@
-//! The bandwidth to a cluster, measured without writing: records for a topic that does not exist are received
-//! completely and then refused. One connection cannot produce faster than this.
+//! Measures the bandwidth to a cluster without writing: records for a topic that does not exist are
+//! received completely and then rejected. One connection cannot produce faster than this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,15 +14,16 @@ use ottla_protocol::messages::produce_request::{
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{Timestamp, Uuid};
 
-/// A request, so that its round trip hardly counts; brokers take a hundred times as much.
+/// Value size of a request: large, so that the round trip hardly counts, and far below the brokers'
+/// limit.
 const VALUE_BYTES: usize = 512 << 10;
 /// Requests in flight.
 const IN_FLIGHT: usize = 8;
 const LENGTH: Duration = Duration::from_millis(700);
-/// The first requests open the connection's window.
+/// The first requests open the TCP window.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// MB (2^20 bytes) a second to one broker over one connection.
+/// MB (2^20 bytes) per second to one broker over one connection.
 pub async fn measure(client: &Client) -> Result<f64> {
     let connection = client.any_node().await?;
     let mut builder = RecordBatchBuilder::new(Compression::None);
@@ -32,7 +33,7 @@ pub async fn measure(client: &Client) -> Result<f64> {
         timeout_ms: 30_000,
         topic_data: vec![TopicProduceData {
             name: "ottla-bench-nowhere".into(),
-            // Of no topic: ids are drawn at random.
+            // The ID of no topic, because topic IDs are random.
             topic_id: Uuid::from_random([0x5a; 16]).unwrap_or(Uuid::ZERO),
             partition_data: vec![PartitionProduceData {
                 index: 0,

@@ -1,4 +1,5 @@
-//! A cluster as a run needs it: its brokers, the topics that a run creates and deletes, and their size on disk.
+//! Cluster operations of a run: its brokers, the topics that a run creates and deletes, and their
+//! size on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,11 +13,11 @@ use super::bandwidth;
 use crate::results::TargetInfo;
 use crate::scenario::point::TopicSpec;
 
-/// How long a cluster may take to answer at all.
+/// Timeout of the first response.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
-/// How long brokers that accept connections may take until the controller lets replicas be placed on them.
+/// Timeout from a broker accepting connections until the controller places replicas on it.
 const ALL_BROKERS: Duration = Duration::from_secs(60);
-/// How long the leaders of a new topic may take.
+/// Timeout for the leaders of a new topic.
 const LEADERS: Duration = Duration::from_secs(30);
 
 /// A connected cluster.
@@ -33,7 +34,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// `settings` are those of every client that talks to it.
+    /// `settings` apply to every client that connects to it.
     pub async fn connect(bootstrap: &str, settings: BTreeMap<String, String>) -> Result<Cluster> {
         let mut config =
             properties::admin(&settings).context("the settings of --command-config")?;
@@ -73,8 +74,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until this many brokers are in the cluster. A broker that has just started answers before the controller
-    /// has unfenced it, and creating a topic then fails for lack of replicas.
+    /// Waits until this many brokers are registered and unfenced. A newly started broker responds
+    /// before the controller has unfenced it, and creating a topic then fails for lack of replicas.
     pub async fn wait_for_brokers(&mut self, count: usize) -> Result<()> {
         let began = Instant::now();
         while self.brokers.len() < count {
@@ -95,7 +96,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The network between here and the cluster; some clusters do not let it be measured.
+    /// Measures the bandwidth to the cluster; some clusters do not permit it.
     pub async fn measure_bandwidth(&mut self) {
         self.bandwidth = bandwidth::measure(&self.client).await.ok();
     }
@@ -167,7 +168,7 @@ impl Cluster {
         sentences.into_iter().collect()
     }
 
-    /// Makes a topic and waits until all its partitions have leaders.
+    /// Creates a topic and waits until all its partitions have leaders.
     pub async fn create_topic(&self, name: &str, spec: &TopicSpec) -> Result<()> {
         let topic = NewTopic {
             name: name.to_owned(),
@@ -214,7 +215,7 @@ impl Cluster {
         }
     }
 
-    /// How many partitions of a topic each broker leads.
+    /// The number of partitions of a topic that each broker leads.
     pub async fn leaders(&self, topic: &str) -> Result<BTreeMap<i32, usize>> {
         let names = [topic.to_owned()];
         let metadata = self.client.refresh_metadata(Some(&names), false).await?;
@@ -230,8 +231,8 @@ impl Cluster {
         Ok(led)
     }
 
-    /// How many records each partition of a topic holds that nothing was ever deleted from. Partitions that have no leader
-    /// for a while are waited for.
+    /// The number of records in each partition of a topic without deletions. Waits for partitions
+    /// that temporarily have no leader.
     pub async fn record_counts(&self, topic: &str, partitions: u32) -> Result<BTreeMap<i32, u64>> {
         let asked: Vec<(String, i32)> = (0..partitions as i32)
             .map(|partition| (topic.to_owned(), partition))
@@ -247,7 +248,7 @@ impl Cluster {
         Ok(counts)
     }
 
-    /// Waits until all brokers of the cluster are there again.
+    /// Waits until all brokers of the cluster are available again.
     pub async fn wait_for_all(&self) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < ALL_BROKERS {
@@ -266,7 +267,7 @@ impl Cluster {
         )
     }
 
-    /// Checks that a topic that is there already is as the scenario wants it.
+    /// Checks that an existing topic matches the scenario.
     pub async fn check_topic(&self, name: &str, spec: &TopicSpec) -> Result<bool> {
         let names = [name.to_owned()];
         let metadata = self.client.refresh_metadata(Some(&names), false).await?;
@@ -319,7 +320,7 @@ impl Cluster {
     pub async fn delete_groups(&self, groups: &[String]) -> Result<()> {
         for (_, deleted) in self.admin.delete_groups(groups).await {
             match deleted {
-                // A member that never joined has created no group.
+                // A member that never joined has not created its group.
                 Err(error) if error.code() != Some(ErrorCode::GroupIdNotFound) => {
                     return Err(error.into());
                 }
@@ -344,14 +345,15 @@ impl Cluster {
         Ok(sizes.values().sum())
     }
 
-    /// Bytes free on the log directories of all brokers, as far as they say; nothing if none does.
+    /// Free bytes on the log directories of all brokers that report them; `None` if none does.
     pub async fn usable_bytes(&self) -> Option<u64> {
         let mut found: Option<u64> = None;
         let mut devices = BTreeMap::new();
         for broker in &self.brokers {
             for dir in self.admin.describe_log_dirs(*broker).await.ok()? {
                 if let Ok(usable) = u64::try_from(dir.usable_bytes) {
-                    // Directories on one disk show the same numbers, and the room counts once.
+                    // Directories on the same disk report the same numbers and must be counted
+                    // once.
                     devices.insert((*broker, dir.total_bytes), usable);
                 }
             }

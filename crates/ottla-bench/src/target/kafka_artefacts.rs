@@ -1,11 +1,11 @@
-//! Apache Kafka's jars: those of KAFKA_HOME, or Maven's, fetched once into the user's cache.
+//! Apache Kafka's jars: from KAFKA_HOME, or downloaded with Maven once into the user's cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The release that is fetched where none is given.
+/// The version that is downloaded by default.
 const VERSION: &str = "4.3.1";
 /// The broker, and the logging libraries of its distribution.
 const ARTEFACTS: &[(&str, &str, &str)] = &[
@@ -13,16 +13,16 @@ const ARTEFACTS: &[(&str, &str, &str)] = &[
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
 ];
 
-/// Jars that run a broker.
+/// The jars of a broker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KafkaArtefacts {
     pub class_path: String,
-    /// Of the broker's own jar.
+    /// The version of the broker's own jar.
     pub version: String,
 }
 
 impl KafkaArtefacts {
-    /// Finds them, fetching them if need be.
+    /// Finds the jars, downloading them if necessary.
     pub fn find() -> Result<KafkaArtefacts> {
         let libs = match std::env::var_os("KAFKA_HOME") {
             Some(home) => PathBuf::from(home).join("libs"),
@@ -76,7 +76,7 @@ impl KafkaArtefacts {
     }
 }
 
-/// Below the user's cache directory; complete when the mark is there.
+/// The jars in the user's cache directory, which are complete when the marker file exists.
 fn fetched() -> Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));

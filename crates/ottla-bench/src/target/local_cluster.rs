@@ -1,7 +1,8 @@
-//! Brokers that are started for a run, on free ports and in a temporary directory, and removed afterwards.
+//! Brokers that are started for a run, on free ports and in a temporary directory, and removed
+//! afterwards.
 //!
-//! The first node is broker and controller in one, further ones are brokers. They run in a process group of their own, so
-//! that a Ctrl-C at the terminal reaches the run and not them; the run ends them.
+//! The first node is a combined node, further ones are brokers. They run in their own process
+//! group, so that Ctrl-C at the terminal reaches only the run, which then ends them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,12 +19,12 @@ use super::TargetSpec;
 use super::kafka_artefacts::KafkaArtefacts;
 use crate::load::process_usage::ProcessUsage;
 
-/// A Java broker on a busy machine takes a minute.
+/// A Java broker on a busy machine takes a minute to start.
 const START: Duration = Duration::from_secs(180);
 const STOP: Duration = Duration::from_secs(30);
-/// How long the files of a topic may take to go.
+/// Timeout for the deletion of a topic's files.
 const DELETION: Duration = Duration::from_secs(30);
-/// Sixteen bytes as Kafka writes a UUID.
+/// 16 bytes in Kafka's UUID encoding.
 const CLUSTER_ID: &str = "T3R0bGFCZW5jaENsdXN0ZQ";
 
 /// The required brokers.
@@ -31,7 +32,7 @@ const CLUSTER_ID: &str = "T3R0bGFCZW5jaENsdXN0ZQ";
 pub struct BrokerRequirements {
     pub brokers: usize,
     pub settings: BTreeMap<String, String>,
-    /// Where their files go; the system's temporary directory unless named.
+    /// The directory of their files; the system's temporary directory by default.
     pub dir: Option<PathBuf>,
 }
 
@@ -43,7 +44,7 @@ fn running() -> MutexGuard<'static, (BTreeSet<u32>, BTreeSet<PathBuf>)> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Two seconds in all.
+/// Two seconds in total.
 const REMOVAL_ATTEMPTS: u32 = 400;
 
 /// Kills all started brokers and removes their files; the process is about to exit.
@@ -73,12 +74,12 @@ pub struct LocalCluster {
     nodes: Vec<Node>,
     program: Program,
     needs: BrokerRequirements,
-    /// Removed with everything in it.
+    /// Removed with its contents on drop.
     dir: tempfile::TempDir,
 }
 
 struct Node {
-    /// Another one once it has been killed and started again.
+    /// Replaced when the broker is killed and restarted.
     child: Mutex<Child>,
     port: u16,
     data: PathBuf,
@@ -138,8 +139,8 @@ impl LocalCluster {
         self.nodes.iter().map(|node| node.data.as_path())
     }
 
-    /// Waits until the files of a topic that was deleted are gone: their deletion is not to be measured with the next
-    /// round, which needs their room.
+    /// Waits until the files of a deleted topic are gone, because their deletion would affect the
+    /// next round, which also needs their disk space.
     pub async fn wait_until_deleted(&self, topic: &str) {
         let began = Instant::now();
         while began.elapsed() < DELETION && self.data_dirs().any(|dir| has_files_of(dir, topic)) {
@@ -147,7 +148,7 @@ impl LocalCluster {
         }
     }
 
-    /// The resource usage of all brokers so far.
+    /// The total resource usage of all brokers so far.
     pub fn usage(&self) -> Result<ProcessUsage> {
         let mut total = ProcessUsage::default();
         for node in &self.nodes {
@@ -156,8 +157,8 @@ impl LocalCluster {
         Ok(total)
     }
 
-    /// Kills a broker by its node.id, without a clean stop. The first broker is never killed: it is also the
-    /// controller, which must elect other leaders.
+    /// Kills a broker by its node.id, without a clean stop. The first broker is never killed,
+    /// because it is also the controller, which must elect new leaders.
     pub fn kill_broker(&self, id: i32) -> Result<()> {
         let node = self.follower(id)?;
         node.kill();
@@ -166,7 +167,7 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Restarts a killed broker on its data, and waits until it answers.
+    /// Restarts a killed broker on its data, and waits until it responds.
     pub fn revive_broker(&self, id: i32) -> Result<()> {
         let node = self.follower(id)?;
         let dir = self.dir_of(id as usize);
@@ -234,7 +235,7 @@ fn config_in(dir: &Path) -> PathBuf {
     dir.join("server.properties")
 }
 
-/// Also under the names that they have while they are deleted.
+/// Also matches the names of directories that are being deleted.
 fn has_files_of(dir: &Path, topic: &str) -> bool {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
@@ -246,7 +247,7 @@ fn has_files_of(dir: &Path, topic: &str) -> bool {
 }
 
 impl Drop for LocalCluster {
-    /// Their directory goes afterwards.
+    /// The directory is removed afterwards.
     fn drop(&mut self) {
         for node in &self.nodes {
             node.kill();
@@ -272,7 +273,7 @@ impl Node {
         let _ = self.locked().kill();
     }
 
-    /// Of its process.
+    /// The process ID.
     fn id(&self) -> u32 {
         self.locked().id()
     }
@@ -314,7 +315,7 @@ impl Node {
     }
 }
 
-/// How a broker is run.
+/// How to run a broker.
 enum Program {
     Ottla(PathBuf),
     Kafka(KafkaArtefacts),
@@ -379,7 +380,7 @@ impl Program {
                 let logging = dir.join("log4j2.properties");
                 std::fs::write(&logging, LOGGING)?;
                 let mut command = Command::new("java");
-                // What kafka-server-start.sh gives when nothing is set.
+                // The defaults of kafka-server-start.sh.
                 command
                     .args(["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC"])
                     .args([
@@ -400,8 +401,8 @@ impl Program {
     }
 }
 
-/// Why a program failed, in one line: its output on standard error, or else its output at all, without Java stack
-/// traces and without the name of a file that will be gone.
+/// Why a program failed, in one line: from its standard error, otherwise from its standard output,
+/// without Java stack traces and without the path of the temporary configuration.
 fn reason_in(output: &Output, config: &Path) -> String {
     let text = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();
@@ -431,7 +432,7 @@ const LOGGING: &str = "rootLogger.level=WARN\n\
     appender.stdout.layout.type=PatternLayout\n\
     appender.stdout.layout.pattern=[%d] %p %m (%c)%n\n";
 
-/// The configuration of one node: the first is the controller too.
+/// The configuration of one node; the first is also the controller.
 fn properties(
     id: usize,
     brokers: usize,
@@ -454,7 +455,7 @@ fn properties(
         format!("transaction.state.log.min.isr={}", replicas.min(2)),
         format!("share.coordinator.state.topic.replication.factor={replicas}"),
         "share.coordinator.state.topic.min.isr=1".to_owned(),
-        // Otherwise the data of the last minute would occupy disk space.
+        // Otherwise the data of the last minute would still occupy disk space.
         "log.segment.delete.delay.ms=100".to_owned(),
     ];
     match id {
@@ -467,13 +468,14 @@ fn properties(
             format!("listeners=PLAINTEXT://127.0.0.1:{port}"),
         ]),
     }
-    // A later line of the same key counts.
+    // The last line of a key takes effect.
     lines.extend(settings.iter().map(|(key, value)| format!("{key}={value}")));
     lines.join("\n") + "\n"
 }
 
 fn free_port() -> Result<u16> {
-    // Ports below the range from which the kernel gives some to clients, so that none is taken before the broker binds.
+    // Ports below the kernel's ephemeral range, so that no client connection takes one before the
+    // broker binds it.
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
     const FIRST: u16 = 25_000;
     const COUNT: u16 = 1000;

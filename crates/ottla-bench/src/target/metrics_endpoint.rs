@@ -1,7 +1,8 @@
-//! The metrics of a remote cluster's brokers, read over HTTP in the text format of Prometheus and OpenMetrics.
+//! Reads the metrics of a remote cluster's brokers over HTTP, in the text format of Prometheus and
+//! OpenMetrics.
 //!
-//! Samples of one name are summed over labels and brokers: a run needs the usage of the whole cluster. A response that
-//! is late or not in this format is an error; nothing is guessed.
+//! Samples with the same name are summed over labels and brokers, because a run needs the usage of
+//! the whole cluster. A response that is late or malformed is an error.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use indexmap::IndexMap;
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// An exporter of a large Kafka broker has a few megabytes.
+/// Maximum response size, in bytes. The exporter of a large Kafka broker returns a few megabytes.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// An address such as `http://host:9404/metrics`.
@@ -23,7 +24,7 @@ pub struct MetricsEndpoint {
     path: String,
 }
 
-/// The samples of one look, by name.
+/// The samples of one scrape, by name.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Metrics(IndexMap<String, f64>);
 
@@ -56,7 +57,7 @@ impl MetricsEndpoint {
         })
     }
 
-    /// Fetches the metrics, on a thread that may block.
+    /// Fetches the metrics. Blocks.
     pub fn scrape(&self) -> Result<Metrics> {
         let body = self
             .get()
@@ -70,7 +71,7 @@ impl MetricsEndpoint {
         let mut connection = TcpStream::connect_timeout(&address, PATIENCE)?;
         connection.set_read_timeout(Some(PATIENCE))?;
         connection.set_write_timeout(Some(PATIENCE))?;
-        // HTTP/1.0, so that the body comes in one piece and ends with the connection.
+        // HTTP/1.0, so that the body is not chunked and ends with the connection.
         let request = format!(
             "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: text/plain\r\n\r\n",
             self.path, self.authority
@@ -92,7 +93,8 @@ impl Metrics {
     fn parse(text: &str) -> Metrics {
         let mut metrics = Metrics::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            // A label's value may hold anything, but its quotation marks are escaped: the last brace ends the labels.
+            // A label's value may contain braces, but its quotes are escaped, so the last brace
+            // ends the labels.
             let (name, rest) = match (line.find('{'), line.rfind('}')) {
                 (Some(open), Some(close)) if open < close => (&line[..open], &line[close + 1..]),
                 _ => line.split_once(' ').unwrap_or((line, "")),
@@ -129,7 +131,7 @@ impl Metrics {
         self.0.get(name).copied()
     }
 
-    /// The increase of counters, and the current value of everything else, without zeros.
+    /// The increase of counters and the current value of everything else, without zeros.
     pub fn since(&self, before: &Metrics) -> IndexMap<String, f64> {
         let is_counter = |name: &str| {
             ["_total", "_count", "_sum", "_bucket"]

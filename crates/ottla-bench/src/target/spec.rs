@@ -1,19 +1,19 @@
-//! What the command line names as a target.
+//! Targets as given on the command line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::metrics_endpoint::MetricsEndpoint;
 
-/// A target, as the command line names it.
+/// A target, as given on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TargetSpec {
     /// The brokers at these addresses.
     Remote {
         bootstrap: String,
-        /// Where its brokers say what they use.
+        /// Metrics endpoints of its brokers.
         metrics: Vec<MetricsEndpoint>,
-        /// Of every client that talks to it: how to connect, and who one is.
+        /// Settings of every client that connects to it, such as security settings.
         settings: BTreeMap<String, String>,
     },
     /// This binary, started as broker.
@@ -23,7 +23,7 @@ pub enum TargetSpec {
 }
 
 impl TargetSpec {
-    /// As results name it.
+    /// The name in results.
     pub fn name(&self) -> String {
         match self {
             TargetSpec::Remote { bootstrap, .. } => bootstrap.clone(),
@@ -32,7 +32,7 @@ impl TargetSpec {
         }
     }
 
-    /// For the heads of columns: of several addresses the first, and how many more there are.
+    /// For column headings: the first of several addresses, and how many more there are.
     pub fn short_name(name: &str) -> String {
         let mut addresses = name.split(',');
         let first = addresses.next().unwrap_or_default();

@@ -1,19 +1,20 @@
-//! The keys of a workload's records, as Kafka 4.4's producer-perf-test makes them (KIP-1299): decimal numbers.
+//! The keys of a workload's records, as in Kafka 4.4's producer-perf-test (KIP-1299): decimal
+//! numbers.
 
 use super::random::Random;
 
-/// Which keys records get.
+/// The keys of the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyDistribution {
     /// None.
     None,
-    /// 0, 1, and so on up to but not including this, and again from 0.
+    /// 0, 1, and so on up to but not including this, then again from 0.
     Range(u32),
-    /// Each evenly from as many.
+    /// Uniformly random numbers below this.
     Random(u32),
 }
 
-/// The keys of one thread, each written into the same few bytes.
+/// The keys of one thread, all written into the same small buffer.
 #[derive(Clone, Debug)]
 pub struct Keys {
     distribution: KeyDistribution,
@@ -25,7 +26,7 @@ impl Keys {
     pub fn new(distribution: KeyDistribution, seed: u64, thread: u64) -> Keys {
         Keys {
             distribution,
-            // Not the numbers that sizes and values are drawn with.
+            // A different sequence from that of sizes and values.
             random: Random::of_thread(!seed, thread),
             digits: Digits::default(),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Latencies, from a tenth of a microsecond to minutes with three digits, in an HDR histogram.
+/// Latencies from 0.1 µs to minutes with three significant digits, in an HDR histogram.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
@@ -27,7 +27,8 @@ impl Latencies {
         self.0.saturating_record(nanoseconds);
     }
 
-    /// As many records of one latency, as those of one batch that were sent with one reading of the clock.
+    /// Adds several records with the same latency, such as those of a batch that were sent with one
+    /// clock reading.
     #[inline]
     pub fn record_many_ns(&mut self, nanoseconds: u64, count: u64) {
         self.0.saturating_record_n(nanoseconds, count);
@@ -41,12 +42,12 @@ impl Latencies {
         self.0.len()
     }
 
-    /// As if nothing had been recorded; the histogram's own `clear` keeps the largest value.
+    /// Removes all records; the histogram's own `clear` keeps the maximum.
     pub fn clear(&mut self) {
         self.0.reset();
     }
 
-    /// The latency below or at which this share of the records lies.
+    /// The latency that this fraction of the records does not exceed.
     pub fn at_quantile_ns(&self, quantile: f64) -> u64 {
         self.0.value_at_quantile(quantile)
     }
@@ -59,7 +60,7 @@ impl Latencies {
         self.0.max()
     }
 
-    /// The histogram itself, in nanoseconds.
+    /// The underlying histogram, in nanoseconds.
     pub fn histogram(&self) -> &Histogram<u64> {
         &self.0
     }

@@ -1,8 +1,8 @@
 //! When records are due, and waiting for it.
 //!
-//! A run at a rate is an open loop: each record has its instant, whatever became of the ones before it, so that a
-//! broker that stalls is not spared the records that would have come meanwhile. Times are nanoseconds since the start
-//! of the run, of a clock that only goes forward.
+//! A run at a rate is an open loop: each record has a due time that does not depend on earlier
+//! records, so that a stalled broker still gets, and is measured on, the records due during the
+//! stall. Times are nanoseconds since the start of the run, on a monotonic clock.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl RunClock {
     }
 }
 
-/// The instants at which one of several threads has its records due; the threads take turns.
+/// The due times of one of several threads' records; the threads take turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     pace: Pace,
@@ -38,13 +38,13 @@ pub struct Schedule {
     thread: u64,
 }
 
-/// How the time of a record follows from its place.
+/// How the due time of a record follows from its number.
 #[derive(Clone, Copy, Debug)]
 enum Pace {
     Even {
         nanoseconds_per_record: f64,
     },
-    /// The rate begins at `from` records a second and grows by `growth` each second.
+    /// The rate starts at `from` records per second and grows by `growth` per second.
     Rising {
         from: f64,
         growth: f64,
@@ -52,7 +52,7 @@ enum Pace {
 }
 
 impl Schedule {
-    /// `records_per_second` is above 0, and of all threads together.
+    /// `records_per_second` must be positive, and is that of all threads together.
     pub fn new(records_per_second: f64, threads: u64, thread: u64) -> Schedule {
         Schedule {
             pace: Pace::Even {
@@ -84,8 +84,9 @@ impl Schedule {
             Pace::Even {
                 nanoseconds_per_record,
             } => (place as f64 * nanoseconds_per_record) as u64,
-            // The records until t are from·t + growth·t²/2; solved for t in the form that no growth leaves whole. A rate
-            // that falls to nothing has no instant for further records.
+            // The number of records until t is from·t + growth·t²/2, solved for t in a form that is
+            // stable for a growth of 0. A rate that falls to zero has no due time for further
+            // records.
             Pace::Rising { from, growth } => {
                 let root = from * from + 2.0 * growth * place as f64;
                 if root < 0.0 {
@@ -101,24 +102,24 @@ impl Schedule {
 /// When a record was due and when it was handed to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// Without a rate the same as `sent`.
+    /// The same as `sent` without a rate.
     pub due: u64,
     pub sent: u64,
 }
 
-/// Without a rate the clock is read once per this many records, which together take far less time than what is
-/// measured.
+/// Without a rate the clock is read once per this many records, which together take far less time
+/// than what is measured.
 const RECORDS_PER_READING: u32 = 16;
 
-/// Lets one thread send each of its records at its time.
+/// Delays each record of one thread until it is due.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     clock: RunClock,
     schedule: Option<Schedule>,
     turn: u64,
-    /// The clock when it was last read.
+    /// The last clock reading.
     now: u64,
-    /// How many records may still go out with that reading.
+    /// How many more records may use that reading.
     readings_left: u32,
 }
 
@@ -140,7 +141,7 @@ impl Pacer {
         self.clock
     }
 
-    /// Waits until the next record is due, if it is not.
+    /// Waits until the next record is due.
     #[inline]
     pub fn wait_for_turn(&mut self) -> Moment {
         if self.readings_left == 0 {
@@ -165,7 +166,7 @@ impl Pacer {
         }
     }
 
-    /// The record before has taken long to be handed over, so that the last reading of the clock is old.
+    /// Forces a new clock reading, because passing on the previous record took long.
     #[inline]
     pub fn read_again(&mut self) {
         self.readings_left = 0;
@@ -183,8 +184,8 @@ impl Pacer {
     }
 }
 
-/// Lets this thread wake on time: Linux otherwise adds 50 µs to coalesce wake-ups. If this cannot be changed,
-/// records are sent that much later, and the latency includes it.
+/// Sets the timer slack so that this thread wakes on time: Linux otherwise adds up to 50 µs to
+/// coalesce wake-ups. If this fails, records are sent later, and the latency includes the delay.
 fn sleep_precisely() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

@@ -1,5 +1,5 @@
-//! A distribution as text, in the form of HdrHistogram's own percentile files (`.hgrm`), which its plotter and others
-//! read: value, percentile, how many records lie at or below it, and 1/(1-percentile).
+//! Writes a distribution as text, in the format of HdrHistogram's percentile files (`.hgrm`), which
+//! its plotter reads: value, percentile, number of records at or below it, and 1/(1-percentile).
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! Random numbers for workloads: few instructions each, and the same for the same seed on every machine.
+//! Random numbers for workloads: a few instructions each, and reproducible for a seed on every
+//! machine.
 
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +14,8 @@ impl Random {
         Random { state: seed }
     }
 
-    /// One of several independent sequences of the same seed, so that threads do not repeat each other.
+    /// One of several independent sequences of the same seed, so that threads do not repeat each
+    /// other.
     pub fn of_thread(seed: u64, thread: u64) -> Random {
         let mut random = Random::new(seed.wrapping_add(thread.wrapping_mul(0xd134_2543_de82_ef95)));
         Random::new(random.next_u64())
@@ -28,7 +30,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Evenly from 0 up to but not including `bound`, which is at least 1.
+    /// Uniform from 0 up to but not including `bound`, which must be at least 1.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
         // The high half of a product instead of a remainder: no division, and a bias below 2^-32.

@@ -1,8 +1,9 @@
-//! The moment of a record in 64 bits, so that it can travel with the record through a client and come back with what
-//! became of it.
+//! Encodes the moment of a record in 64 bits, so that it can travel through a client with the
+//! record and come back with its outcome.
 //!
-//! Ticks are 256 ns. A tag holds when the record was sent modulo 2^32 ticks, 18 minutes, far more than a record may be
-//! under way; how long before that it was due, up to 9 minutes; and whether it came after the warm-up.
+//! Ticks are 256 ns. A tag holds when the record was sent modulo 2^32 ticks (18 minutes, far more
+//! than a record may be in flight), how long before that it was due (up to 9 minutes), and whether
+//! it came after the warm-up.
 
 use super::pacing::Moment;
 
@@ -26,7 +27,7 @@ pub fn tag(moment: Moment, after_warmup: bool) -> u64 {
     (sent << 32) | if after_warmup { AFTER_WARMUP } else { 0 } | late
 }
 
-/// `now` is of the same clock as the moment.
+/// `now` must be on the same clock as the moment.
 #[inline]
 pub fn elapsed(tag: u64, now: u64) -> Elapsed {
     let sent = (tag >> 32) as u32;

@@ -12,10 +12,10 @@ use super::random::Random;
 /// The content of random values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Each byte one of 26 capital letters, as Kafka's tool fills its records.
+    /// Random capital letters, as in Kafka's tool.
     Letters,
-    /// Every four bytes a number, big-endian, evenly from 0 up to but not including this (`--value-bound`, KAFKA-3554):
-    /// the lower the bound, the more there is to compress.
+    /// Every four bytes are a big-endian number, uniform from 0 up to but not including this
+    /// (`--value-bound`, KAFKA-3554): the lower the bound, the more compressible.
     Numbers { bound: u32 },
 }
 
@@ -28,7 +28,8 @@ impl Content {
         }
     }
 
-    /// The share of the bytes that no codec can save: the compressed size, in theory, over the size.
+    /// The fraction of the bytes that no codec can save: the theoretical ratio of compressed size
+    /// to size.
     pub fn floor(self) -> f64 {
         self.bits_per_byte() / 8.0
     }
@@ -48,11 +49,11 @@ impl Content {
     }
 }
 
-/// How long values are.
+/// The sizes of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueSizes {
     pub least: usize,
-    /// Inclusive. Sizes are drawn evenly.
+    /// Inclusive. Sizes are uniformly distributed.
     pub most: usize,
 }
 
@@ -64,14 +65,14 @@ impl ValueSizes {
         }
     }
 
-    /// Reads `100`, or `0-1800`.
+    /// Parses `100` or `0-1800`.
     pub fn parse(text: &str) -> Option<ValueSizes> {
         let (least, most) = text.split_once('-').unwrap_or((text, text));
         let sizes = ValueSizes {
             least: least.trim().parse().ok()?,
             most: most.trim().parse().ok()?,
         };
-        // Sizes of records are 32-bit numbers in Kafka's protocol.
+        // Record sizes are 32-bit numbers in Kafka's protocol.
         (sizes.least <= sizes.most && sizes.most <= i32::MAX as usize).then_some(sizes)
     }
 
@@ -80,27 +81,27 @@ impl ValueSizes {
     }
 }
 
-/// Where the values of a run come from. Cheap to clone; each thread takes its own [`Values`].
+/// The source of a run's values. Cheap to clone; each thread takes its own [`Values`].
 #[derive(Clone, Debug)]
 pub enum ValueSource {
     /// Slices of a pool of random bytes.
     Pool {
         pool: Arc<[u8]>,
         sizes: ValueSizes,
-        /// Slices begin where these bits of their place are 0.
+        /// Slices start where these bits of the offset are 0.
         misaligned: usize,
     },
-    /// Each one of these.
+    /// One of these for each record, at random.
     Listed(Arc<[Box<[u8]>]>),
-    /// The number of the record, counted over all threads, in decimal.
+    /// The record number, counted over all threads, in decimal.
     Counted,
 }
 
-/// Larger than any batch that is usual, so that none holds a slice twice.
+/// Larger than any common batch, so that no batch contains a slice twice.
 const POOL_BYTES: usize = 16 << 20;
 
 impl ValueSource {
-    /// Prepares a pool; writing it also has the operating system give the memory. Fewer `records` need less.
+    /// Prepares a pool; writing it also faults its memory in. Fewer `records` need a smaller one.
     pub fn random(content: Content, sizes: ValueSizes, seed: u64, records: u64) -> ValueSource {
         let wanted = usize::try_from(records)
             .unwrap_or(usize::MAX)
@@ -145,7 +146,7 @@ impl ValueSource {
 pub struct Values {
     source: ValueSource,
     random: Random,
-    /// Where in the pool the next value begins.
+    /// The offset in the pool of the next value.
     place: usize,
     digits: Digits,
 }
@@ -166,7 +167,7 @@ impl Values {
                 };
                 let mut start = (self.place + misaligned) & !misaligned;
                 if start + size > pool.len() {
-                    // Another beginning in each round, so that the rounds do not repeat each other.
+                    // A different start in each pass, so that passes do not repeat each other.
                     let room = (pool.len() - size) as u32;
                     start = self.random.below(room / 2 + 1) as usize & !misaligned;
                 }
@@ -249,8 +250,8 @@ mod tests {
         assert_eq!(counted.next(1234), b"1234");
     }
 
-    /// No codec compresses below the stated floor, and a good one comes as close as is possible byte by byte: the pool
-    /// repeats nothing within a batch.
+    /// No codec compresses below the stated floor, and a good one comes close to what is possible
+    /// byte by byte: the pool repeats nothing within a batch.
     #[test]
     fn compressibility_is_what_is_stated() {
         for (content, factor) in [
