@@ -1,4 +1,5 @@
-//! Prints the Rust of every schema file into the build's output folder; `src/generated.rs` includes it.
+//! Generates the Rust code of every schema file into the build's output folder; `src/generated.rs`
+//! includes it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

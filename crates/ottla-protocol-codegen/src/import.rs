@@ -1,8 +1,8 @@
-//! From the schema JSON inside Kafka's jars to the model.
+//! Converts the schema JSON in Kafka's jars to the model.
 //!
-//! Names, types, versions and defaults are imported; descriptions are not. Deliberately ignored are
-//! `entityType`, `zeroCopy` (here everything is) and `about`. An unknown key is an error, so that
-//! nothing of a newer Kafka is lost silently.
+//! Names, types, versions and defaults are imported; descriptions are not. `entityType`, `zeroCopy`
+//! (everything here is zero-copy) and `about` are deliberately ignored. An unknown key is an error,
+//! so that no feature of a newer Kafka is lost silently.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::notation;
 use crate::schema::{Field, Kind, Message, Struct, Type, Versions};
 
-/// A jar or a schema that could not be read.
+/// A jar or a schema could not be read.
 #[derive(Debug)]
 pub struct ImportError(String);
 
@@ -27,7 +27,7 @@ impl fmt::Display for ImportError {
 
 impl std::error::Error for ImportError {}
 
-/// Reads the schemas of these jars. The result is schema file name -> text in the notation.
+/// Reads the schemas in these jars. Returns the text in the notation by schema file name.
 pub fn import(jars: &[PathBuf]) -> Result<BTreeMap<&'static str, String>, ImportError> {
     let mut files: BTreeMap<&'static str, Vec<Message>> = BTreeMap::new();
     for jar in jars {
@@ -60,7 +60,7 @@ const HEADER: &str = "\
 # docs/wire-types.md explains the notation.
 ";
 
-/// Which schema file, and so which Rust module, a message belongs to.
+/// The schema file, and thereby the Rust module, to which a message belongs.
 fn file_of(entry: &str, message: &Message) -> &'static str {
     match message.kind {
         Kind::Request | Kind::Response | Kind::Header => "messages",

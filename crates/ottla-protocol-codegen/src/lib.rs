@@ -1,10 +1,10 @@
-//! Reads Kafka's message schemas and writes the Rust of `ottla-protocol`.
+//! Reads Kafka's message schemas and generates the Rust code of `ottla-protocol`.
 //!
-//! Two steps, which meet in the [`schema`] model. `import` (a feature, used by `cargo xtask codegen`)
-//! takes the schema JSON out of Kafka's jars and prints it in the compact notation of [`notation`];
-//! that text is committed. [`rust::generate`] runs in the build script of `ottla-protocol`, parses the
-//! notation and prints Rust. Kafka does the same in its `generator` module
-//! (`org.apache.kafka.message.MessageDataGenerator`).
+//! There are two steps, with the [`schema`] model between them. `import` (a feature, used by `cargo
+//! xtask codegen`) reads the schema JSON in Kafka's jars and prints it in the compact notation of
+//! [`notation`]; that text is committed. [`rust::generate`] runs in the build script of
+//! `ottla-protocol`, parses the notation and prints Rust. Kafka does the same in its `generator`
+//! module (`org.apache.kafka.message.MessageDataGenerator`).
 
 #[cfg(feature = "import")]
 mod import;

@@ -1,4 +1,4 @@
-//! From Kafka's names to Rust's.
+//! Converts Kafka's names to Rust's.
 
 /// `TopicId` -> `topic_id`, `ISRNodes` -> `isr_nodes`, `KRaftVersion` -> `kraft_version`.
 pub fn snake_case(name: &str) -> String {

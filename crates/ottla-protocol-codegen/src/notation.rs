@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 
 use crate::schema::{Field, Kind, Message, Struct, Type, Versions};
 
-/// A line that does not follow the notation.
+/// A line is not valid in the notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotationError {
     pub line: usize,
@@ -36,7 +36,7 @@ impl fmt::Display for NotationError {
 
 impl std::error::Error for NotationError {}
 
-/// Prints messages so that [`parse`] gives them back.
+/// Prints messages in the form that [`parse`] reads.
 pub fn print(messages: &[Message]) -> String {
     let mut out = String::new();
     for message in messages {
@@ -318,7 +318,7 @@ impl<'a> Lines<'a> {
         self.lines.get(self.next).copied()
     }
 
-    /// The next line if it has this depth.
+    /// The next line, if it has this depth.
     fn next_at(&mut self, depth: usize) -> Option<Line<'a>> {
         let line = self.peek().filter(|line| line.depth == depth)?;
         self.next += 1;

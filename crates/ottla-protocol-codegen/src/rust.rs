@@ -1,9 +1,9 @@
-//! Generates the Rust of a schema file: one module per message, then the code that connects the
-//! messages.
+//! Generates the Rust code of a schema file: one module per message, then the code that connects
+//! the messages.
 //!
 //! The generated code uses the hand-written runtime of `ottla-protocol` (`Reader`, `Encoder`, the
-//! record macros), so that a field is one line to decode and one to encode. Everything generated here
-//! is a function of the schema; only version tests happen at run time.
+//! record macros), so decoding and encoding take one line per field. All code generated here is a
+//! function of the schema; only version checks happen at run time.
 
 mod error_codes;
 mod fields;
@@ -107,7 +107,7 @@ fn range_of(versions: Versions) -> String {
     }
 }
 
-/// Prints the `api_keys!` table: one line an API, those that Kafka removed included.
+/// Prints the `api_keys!` table: one line per API, including those that Kafka removed.
 pub fn generate_api_keys(messages: &[Message]) -> String {
     let mut out = String::from("api_keys! {\n");
     for request in messages
@@ -189,8 +189,8 @@ pub fn generate_coordinator_enum(messages: &[Message], key_enum: &str, value_enu
     out
 }
 
-/// Prints a macro that calls another with every message, for tests and fuzzing: its module, its kind
-/// and its struct.
+/// Prints a macro that calls another macro with every message (module, kind and struct), for tests
+/// and fuzzing.
 pub fn generate_list(files: &[(&str, &[Message])]) -> String {
     let mut out =
         String::from("macro_rules! for_each_message {\n    ($call:ident) => {\n        $call! {\n");

@@ -1,8 +1,8 @@
-//! The model of a schema: what both the notation and the Rust are printed from.
+//! The model of a schema, from which both the notation and the Rust code are printed.
 //!
-//! All version ranges are closed and clamped to the parent's range: a field's to its struct's, a nested
-//! struct's to its field's. Kafka writes `0+` where it means "always"; here such a field simply has the
-//! range of its parent, so that the generated code tests no version that cannot occur.
+//! All version ranges are closed and clamped to the parent's range: a field's to its struct's, a
+//! nested struct's to its field's. Where Kafka writes `0+` to mean "always", a field here has the
+//! range of its parent, so that the generated code checks no version that cannot occur.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl Versions {
         }
     }
 
-    /// Reads `3`, `3+`, `3-7` or `none`.
+    /// Parses `3`, `3+`, `3-7` or `none`.
     pub fn parse(text: &str) -> Option<Versions> {
         if text == "none" {
             return Some(Versions::NONE);
@@ -66,7 +66,7 @@ impl Versions {
         }
     }
 
-    /// Prints so that [`Versions::parse`], clamped to `within`, gives the same range again.
+    /// Prints in a form for which [`Versions::parse`], clamped to `within`, returns the same range.
     pub fn display_within(self, within: Versions) -> String {
         match self.range {
             None => "none".into(),
@@ -165,7 +165,7 @@ impl Type {
         }
     }
 
-    /// The struct that this type is, or is an array of.
+    /// The struct that this type is, or whose array it is.
     pub fn struct_name(&self) -> Option<&str> {
         match self {
             Type::Struct(name) => Some(name),
@@ -206,15 +206,16 @@ pub struct Field {
     pub nullable: Versions,
     /// The tag, and the versions in which the field is written as a tagged field.
     pub tag: Option<(u32, Versions)>,
-    /// As Kafka writes it; `null` for null. `None` is the type's zero.
+    /// In Kafka's notation; `null` for null. `None` means the type's zero value.
     pub default: Option<String>,
-    /// A value that the version cannot express is dropped instead of refused.
+    /// Whether a version that cannot express the value drops it instead of refusing to encode.
     pub ignorable: bool,
-    /// Part of the key under which Kafka keeps the array's elements in a map.
+    /// Whether the field is part of the key when Kafka keeps the array's elements in a map.
     pub map_key: bool,
-    /// Never in compact form, though the message is flexible (the client id of the request header).
+    /// Whether the field is never in compact form although the message is flexible (the client ID
+    /// of the request header).
     pub inflexible: bool,
-    /// The fields of the struct that this field defines in place.
+    /// The fields of the struct that this field defines inline.
     pub fields: Vec<Field>,
 }
 
@@ -238,7 +239,7 @@ pub struct Message {
     pub kind: Kind,
     pub name: String,
     pub api_key: Option<i16>,
-    /// None for what Kafka removed and keeps the number of.
+    /// `None` for an API that Kafka removed and whose number it reserves.
     pub versions: Versions,
     pub flexible: Versions,
     /// Listeners on which a request is served: `broker`, `controller`.

@@ -1,10 +1,11 @@
-//! The golden bytes, Rust side; `conformance/java/golden` is the Java side, `cargo xtask golden` runs both.
+//! The Rust side of the golden bytes; the Java side is `conformance/java/golden`, and `cargo xtask
+//! golden` runs both.
 //!
-//! `golden check FILE` reads what Kafka's classes wrote: decodes each message, compares its canonical
-//! text, writes it again and compares the bytes. It also checks that every message and version of the
-//! schemas was there, and that the table of APIs is Kafka's.
-//! `golden write FILE` makes values up and writes them for the Java side to check.
-//! A line is: name, version, filling, bytes in hexadecimal ended by a dash, canonical text.
+//! `golden check FILE` reads what Kafka's classes wrote: it decodes each message, compares its
+//! canonical text, encodes it again and compares the bytes. It also checks that every message and
+//! version of the schemas occurs, and that the API table equals Kafka's. `golden write FILE`
+//! generates values and writes them for the Java side to check. A line is: name, version, filling,
+//! bytes in hexadecimal terminated by a dash, canonical text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -89,7 +90,7 @@ fn check(messages: &BTreeMap<&str, AnyMessage>, file: &str) -> Result<String, St
     }
 }
 
-/// What is said about an API besides its fields, as the Java side says it.
+/// The properties of an API besides its fields, in the format of the Java side.
 fn table_line(api: ApiKey) -> String {
     let mut line = format!(
         "@api {} {api} {} {} {} {} {}",

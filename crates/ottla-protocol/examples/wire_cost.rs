@@ -1,7 +1,8 @@
-//! What decoding a produce request and encoding a fetch response cost, in nanoseconds.
+//! Measures decoding a produce request and encoding a fetch response, in nanoseconds.
 //!
-//! `cargo run --release --package ottla-protocol --example wire_cost`. Rounds are interleaved and the
-//! median is printed with the fastest and slowest, since other work on the machine disturbs them.
+//! `cargo run --release --package ottla-protocol --example wire_cost`. Rounds are interleaved, and
+//! the median is printed with the minimum and maximum, because other work on the machine disturbs
+//! them.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -70,7 +71,7 @@ fn encode(response: &FetchResponse) {
     black_box(out.finish());
 }
 
-/// Nanoseconds per call, over enough calls to last some milliseconds.
+/// Nanoseconds per call, averaged over enough calls to take several milliseconds.
 fn time(work: &dyn Fn()) -> f64 {
     let calls = 2000;
     let start = Instant::now();

@@ -1,8 +1,9 @@
-//! Made-up requests of every API and version: what a broker answers to each, one line of JSON an API. The
-//! requests are the same in every run, so that the lines of two brokers can be compared.
+//! Sends generated requests of every API and version to a broker and prints the outcomes, one line
+//! of JSON per API. The requests are the same in every run, so the lines of two brokers can be
+//! compared.
 //!
-//! `wire_script HOST:PORT`. An answer is told by its error codes, sorted and each once; `closed` and `silent` stand for
-//! none. What the codes are about is compared by the scripts of clients.
+//! `wire_script HOST:PORT`. An outcome is the sorted set of error codes in the response; `closed`
+//! and `silent` mean no response. Further contents are compared by the client scripts.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -17,10 +18,11 @@ use ottla_protocol::messages::*;
 use ottla_protocol::sample::{AnyMessage, Sampler, Style, request_and_response};
 use ottla_protocol::{ApiKey, ApiRequest, Encoder, Message, Reader};
 
-/// Requests of each version.
+/// Requests per version.
 const SAMPLES: u64 = 6;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The topics that the made-up requests name: they are there before, so that none is created on the way.
+/// The topics that the generated requests name. They are created first, so that no request
+/// auto-creates one.
 const TOPICS: [&str; 6] = [
     "wire-a",
     "wire-b",
@@ -31,8 +33,8 @@ const TOPICS: [&str; 6] = [
 ];
 const GROUP: &str = "wire-group";
 
-/// What is left out: what Ottla does not serve yet (the table in COMPATIBILITY.md says why), and what would
-/// take the broker out of its cluster.
+/// Excluded requests: those that Ottla does not serve yet (COMPATIBILITY.md gives the reasons), and
+/// those that would take the broker out of its cluster.
 fn is_left_out(key: ApiKey) -> bool {
     use ApiKey::*;
     matches!(
@@ -88,7 +90,7 @@ fn run(address: &str) -> Result<(), Box<dyn Error>> {
         .copied()
         .filter(|key| key.on_broker() && !key.stable_versions().is_empty() && !is_left_out(*key))
         .collect();
-    // Behind all that need the topics.
+    // After all requests that need the topics.
     keys.sort_by_key(|key| (*key == ApiKey::DeleteTopics, *key));
     for key in keys {
         let (request, response) = request_and_response(key).ok_or("no schema")?;
@@ -115,7 +117,7 @@ fn run(address: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Creates the topics, and has the coordinator of the group found.
+/// Creates the topics and triggers the creation of the group coordinator.
 fn prepare(address: &str) -> Result<(), Box<dyn Error>> {
     let topics = TOPICS.map(|name| CreatableTopic {
         name: name.into(),
@@ -162,7 +164,8 @@ fn connect(address: &str) -> Result<TcpStream, Box<dyn Error>> {
     Ok(stream)
 }
 
-/// What the broker does with a request on a connection of its own, with one behind it that is always answered.
+/// The broker's reaction to a request on a separate connection, followed by a request that is
+/// always answered.
 fn outcome(
     address: &str,
     key: ApiKey,
@@ -174,7 +177,7 @@ fn outcome(
     let next = ApiVersionsRequest::default().encode_to_bytes(0)?;
     let mut bytes = framed(key, version, 1, body)?;
     bytes.extend(framed(ApiKey::ApiVersions, 0, 2, &next)?);
-    // The broker may have closed at the first of the two.
+    // The broker may have closed the connection at the first request.
     let _ = stream.write_all(&bytes);
     let frame = match receive(&mut stream) {
         Ok(Some(frame)) => frame,
@@ -225,7 +228,7 @@ fn framed(
     Ok(frame)
 }
 
-/// The next frame; `None` where the connection has ended.
+/// The next frame; `None` if the connection was closed.
 fn receive(stream: &mut TcpStream) -> std::io::Result<Option<Bytes>> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length) {

@@ -40,7 +40,8 @@ fn a_produce_request_costs_one_allocation_an_array() {
             let request = ProduceRequest::decode(&mut Reader::new(bytes.clone()), 9).unwrap();
             assert_eq!(request.topic_data.len(), topics);
         });
-        // The array of topics and one of partitions for each; one more for sharing the buffer.
+        // One for the topics array, one per topic for its partitions, and one for sharing the
+        // buffer.
         assert!(
             decoded.count_total <= topics as u64 + 2,
             "{}",
@@ -80,8 +81,9 @@ fn a_fetch_response_copies_no_records() {
     );
 }
 
-/// The largest struct is some hundred bytes in memory and may be a few on the wire: that ratio is the
-/// most that an input can be worth. Counts that lie are worth one reserve of 64 KiB a level.
+/// The maximum amplification is the ratio between the largest struct's size in memory, some hundred
+/// bytes, and its minimum size on the wire, a few bytes. A false element count costs one
+/// reservation of 64 KiB per level.
 #[test]
 fn no_input_makes_decoding_reserve_more_than_a_multiple_of_it() {
     let mut worst: (u64, &str) = (0, "");

@@ -1,4 +1,4 @@
-//! The table of APIs (`org.apache.kafka.common.protocol.ApiKeys`), printed from the request schemas.
+//! The API table (`org.apache.kafka.common.protocol.ApiKeys`), generated from the request schemas.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Copy, Debug)]
 struct ApiFacts {
     name: &'static str,
-    /// Empty (lowest above highest) for an API that Kafka removed and keeps the number of.
+    /// Empty (lowest above highest) for an API that Kafka removed and whose number it reserves.
     lowest: i16,
     highest: i16,
     request_flexible_from: Option<i16>,
@@ -17,12 +17,12 @@ struct ApiFacts {
     latest_version_unstable: bool,
 }
 
-/// Turns the printed table into the enum.
+/// Generates the enum from the table.
 macro_rules! api_keys {
     ($( $name:ident = $code:literal, $lowest:literal..=$highest:literal,
         request flexible $request_flexible:expr, response flexible $response_flexible:expr,
         broker $broker:literal, controller $controller:literal, unstable $unstable:literal; )*) => {
-        /// The number of an API, under Kafka's name for it.
+        /// An API key, under Kafka's name for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(i16)]
         pub enum ApiKey {
@@ -30,7 +30,7 @@ macro_rules! api_keys {
         }
 
         impl ApiKey {
-            /// All APIs, in the order of their numbers, the removed ones included.
+            /// All APIs in numeric order, including the removed ones.
             pub const ALL: &'static [ApiKey] = &[$( ApiKey::$name, )*];
 
             /// The API with this number.

@@ -1,10 +1,10 @@
-//! The frame around the records of coordinators: a key begins with its record type, a value with its
-//! version, both as 16 bits.
+//! The framing of coordinator records: a key starts with its record type, a value with its version,
+//! both 16 bits.
 //!
-//! Records of types that are not known are kept as they are, so that they survive load, expiry and
-//! compaction byte for byte. Kafka does the same in `CoordinatorRecordSerde`, except that it skips them.
+//! Records of unknown types are kept unchanged, so that they survive loading, expiry and compaction
+//! byte for byte. Kafka's `CoordinatorRecordSerde` uses the same framing, but skips such records.
 
-/// Turns the printed table into the enums of keys and values.
+/// Generates the enums of keys and values from the table.
 macro_rules! coordinator_records {
     ($keys:ident, $values:ident;
      $( $record_type:literal => $variant:ident($key:ident, $value:ident), )*) => {
@@ -25,8 +25,8 @@ macro_rules! coordinator_records {
                 }
             }
 
-            /// Reads the key of a record. Bytes after a known key are an error, because they would
-            /// be lost.
+            /// Decodes the key of a record. Trailing bytes after a known key are an error, because
+            /// they would be lost.
             pub fn decode(key: &bytes::Bytes) -> Result<$keys, crate::DecodeError> {
                 let mut reader = crate::Reader::new(key.clone());
                 let record_type = reader.i16()?;
@@ -77,7 +77,7 @@ macro_rules! coordinator_records {
                 }
             }
 
-            /// Reads the value of a record whose key has this type.
+            /// Decodes the value of a record whose key has this type.
             pub fn decode(
                 record_type: i16,
                 value: &bytes::Bytes,
@@ -85,8 +85,8 @@ macro_rules! coordinator_records {
                 Self::decode_versioned(record_type, value).map(|(value, _)| value)
             }
 
-            /// Reads the value of a record, and its version (-1 for an unknown type). An unknown version
-            /// is an error that names both.
+            /// Decodes the value of a record and returns its version, -1 for an unknown type. An
+            /// unknown version is an error that names both.
             pub fn decode_versioned(
                 record_type: i16,
                 value: &bytes::Bytes,
@@ -110,7 +110,7 @@ macro_rules! coordinator_records {
                 Ok(decoded)
             }
 
-            /// The value in this version; one of an unknown type as it was read.
+            /// Encodes the value in this version; a value of unknown type is written unchanged.
             pub fn encode(&self, version: i16) -> Result<bytes::Bytes, crate::EncodeError> {
                 use crate::Message as _;
                 let mut out = crate::Encoder::new();

@@ -1,4 +1,4 @@
-//! Writes Kafka's primitive types, and splices records in without copying them.
+//! Encodes Kafka's primitive types, and splices records without copying them.
 //!
 //! Kafka does the same in `SendBuilder`: a response becomes a list of buffers and file regions.
 
@@ -14,7 +14,7 @@ const SPLICE_FROM: usize = 4 * 1024;
 /// Collects the bytes of one or more messages.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// Everything that is not spliced, in one piece; it is split at the end.
+    /// All bytes that are not spliced, contiguous; it is split at the end.
     buffer: BytesMut,
     /// Separate chunks, each with the position in `buffer` before which it belongs.
     spliced: Vec<(usize, Chunk)>,
@@ -30,7 +30,7 @@ pub enum Chunk {
 }
 
 impl Chunk {
-    /// In bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Chunk::Bytes(bytes) => bytes.len() as u64,
@@ -43,7 +43,7 @@ impl Chunk {
     }
 }
 
-/// The encoded chunks, in the order in which to send them.
+/// The encoded chunks, in the order in which they are sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Encoded {
     pub chunks: Vec<Chunk>,
@@ -59,7 +59,7 @@ impl Encoded {
         self.chunks.iter().all(Chunk::is_empty)
     }
 
-    /// One buffer, for tools and tests; refused when there is a file region in it.
+    /// As one buffer, for tools and tests. Fails if there is a file region.
     pub fn try_into_bytes(self) -> Result<Bytes, EncodeError> {
         if let [Chunk::Bytes(only)] = self.chunks.as_slice() {
             return Ok(only.clone());
@@ -74,10 +74,10 @@ impl Encoded {
         Ok(all.freeze())
     }
 
-    /// One buffer, if the caller knows that no records are in a file.
+    /// As one buffer, for callers that know that no records are in a file.
     ///
     /// # Panics
-    /// When there is a file region in it.
+    /// If there is a file region.
     pub fn into_bytes(self) -> Bytes {
         self.try_into_bytes()
             .expect("a message without file regions")
@@ -96,7 +96,7 @@ impl Encoder {
         }
     }
 
-    /// Bytes written so far, spliced ones included.
+    /// The number of bytes written so far, including spliced ones.
     pub fn len(&self) -> u64 {
         self.spliced_len + self.buffer.len() as u64
     }
@@ -127,7 +127,7 @@ impl Encoder {
         self.spliced.push((self.buffer.len(), chunk));
     }
 
-    /// Bytes as they are, without a length.
+    /// Raw bytes, without a length.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -173,12 +173,12 @@ impl Encoder {
         self.buffer.put_slice(&bytes[..length]);
     }
 
-    /// Zigzag-coded.
+    /// A zigzag-encoded varint.
     pub fn varint(&mut self, value: i32) {
         self.unsigned_varint(((value << 1) ^ (value >> 31)) as u32);
     }
 
-    /// Zigzag-coded.
+    /// A zigzag-encoded varlong.
     pub fn varlong(&mut self, value: i64) {
         let mut rest = ((value << 1) ^ (value >> 63)) as u64;
         while rest >= 0x80 {
@@ -258,7 +258,7 @@ impl Encoder {
         }
     }
 
-    /// The length, then the records as a chunk of their own unless they are few.
+    /// The length, then the records, which become a separate chunk unless they are small.
     pub fn records(&mut self, flexible: bool, value: &Records) -> Result<(), EncodeError> {
         self.long_length(flexible, value.len())?;
         match value {
@@ -325,8 +325,8 @@ impl Encoder {
         self.nullable_array(flexible, values, |w, value| w.string(flexible, value))
     }
 
-    /// Writes the size of what `write` writes, then that. Tagged fields are small and hold no records,
-    /// so moving them up by the size of their size is cheaper than measuring everything beforehand.
+    /// Writes the size of what `write` writes, followed by that. Tagged fields are small and hold
+    /// no records, so moving them to make room for the size is cheaper than measuring in advance.
     pub(crate) fn sized(
         &mut self,
         write: impl FnOnce(&mut Encoder) -> Result<(), EncodeError>,

@@ -1,10 +1,10 @@
-//! Why bytes could not become a message, or a message bytes.
+//! Errors of decoding and encoding.
 
 use std::ops::RangeInclusive;
 
 use thiserror::Error;
 
-/// Bytes that are no message. Positions count from the start of the reader's buffer.
+/// The bytes are not a valid message. Positions count from the start of the reader's buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     #[error("{needed} more bytes expected at {position}, {remaining} remain")]
@@ -47,7 +47,7 @@ pub enum DecodeError {
     UnknownFrameVersion { version: u32 },
 }
 
-/// A value that the version cannot express.
+/// The version cannot express a value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
     #[error("version {version} of {message} is not known")]
@@ -95,7 +95,7 @@ pub(crate) fn not_representable(field: &'static str, version: i16) -> EncodeErro
     EncodeError::NotRepresentable { field, version }
 }
 
-/// The value of a field that is nullable in other versions, but not in this one.
+/// Unwraps a field that is nullable in other versions, but not in this one.
 pub(crate) fn required<'a, T>(
     value: &'a Option<T>,
     field: &'static str,

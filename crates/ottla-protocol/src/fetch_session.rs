@@ -1,8 +1,8 @@
-//! Fetch sessions (KIP-227): a client names its partitions once, and from then on only those that changed; the broker
-//! answers only for those of which it has something new to say.
+//! Fetch sessions (KIP-227): a client lists its partitions once, and afterwards only those that
+//! changed; the broker returns only partitions with new data or changed metadata.
 //!
-//! Each end is a state machine without clock, lock or socket. `client` is the end of consumers and of followers, `server`
-//! that of brokers.
+//! Each end is a state machine without clock, lock or socket. `client` is used by consumers and
+//! followers, `server` by brokers.
 //!
 //! Kafka: `FetchSessionHandler` and `FetchSession`.
 
@@ -11,12 +11,14 @@ pub mod server;
 
 /// The session ID of a request or a response without a session.
 pub const NO_SESSION: i32 = 0;
-/// The epoch of a request that names everything and asks for a session. With the ID of a session it closes that one.
+/// The epoch of a full request that asks for a session. If it names a session, that session is
+/// closed.
 pub const INITIAL_EPOCH: i32 = 0;
-/// The epoch of a request that names everything and asks for no session.
+/// The epoch of a full request that does not ask for a session.
 pub const FINAL_EPOCH: i32 = -1;
 
-/// The epoch of the request after one of an open session: it wraps around, past the epochs that mean something else.
+/// The epoch of the next request in an open session. It wraps around to 1, past the reserved
+/// epochs.
 fn next_epoch(epoch: i32) -> i32 {
     match epoch {
         i32::MAX => 1,

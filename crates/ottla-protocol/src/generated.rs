@@ -1,6 +1,6 @@
-//! The modules that the build script generates from `schema/`, and what their code imports.
+//! The modules that the build script generates from `schema/`, and the imports of their code.
 
-/// Everything that the generated code uses without a path.
+/// Names that the generated code uses without a path.
 pub(crate) mod prelude {
     pub(crate) use std::ops::RangeInclusive;
 
@@ -40,7 +40,7 @@ macro_rules! printed {
 }
 
 printed! {
-    /// Requests, responses, headers and the consumer protocol: one module a message.
+    /// Requests, responses, headers and the consumer protocol: one module per message.
     messages, "messages.rs", "messages_samples.rs"
 }
 printed! {

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use crate::messages::{ApiVersionsResponse, RequestHeader};
 use crate::{ApiKey, DecodeError, Message, Reader};
 
-/// Reads the header of a request, whose own version depends on the API and version that it names. The
-/// version of the API is not checked: ApiVersions requests of any version must be answered. An unknown
-/// API is an error, upon which Kafka closes the connection (`RequestHeader.parse`).
+/// Decodes a request header, whose own version depends on the API and version that it names. The
+/// API version is not checked, because ApiVersions requests of any version must be answered. An
+/// unknown API is an error, upon which Kafka closes the connection (`RequestHeader.parse`).
 pub fn decode_request_header(reader: &mut Reader) -> Result<(ApiKey, RequestHeader), DecodeError> {
     let mut ahead = reader.clone();
     let (code, version) = (ahead.i16()?, ahead.i16()?);
@@ -19,8 +19,8 @@ pub fn decode_request_header(reader: &mut Reader) -> Result<(ApiKey, RequestHead
     Ok((api_key, header))
 }
 
-/// Reads an ApiVersions response to a request of `version`. A broker that does not know the version
-/// responds in version 0 regardless (KIP-511), so that is tried next.
+/// Decodes an ApiVersions response to a request of `version`. A broker that does not support the
+/// version responds in version 0 (KIP-511), which is tried next.
 pub fn decode_api_versions_response(
     body: &Bytes,
     version: i16,

@@ -1,7 +1,7 @@
-//! Bytes from a peer that means harm or is broken: every message and version, cut short, bent, made up.
+//! Robustness against invalid bytes: every message and version, truncated, corrupted and random.
 //!
-//! For any input, decoding returns a value or an error; a decoded value can be encoded and decodes to
-//! the same value. The fuzz targets in `fuzz/` extend these tests.
+//! For any input, decoding returns a value or an error; a decoded value can be encoded and decodes
+//! to the same value. The fuzz targets in `fuzz/` extend these tests.
 
 use bytes::Bytes;
 
@@ -35,7 +35,7 @@ fn what_is_written_reads_the_same() {
     });
 }
 
-/// A message reads all its bytes, so that no beginning of it is a message too.
+/// A message consumes all its bytes, so no proper prefix of it is a message.
 #[test]
 fn a_message_cut_short_is_an_error() {
     with_every_message_and_version(|message, version| {
@@ -75,7 +75,7 @@ fn bent_messages_end_in_a_value_or_an_error() {
             }
         }
     });
-    // Both happen often, or the test would not say much.
+    // Both outcomes must be frequent, or the test would not be meaningful.
     assert!(
         values > 10_000 && errors > 10_000,
         "{values} values, {errors} errors"
@@ -107,7 +107,7 @@ fn counts_and_lengths_are_checked_before_anything_is_reserved() {
             Err(DecodeError::UnexpectedEnd { .. })
         ));
     }
-    // One element too many for what remains, and exactly as many as remain.
+    // One element more than the remaining bytes allow, and exactly as many.
     let three = Bytes::from_static(b"\x00\x00\x00\x03\x00\x01\x00\x02\x00");
     assert!(Reader::new(three).array(false, 2, Reader::i16).is_err());
     let two = Bytes::from_static(b"\x00\x00\x00\x02\x00\x01\x00\x02");

@@ -1,16 +1,16 @@
 //! Every request, response, metadata record and coordinator record of Kafka 4.3.1.
 //!
-//! The structs are generated at build time from `schema/`, which is Kafka's own schemas in a compact
-//! notation (`docs/wire-types.md`). This crate owns the bytes of the Kafka protocol and the version
-//! numbers in it; it knows nothing of sockets, files (beyond carrying a [`FileRegion`]) or what the
-//! messages mean, except for the sessions in which Fetch is spoken ([`fetch_session`]).
+//! The structs are generated at build time from `schema/`, Kafka's own schemas in a compact
+//! notation (`docs/wire-types.md`). This crate owns the byte format of the Kafka protocol and its
+//! version numbers. It does not know sockets, files (beyond carrying a [`FileRegion`]) or the
+//! meaning of messages, except for fetch sessions ([`fetch_session`]).
 //!
 //! Invariants:
-//! - Decoding arbitrary bytes ends in a value or a [`DecodeError`]: no panic, no allocation beyond a
-//!   small multiple of the input, no recursion deeper than the schema.
-//! - Strings, bytes and records of a decoded message are slices of the buffer it was read from.
-//! - A value that a version cannot express is refused, as in Kafka's generated classes, unless the schema
-//!   marks the field ignorable.
+//! - Decoding arbitrary bytes returns a value or a [`DecodeError`]: no panic, no allocation beyond
+//!   a small multiple of the input, no recursion deeper than the schema.
+//! - Strings, bytes and records of a decoded message are slices of the input buffer.
+//! - Encoding a value that the version cannot express fails, as in Kafka's generated classes,
+//!   unless the schema marks the field ignorable.
 //!
 //! Kafka does the same in `org.apache.kafka.common.message` (generated) and `…common.protocol`.
 

@@ -1,4 +1,4 @@
-//! What every generated message can do.
+//! Traits of all generated messages.
 
 use std::ops::RangeInclusive;
 
@@ -6,27 +6,27 @@ use bytes::Bytes;
 
 use crate::{ApiKey, DecodeError, EncodeError, Encoder, Reader};
 
-/// A message, or a struct inside one, at any of its versions.
+/// A message, or a nested struct, in any of its versions.
 pub trait Message: Sized + Default {
-    /// Reads one value and leaves the reader after it; what follows is up to the caller.
+    /// Decodes one value and leaves the reader after it; trailing bytes are up to the caller.
     fn decode(reader: &mut Reader, version: i16) -> Result<Self, DecodeError>;
 
-    /// Appends the value. After an error the encoder holds a part of it and is of no further use.
+    /// Appends the value. After an error the encoder holds a partial value and must be discarded.
     fn encode(&self, out: &mut Encoder, version: i16) -> Result<(), EncodeError>;
 
-    /// Visits each error code of a response in that version that Kafka counts
-    /// (`AbstractResponse.errorCounts`), including NONE. Other messages have none.
+    /// Visits each error code, including NONE, that Kafka counts for a response of this version
+    /// (`AbstractResponse.errorCounts`). Other messages have none.
     fn for_each_error_code(&self, _version: i16, _visit: &mut impl FnMut(i16)) {}
 
-    /// How long a response says that the client is throttled; 0 of a message that has no field for it.
+    /// The throttle time of a response in milliseconds; 0 for messages without the field.
     fn throttle_time_ms(&self) -> i32 {
         0
     }
 
-    /// Does nothing to a message that has no field for it.
+    /// Sets the throttle time in milliseconds; does nothing for messages without the field.
     fn set_throttle_time_ms(&mut self, _time_ms: i32) {}
 
-    /// Reads a value that fills all of `bytes`.
+    /// Decodes a value that must fill all of `bytes`.
     fn decode_all(bytes: &Bytes, version: i16) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes.clone());
         let message = Self::decode(&mut reader, version)?;
@@ -34,7 +34,8 @@ pub trait Message: Sized + Default {
         Ok(message)
     }
 
-    /// The value as one buffer. File regions cannot be in it: for records, tools and tests.
+    /// Encodes the value as one buffer, for records, tools and tests. Fails if it contains a file
+    /// region.
     fn encode_to_bytes(&self, version: i16) -> Result<Bytes, EncodeError> {
         let mut encoder = Encoder::new();
         self.encode(&mut encoder, version)?;
@@ -50,7 +51,7 @@ pub trait ApiMessage: Message {
     const FLEXIBLE_FROM: Option<i16>;
 }
 
-/// A request, which knows its response.
+/// A request, with its response type.
 pub trait ApiRequest: ApiMessage {
     type Response: ApiMessage;
 }

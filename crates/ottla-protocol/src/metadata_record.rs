@@ -7,7 +7,7 @@ use crate::{DecodeError, EncodeError, Encoder, Reader};
 
 const FRAME_VERSION: u32 = 1;
 
-/// Reads the frame: the record's type and version.
+/// Decodes the frame: the record's type and version.
 pub(crate) fn decode_frame(reader: &mut Reader) -> Result<(i32, i32), DecodeError> {
     let version = reader.unsigned_varint()?;
     if version != FRAME_VERSION {
@@ -32,10 +32,10 @@ pub(crate) fn encode_frame(
     Ok(())
 }
 
-/// Turns the printed table into the enum of records.
+/// Generates the enum of records from the table.
 macro_rules! metadata_records {
     ($enum:ident; $( $record_type:literal => $variant:ident($record:ident), )*) => {
-        /// Any of the records, as one value.
+        /// Any of the records.
         #[derive(Clone, Debug, PartialEq)]
         pub enum $enum {
             $( $variant($record), )*
@@ -52,17 +52,17 @@ macro_rules! metadata_records {
                 match self { $( $enum::$variant(_) => $record::NAME, )* }
             }
 
-            /// The last version of this record.
+            /// The highest version of this record.
             pub const fn highest_version(&self) -> i16 {
                 match self { $( $enum::$variant(_) => *$record::VERSIONS.end(), )* }
             }
 
-            /// Reads the value of a record of the log.
+            /// Decodes a record value of the log.
             pub fn decode(value: &bytes::Bytes) -> Result<$enum, crate::DecodeError> {
                 Self::decode_versioned(value).map(|(record, _)| record)
             }
 
-            /// Reads the value of a record of the log, and the version that it was written in.
+            /// Decodes a record value of the log, and its version.
             pub fn decode_versioned(
                 value: &bytes::Bytes,
             ) -> Result<($enum, i16), crate::DecodeError> {
@@ -81,12 +81,13 @@ macro_rules! metadata_records {
                 Ok((record, version))
             }
 
-            /// The value of a record of the log, in the last version.
+            /// Encodes a record value for the log, in the highest version.
             pub fn encode(&self) -> Result<bytes::Bytes, crate::EncodeError> {
                 self.encode_version(self.highest_version())
             }
 
-            /// The value of a record of the log, in the version that the metadata version calls for.
+            /// Encodes a record value for the log, in the version that the metadata version
+            /// requires.
             pub fn encode_version(
                 &self,
                 version: i16,

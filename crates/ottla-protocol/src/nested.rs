@@ -1,4 +1,4 @@
-//! Structs among the fields of a message: one, or many of them, and where there may be none.
+//! Nested structs: single, in arrays, and nullable.
 
 use crate::{DecodeError, EncodeError, Encoder, Message, Reader};
 
@@ -38,7 +38,7 @@ impl Encoder {
         }
     }
 
-    /// A struct in a tagged field marks null otherwise than one among the fields does.
+    /// Null is encoded differently in a tagged struct than in an untagged one.
     pub(crate) fn nullable_tagged_struct<T: Message>(
         &mut self,
         value: Option<&T>,
@@ -68,7 +68,7 @@ impl Reader {
         self.nullable_array(flexible, least_size, |r| T::decode(r, version))
     }
 
-    /// A struct in a tagged field, behind a number that says whether it is there: zero for null.
+    /// A nullable struct in a tagged field, preceded by an unsigned varint: zero for null.
     pub(crate) fn nullable_tagged_struct<T: Message>(
         &mut self,
         version: i16,
@@ -80,7 +80,7 @@ impl Reader {
         }
     }
 
-    /// A struct behind a byte that says whether it is there: negative for null.
+    /// A nullable struct, preceded by a byte: negative for null.
     pub(crate) fn nullable_struct<T: Message>(
         &mut self,
         version: i16,

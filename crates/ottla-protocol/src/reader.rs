@@ -1,6 +1,6 @@
-//! Reads Kafka's primitive types off a buffer, trusting nothing in it.
+//! Decodes Kafka's primitive types from an untrusted buffer.
 //!
-//! Every length is checked against what remains before it is used. Slices share the buffer's
+//! Every length is checked against the remaining bytes before it is used. Slices share the buffer's
 //! allocation. Kafka does the same in `ByteBufferAccessor` and `ByteUtils`.
 
 use bytes::Bytes;
@@ -16,9 +16,8 @@ pub struct Reader {
     position: usize,
 }
 
-/// The bytes that an array may reserve before its elements are decoded. Beyond that the vector grows
-/// with its elements, so that a large count costs no more memory than the elements that are really
-/// there.
+/// Bytes that an array may reserve before its elements are decoded. Beyond that the vector grows
+/// with its elements, so that a false count does not allocate memory for missing elements.
 const RESERVE_AT_MOST: usize = 64 * 1024;
 
 impl Reader {
@@ -29,12 +28,12 @@ impl Reader {
         }
     }
 
-    /// Bytes not yet read.
+    /// The number of bytes not yet read.
     pub fn remaining(&self) -> usize {
         self.buffer.len() - self.position
     }
 
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -46,7 +45,7 @@ impl Reader {
         rest
     }
 
-    /// Refuses bytes that were not read.
+    /// Fails if there are unread bytes.
     pub fn expect_end(&self) -> Result<(), DecodeError> {
         match self.remaining() {
             0 => Ok(()),
@@ -57,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// A reader over `start..end` of the same buffer, which ends there. The range has been read.
+    /// A reader of `start..end` of the same buffer. The range must have been read already.
     pub(crate) fn at(&self, start: usize, end: usize) -> Reader {
         Reader {
             buffer: self.buffer.slice(..end),
@@ -93,7 +92,7 @@ impl Reader {
         })
     }
 
-    /// The next `count` bytes, sharing the buffer.
+    /// The next `count` bytes, as a slice of the buffer.
     pub fn slice(&mut self, count: usize) -> Result<Bytes, DecodeError> {
         self.check(count)?;
         let slice = self.buffer.slice(self.position..self.position + count);
@@ -152,7 +151,7 @@ impl Reader {
         self.array_of().map(Uuid)
     }
 
-    /// At most five bytes; the fifth may set only the four bits that are left of 32.
+    /// At most five bytes; the fifth may set only the four bits that remain of 32.
     pub fn unsigned_varint(&mut self) -> Result<u32, DecodeError> {
         let position = self.position;
         let mut value = 0u32;
@@ -169,13 +168,13 @@ impl Reader {
         Err(DecodeError::VarintTooLong { position })
     }
 
-    /// A zigzag-coded number of at most five bytes.
+    /// A zigzag-encoded number of at most five bytes.
     pub fn varint(&mut self) -> Result<i32, DecodeError> {
         let value = self.unsigned_varint()?;
         Ok((value >> 1) as i32 ^ -((value & 1) as i32))
     }
 
-    /// A zigzag-coded number of at most ten bytes.
+    /// A zigzag-encoded number of at most ten bytes.
     pub fn varlong(&mut self) -> Result<i64, DecodeError> {
         let position = self.position;
         let mut value = 0u64;
@@ -192,7 +191,7 @@ impl Reader {
         Err(DecodeError::VarintTooLong { position })
     }
 
-    /// The length of a compact type, which is written one too high; zero is null.
+    /// The length of a compact type, encoded as length + 1; zero is null.
     fn compact_length(&mut self) -> Result<Option<usize>, DecodeError> {
         let position = self.position;
         match self.unsigned_varint()? {
@@ -214,7 +213,7 @@ impl Reader {
             (length >= 0).then_some(length as usize)
         };
         match length {
-            // Kafka's strings end at 32767 bytes, compact ones too.
+            // Kafka limits strings to 32767 bytes, including compact ones.
             Some(length) if length > i16::MAX as usize => Err(DecodeError::InvalidLength {
                 position,
                 length: length as i64,
@@ -278,7 +277,7 @@ impl Reader {
         Ok(self.nullable_bytes(flexible)?.map(Records::Bytes))
     }
 
-    /// An array whose elements take `least_size` bytes or more each.
+    /// An array whose elements are each encoded in at least `least_size` bytes.
     pub fn array<T>(
         &mut self,
         flexible: bool,

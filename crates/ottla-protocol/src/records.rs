@@ -1,4 +1,4 @@
-//! A `records` field: record batches that exist elsewhere already, in memory or in a file.
+//! A `records` field: record batches that already exist in memory or in a file.
 
 use std::fmt::Debug;
 use std::os::fd::AsFd;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Record batches, in memory or in a segment file. Decoding always gives `Bytes`, a slice of the
-/// request; encoding never copies either.
+/// Record batches in memory or in a segment file. Decoding always returns `Bytes`, a slice of the
+/// request. Encoding copies neither, except for small batches in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Records {
     Bytes(Bytes),
@@ -49,21 +49,22 @@ impl From<FileRegion> for Records {
     }
 }
 
-/// What a region is read and sent from: a file, or what a simulation has in its place.
+/// The source of a region: a file, or its replacement in a simulation.
 pub trait RegionFile: AsFd + FileExt + Debug + Send + Sync {}
 
 impl<F: AsFd + FileExt + Debug + Send + Sync> RegionFile for F {}
 
-/// A part of a file. It owns a handle, so that the file may be renamed or unlinked before it is sent.
+/// A part of a file. It owns a handle, so the file may be renamed or unlinked before the region is
+/// sent.
 #[derive(Clone, Debug)]
 pub struct FileRegion {
     pub file: Arc<dyn RegionFile>,
     pub position: u64,
-    /// In bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
-/// The same region of the same handle; not whether two files hold the same bytes.
+/// Equal if both are the same range of the same handle; contents are not compared.
 impl PartialEq for FileRegion {
     fn eq(&self, other: &FileRegion) -> bool {
         Arc::ptr_eq(&self.file, &other.file)

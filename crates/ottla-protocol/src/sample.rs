@@ -1,7 +1,7 @@
-//! Made-up values of every struct at a version, and a canonical text of any value.
+//! Sample values of every struct in a version, and a canonical text of any value.
 //!
-//! The golden bytes need both: values that this side writes and the Java client must read, and a text
-//! that is the same on both sides, so that swapped fields of the same type are noticed. Only tests
+//! The golden tests need both: values that this side writes and the Java side must read, and a text
+//! that is the same on both sides, so that swapped fields of the same type are detected. Only tests
 //! and tools compile this (feature `samples`).
 
 mod any_message;
@@ -18,17 +18,18 @@ pub use any_message::{
     AnyMessage, ReadMessage, all_messages, check_any_bytes, request_and_response,
 };
 
-/// A value that can be made up and shown.
+/// A type with sample values and a canonical text.
 pub trait Sample: Sized {
     /// A value that `version` can express.
     fn sample(sampler: &mut Sampler, version: i16) -> Self;
 
-    /// Appends the canonical text. Numbers in decimal, everything else in hexadecimal behind a letter
-    /// for its type, structs with their fields in alphabetical order; unknown tagged fields are left out.
+    /// Appends the canonical text: numbers in decimal, everything else in hexadecimal after a
+    /// letter for its type, structs with their fields in alphabetical order. Unknown tagged fields
+    /// are omitted.
     fn dump(&self, out: &mut String);
 }
 
-/// The second half of [`Sample`], for fields of different types in one list.
+/// The second half of [`Sample`], object-safe, for a list of fields with different types.
 pub trait DumpSample {
     fn dump_to(&self, out: &mut String);
 }
@@ -63,7 +64,7 @@ fn dump_hex(out: &mut String, letter: char, bytes: &[u8]) {
     }
 }
 
-/// Makes values up: the same seed gives the same values.
+/// Generates sample values, reproducibly for a seed.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     state: u64,
@@ -73,19 +74,19 @@ pub struct Sampler {
 /// The style of sample values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// A bit of everything.
+    /// A mix of the other styles.
     Mixed,
-    /// Null wherever there is null, nothing in arrays, strings and bytes.
+    /// Null wherever possible; empty arrays, strings and bytes.
     Bare,
     /// No nulls, two elements in every array.
     Full,
-    /// The lowest and highest numbers, strings and bytes so long that their length takes two bytes.
+    /// The lowest and highest numbers, and strings and bytes whose length takes two bytes.
     Extreme,
     /// Plausible client values: small numbers, and a few recurring names.
     Plausible,
 }
 
-/// The strings of [`Style::Plausible`]: no other user of a shared test broker uses them.
+/// The strings of [`Style::Plausible`], which no other user of a shared test broker uses.
 const PLAUSIBLE: [&str; 8] = [
     "wire-a",
     "wire-b",
@@ -102,7 +103,7 @@ impl Sampler {
         Sampler { state: seed, style }
     }
 
-    /// SplitMix64.
+    /// The SplitMix64 generator.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -115,7 +116,7 @@ impl Sampler {
         self.next() % bound
     }
 
-    /// A number whose bits are all random, or all zero, or all one but the first or only the first.
+    /// A number whose bits are random, all zero, all one, all but the highest, or only the highest.
     fn number(&mut self, bits: u32) -> u64 {
         let extreme = match self.style {
             Style::Plausible => return [0, 0, 1, 1, 2, 3, 5, u64::MAX][self.below(8) as usize],
@@ -172,7 +173,7 @@ impl Sampler {
         (!null).then(|| T::sample(self, version))
     }
 
-    /// Tags that no schema has.
+    /// Tagged fields whose tags no schema defines.
     pub(crate) fn unknown_tagged_fields(&mut self) -> UnknownTaggedFields {
         let count = match self.style {
             Style::Bare | Style::Full | Style::Plausible => 0,
@@ -215,7 +216,7 @@ impl Sample for bool {
 
 impl Sample for f64 {
     fn sample(sampler: &mut Sampler, _version: i16) -> f64 {
-        // Halves are exact. Not-a-numbers are left out: they are not equal to themselves.
+        // Halves are exact. NaN is excluded, because it is not equal to itself.
         sampler.number(32) as i32 as f64 / 2.0
     }
 

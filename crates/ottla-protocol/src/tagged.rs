@@ -1,7 +1,7 @@
-//! Tagged fields (KIP-482): known ones in the order of their tags, unknown ones kept between them.
+//! Tagged fields (KIP-482): known fields in tag order, with unknown ones preserved among them.
 //!
-//! Unknown ones are kept as received and parsed on access: a peer can put one into two bytes, and a value
-//! for each would take many times the memory of the request.
+//! Unknown fields are kept as received and parsed on access: a peer can encode one in two bytes,
+//! and a separate value for each would take many times the memory of the request.
 
 use std::fmt;
 
@@ -10,22 +10,23 @@ use bytes::{Bytes, BytesMut};
 use crate::encoder::Encoder;
 use crate::{DecodeError, EncodeError, Reader};
 
-/// A tagged field that this version of the schema does not know. It is kept and written again.
+/// A tagged field that this version of the schema does not know. It is preserved when the message
+/// is encoded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawTaggedField {
     pub tag: u32,
     pub data: Bytes,
 }
 
-/// The tagged fields of one struct that this version of the schema does not know. Nearly always none,
-/// and then no larger than a pointer.
+/// The tagged fields of one struct that this version of the schema does not know. Usually there are
+/// none, and the value is then as large as a pointer.
 #[derive(Clone, Default)]
 pub struct UnknownTaggedFields(Option<Box<Section>>);
 
 #[derive(Clone)]
 struct Section {
     count: usize,
-    /// Tag, size and data of each, in order.
+    /// Tag, size and data of each field, in order.
     bytes: Bytes,
 }
 
@@ -40,11 +41,11 @@ impl UnknownTaggedFields {
         self.0.as_ref().map_or(0, |section| section.count)
     }
 
-    /// The fields in the order in which they came.
+    /// The fields in the order in which they were received.
     pub fn iter(&self) -> impl Iterator<Item = RawTaggedField> {
         let bytes = self.0.as_ref().map(|section| section.bytes.clone());
         let mut reader = Reader::new(bytes.unwrap_or_default());
-        // The bytes were parsed once before, so parsing can only fail at their end.
+        // The bytes were parsed before, so parsing fails only at their end.
         std::iter::from_fn(move || reader.raw_tagged_field().ok())
     }
 
@@ -53,7 +54,7 @@ impl UnknownTaggedFields {
     }
 }
 
-/// By what the fields are: a tag or a size can be written with more bytes than it needs.
+/// Compares parsed fields, because a tag or size can be encoded with more bytes than necessary.
 impl PartialEq for UnknownTaggedFields {
     fn eq(&self, other: &UnknownTaggedFields) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())
@@ -70,7 +71,7 @@ impl fmt::Debug for UnknownTaggedFields {
 
 impl FromIterator<RawTaggedField> for UnknownTaggedFields {
     /// # Panics
-    /// Where the data of a field is larger than 2 GiB, which no message can hold.
+    /// If the data of a field is larger than 2 GiB, which no message can hold.
     fn from_iter<I: IntoIterator<Item = RawTaggedField>>(fields: I) -> UnknownTaggedFields {
         let mut encoder = Encoder::new();
         let mut count = 0;
@@ -86,8 +87,8 @@ impl FromIterator<RawTaggedField> for UnknownTaggedFields {
 }
 
 impl Reader {
-    /// Reads a tag section. `known` reads the field of a tag, or returns false for an unknown tag. A
-    /// known field must end where its size says.
+    /// Decodes a tag section. `known` decodes the field of a tag, or returns false for an unknown
+    /// tag. A known field must consume exactly its size.
     pub(crate) fn tagged_fields(
         &mut self,
         mut known: impl FnMut(&mut Reader, u32) -> Result<bool, DecodeError>,
@@ -95,8 +96,8 @@ impl Reader {
         let count = self.unsigned_varint()?;
         let mut unknown_count = 0;
         let mut unknown = Runs::default();
-        // Each takes two bytes at least, so a count that lies runs out of bytes soon; no allocation
-        // depends on it.
+        // Each field takes at least two bytes, so a false count soon runs out of bytes; no
+        // allocation depends on it.
         for _ in 0..count {
             let start = self.position();
             let tag = self.unsigned_varint()?;
@@ -126,7 +127,7 @@ impl Reader {
 
     /// Reads a tag section without known tags.
     pub(crate) fn unknown_tagged_fields(&mut self) -> Result<UnknownTaggedFields, DecodeError> {
-        // Nearly always a single zero byte: then nothing else is done.
+        // Fast path: the section is nearly always a single zero byte.
         if self.peek() == Some(0) {
             self.skip(1)?;
             return Ok(UnknownTaggedFields::NONE);
@@ -144,12 +145,12 @@ impl Reader {
     }
 }
 
-/// The unknown fields of a section: one slice if no known field is between them, which is nearly
-/// always the case, otherwise a copy.
+/// The unknown fields of a section: a single slice unless known fields are between them, which is
+/// rare; otherwise a copy.
 #[derive(Default)]
 struct Runs {
     copied: BytesMut,
-    /// Where the last run begins and ends.
+    /// The start and end of the last run.
     run: (usize, usize),
 }
 
@@ -173,16 +174,16 @@ impl Runs {
     }
 }
 
-/// Writes a tag section: known fields by [`TagWriter::field`], in the order of their tags.
+/// Writes a tag section: known fields with [`TagWriter::field`], in tag order.
 pub(crate) struct TagWriter<'a> {
     encoder: &'a mut Encoder,
-    /// Those that are not written yet.
+    /// The unknown fields that are not written yet.
     unknown: Reader,
     last_tag: Option<u32>,
 }
 
 impl Encoder {
-    /// Begins a tag section of the unknown fields and `known` others.
+    /// Starts a tag section with the unknown fields and `known` others.
     pub(crate) fn tagged_fields<'a>(
         &'a mut self,
         unknown: &UnknownTaggedFields,
@@ -205,7 +206,7 @@ impl Encoder {
         self.tagged_fields(unknown, 0).finish()
     }
 
-    /// Refuses tagged fields in a version that has none.
+    /// Fails if there are tagged fields, in a version without them.
     pub(crate) fn no_tagged_fields(
         &mut self,
         unknown: &UnknownTaggedFields,
@@ -221,7 +222,7 @@ impl Encoder {
 }
 
 impl TagWriter<'_> {
-    /// Writes the unknown fields before `tag`, then this one.
+    /// Writes the unknown fields with lower tags, then this field.
     pub(crate) fn field(
         &mut self,
         tag: u32,
@@ -239,7 +240,7 @@ impl TagWriter<'_> {
     fn unknown_before(&mut self, tag: Option<u32>) -> Result<(), EncodeError> {
         while self.unknown.remaining() > 0 {
             let mut rest = self.unknown.clone();
-            // The bytes were parsed once before.
+            // The bytes were parsed before.
             let Ok(first) = rest.raw_tagged_field() else {
                 break;
             };
@@ -254,7 +255,7 @@ impl TagWriter<'_> {
         Ok(())
     }
 
-    /// Tags ascend strictly; a reader may rely on it.
+    /// Checks that tags are strictly ascending, which readers may rely on.
     fn begin(&mut self, tag: u32) -> Result<(), EncodeError> {
         if self.last_tag.is_some_and(|last| last >= tag) {
             return Err(EncodeError::TagOrder { tag });

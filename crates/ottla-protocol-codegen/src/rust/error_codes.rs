@@ -1,7 +1,7 @@
-//! Generates the visitor of a response's error codes, for counting them.
+//! Generates the visitor of a response's error codes, which are counted by metrics.
 //!
-//! Where Kafka does the same: `AbstractResponse.errorCounts` of each response, which is nearly always all fields named
-//! `ErrorCode` that the version has.
+//! Kafka implements `AbstractResponse.errorCounts` in each response. It nearly always covers all
+//! fields named `ErrorCode` that exist in the version.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ const UNCOUNTED: [&str; 3] = [
     "DeleteAclsMatchingAcl",
 ];
 
-/// Nothing where the struct has no error code: the trait's own method does nothing.
+/// Prints nothing if the struct has no error code: the trait's default method does nothing.
 pub(super) fn print(out: &mut String, message: &Message, shape: &Struct) {
     let shapes = super::shapes::shapes_of(message);
     if !has_error_codes(shape, &shapes) {
@@ -66,7 +66,7 @@ fn shape_of<'a>(field: &Field, shapes: &'a [Struct]) -> Option<&'a Struct> {
     shapes.iter().find(|shape| shape.name == name)
 }
 
-/// No struct contains itself: that was refused before.
+/// Terminates, because recursive structs were rejected before.
 fn has_error_codes(shape: &Struct, shapes: &[Struct]) -> bool {
     let is_own = !UNCOUNTED.contains(&shape.name.as_str());
     shape.fields.iter().any(|field| {

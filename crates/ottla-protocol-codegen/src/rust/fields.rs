@@ -4,7 +4,7 @@ use crate::names;
 use crate::rust::struct_context::{StructContext, condition};
 use crate::schema::{Field, Message, Struct, Type, Versions};
 
-/// The Rust type of the field, `Option` where any version has null.
+/// The Rust type of the field; an `Option` if it is nullable in any version.
 pub(super) fn rust_type(field: &Field) -> String {
     let plain = plain_type(&field.kind);
     if is_option(field) {
@@ -37,7 +37,7 @@ fn plain_type(kind: &Type) -> String {
     }
 }
 
-/// What a reader of the struct should know about when the field is on the wire.
+/// A doc comment about the versions in which the field is on the wire.
 pub(super) fn version_note(field: &Field, parent: Versions) -> String {
     let mut notes = Vec::new();
     if field.versions != parent {
@@ -68,7 +68,7 @@ pub(super) fn version_note(field: &Field, parent: Versions) -> String {
     note
 }
 
-/// The expression for the default; `Default::default()` where the type's own is meant.
+/// The expression of the default; `Default::default()` if it is the type's own.
 pub(super) fn default_value(field: &Field) -> String {
     let type_default = "Default::default()".to_owned();
     if field.kind == Type::Records || field.default_is_null() {
@@ -87,8 +87,8 @@ pub(super) fn default_value(field: &Field) -> String {
     }
 }
 
-/// An expression that is true when the field of `self` differs from its default: then a version that
-/// does not have the field refuses to be written, and a tagged field is written at all.
+/// An expression that is true when the field of `self` differs from its default. A version without
+/// the field then refuses to encode it, and a tagged field is written only then.
 pub(super) fn is_set(field: &Field) -> String {
     let value = format!("self.{}", names::field(&field.name));
     if !is_option(field) {

@@ -1,5 +1,4 @@
-//! Generates what the tests need of every struct: a sample value for a version, and a canonical
-//! text.
+//! Generates test support for every struct: a sample value for a version, and a canonical text.
 
 use std::fmt::Write as _;
 

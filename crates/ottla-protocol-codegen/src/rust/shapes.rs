@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::schema::{Field, Message, Struct};
 
-/// The structs of a message, the message itself first, those defined in place after it.
+/// The structs of a message: first the message itself, then those defined inline.
 pub(super) fn shapes_of(message: &Message) -> Vec<Struct> {
     fn add_nested(fields: &[Field], shapes: &mut Vec<Struct>) {
         for field in fields.iter().filter(|field| !field.fields.is_empty()) {
@@ -34,7 +34,7 @@ pub(super) fn shapes_of(message: &Message) -> Vec<Struct> {
     shapes
 }
 
-/// Decoding follows the nesting of the schema, so it is bounded only while no struct contains itself.
+/// Decoding recurses along the schema, so its depth is bounded only if no struct contains itself.
 fn refuse_recursion(message: &Message, shapes: &[Struct]) {
     let by_name: BTreeMap<&str, &Struct> = shapes
         .iter()

@@ -1,15 +1,15 @@
-//! Where code is generated for: a struct of a message, and the versions in which something of it is there.
+//! The context of generated code: a struct of a message, and the versions in which it occurs.
 
 use crate::schema::{Field, Message, Struct, Versions};
 
-/// What the printers of one struct need to know about where it stands.
+/// The context that the printers of a struct need.
 pub(super) struct StructContext<'a> {
     pub message: &'a Message,
     pub shape: &'a Struct,
 }
 
 impl StructContext<'_> {
-    /// The expression that says whether the version is flexible, for a field that may be exempt.
+    /// The expression that tells whether the version is flexible, for a field that may be exempt.
     pub fn flexible(&self, field: &Field) -> &'static str {
         if field.inflexible {
             "false"
@@ -29,14 +29,14 @@ impl StructContext<'_> {
         }
     }
 
-    /// Whether a tag section can occur at all.
+    /// Whether the struct has a tag section in any version.
     pub(super) fn has_tags(&self) -> bool {
         self.flexible_expression() != "false"
     }
 }
 
-/// A test of `v` that is true within `versions`, knowing that `v` is within `parent`; `None` if it
-/// always is.
+/// A condition on `v` that is true within `versions`, given that `v` is within `parent`; `None` if
+/// it is always true.
 pub(super) fn condition(versions: Versions, parent: Versions) -> Option<String> {
     let (lowest, highest) = (versions.lowest()?, versions.highest()?);
     let from_start = Some(lowest) <= parent.lowest();

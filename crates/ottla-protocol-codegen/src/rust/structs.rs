@@ -23,7 +23,7 @@ pub(super) fn print(out: &mut String, message: &Message, shape: &Struct, is_mess
     out.push_str("    }\n");
 }
 
-/// How long the client is throttled, where the response can say it.
+/// Prints the throttle time accessors, if the response has the field.
 fn print_throttle_time(out: &mut String, shape: &Struct) {
     if shape.fields.iter().all(|it| it.name != "ThrottleTimeMs") {
         return;
@@ -89,7 +89,7 @@ fn print_default(out: &mut String, context: &StructContext<'_>) {
     out.push_str("            }\n        }\n    }\n");
 }
 
-/// `let flexible = v >= 9;`, where that is not known beforehand.
+/// Prints `let flexible = v >= 9;` unless it is a constant.
 fn print_flexible(out: &mut String, context: &StructContext<'_>) {
     let lowest = context.message.flexible.lowest();
     if let ("flexible", Some(lowest)) = (context.flexible_expression(), lowest) {

@@ -133,7 +133,7 @@ fn what_a_version_cannot_say_is_refused_unless_it_is_ignorable() {
             version: 11
         })
     );
-    // Ignorable: dropped without a word.
+    // Ignorable fields are dropped without an error.
     let with_session = FetchRequest {
         session_id: 9,
         ..Default::default()

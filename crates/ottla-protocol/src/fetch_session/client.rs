@@ -1,4 +1,4 @@
-//! The session of one broker, as the client keeps it that fetches from there.
+//! A fetch session with one broker, on the client side.
 
 use std::hash::Hash;
 
@@ -7,31 +7,32 @@ use ottla_types::ErrorCode;
 
 use super::{INITIAL_EPOCH, NO_SESSION, next_epoch};
 
-/// What a broker was asked for: partitions by their key, each with what the request says of it.
+/// The requested partitions by key, each with its request parameters.
 #[derive(Debug)]
 pub struct FetchSession<K, R> {
-    /// Of the next request. With the initial epoch it names the session to close.
+    /// The session ID of the next request. With the initial epoch it names the session to close.
     id: i32,
-    /// Of the next request.
+    /// The session epoch of the next request.
     epoch: i32,
     requested: HashMap<K, R>,
 }
 
-/// What the next request says of partitions, in the order of their keys.
+/// The partitions of the next request, in key order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change<K, R> {
     pub requested: Vec<(K, R)>,
     pub forgotten: Vec<K>,
 }
 
-/// Why a response says nothing of partitions.
+/// Why a response has no usable partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unusable {
-    /// The session is gone. A full request may follow at once.
+    /// The broker no longer has the session. A full request may follow at once.
     SessionLost,
-    /// The whole response is an error.
+    /// The response has a top-level error.
     Refused(ErrorCode),
-    /// It names partitions that were not asked for, or leaves out some that were.
+    /// The response contains partitions that were not requested, or a full response lacks some that
+    /// were.
     WrongPartitions,
 }
 
@@ -46,38 +47,38 @@ impl<K, R> Default for FetchSession<K, R> {
 }
 
 impl<K: Clone + Eq + Hash + Ord, R: Clone + PartialEq> FetchSession<K, R> {
-    /// The ID that the next request carries.
+    /// The session ID of the next request.
     pub fn id(&self) -> i32 {
         self.id
     }
 
-    /// The epoch that the next request carries.
+    /// The session epoch of the next request.
     pub fn epoch(&self) -> i32 {
         self.epoch
     }
 
-    /// Whether the next request has to name everything.
+    /// Whether the next request must list all partitions.
     pub fn is_full(&self) -> bool {
         self.epoch == INITIAL_EPOCH
     }
 
-    /// Whether the broker may remember what it was asked for.
+    /// Whether the broker may still hold the session.
     pub fn is_open(&self) -> bool {
         self.id != NO_SESSION
     }
 
-    /// Whether anything is asked for.
+    /// Whether no partition is requested.
     pub fn is_empty(&self) -> bool {
         self.requested.is_empty()
     }
 
-    /// What the broker was last asked of a partition.
+    /// The last request parameters of a partition.
     pub fn requested(&self, key: &K) -> Option<&R> {
         self.requested.get(key)
     }
 
-    /// Takes what is asked of partitions from now on, or `None` for one that is not fetched any more, and returns what the
-    /// next request says. For a full request all partitions are given.
+    /// Sets the request parameters of partitions, or removes a partition with `None`, and returns
+    /// the contents of the next request. For a full request all partitions must be given.
     pub fn change(&mut self, changes: impl IntoIterator<Item = (K, Option<R>)>) -> Change<K, R> {
         if self.is_full() {
             self.requested.clear();
@@ -106,7 +107,7 @@ impl<K: Clone + Eq + Hash + Ord, R: Clone + PartialEq> FetchSession<K, R> {
         change
     }
 
-    /// As [`change`](Self::change), with all that is asked from now on.
+    /// Like [`change`](Self::change), with the complete set of partitions.
     pub fn change_to(&mut self, all: impl IntoIterator<Item = (K, R)>) -> Change<K, R> {
         let all: HashMap<K, R> = all.into_iter().collect();
         let known = self.requested.keys();
@@ -119,8 +120,8 @@ impl<K: Clone + Eq + Hash + Ord, R: Clone + PartialEq> FetchSession<K, R> {
         self.change(gone.chain(all))
     }
 
-    /// Takes the response to the last request: its error, the session that it names, and the partitions in it. Only a usable
-    /// one says something of partitions.
+    /// Processes the response to the last request: its error, its session ID, and its partitions.
+    /// The partitions may be used only if it returns success.
     pub fn on_answer(
         &mut self,
         error: ErrorCode,
@@ -163,8 +164,8 @@ impl<K: Clone + Eq + Hash + Ord, R: Clone + PartialEq> FetchSession<K, R> {
         }
     }
 
-    /// There is no response, or it is an error. The broker may still have the session: the next request closes it, unless
-    /// the error says that it is gone.
+    /// The request failed or its response is an error. The broker may still hold the session: the
+    /// next request closes it, unless the error says that it is gone.
     pub fn on_failure(&mut self, error: Option<ErrorCode>) {
         let closes = match error {
             Some(ErrorCode::FetchSessionIdNotFound) => NO_SESSION,
@@ -183,7 +184,7 @@ impl<K: Clone + Eq + Hash + Ord, R: Clone + PartialEq> FetchSession<K, R> {
 mod tests {
     use super::*;
 
-    /// Of partitions by their numbers, from an offset on.
+    /// Partitions by number, with the fetch offset.
     type Session = FetchSession<i32, i64>;
 
     fn wanted(partition: i32, offset: i64) -> (i32, Option<i64>) {

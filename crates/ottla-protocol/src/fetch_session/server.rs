@@ -1,6 +1,6 @@
-//! One session, as the broker keeps it.
+//! A fetch session on the broker side.
 //!
-//! The cache of all sessions and its locks stand outside, and so does which of them is given up for a new one: requests of
+//! The cache of all sessions, its locks and its eviction policy are outside, so that requests of
 //! different sessions do not wait for each other.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use super::{FINAL_EPOCH, INITIAL_EPOCH, next_epoch};
 use crate::messages::fetch_request::FetchPartition;
 use crate::messages::fetch_response::PartitionData;
 
-/// The session that a request asks for, by its epoch.
+/// The session that a request asks for, determined by its epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestedSession {
-    /// None. One that it names is closed.
+    /// No session. If the request names one, it is closed.
     Sessionless,
-    /// A new one. One that it names is closed.
+    /// A new session. If the request names one, it is closed.
     New,
-    /// The one that it names, which must be at this epoch.
+    /// The named session, which must have this epoch.
     Known { epoch: i32 },
 }
 
@@ -34,40 +34,42 @@ impl RequestedSession {
     }
 }
 
-/// What was asked of a partition, and what the client was last told of it.
+/// The request parameters of a partition, and the values last sent to the client.
 #[derive(Clone, PartialEq, Debug)]
 struct CachedPartition {
-    /// Where it stands in the order in which partitions are served.
+    /// The position in the serving order.
     order: u64,
     requested: FetchPartition,
     high_watermark: i64,
     log_start_offset: i64,
 }
 
-/// `K` names a partition: by its topic's ID where the client uses those, else by name.
+/// `K` identifies a partition: by topic ID if the client uses IDs, otherwise by topic name.
 #[derive(Debug)]
 pub struct FetchSession<K> {
     uses_topic_ids: bool,
-    /// What the next request has to carry.
+    /// The epoch that the next request must carry.
     epoch: i32,
     partitions: HashMap<K, CachedPartition>,
-    /// Partitions that gave records move to the end, so that none is starved by those before it.
+    /// The serving order. Partitions that returned records move to the end, so that none is
+    /// starved.
     order: BTreeMap<u64, K>,
     next_order: u64,
 }
 
-/// What a request of a session is about.
+/// The session state for one request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Continued<K> {
-    /// What the session must be at when the response is finished: another request of it may come meanwhile.
+    /// The session's epoch must still be this when the response is finished, because another
+    /// request may arrive meanwhile.
     pub next_epoch: i32,
-    /// All partitions of the session, in the order in which they are served. Empty where the request has taken the last one
-    /// away: then there is no session any more.
+    /// All partitions of the session in serving order. Empty if the request removed the last one,
+    /// which closes the session.
     pub partitions: Vec<(K, FetchPartition)>,
 }
 
 impl<K: Clone + Eq + Hash> FetchSession<K> {
-    /// A session for what a full request asked, with what it was answered.
+    /// A session for a full request, with the values of its response.
     pub fn new(
         uses_topic_ids: bool,
         requested: Vec<(K, FetchPartition)>,
@@ -92,7 +94,7 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
         session
     }
 
-    /// Takes a request of this session.
+    /// Applies an incremental request to this session.
     pub fn continue_with(
         &mut self,
         epoch: i32,
@@ -125,7 +127,7 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
         })
     }
 
-    /// Leaves of the answers what the client has to be told.
+    /// Reduces a response to the partitions that must be sent to the client.
     pub fn finish(
         &mut self,
         next_epoch: i32,
@@ -154,7 +156,7 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
         self.next_order += 1;
     }
 
-    /// Notes what the client is told of a partition; returns whether it has to be told at all.
+    /// Records the values sent for a partition; returns whether it must be part of the response.
     fn update(&mut self, key: &K, answer: &PartitionData) -> bool {
         let Some(cached) = self.partitions.get_mut(key) else {
             return false;
@@ -171,7 +173,8 @@ impl<K: Clone + Eq + Hash> FetchSession<K> {
             || answer.preferred_read_replica >= 0
             || answer.diverging_epoch.end_offset >= 0;
         cached.log_start_offset = answer.log_start_offset;
-        // No high watermark is -1: the client is told when the error is over.
+        // -1 differs from every high watermark, so the partition is sent again when the error is
+        // over.
         cached.high_watermark = if has_error { -1 } else { answer.high_watermark };
         if has_records {
             self.order.remove(&cached.order);

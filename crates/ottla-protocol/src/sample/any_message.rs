@@ -1,4 +1,4 @@
-//! Every message as a value, for tests that treat all alike.
+//! Every message as a value, for tests that treat all messages alike.
 
 use std::ops::RangeInclusive;
 
@@ -14,15 +14,15 @@ pub struct AnyMessage {
     /// The word at the start of its line in the schema file, with underscores.
     pub kind: &'static str,
     pub versions: RangeInclusive<i16>,
-    /// Reads the message from the front of some bytes.
+    /// Decodes a message at the start of some bytes.
     pub read: fn(Bytes, i16) -> Result<ReadMessage, DecodeError>,
-    /// Only decodes; whether the bytes were a message.
+    /// Only decodes; returns whether the bytes start with a message.
     pub decode: fn(Bytes, i16) -> bool,
-    /// Makes a value up: its bytes and its canonical text.
+    /// Generates a sample: its bytes and its canonical text.
     pub sample: fn(Sampler, i16) -> Result<(Bytes, String), EncodeError>,
 }
 
-/// The request that asks this API, and the response that answers it; `None` for an API that was removed.
+/// The request and the response of this API; `None` for an API that was removed.
 pub fn request_and_response(api_key: crate::ApiKey) -> Option<(AnyMessage, AnyMessage)> {
     let name = api_key.name();
     let mut all = all_messages();
@@ -43,7 +43,7 @@ pub fn request_and_response(api_key: crate::ApiKey) -> Option<(AnyMessage, AnyMe
 /// The outcome of decoding a message.
 pub struct ReadMessage {
     pub text: String,
-    /// The value, written again in the same version.
+    /// The value, encoded again in the same version.
     pub written: Result<Bytes, EncodeError>,
     /// The number of bytes after the message.
     pub remaining: usize,
@@ -89,11 +89,11 @@ pub fn all_messages() -> Vec<AnyMessage> {
     for_each_message!(any_messages)
 }
 
-/// Reads bytes that may be anything as a message; false if they are none. A value that was read must
-/// be writable and then read the same.
+/// Decodes arbitrary bytes as a message; returns false if they are invalid. A decoded value must be
+/// encodable and then decode to the same value.
 ///
 /// # Panics
-/// When it is not: that is what the tests and fuzz targets look for.
+/// If it does not: tests and fuzz targets look for this.
 pub fn check_any_bytes(message: &AnyMessage, version: i16, bytes: Bytes) -> bool {
     let Ok(first) = (message.read)(bytes, version) else {
         return false;
@@ -109,7 +109,7 @@ pub fn check_any_bytes(message: &AnyMessage, version: i16, bytes: Bytes) -> bool
             );
             assert_eq!(again.written, Ok(written), "{} {version}", message.name);
         }
-        // Kafka reads tags in any order, too, and refuses to write them so.
+        // Kafka reads tags in any order too, and refuses to write them out of order.
         Err(EncodeError::TagOrder { .. }) => {}
         Err(error) => panic!(
             "{} {version} was read, but not to be written: {error}",
