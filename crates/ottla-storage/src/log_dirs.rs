@@ -57,7 +57,7 @@ pub use cleaner::{CleaningPause, LogCleaner, Taken};
 pub use describe::LogDirDescription;
 pub use dir_locks::DirLocks;
 pub use dir_threads::THREADS_PER_DIRECTORY;
-pub use dir_threads::{DirThreads, Share};
+pub use dir_threads::{DirThreads, ThreadLimit};
 pub use disk_space::DiskSpace;
 pub use future_logs::PromoteError;
 pub use load::LoadSettings;

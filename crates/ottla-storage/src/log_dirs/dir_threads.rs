@@ -28,37 +28,37 @@ pub const THREADS_PER_DIRECTORY: usize = JOBS + READS + APPENDS + TOPIC_IDS;
 #[derive(Clone, Debug)]
 pub struct DirThreads {
     /// Flushes, writeback, unlinking, checkpoints.
-    pub jobs: Share,
+    pub jobs: ThreadLimit,
     /// Reads that are not in the page cache.
-    pub reads: Share,
+    pub reads: ThreadLimit,
     /// Appends, while the kernel throttles them.
-    pub appends: Share,
+    pub appends: ThreadLimit,
     /// Writes of `partition.metadata`, which the first append to a log waits for.
-    pub topic_ids: Share,
+    pub topic_ids: ThreadLimit,
 }
 
 impl Default for DirThreads {
     fn default() -> DirThreads {
         DirThreads {
-            jobs: Share::of(JOBS),
-            reads: Share::of(READS),
-            appends: Share::of(APPENDS),
-            topic_ids: Share::of(TOPIC_IDS),
+            jobs: ThreadLimit::of(JOBS),
+            reads: ThreadLimit::of(READS),
+            appends: ThreadLimit::of(APPENDS),
+            topic_ids: ThreadLimit::of(TOPIC_IDS),
         }
     }
 }
 
 /// The limit for one kind of work.
 #[derive(Clone, Debug)]
-pub struct Share(Arc<Semaphore>);
+pub struct ThreadLimit(Arc<Semaphore>);
 
-impl Share {
-    fn of(threads: usize) -> Share {
-        Share(Arc::new(Semaphore::new(threads)))
+impl ThreadLimit {
+    fn of(threads: usize) -> ThreadLimit {
+        ThreadLimit(Arc::new(Semaphore::new(threads)))
     }
 
     /// Whether both are the same limit.
-    pub fn is(&self, other: &Share) -> bool {
+    pub fn is(&self, other: &ThreadLimit) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 

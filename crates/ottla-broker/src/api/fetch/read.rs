@@ -18,7 +18,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use ottla_metrics::stalls;
 use ottla_partition::partition::{LateTurns, Partition};
-use ottla_storage::log_dirs::Share;
+use ottla_storage::log_dirs::ThreadLimit;
 
 /// One page is looked at in so many bytes of a region.
 const PROBE_STRIDE_BYTES: u64 = 128 * 1024;
@@ -117,7 +117,7 @@ pub(crate) enum Lookup<'a> {
     /// In memory and in what the page cache holds of the files.
     Cached,
     /// The disk of this directory may be waited for, and no other.
-    In(&'a Share),
+    In(&'a ThreadLimit),
 }
 
 /// Why a partition has no records to answer with.
