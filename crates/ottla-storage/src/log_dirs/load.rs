@@ -25,7 +25,7 @@ use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 use super::dir_names::{self, DirKind};
 use super::known_logs::{FailedLog, LoadedLog};
 use super::log_dir::LogDir;
-use super::recovery_progress::{DirProgress, Loading, Teller, bytes_to_recover};
+use super::recovery_progress::{DirProgress, Loading, ProgressLogger, bytes_to_recover};
 use super::{LogDirs, remove_dir};
 
 /// How logs are loaded.
@@ -100,10 +100,10 @@ impl LogDirs {
         }
         let progress = loads.iter().map(|load| Arc::clone(&load.progress));
         settings.loading.store(Arc::new(progress.collect()));
-        let teller = Teller::default();
+        let progress_logger = ProgressLogger::default();
         ottla_sync::thread::scope(|scope| {
             let dirs = loads.iter().map(|load| &*load.progress);
-            scope.spawn(|| teller.run(dirs, || loads.iter().for_each(DirLoad::measure)));
+            scope.spawn(|| progress_logger.run(dirs, || loads.iter().for_each(DirLoad::measure)));
             let mut threads = Vec::new();
             for load in &loads {
                 for progress in &load.progress.threads {
@@ -111,7 +111,7 @@ impl LogDirs {
                 }
             }
             let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-            teller.stop();
+            progress_logger.stop();
             if let Some(panic) = results.into_iter().find_map(Result::err) {
                 std::panic::resume_unwind(panic);
             }

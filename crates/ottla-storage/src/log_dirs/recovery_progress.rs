@@ -87,13 +87,13 @@ impl DirProgress {
 
 /// Logs the progress at intervals until it is stopped.
 #[derive(Default)]
-pub(super) struct Teller {
+pub(super) struct ProgressLogger {
     is_done: AtomicBool,
     mutex: Mutex<()>,
     done: Condvar,
 }
 
-impl Teller {
+impl ProgressLogger {
     /// `measure` measures the amount of work; it is called only if loading takes long.
     pub(super) fn run<'a>(
         &self,
