@@ -27,7 +27,7 @@ pub(crate) struct ConsumerSensors {
 
 /// The methods of a rebalance listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
+pub(super) enum ListenerCall {
     Assigned,
     Revoked,
     Lost,
@@ -85,7 +85,7 @@ struct CoordinatorSensors {
     rebalances_an_hour: Sensor,
     failed_rebalances: Sensor,
     last_rebalance: Option<Moment>,
-    /// For the listener's three methods, in the order of [`Told`].
+    /// For the listener's three methods, in the order of [`ListenerCall`].
     callbacks: [Sensor; 3],
 }
 
@@ -165,9 +165,9 @@ impl ConsumerSensors {
     }
 
     /// A method of the listener has been called, and took this long.
-    pub(super) fn on_told(&self, told: Told, spent: Duration) {
+    pub(super) fn on_listener_called(&self, call: ListenerCall, spent: Duration) {
         self.record_time(spent, |state| {
-            &mut state.coordinator.callbacks[told as usize]
+            &mut state.coordinator.callbacks[call as usize]
         });
     }
 

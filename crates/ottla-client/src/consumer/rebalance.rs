@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 
 use super::classic::Membership;
-use super::metrics::Told;
+use super::metrics::ListenerCall;
 use super::modern::ModernMembership;
 use super::modern::member::{Member, Partitions, Reconciliation, Subscription};
 use super::pattern::Pattern;
@@ -150,21 +150,22 @@ impl Consumer {
         let held = self.assignment();
         let is_member = self.membership.is_some() || self.modern.is_some();
         if is_member && !held.is_empty() {
-            self.tell(Told::Revoked, &held);
+            self.call_listener(ListenerCall::Revoked, &held);
         }
     }
 
-    fn tell(&mut self, told: Told, partitions: &[Partition]) {
+    fn call_listener(&mut self, call: ListenerCall, partitions: &[Partition]) {
         let Some(listener) = &mut self.listener else {
             return;
         };
         let began = ottla_sync::time::now();
-        match told {
-            Told::Assigned => listener.on_partitions_assigned(partitions),
-            Told::Revoked => listener.on_partitions_revoked(partitions),
-            Told::Lost => listener.on_partitions_lost(partitions),
+        match call {
+            ListenerCall::Assigned => listener.on_partitions_assigned(partitions),
+            ListenerCall::Revoked => listener.on_partitions_revoked(partitions),
+            ListenerCall::Lost => listener.on_partitions_lost(partitions),
         }
-        self.sensors.on_told(told, ottla_sync::time::elapsed(began));
+        self.sensors
+            .on_listener_called(call, ottla_sync::time::elapsed(began));
     }
 
     /// Does what the group requires. Returns false while it waits for other members.
@@ -352,8 +353,12 @@ impl Consumer {
         let held = self.assignment();
         self.replace_assignment(&[]);
         if !held.is_empty() {
-            let told = if is_lost { Told::Lost } else { Told::Revoked };
-            self.tell(told, &held);
+            let call = if is_lost {
+                ListenerCall::Lost
+            } else {
+                ListenerCall::Revoked
+            };
+            self.call_listener(call, &held);
         }
     }
 
@@ -374,11 +379,11 @@ impl Consumer {
         let revoked: Vec<Partition> = held.difference(wanted).cloned().collect();
         let added: Vec<Partition> = wanted.difference(held).cloned().collect();
         if !revoked.is_empty() {
-            self.tell(Told::Revoked, &revoked);
+            self.call_listener(ListenerCall::Revoked, &revoked);
         }
         let wanted: Vec<Partition> = wanted.iter().cloned().collect();
         self.replace_assignment(&wanted);
-        self.tell(Told::Assigned, &added);
+        self.call_listener(ListenerCall::Assigned, &added);
     }
 
     /// Replaces the assignment. Partitions that stay keep their positions.
