@@ -30,7 +30,7 @@ use crate::error::ClientError;
 use crate::metadata::Metadata;
 
 /// The error code and the message of a partition in a response.
-type Told = (i16, Option<ByteString>);
+type PartitionResult = (i16, Option<ByteString>);
 
 impl ShareConsumer {
     /// Whether any renewal has not been answered yet.
@@ -347,7 +347,7 @@ impl ShareConsumer {
             Err(error) => return self.on_failed(node, said, purpose, error),
         };
         self.nodes.entry(node).or_default().session.on_answered();
-        let mut told: BTreeMap<TopicIdAndPartition, Told> = BTreeMap::new();
+        let mut told: BTreeMap<TopicIdAndPartition, PartitionResult> = BTreeMap::new();
         match answer {
             Answer::Fetch(response) => {
                 self.on_lock_timeout(response.acquisition_lock_timeout_ms);
@@ -410,7 +410,7 @@ impl ShareConsumer {
         node: i32,
         mut said: Vec<Said>,
         purpose: Purpose,
-        told: &BTreeMap<TopicIdAndPartition, Told>,
+        told: &BTreeMap<TopicIdAndPartition, PartitionResult>,
     ) {
         let group = self.config.group_id.clone();
         let result_of = |partition: TopicIdAndPartition| {
