@@ -54,7 +54,7 @@ pub(super) struct ProducerBatch {
 }
 
 /// What is needed to report the result of a batch.
-pub(super) struct Telling {
+pub(super) struct BatchReport {
     pub(super) completion: Arc<Completion>,
     pub(super) record_count: u32,
     pub(super) records: Bytes,
@@ -289,11 +289,11 @@ impl ProducerBatch {
     }
 
     /// Takes what is needed to report the result; `None` the second time.
-    pub(super) fn take_for_telling(&mut self) -> Option<Telling> {
+    pub(super) fn take_report(&mut self) -> Option<BatchReport> {
         if std::mem::replace(&mut self.is_told, true) {
             return None;
         }
-        Some(Telling {
+        Some(BatchReport {
             completion: self.completion.clone(),
             record_count: self.record_count,
             records: self.sealed.clone(),

@@ -312,7 +312,7 @@ impl Sender {
         for request in self.in_flight.values_mut() {
             for (queue, batch) in &mut request.batches {
                 if !batch.is_told && batch.age(now) >= limit {
-                    late.push((queue.clone(), batch.take_for_telling()));
+                    late.push((queue.clone(), batch.take_report()));
                 }
             }
         }

@@ -5,7 +5,7 @@ use ottla_types::ErrorCode;
 
 use super::{Sender, is_about_metadata};
 use crate::error::ClientError;
-use crate::producer::batch::{ProducerBatch, Telling};
+use crate::producer::batch::{BatchReport, ProducerBatch};
 use crate::producer::delivery::{DeliveredBatch, Outcome, Written};
 use crate::producer::sequences::Refusal;
 use crate::producer::topics::PartitionQueue;
@@ -86,8 +86,8 @@ impl Sender {
         if let Some(ticket) = batch.ticket {
             queue.state.lock().sequences.on_written(ticket);
         }
-        let telling = batch.take_for_telling();
-        self.tell(queue, telling, Ok(written));
+        let report = batch.take_report();
+        self.tell(queue, report, Ok(written));
         batch.release();
     }
 
@@ -98,9 +98,9 @@ impl Sender {
         mut batch: ProducerBatch,
         error: ClientError,
     ) {
-        let telling = batch.take_for_telling();
-        self.count_error(queue, &telling);
-        self.end_in_vain(queue, batch, telling, error);
+        let report = batch.take_report();
+        self.count_error(queue, &report);
+        self.end_in_vain(queue, batch, report, error);
     }
 
     /// Fails a batch that will never be sent: its transaction was aborted, or the producer was
@@ -111,15 +111,15 @@ impl Sender {
         mut batch: ProducerBatch,
         error: ClientError,
     ) {
-        let telling = batch.take_for_telling();
-        self.end_in_vain(queue, batch, telling, error);
+        let report = batch.take_report();
+        self.end_in_vain(queue, batch, report, error);
     }
 
     /// Counts the records whose result has not been reported.
-    pub(super) fn count_error(&self, queue: &PartitionQueue, telling: &Option<Telling>) {
-        if let Some(telling) = telling {
+    pub(super) fn count_error(&self, queue: &PartitionQueue, report: &Option<BatchReport>) {
+        if let Some(report) = report {
             let sensors = &self.shared.sensors;
-            sensors.on_error(&queue.topic, telling.record_count);
+            sensors.on_error(&queue.topic, report.record_count);
         }
     }
 
@@ -127,7 +127,7 @@ impl Sender {
         &mut self,
         queue: &PartitionQueue,
         mut batch: ProducerBatch,
-        telling: Option<Telling>,
+        report: Option<BatchReport>,
         error: ClientError,
     ) {
         if let Some(ticket) = batch.ticket {
@@ -136,10 +136,10 @@ impl Sender {
         }
         // A batch that was given up in flight has failed its transaction at that time. That
         // transaction may be aborted by now, and the late response does not concern the next one.
-        if telling.is_some() {
+        if report.is_some() {
             self.shared.on_batch_failed(&error, batch.ticket.is_some());
         }
-        self.tell(queue, telling, Err(error));
+        self.tell(queue, report, Err(error));
         batch.release();
     }
 
@@ -147,46 +147,46 @@ impl Sender {
     pub(super) fn tell(
         &self,
         queue: &PartitionQueue,
-        telling: Option<Telling>,
+        report: Option<BatchReport>,
         result: Result<Written, ClientError>,
     ) {
-        let Some(telling) = telling else { return };
+        let Some(report) = report else { return };
         let shared = &self.shared;
         if let Some(listener) = &shared.listener {
             listener.on_delivered(&DeliveredBatch {
                 topic: &queue.topic,
                 partition: queue.partition,
                 result: result.as_ref().map(|written| written.base_offset),
-                record_count: telling.record_count,
-                bytes: telling.records.len(),
-                tags: &telling.tags,
+                record_count: report.record_count,
+                bytes: report.records.len(),
+                tags: &report.tags,
             });
         }
         if !shared.interceptors.is_empty() {
-            self.tell_interceptors(queue, &telling, &result);
+            self.tell_interceptors(queue, &report, &result);
         }
-        for (index, timestamp, callback) in telling.callbacks {
+        for (index, timestamp, callback) in report.callbacks {
             let metadata = result
                 .clone()
                 .map(|written| written.metadata(queue.partition, index, timestamp));
             callback(metadata);
         }
-        telling.completion.set(Outcome::Done(result));
-        shared.accumulator.on_completed(&telling.completion);
+        report.completion.set(Outcome::Done(result));
+        shared.accumulator.on_completed(&report.completion);
     }
 
     fn tell_interceptors(
         &self,
         queue: &PartitionQueue,
-        telling: &Telling,
+        report: &BatchReport,
         result: &Result<Written, ClientError>,
     ) {
-        let mut bytes = telling.records.clone();
+        let mut bytes = report.records.clone();
         let records = RecordBatch::read(&mut bytes).and_then(|batch| batch.records(usize::MAX));
         let timestamps: Vec<i64> = match &records {
             Ok(records) => records.iter().flatten().map(|it| it.timestamp.0).collect(),
             // It was never sealed.
-            Err(_) => vec![-1; telling.record_count as usize],
+            Err(_) => vec![-1; report.record_count as usize],
         };
         for (index, timestamp) in timestamps.into_iter().enumerate() {
             let metadata = result
