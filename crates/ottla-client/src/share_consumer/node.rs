@@ -56,7 +56,7 @@ impl Node {
 }
 
 /// The acknowledgements of a partition in a request, and the records that they renew.
-pub(super) struct Said {
+pub(super) struct SentAcknowledgements {
     pub(super) partition: TopicIdAndPartition,
     pub(super) batches: Vec<Batch>,
     pub(super) renewed: Vec<ShareRecord>,
@@ -69,7 +69,7 @@ pub(super) enum Finished {
 
 pub(super) struct Answered {
     pub(super) node: i32,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<SentAcknowledgements>,
     pub(super) result: Result<Answer, ClientError>,
 }
 

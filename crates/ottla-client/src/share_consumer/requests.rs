@@ -21,7 +21,7 @@ use ottla_types::{ErrorCode, Uuid};
 
 use super::acknowledgements::{Batch, InHand};
 use super::acquired::{Acquired, Ranges};
-use super::node::{Answer, Answered, Finished, Node, Purpose, Request, Said};
+use super::node::{Answer, Answered, Finished, Node, Purpose, Request, SentAcknowledgements};
 use super::session::{FINAL_EPOCH, TopicIdAndPartition};
 use super::{AcquireMode, Partition, ShareConsumer, Source};
 use crate::client::{Client, Owner};
@@ -165,11 +165,11 @@ impl ShareConsumer {
     }
 
     /// Takes the acknowledgements to send.
-    fn take_said(&mut self, of: impl Fn(Source) -> bool) -> Vec<Said> {
+    fn take_said(&mut self, of: impl Fn(Source) -> bool) -> Vec<SentAcknowledgements> {
         let of_these = self.in_hand.iter_mut().filter(|(source, _)| of(**source));
         let said = of_these.filter_map(|((_, partition), in_hand)| {
             let (batches, renewed) = in_hand.take_said();
-            (!batches.is_empty()).then_some(Said {
+            (!batches.is_empty()).then_some(SentAcknowledgements {
                 partition: *partition,
                 batches,
                 renewed,
@@ -262,7 +262,7 @@ impl ShareConsumer {
         }
     }
 
-    fn start_acknowledge(&mut self, id: i32, purpose: Purpose, said: Vec<Said>) {
+    fn start_acknowledge(&mut self, id: i32, purpose: Purpose, said: Vec<SentAcknowledgements>) {
         let epoch = match purpose {
             Purpose::Close => FINAL_EPOCH,
             _ => self.nodes.entry(id).or_default().session.epoch(),
@@ -307,7 +307,7 @@ impl ShareConsumer {
         &mut self,
         node: i32,
         request: Request,
-        said: Vec<Said>,
+        said: Vec<SentAcknowledgements>,
         ask: impl FnOnce(Client, Owner) -> F + Send + 'static,
     ) where
         F: Future<Output = Result<Answer, ClientError>> + Send + 'static,
@@ -381,7 +381,13 @@ impl ShareConsumer {
     }
 
     /// The session has ended, and the acknowledgements in the request were not received.
-    fn on_failed(&mut self, id: i32, said: Vec<Said>, purpose: Purpose, error: ClientError) {
+    fn on_failed(
+        &mut self,
+        id: i32,
+        said: Vec<SentAcknowledgements>,
+        purpose: Purpose,
+        error: ClientError,
+    ) {
         self.nodes.entry(id).or_default().session.on_failed();
         self.pause(id);
         self.is_stale = true;
@@ -408,7 +414,7 @@ impl ShareConsumer {
     fn settle(
         &mut self,
         node: i32,
-        mut said: Vec<Said>,
+        mut said: Vec<SentAcknowledgements>,
         purpose: Purpose,
         told: &BTreeMap<TopicIdAndPartition, PartitionResult>,
     ) {
@@ -440,7 +446,7 @@ impl ShareConsumer {
     fn tell(
         &mut self,
         node: i32,
-        said: Vec<Said>,
+        said: Vec<SentAcknowledgements>,
         purpose: Purpose,
         result_of: impl Fn(TopicIdAndPartition) -> Result<(), ClientError>,
     ) {
@@ -558,7 +564,11 @@ fn next_in_turn(ids: impl Iterator<Item = i32>, last: Option<i32>) -> Option<i32
     ids.min_by_key(|id| (last.is_some_and(|last| *id <= last), *id))
 }
 
-fn said_of<T>(partition: TopicIdAndPartition, said: &[Said], wire: impl Fn(&Batch) -> T) -> Vec<T> {
+fn said_of<T>(
+    partition: TopicIdAndPartition,
+    said: &[SentAcknowledgements],
+    wire: impl Fn(&Batch) -> T,
+) -> Vec<T> {
     let of_partition = said.iter().filter(|it| it.partition == partition);
     of_partition.flat_map(|it| &it.batches).map(wire).collect()
 }
