@@ -32,7 +32,7 @@ use crate::consumer::{ConsumerWaker, Partition};
 use crate::error::ClientError;
 use crate::heartbeats::new_member_id;
 use crate::metrics::{Metrics, Sheet};
-use acknowledgements::InHand;
+use acknowledgements::HeldRecords;
 use acquired::Acquired;
 use membership::ShareMembership;
 use node::{Finished, Node, Purpose};
@@ -69,7 +69,7 @@ pub struct ShareConsumer {
     /// The last broker that was asked, if only one is asked at a time.
     last_asked: Option<i32>,
     tasks: JoinSet<Finished>,
-    in_hand: BTreeMap<Source, InHand>,
+    in_hand: BTreeMap<Source, HeldRecords>,
     /// Acquired records that have not been returned.
     fetched: VecDeque<(Source, Acquired)>,
     /// Renewed records that are returned again.
@@ -176,7 +176,7 @@ impl ShareConsumer {
         self.take_finished();
         match self.config.acknowledgement_mode {
             AcknowledgementMode::Implicit => self.accept_open(),
-            AcknowledgementMode::Explicit if self.in_hand.values().any(InHand::has_open) => {
+            AcknowledgementMode::Explicit if self.in_hand.values().any(HeldRecords::has_open) => {
                 return Err(ClientError::Config(
                     "share.acknowledgement.mode=explicit: all records of the last poll must be acknowledged before the \
                      next one"
@@ -311,7 +311,7 @@ impl ShareConsumer {
     }
 
     fn accept_open(&mut self) {
-        self.in_hand.values_mut().for_each(InHand::accept_open);
+        self.in_hand.values_mut().for_each(HeldRecords::accept_open);
     }
 
     /// Sends the acknowledgements and waits for the responses. Returns the result of each
@@ -330,7 +330,7 @@ impl ShareConsumer {
             self.take_finished();
             self.start_acknowledgements(Purpose::Commit { until });
             let is_committing = self.nodes.values().any(Node::is_committing);
-            if !is_committing && !self.in_hand.values().any(InHand::has_said) {
+            if !is_committing && !self.in_hand.values().any(HeldRecords::has_said) {
                 return Ok(std::mem::take(&mut self.committed));
             }
             if self.waker.take() {

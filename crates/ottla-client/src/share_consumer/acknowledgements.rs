@@ -36,7 +36,7 @@ pub(super) struct Batch {
 
 /// The held records of one partition.
 #[derive(Default, Debug)]
-pub(super) struct InHand {
+pub(super) struct HeldRecords {
     /// Returned records, with their acknowledgements as far as there are any.
     records: BTreeMap<i64, (ShareRecord, Option<AcknowledgeType>)>,
     /// Acknowledgements of offsets without a held record.
@@ -45,7 +45,7 @@ pub(super) struct InHand {
     others_renewed: Vec<ShareRecord>,
 }
 
-impl InHand {
+impl HeldRecords {
     pub(super) fn on_handed_out(&mut self, record: &ShareRecord) {
         self.records
             .insert(record.record.offset, (record.clone(), None));
@@ -57,7 +57,7 @@ impl InHand {
         self.others.extend(batches);
     }
 
-    /// Puts the result of [`InHand::take_said`] back to be sent again.
+    /// Puts the result of [`HeldRecords::take_said`] back to be sent again.
     pub(super) fn put_back(&mut self, batches: Vec<Batch>, renewed: Vec<ShareRecord>) {
         self.others.extend(batches);
         self.others_renewed.extend(renewed);
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
     use crate::consumer::ConsumerRecord;
 
-    fn holding(offsets: &[i64]) -> InHand {
-        let mut in_hand = InHand::default();
+    fn holding(offsets: &[i64]) -> HeldRecords {
+        let mut in_hand = HeldRecords::default();
         for offset in offsets {
             let record = ConsumerRecord {
                 topic: Arc::from("t"),
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    fn said(in_hand: &mut InHand) -> Vec<(i64, i64, i8)> {
+    fn said(in_hand: &mut HeldRecords) -> Vec<(i64, i64, i8)> {
         let (batches, _) = in_hand.take_said();
         let batches = batches.into_iter();
         batches

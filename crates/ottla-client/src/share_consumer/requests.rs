@@ -19,7 +19,7 @@ use ottla_protocol::messages::share_fetch_response::PartitionData;
 use ottla_protocol::messages::{ShareAcknowledgeRequest, ShareFetchRequest};
 use ottla_types::{ErrorCode, Uuid};
 
-use super::acknowledgements::{Batch, InHand};
+use super::acknowledgements::{Batch, HeldRecords};
 use super::acquired::{Acquired, Ranges};
 use super::node::{Answer, Answered, Finished, Node, Purpose, Request, SentAcknowledgements};
 use super::session::{FINAL_EPOCH, TopicIdAndPartition};
@@ -42,7 +42,7 @@ impl ShareConsumer {
                 node.request,
                 Some(Request::Acknowledge { renews: true, .. })
             )
-        }) || in_hand.any(InHand::has_renewals)
+        }) || in_hand.any(HeldRecords::has_renewals)
     }
 
     /// Sends a request to every leader without one in flight. With a strict record limit, only one
