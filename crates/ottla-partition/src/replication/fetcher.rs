@@ -31,7 +31,7 @@ use ottla_types::{
 
 use super::context::ReplicationContext;
 use super::fetch_session::{Change, FetchSession, PositionedFetch, partitions_of, topics_of};
-use super::leader_offsets::Questions;
+use super::leader_offsets::PendingQueries;
 use super::orders::{Order, Orders};
 use crate::partition::leader_answer::{Answered, LeaderAnswer};
 use crate::partition::{LeaderFetcher, Partition};
@@ -56,7 +56,7 @@ pub struct Fetcher {
     /// The number among the fetchers of this leader.
     number: u32,
     orders: Orders,
-    questions: Questions,
+    queries: PendingQueries,
     /// Number of requests sent and bytes of records received.
     requests: AtomicU64,
     bytes: AtomicU64,
@@ -82,7 +82,7 @@ impl Fetcher {
             leader,
             number,
             orders: Orders::default(),
-            questions: Questions::default(),
+            queries: PendingQueries::default(),
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         }
@@ -111,7 +111,7 @@ impl Fetcher {
         let mut has_complained = false;
         let mut held_back = Vec::new();
         loop {
-            if self.orders.is_empty() && self.questions.is_empty() {
+            if self.orders.is_empty() && self.queries.is_empty() {
                 let ordered = self.orders.ordered();
                 if ottla_sync::time::timeout(IDLE, ordered).await.is_err() {
                     connection = None;
@@ -144,7 +144,7 @@ impl Fetcher {
                     }
                     connection = None;
                     session.on_failure(None);
-                    self.questions.give_up(&context.host);
+                    self.queries.give_up(&context.host);
                     if ottla_sync::planted::has("a follower gives up a leader that failed once") {
                         return;
                     }
@@ -170,7 +170,7 @@ impl Fetcher {
                 connection.insert(self.connect(context).await?)
             }
         };
-        self.questions.ask(&context.host, connection).await?;
+        self.queries.ask(&context.host, connection).await?;
         // Throttled partitions may be fetched again by now.
         self.orders.look_again(held_back.drain(..));
         let orders = match session.is_full() {
@@ -355,7 +355,7 @@ impl LeaderFetcher for Fetcher {
     }
 
     fn list_leader_offsets(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch) {
-        self.questions.put(partition, leader_epoch);
+        self.queries.put(partition, leader_epoch);
         self.orders.wake();
     }
 }

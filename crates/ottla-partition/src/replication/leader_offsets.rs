@@ -21,12 +21,12 @@ const EARLIEST: i64 = -2;
 
 /// The followers of one leader that need its log start and end offsets.
 #[derive(Debug, Default)]
-pub(super) struct Questions {
-    waiting: Mutex<Vec<Question>>,
+pub(super) struct PendingQueries {
+    waiting: Mutex<Vec<PendingQuery>>,
 }
 
 #[derive(Debug)]
-struct Question {
+struct PendingQuery {
     partition: Arc<Partition>,
     leader_epoch: LeaderEpoch,
 }
@@ -34,9 +34,9 @@ struct Question {
 /// The leader's response to one ListOffsets timestamp, by partition.
 type Offsets = HashMap<TopicPartition, Result<Offset, ErrorCode>>;
 
-impl Questions {
+impl PendingQueries {
     pub(super) fn put(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch) {
-        self.waiting.lock().push(Question {
+        self.waiting.lock().push(PendingQuery {
             partition: Arc::clone(partition),
             leader_epoch,
         });
@@ -53,20 +53,20 @@ impl Questions {
         host: &Arc<PartitionHost>,
         connection: &PeerConnection,
     ) -> Result<(), PeerError> {
-        let questions = std::mem::take(&mut *self.waiting.lock());
-        if questions.is_empty() {
+        let queries = std::mem::take(&mut *self.waiting.lock());
+        if queries.is_empty() {
             return Ok(());
         }
         let asked = async {
-            let ends = list(host, connection, &questions, LATEST).await?;
-            let starts = list(host, connection, &questions, EARLIEST).await?;
+            let ends = list(host, connection, &queries, LATEST).await?;
+            let starts = list(host, connection, &queries, EARLIEST).await?;
             Ok((ends, starts))
         };
         let (offsets, failure) = match asked.await {
             Ok(offsets) => (Some(offsets), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        for question in questions {
+        for question in queries {
             let topic_partition = &question.partition.topic_partition;
             let of = |offsets: &Offsets| {
                 let found = offsets.get(topic_partition).copied();
@@ -88,14 +88,14 @@ impl Questions {
 
     /// The leader cannot be reached: fails the pending questions.
     pub(super) fn give_up(&self, host: &Arc<PartitionHost>) {
-        let questions = std::mem::take(&mut *self.waiting.lock());
-        for question in questions {
+        let queries = std::mem::take(&mut *self.waiting.lock());
+        for question in queries {
             question.answer(host, Err(ErrorCode::NetworkException));
         }
     }
 }
 
-impl Question {
+impl PendingQuery {
     fn answer(self, host: &Arc<PartitionHost>, result: Result<LeaderOffsets, ErrorCode>) {
         let event = Event::LeaderOffsetsListed {
             leader_epoch: self.leader_epoch,
@@ -109,10 +109,10 @@ impl Question {
 async fn list(
     host: &PartitionHost,
     connection: &PeerConnection,
-    questions: &[Question],
+    queries: &[PendingQuery],
     timestamp: i64,
 ) -> Result<Offsets, PeerError> {
-    let topics = questions.iter().map(|question| ListOffsetsTopic {
+    let topics = queries.iter().map(|question| ListOffsetsTopic {
         name: question.partition.topic_partition.topic.clone(),
         partitions: vec![ListOffsetsPartition {
             partition_index: question.partition.topic_partition.partition.0,
