@@ -51,7 +51,7 @@ pub struct Change<'a> {
 }
 
 /// State shared by the partitions of a topic.
-struct OfTopic {
+struct TopicState {
     topic_id: TopicId,
     config: Arc<TopicConfig>,
     settings: Arc<PartitionSettings>,
@@ -120,13 +120,13 @@ impl LocalReplicas {
         image: &MetadataImage,
     ) -> Vec<(Arc<Partition>, Event<Ack>)> {
         let mut elected = Vec::new();
-        let mut of_topic = None;
+        let mut topic_state = None;
         for (replica, is_leader) in replicas {
             let is_new = before.is_some_and(|before| {
                 let known = known_before(before, replica);
                 known.is_none_or(|known| !known.is_replica(self.broker_id()))
             });
-            match self.partition_of(&mut map, &mut of_topic, replica, is_new, image) {
+            match self.partition_of(&mut map, &mut topic_state, replica, is_new, image) {
                 Ok(partition) => elected.push((partition, replica, is_leader)),
                 Err(error) => {
                     let (topic, partition) = (&replica.topic, replica.partition);
@@ -321,7 +321,7 @@ impl LocalReplicas {
     fn partition_of(
         &self,
         map: &mut ChangedMap,
-        of_topic: &mut Option<OfTopic>,
+        topic_state: &mut Option<TopicState>,
         replica: &LocalReplica,
         is_new: bool,
         image: &MetadataImage,
@@ -330,8 +330,8 @@ impl LocalReplicas {
         if let Some(known) = known.and_then(|topic| topic.partition(replica.partition.0)) {
             return Ok(Arc::clone(known));
         }
-        let of_topic = self.of_topic(of_topic, replica, image);
-        let config = Arc::clone(&of_topic.config);
+        let topic_state = self.topic_state(topic_state, replica, image);
+        let config = Arc::clone(&topic_state.config);
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
         let mut log = self.open_log(&topic_partition, replica, is_new, &config)?;
         log.set_writeback_bytes(self.host.context.config().ottla_writeback_bytes.max(0) as u64);
@@ -355,7 +355,7 @@ impl LocalReplicas {
             space,
             threads,
             self.host.context.metrics.topics().of_topic(&replica.topic),
-            self.settings_of(of_topic, replica),
+            self.settings_of(topic_state, replica),
         );
         if log_dirs.lacks_topic_id(&partition.reader()) {
             partition.lacks_topic_id(&self.host);
@@ -365,19 +365,19 @@ impl LocalReplicas {
     }
 
     /// State shared by the partitions of a topic, kept while they are opened in sequence.
-    fn of_topic<'a>(
+    fn topic_state<'a>(
         &self,
-        last: &'a mut Option<OfTopic>,
+        last: &'a mut Option<TopicState>,
         replica: &LocalReplica,
         image: &MetadataImage,
-    ) -> &'a OfTopic {
-        let is_same = |of: &OfTopic| of.topic_id == replica.topic_id;
+    ) -> &'a TopicState {
+        let is_same = |of: &TopicState| of.topic_id == replica.topic_id;
         if !last.as_ref().is_some_and(is_same) {
             *last = None;
         }
         last.get_or_insert_with(|| {
             let config = self.topic_config(image, &replica.topic);
-            OfTopic {
+            TopicState {
                 topic_id: replica.topic_id,
                 settings: Arc::new(self.new_settings(&config, replica)),
                 config,
@@ -385,12 +385,16 @@ impl LocalReplicas {
         })
     }
 
-    fn settings_of(&self, of_topic: &OfTopic, replica: &LocalReplica) -> Arc<PartitionSettings> {
-        let config = &of_topic.config;
+    fn settings_of(
+        &self,
+        topic_state: &TopicState,
+        replica: &LocalReplica,
+    ) -> Arc<PartitionSettings> {
+        let config = &topic_state.config;
         let names_none = config.leader_replication_throttled_replicas.is_empty()
             && config.follower_replication_throttled_replicas.is_empty();
         match names_none {
-            true => Arc::clone(&of_topic.settings),
+            true => Arc::clone(&topic_state.settings),
             // Each partition has to be looked up by its number.
             false => Arc::new(self.new_settings(config, replica)),
         }
