@@ -13,10 +13,10 @@ use super::append::PendingAppend;
 
 #[derive(Default)]
 pub(super) struct Unverified {
-    waiting: HashMap<TransactionalProducer, Vec<SetAside>>,
+    waiting: HashMap<TransactionalProducer, Vec<DeferredAppend>>,
 }
 
-struct SetAside {
+struct DeferredAppend {
     /// The guard of the verification it waits for.
     awaited: u64,
     append: PendingAppend,
@@ -42,11 +42,14 @@ impl Unverified {
     ) -> Option<u64> {
         let newest = self.newest(producer);
         let awaited = guard.or(newest).expect("others wait");
-        self.waiting.entry(producer).or_default().push(SetAside {
-            awaited,
-            append,
-            guard,
-        });
+        self.waiting
+            .entry(producer)
+            .or_default()
+            .push(DeferredAppend {
+                awaited,
+                append,
+                guard,
+            });
         Some(awaited).filter(|_| newest != Some(awaited))
     }
 
