@@ -15,13 +15,13 @@ use rpds::RedBlackTreeMapSync;
 
 use crate::PartitionRegistration;
 
-type OfBroker = RedBlackTreeMapSync<TopicId, Arc<[PartitionIndex]>>;
+type PartitionsByTopic = RedBlackTreeMapSync<TopicId, Arc<[PartitionIndex]>>;
 
 /// Updated together with the topics.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct IsrIndex {
     /// Has no brokers without topics, and no topics without partitions.
-    by_broker: RedBlackTreeMapSync<BrokerId, OfBroker>,
+    by_broker: RedBlackTreeMapSync<BrokerId, PartitionsByTopic>,
 }
 
 impl IsrIndex {
