@@ -47,7 +47,7 @@ struct CachedPartition {
 
 /// A session on the connection on which it was started.
 #[derive(Debug)]
-struct BegunOn {
+struct StartedSession {
     key: ShareSessionKey,
     /// Whether the session was closed otherwise. The member may have another session by now.
     is_over: bool,
@@ -57,7 +57,7 @@ struct BegunOn {
 pub struct ShareSessions {
     max_sessions: usize,
     sessions: BTreeMap<ShareSessionKey, ShareSession>,
-    by_connection: HashMap<ConnectionId, BegunOn>,
+    by_connection: HashMap<ConnectionId, StartedSession>,
     members: HashMap<ByteString, usize>,
 }
 
@@ -263,7 +263,7 @@ impl ShareSessions {
         };
         self.sessions.insert(key.clone(), session);
         *self.members.entry(key.group_id.clone()).or_default() += 1;
-        let begun = BegunOn {
+        let begun = StartedSession {
             key: key.clone(),
             is_over: false,
         };
