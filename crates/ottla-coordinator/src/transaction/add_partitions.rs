@@ -5,7 +5,7 @@
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp, TopicPartition};
 
-use super::coordinator::{Then, TransactionCoordinator};
+use super::coordinator::{Continuation, TransactionCoordinator};
 use super::metadata::{Transaction, TransactionMetadata};
 use super::outcome::Outcome;
 use super::requests::AddPartitions;
@@ -24,7 +24,9 @@ impl TransactionCoordinator {
         let mut effects = self.effects();
         let id = request.transactional_id.clone();
         match self.prepare_add(request, now.value()) {
-            Ok(Some(next)) => self.write_step(&id, next, Then::AnswerAdd(Some(to)), &mut effects),
+            Ok(Some(next)) => {
+                self.write_step(&id, next, Continuation::AnswerAdd(Some(to)), &mut effects)
+            }
             Ok(None) => effects.reply(to, ErrorCode::None),
             Err(error) => effects.reply(to, error),
         }

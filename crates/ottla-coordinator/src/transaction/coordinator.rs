@@ -47,13 +47,13 @@ pub(super) enum Step {
     Advance {
         transactional_id: ByteString,
         next: Transaction,
-        then: Then,
+        then: Continuation,
     },
     /// Removes these ids.
     Forget(Vec<ByteString>),
 }
 
-pub(super) enum Then {
+pub(super) enum Continuation {
     AnswerInit(Option<ReplyTo<InitProducerIdResult>>),
     AnswerAdd(Option<ReplyTo<ErrorCode>>),
     /// The transaction is ending, and its markers are sent.
@@ -216,7 +216,7 @@ impl TransactionCoordinator {
         &self,
         transactional_id: &ByteString,
         next: Transaction,
-        then: Then,
+        then: Continuation,
         effects: &mut Effects,
     ) {
         let record = self.record(transactional_id, Some(next.clone()));
@@ -259,16 +259,18 @@ impl TransactionCoordinator {
                 let producer = next.producer();
                 metadata.complete_transition(next);
                 match then {
-                    Then::AnswerInit(Some(to)) => {
+                    Continuation::AnswerInit(Some(to)) => {
                         effects.reply(to, Ok(producer));
                     }
-                    Then::AnswerAdd(Some(to)) => {
+                    Continuation::AnswerAdd(Some(to)) => {
                         effects.reply(to, ErrorCode::None);
                     }
-                    Then::SendMarkers { answer, .. } => {
+                    Continuation::SendMarkers { answer, .. } => {
                         self.send_markers(&transactional_id, answer, now, effects);
                     }
-                    Then::AnswerInit(None) | Then::AnswerAdd(None) | Then::Nothing => {}
+                    Continuation::AnswerInit(None)
+                    | Continuation::AnswerAdd(None)
+                    | Continuation::Nothing => {}
                 }
             }
             Step::Forget(ids) => {
@@ -284,7 +286,7 @@ impl TransactionCoordinator {
             Step::Advance {
                 transactional_id,
                 next: _,
-                then: Then::Nothing,
+                then: Continuation::Nothing,
             } => {
                 // The markers are written, so the transaction can only be completed.
                 let key = TimerKey::Completion { transactional_id };
@@ -297,7 +299,7 @@ impl TransactionCoordinator {
             } => {
                 if let Some(metadata) = self.transactions.get_mut(&transactional_id) {
                     metadata.give_up_transition();
-                    if let Then::SendMarkers {
+                    if let Continuation::SendMarkers {
                         is_epoch_fence: true,
                         ..
                     } = then
@@ -410,40 +412,40 @@ impl Coordinator for TransactionCoordinator {
     }
 }
 
-impl Then {
-    fn without_answer(&self) -> Then {
+impl Continuation {
+    fn without_answer(&self) -> Continuation {
         match self {
-            Then::AnswerInit(_) => Then::AnswerInit(None),
-            Then::AnswerAdd(_) => Then::AnswerAdd(None),
-            Then::SendMarkers { is_epoch_fence, .. } => Then::SendMarkers {
+            Continuation::AnswerInit(_) => Continuation::AnswerInit(None),
+            Continuation::AnswerAdd(_) => Continuation::AnswerAdd(None),
+            Continuation::SendMarkers { is_epoch_fence, .. } => Continuation::SendMarkers {
                 answer: EndAnswer::Nobody,
                 is_epoch_fence: *is_epoch_fence,
             },
-            Then::Nothing => Then::Nothing,
+            Continuation::Nothing => Continuation::Nothing,
         }
     }
 }
 
-fn answer_failed(then: Then, error: ErrorCode, effects: &mut Effects) {
+fn answer_failed(then: Continuation, error: ErrorCode, effects: &mut Effects) {
     let error = error_after_append(error);
     match then {
-        Then::AnswerInit(Some(to))
-        | Then::SendMarkers {
+        Continuation::AnswerInit(Some(to))
+        | Continuation::SendMarkers {
             answer: EndAnswer::Init(to),
             ..
         } => effects.reply(to, Err(error)),
-        Then::AnswerAdd(Some(to)) => effects.reply(to, error),
-        Then::SendMarkers {
+        Continuation::AnswerAdd(Some(to)) => effects.reply(to, error),
+        Continuation::SendMarkers {
             answer: EndAnswer::EndTxn(to),
             ..
         } => effects.reply(to, Err(error)),
-        Then::AnswerInit(None)
-        | Then::AnswerAdd(None)
-        | Then::SendMarkers {
+        Continuation::AnswerInit(None)
+        | Continuation::AnswerAdd(None)
+        | Continuation::SendMarkers {
             answer: EndAnswer::Nobody,
             ..
         }
-        | Then::Nothing => {}
+        | Continuation::Nothing => {}
     }
 }
 

@@ -17,7 +17,9 @@
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, ProducerId, Timestamp};
 
-use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, TransactionCoordinator};
+use super::coordinator::{
+    AwaitingProducerId, Continuation, Effects, EndAnswer, TransactionCoordinator,
+};
 use super::metadata::{EPOCH_RAISED_AT_END, TransactionMetadata};
 use super::outcome::{EndTxnResult, Outcome};
 use super::requests::EndTransaction;
@@ -100,7 +102,7 @@ impl TransactionCoordinator {
         );
         match prepared {
             Ok(next) => {
-                let then = Then::SendMarkers {
+                let then = Continuation::SendMarkers {
                     answer: EndAnswer::EndTxn(to),
                     is_epoch_fence: false,
                 };
@@ -147,7 +149,7 @@ impl TransactionCoordinator {
         );
         match prepared {
             Ok(next) => {
-                let then = Then::SendMarkers {
+                let then = Continuation::SendMarkers {
                     answer,
                     is_epoch_fence: !raises_epoch,
                 };

@@ -6,7 +6,9 @@
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
 
-use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, TransactionCoordinator};
+use super::coordinator::{
+    AwaitingProducerId, Continuation, Effects, EndAnswer, TransactionCoordinator,
+};
 use super::metadata::{Transaction, TransactionMetadata, is_epoch_exhausted};
 use super::outcome::{InitProducerIdResult, Outcome};
 use super::requests::InitProducerId;
@@ -85,7 +87,7 @@ impl TransactionCoordinator {
         }
         let prepared = self.prepare_init(&id, timeout_ms, expected, producer_id, now.value());
         match prepared {
-            Ok(next) => self.write_step(&id, next, Then::AnswerInit(Some(to)), effects),
+            Ok(next) => self.write_step(&id, next, Continuation::AnswerInit(Some(to)), effects),
             Err(error) => effects.reply(to, Err(error)),
         }
     }

@@ -9,7 +9,7 @@
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp, TopicPartition};
 
-use super::coordinator::{Effects, EndAnswer, Then, TransactionCoordinator};
+use super::coordinator::{Continuation, Effects, EndAnswer, TransactionCoordinator};
 use super::metadata::{EPOCH_RAISED_AT_END, Transaction, TransactionMetadata};
 use super::outcome::{Command, Markers, Outcome};
 use super::state::TransactionState;
@@ -76,7 +76,12 @@ impl TransactionCoordinator {
         let completed = metadata.prepare_complete(now.value())?;
         let current = &metadata.transaction;
         if current.partitions.is_empty() {
-            self.write_step(transactional_id, completed.clone(), Then::Nothing, effects);
+            self.write_step(
+                transactional_id,
+                completed.clone(),
+                Continuation::Nothing,
+                effects,
+            );
         } else {
             let partitions = current.partitions.iter().cloned().collect();
             let markers = markers(metadata, coordinator_epoch, partitions);
@@ -159,7 +164,7 @@ impl TransactionCoordinator {
         }
         metadata.give_up_transition();
         if let Ok(completed) = metadata.prepare_complete(now.value()) {
-            self.write_step(transactional_id, completed, Then::Nothing, effects);
+            self.write_step(transactional_id, completed, Continuation::Nothing, effects);
         }
     }
 }
