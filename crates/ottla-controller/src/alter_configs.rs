@@ -50,7 +50,7 @@ impl ConfigChange {
 /// a setting at runtime, and validates the request before it forwards it. The controller trusts a
 /// request that a broker has forwarded, and does not validate it again.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum JudgedBy {
+enum ValidatedBy {
     Broker,
     Controller,
 }
@@ -60,7 +60,7 @@ pub fn incremental_alter_configs(
     context: &ControllerContext<'_>,
     request: &IncrementalAlterConfigsRequest,
 ) -> Decision<IncrementalAlterConfigsResponse> {
-    change_configs(context, request, JudgedBy::Controller)
+    change_configs(context, request, ValidatedBy::Controller)
 }
 
 /// Validates the request on the broker that receives it, before it goes to the controller.
@@ -68,13 +68,13 @@ pub fn judge_incremental_alter_configs(
     context: &ControllerContext<'_>,
     request: &IncrementalAlterConfigsRequest,
 ) -> Decision<IncrementalAlterConfigsResponse> {
-    change_configs(context, request, JudgedBy::Broker)
+    change_configs(context, request, ValidatedBy::Broker)
 }
 
 fn change_configs(
     context: &ControllerContext<'_>,
     request: &IncrementalAlterConfigsRequest,
-    judged_by: JudgedBy,
+    validated_by: ValidatedBy,
 ) -> Decision<IncrementalAlterConfigsResponse> {
     let resources = request.resources.iter().map(|resource| {
         let configs = resource.configs.iter();
@@ -82,7 +82,7 @@ fn change_configs(
         let name = resource.resource_name.clone();
         (resource.resource_type, name, configs.collect())
     });
-    let changed = changed_resources(context, resources.collect(), judged_by, Others::Kept);
+    let changed = changed_resources(context, resources.collect(), validated_by, Others::Kept);
     let responses = changed.outcomes.into_iter();
     let responses = responses.map(|(kind, name, error)| IncrementalResourceResponse {
         error_code: error.code.code(),
@@ -104,7 +104,7 @@ pub fn alter_configs(
     context: &ControllerContext<'_>,
     request: &AlterConfigsRequest,
 ) -> Decision<AlterConfigsResponse> {
-    replace_configs(context, request, JudgedBy::Controller)
+    replace_configs(context, request, ValidatedBy::Controller)
 }
 
 /// Validates the request on the broker that receives it, before it goes to the controller.
@@ -112,13 +112,13 @@ pub fn judge_alter_configs(
     context: &ControllerContext<'_>,
     request: &AlterConfigsRequest,
 ) -> Decision<AlterConfigsResponse> {
-    replace_configs(context, request, JudgedBy::Broker)
+    replace_configs(context, request, ValidatedBy::Broker)
 }
 
 fn replace_configs(
     context: &ControllerContext<'_>,
     request: &AlterConfigsRequest,
-    judged_by: JudgedBy,
+    validated_by: ValidatedBy,
 ) -> Decision<AlterConfigsResponse> {
     let resources = request.resources.iter().map(|resource| {
         let configs = resource.configs.iter();
@@ -126,7 +126,7 @@ fn replace_configs(
         let name = resource.resource_name.clone();
         (resource.resource_type, name, configs.collect())
     });
-    let changed = changed_resources(context, resources.collect(), judged_by, Others::Removed);
+    let changed = changed_resources(context, resources.collect(), validated_by, Others::Removed);
     let responses = changed.outcomes.into_iter();
     let responses = responses.map(|(kind, name, error)| AlterConfigsResourceResponse {
         error_code: error.code.code(),
@@ -156,7 +156,7 @@ struct ChangedResources {
 fn changed_resources(
     context: &ControllerContext<'_>,
     resources: Vec<(i8, ByteString, Vec<RequestedChange>)>,
-    judged_by: JudgedBy,
+    validated_by: ValidatedBy,
     others: Others,
 ) -> ChangedResources {
     let names = resources.iter();
@@ -169,7 +169,7 @@ fn changed_resources(
         } else {
             incremental_changes(&configs).and_then(|changes| {
                 let resource = config_resource(kind, &name)?;
-                if judged_by == JudgedBy::Broker {
+                if validated_by == ValidatedBy::Broker {
                     check_dynamic_broker_configs(context, &resource, &changes, others)?;
                 }
                 match others {
