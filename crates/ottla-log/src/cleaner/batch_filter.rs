@@ -55,7 +55,7 @@ pub(super) enum Verdict {
 
 /// A batch with the decision about it and the counts for the statistics.
 #[derive(Debug)]
-pub(super) struct Judged {
+pub(super) struct FilteredBatch {
     pub(super) verdict: Verdict,
     pub(super) records_read: u64,
     pub(super) records_kept: u64,
@@ -81,12 +81,12 @@ impl BatchFilter<'_> {
         transactions: &mut CleanedTransactions,
         header: &BatchHeader,
         body: &[u8],
-    ) -> Result<Judged, BatchError> {
+    ) -> Result<FilteredBatch, BatchError> {
         let (can_discard, aborted) = self.follow_transaction(transactions, header, body)?;
         let horizon = header.delete_horizon();
         let is_past_horizon = horizon.is_some_and(|horizon| horizon <= self.now);
         let is_discarded = can_discard && (!header.is_control() || is_past_horizon);
-        let mut judged = Judged {
+        let mut filtered = FilteredBatch {
             verdict: Verdict::Drop,
             records_read: 0,
             records_kept: 0,
@@ -96,9 +96,9 @@ impl BatchFilter<'_> {
         let is_end_kept = self.is_last_of_producer(header)
             || header.next_offset() == self.first_uncleanable_offset;
         if is_discarded && !is_end_kept {
-            return Ok(judged);
+            return Ok(filtered);
         }
-        judged.records_read = header.record_count.max(0) as u64;
+        filtered.records_read = header.record_count.max(0) as u64;
         if !is_discarded && header.record_count > 0 {
             let codec = header.compression_type()?;
             let decompressed;
@@ -111,13 +111,13 @@ impl BatchFilter<'_> {
             };
             let mut selection = Selection::default();
             self.select(header, records, &mut selection)?;
-            judged.records_kept = selection.kept;
-            judged.records_without_key = selection.without_key;
+            filtered.records_kept = selection.kept;
+            filtered.records_without_key = selection.without_key;
             if selection.kept > 0 {
                 let needs_horizon = (selection.has_tombstone || can_discard && header.is_control())
                     && horizon.is_none();
-                let is_whole = selection.kept == judged.records_read;
-                judged.verdict = match is_whole && !needs_horizon {
+                let is_whole = selection.kept == filtered.records_read;
+                filtered.verdict = match is_whole && !needs_horizon {
                     true => Verdict::Keep,
                     false => {
                         verify_crc(header, body)?;
@@ -129,20 +129,23 @@ impl BatchFilter<'_> {
                         Verdict::Replace(rebuild(header, codec, records, &selection, horizon)?)
                     }
                 };
-                return Ok(judged);
+                return Ok(filtered);
             }
         }
         if is_end_kept {
-            judged.verdict = Verdict::Replace(empty_batch(header));
+            filtered.verdict = Verdict::Replace(empty_batch(header));
         }
-        Ok(judged)
+        Ok(filtered)
     }
 
     /// Decides about a message of magic 0 or 1, uncompressed or a wrapper of compressed messages.
     /// Records that are kept are written in magic 2.
-    pub(super) fn judge_legacy(&self, message: &LegacyMessage) -> Result<Judged, BatchError> {
+    pub(super) fn judge_legacy(
+        &self,
+        message: &LegacyMessage,
+    ) -> Result<FilteredBatch, BatchError> {
         let records = message.records(MAX_DECOMPRESSED_BYTES)?;
-        let mut judged = Judged {
+        let mut filtered = FilteredBatch {
             verdict: Verdict::Drop,
             records_read: records.len() as u64,
             records_kept: 0,
@@ -157,16 +160,16 @@ impl BatchFilter<'_> {
             match self.is_newest(record.offset, key) {
                 Newest::Yes if has_value || may_be_tombstone => kept.push(record),
                 Newest::NotKnown => kept.push(record),
-                Newest::NoKey => judged.records_without_key += 1,
+                Newest::NoKey => filtered.records_without_key += 1,
                 Newest::Yes | Newest::No => {}
             }
         }
-        judged.records_kept = kept.len() as u64;
+        filtered.records_kept = kept.len() as u64;
         let Some(first) = kept.first() else {
             if message.offset.plus(1) == self.first_uncleanable_offset {
-                judged.verdict = Verdict::Replace(empty_batch(&legacy_header(message)));
+                filtered.verdict = Verdict::Replace(empty_batch(&legacy_header(message)));
             }
-            return Ok(judged);
+            return Ok(filtered);
         };
         let base_offset = first.offset;
         let mut builder = RecordBatchBuilder::new(Compression::from(message.compression_type()?))
@@ -185,8 +188,8 @@ impl BatchFilter<'_> {
             let (key, value) = (record.key.as_deref(), record.value.as_deref());
             builder.append_at(delta, record.timestamp, key, value, &record.headers);
         }
-        judged.verdict = Verdict::Replace(builder.build());
-        Ok(judged)
+        filtered.verdict = Verdict::Replace(builder.build());
+        Ok(filtered)
     }
 
     /// Whether the batch may be discarded as far as its transaction is concerned, and the

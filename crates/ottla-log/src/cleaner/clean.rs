@@ -19,7 +19,7 @@ use ottla_records::{BatchError, BatchHeader, CompressionType, RecordIter, decomp
 use ottla_types::{Offset, Timestamp};
 
 use super::batch_filter::{
-    BatchFilter, Judged, MAX_DECOMPRESSED_BYTES, Verdict, control_kind, verify_crc,
+    BatchFilter, FilteredBatch, MAX_DECOMPRESSED_BYTES, Verdict, control_kind, verify_crc,
 };
 use super::clean_error::{CleanError, CleaningStopped};
 use super::cleanable::{LogToClean, range};
@@ -489,7 +489,7 @@ fn judge(
     transactions: &mut CleanedTransactions,
     batch: &BatchLocation,
     bytes: &[u8],
-) -> Result<Judged, BatchError> {
+) -> Result<FilteredBatch, BatchError> {
     match &batch.header {
         Some(header) => filter.judge(transactions, header, &bytes[BatchHeader::SIZE..]),
         None => {
