@@ -68,10 +68,10 @@ pub struct ControllerChannel {
     who_leads: WhoLeads,
     /// The API versions of the controller that was connected last.
     served: Arc<ArcSwapOption<ServedByController>>,
-    heartbeats: Line,
-    alter_partition: Line,
-    directory_assignments: Line,
-    forwarding: Line,
+    heartbeats: PurposeChannel,
+    alter_partition: PurposeChannel,
+    directory_assignments: PurposeChannel,
+    forwarding: PurposeChannel,
 }
 
 impl std::fmt::Debug for ControllerChannel {
@@ -87,7 +87,7 @@ struct ServedByController {
 }
 
 /// The connection for one purpose, with the requests that wait for it.
-struct Line {
+struct PurposeChannel {
     own_id: BrokerId,
     settings: PeerSettings,
     served: Arc<ArcSwapOption<ServedByController>>,
@@ -123,8 +123,9 @@ impl ControllerChannel {
     ) -> ControllerChannel {
         let heartbeat_interval = millis(config.broker_heartbeat_interval_ms.into());
         let served = Arc::<ArcSwapOption<ServedByController>>::default();
-        let line =
-            |retry_timeout| Line::new(config, tls.clone(), retry_timeout, Arc::clone(&served));
+        let line = |retry_timeout| {
+            PurposeChannel::new(config, tls.clone(), retry_timeout, Arc::clone(&served))
+        };
         ControllerChannel {
             who_leads,
             // A late heartbeat is useless, and the next one would wait for it.
@@ -193,15 +194,15 @@ impl ControllerChannel {
     }
 }
 
-impl Line {
+impl PurposeChannel {
     fn new(
         config: &BrokerConfig,
         tls: Option<Arc<TlsContext>>,
         retry_timeout: Option<Duration>,
         served: Arc<ArcSwapOption<ServedByController>>,
-    ) -> Line {
+    ) -> PurposeChannel {
         let socket_timeout = millis(config.controller_socket_timeout_ms.into());
-        Line {
+        PurposeChannel {
             own_id: BrokerId(config.node_id),
             served,
             settings: PeerSettings {
@@ -266,7 +267,7 @@ impl Line {
 
 /// Connects if necessary, and sends a request once.
 async fn attempt<R: ApiRequest>(
-    line: &Line,
+    line: &PurposeChannel,
     connected: &mut Option<Connected>,
     leader: &ActiveController,
     request: &R,
