@@ -5,7 +5,7 @@ use ottla_types::{BrokerId, Offset};
 use super::disk::{Disk, Value};
 use super::network::{Message, Payload};
 use super::node::ADMIN;
-use super::world::{Happening, World};
+use super::world::{ScheduledEvent, World};
 use crate::{AddVoterRequest, Event, KRaftVersion, RemoveVoterRequest, Request};
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
 
     pub(super) fn client_writes(&mut self) -> Result<(), String> {
         let after_ms = 20 + self.below(150);
-        self.schedule(after_ms, Happening::ClientWrites);
+        self.schedule(after_ms, ScheduledEvent::ClientWrites);
         for id in self.leaders() {
             let count = 1 + self.below(3);
             let values: Vec<Value> = (0..count)
@@ -39,7 +39,7 @@ impl World {
             let end_offset = Offset(end);
             if is_shown_at_once {
                 self.step(id, Event::LogAppended { end_offset })?;
-                let flushed = Happening::Flushed {
+                let flushed = ScheduledEvent::Flushed {
                     node: id,
                     life,
                     end,
@@ -59,23 +59,23 @@ impl World {
             return Ok(());
         }
         let after_ms = 200 + self.below(2_000);
-        self.schedule(after_ms, Happening::Trouble);
+        self.schedule(after_ms, ScheduledEvent::Trouble);
         let ids: Vec<i32> = self.nodes.keys().copied().collect();
         match self.below(9) {
             0 | 1 => {
                 let Some(node) = self.pick(&ids) else {
                     return Ok(());
                 };
-                self.schedule(0, Happening::Crash { node });
+                self.schedule(0, ScheduledEvent::Crash { node });
                 let after_ms = 50 + self.below(6_000);
-                self.schedule(after_ms, Happening::Restart { node });
+                self.schedule(after_ms, ScheduledEvent::Restart { node });
             }
             2 => {
                 // A power failure of all nodes.
                 for node in ids {
-                    self.schedule(0, Happening::Crash { node });
+                    self.schedule(0, ScheduledEvent::Crash { node });
                     let after_ms = 50 + self.below(500);
-                    self.schedule(after_ms, Happening::Restart { node });
+                    self.schedule(after_ms, ScheduledEvent::Restart { node });
                 }
             }
             3 | 4 => self.isolate(&ids),
@@ -88,7 +88,7 @@ impl World {
                 let after_ms = 500 + self.below(8_000);
                 self.schedule(
                     after_ms,
-                    Happening::Heal {
+                    ScheduledEvent::Heal {
                         pair: Some((from, to)),
                     },
                 );
@@ -126,7 +126,7 @@ impl World {
             node.disk = Disk::default();
             node.directory += 1_000;
             self.note(format!("{id} has a new disk"));
-            self.schedule(100, Happening::Restart { node: id });
+            self.schedule(100, ScheduledEvent::Restart { node: id });
         }
     }
 
@@ -145,7 +145,7 @@ impl World {
             }
         }
         let after_ms = 1_000 + self.below(6_000);
-        self.schedule(after_ms, Happening::Heal { pair: None });
+        self.schedule(after_ms, ScheduledEvent::Heal { pair: None });
     }
 
     fn take_snapshot(&mut self, id: i32) -> Result<(), String> {
@@ -170,7 +170,7 @@ impl World {
 
     pub(super) fn change_voters(&mut self) -> Result<(), String> {
         let after_ms = 200 + self.below(1_500);
-        self.schedule(after_ms, Happening::VoterChange);
+        self.schedule(after_ms, ScheduledEvent::VoterChange);
         let leaders = self.leaders();
         let Some(leader) = self.pick(&leaders) else {
             return Ok(());
@@ -217,7 +217,7 @@ impl World {
             let after_ms = 1 + self.below(10);
             self.schedule(
                 after_ms,
-                Happening::Deliver(Message {
+                ScheduledEvent::Deliver(Message {
                     from: ADMIN,
                     to: leader,
                     known_as: BrokerId(leader),

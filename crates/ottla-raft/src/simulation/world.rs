@@ -78,7 +78,7 @@ pub(super) struct Outcome {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Happening {
+pub(super) enum ScheduledEvent {
     Deliver(Message),
     Tick {
         node: i32,
@@ -104,7 +104,7 @@ pub(super) enum Happening {
     },
 }
 
-struct Scheduled(u64, u64, Happening);
+struct Scheduled(u64, u64, ScheduledEvent);
 
 impl PartialEq for Scheduled {
     fn eq(&self, other: &Scheduled) -> bool {
@@ -220,12 +220,12 @@ impl World {
         self.network = Network::faulty(10 + self.below(60));
         let ids: Vec<i32> = self.nodes.keys().copied().collect();
         for id in ids {
-            self.schedule(0, Happening::Restart { node: id });
+            self.schedule(0, ScheduledEvent::Restart { node: id });
         }
-        self.schedule(100, Happening::ClientWrites);
-        self.schedule(2_000, Happening::Trouble);
+        self.schedule(100, ScheduledEvent::ClientWrites);
+        self.schedule(2_000, ScheduledEvent::Trouble);
         if self.setup.dynamic || self.setup.upgrades {
-            self.schedule(2_500, Happening::VoterChange);
+            self.schedule(2_500, ScheduledEvent::VoterChange);
         }
         self.run_until(FAULTS_MS)?;
         self.heal();
@@ -264,7 +264,7 @@ impl World {
         of.get(index).copied()
     }
 
-    pub(super) fn schedule(&mut self, after_ms: u64, happening: Happening) {
+    pub(super) fn schedule(&mut self, after_ms: u64, happening: ScheduledEvent) {
         self.sequence += 1;
         let at = self.now_ms + after_ms;
         self.queue
@@ -282,11 +282,11 @@ impl World {
         self.history.push_back(format!("{:>6} {line}", self.now_ms));
     }
 
-    fn happen(&mut self, happening: Happening) -> Result<(), String> {
+    fn happen(&mut self, happening: ScheduledEvent) -> Result<(), String> {
         match happening {
-            Happening::Deliver(message) => self.deliver(message),
+            ScheduledEvent::Deliver(message) => self.deliver(message),
             // Only the last requested tick counts.
-            Happening::Tick { node, life } => {
+            ScheduledEvent::Tick { node, life } => {
                 let is_due = self.nodes[&node].tick_at_ms == Some(self.now_ms);
                 if is_due && self.is_alive(node, life) {
                     self.step(node, Event::Ticked)
@@ -294,25 +294,25 @@ impl World {
                     Ok(())
                 }
             }
-            Happening::Flushed {
+            ScheduledEvent::Flushed {
                 node,
                 life,
                 end,
                 generation,
             } => self.on_flushed(node, life, end, generation),
-            Happening::ClientWrites => self.client_writes(),
-            Happening::Trouble => self.make_trouble(),
-            Happening::VoterChange => self.change_voters(),
-            Happening::Crash { node } => {
+            ScheduledEvent::ClientWrites => self.client_writes(),
+            ScheduledEvent::Trouble => self.make_trouble(),
+            ScheduledEvent::VoterChange => self.change_voters(),
+            ScheduledEvent::Crash { node } => {
                 self.crash(node);
                 Ok(())
             }
-            Happening::Restart { node } => self.restart(node),
-            Happening::Heal { pair: Some(pair) } => {
+            ScheduledEvent::Restart { node } => self.restart(node),
+            ScheduledEvent::Heal { pair: Some(pair) } => {
                 self.network.cut.remove(&pair);
                 Ok(())
             }
-            Happening::Heal { pair: None } => {
+            ScheduledEvent::Heal { pair: None } => {
                 self.network.cut.clear();
                 Ok(())
             }
@@ -395,7 +395,7 @@ impl World {
         let tick_at_ms = quorum.wake_at_ms().max(now_ms + 1);
         if tick_at_ms != u64::MAX && node.tick_at_ms != Some(tick_at_ms) {
             node.tick_at_ms = Some(tick_at_ms);
-            self.schedule(tick_at_ms - now_ms, Happening::Tick { node: id, life });
+            self.schedule(tick_at_ms - now_ms, ScheduledEvent::Tick { node: id, life });
         }
         Ok(())
     }
@@ -405,9 +405,9 @@ impl World {
     fn stumble(&mut self, id: i32) {
         if !self.is_healing && self.below(4) == 0 {
             let after_ms = self.below(4);
-            self.schedule(after_ms, Happening::Crash { node: id });
+            self.schedule(after_ms, ScheduledEvent::Crash { node: id });
             let after_ms = after_ms + 2 + self.below(40);
-            self.schedule(after_ms, Happening::Restart { node: id });
+            self.schedule(after_ms, ScheduledEvent::Restart { node: id });
         }
     }
 
@@ -415,7 +415,7 @@ impl World {
         self.crash(id);
         let longest_ms = if self.below(2) == 0 { 100 } else { 3_000 };
         let after_ms = 20 + self.below(longest_ms);
-        self.schedule(after_ms, Happening::Restart { node: id });
+        self.schedule(after_ms, ScheduledEvent::Restart { node: id });
     }
 
     fn check_mirror(&self, id: i32) -> Result<(), String> {
@@ -503,7 +503,7 @@ impl World {
                 let life = self.nodes[&id].life;
                 self.schedule(
                     after_ms,
-                    Happening::Flushed {
+                    ScheduledEvent::Flushed {
                         node: id,
                         life,
                         end,
@@ -521,7 +521,7 @@ impl World {
         let network = self.network.clone();
         let delays = network.delays(message.from, message.to, |bound| self.below(bound));
         for after_ms in delays {
-            self.schedule(after_ms, Happening::Deliver(message.clone()));
+            self.schedule(after_ms, ScheduledEvent::Deliver(message.clone()));
         }
     }
 
@@ -589,7 +589,7 @@ impl World {
         self.network = Network::default();
         let ids: Vec<i32> = self.nodes.keys().copied().collect();
         for id in ids {
-            self.schedule(0, Happening::Restart { node: id });
+            self.schedule(0, ScheduledEvent::Restart { node: id });
         }
         self.note("everything is well from now on".to_owned());
     }
