@@ -124,8 +124,8 @@ fn registration_records(
             record.broker_epoch = existing.epoch.value();
         }
         _ => {
-            // Before KIP-966, every restart counts as unclean, and the broker has to be unfenced
-            // again.
+            // Without eligible leader replicas (KIP-966), an unclean restart is handled like any
+            // other departure. In both cases the broker must be unfenced again.
             let is_clean = existing
                 .is_some_and(|existing| existing.epoch.value() == request.previous_broker_epoch);
             let event = if context.image.features.is_elr_enabled() && !is_clean {

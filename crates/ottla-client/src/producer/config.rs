@@ -163,7 +163,8 @@ impl ProducerConfig {
     /// Refuses contradictory settings.
     pub fn validate(&self, request_timeout: Duration) -> Result<(), ClientError> {
         let refuse = |text: String| Err(ClientError::Config(text));
-        // As in Kafka, for any `acks` and `retries`: idempotence is not disabled implicitly.
+        // As in Kafka, checked even if `acks` or `retries` turn the default off: ordering is given up
+        // only if idempotence is disabled explicitly.
         let in_flight = self.max_in_flight_requests_per_connection;
         if self.enable_idempotence != Some(false) && in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE {
             return refuse(format!(

@@ -46,7 +46,7 @@ impl PendingQueries {
         self.waiting.lock().is_empty()
     }
 
-    /// Sends the pending questions and passes on the responses. The end offsets are asked first: a
+    /// Sends the pending queries and passes on the responses. The end offsets are asked first: a
     /// log truncated to an end asked later could be below the start asked earlier.
     pub(super) async fn ask(
         &self,
@@ -86,7 +86,7 @@ impl PendingQueries {
         failure
     }
 
-    /// The leader cannot be reached: fails the pending questions.
+    /// The leader cannot be reached: fails the pending queries.
     pub(super) fn give_up(&self, host: &Arc<PartitionHost>) {
         let queries = std::mem::take(&mut *self.waiting.lock());
         for question in queries {
