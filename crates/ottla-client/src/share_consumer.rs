@@ -170,7 +170,6 @@ impl ShareConsumer {
     ///
     /// A batch that cannot be read is rejected, and reported with [`ClientError::Records`] after
     /// the records before it. The next poll continues after it.
-    /// next poll goes on behind it.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ShareRecord>, ClientError> {
         let begun = ottla_sync::time::now();
         self.take_finished();

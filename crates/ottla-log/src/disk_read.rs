@@ -51,8 +51,8 @@ mod tests {
         }
     }
 
-    /// Has a file leave the page cache and reads it with both kinds of patience. Returns whether the kernel said that
-    /// the first read would wait, and that the one behind it does not.
+    /// Evicts a file from the page cache and reads it without and with waiting. Returns whether the
+    /// kernel says that the first read would wait and the second one would not.
     fn is_told_apart(file: &File) -> bool {
         rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let read = |wait| {

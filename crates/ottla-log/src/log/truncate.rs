@@ -1,19 +1,21 @@
-//! Taking back records that the leader does not have.
+//! Truncation: removal of records that the leader does not have.
 //!
-//! Bytes that readers may have handed to the network are not overwritten, and nothing is copied: the segment that
-//! holds the offset is cut there and stays as it is from then on, and the log goes on in a new segment. That takes
-//! no space, and a time that does not depend on how much is kept.
+//! Bytes that a network thread may still be sending are not overwritten, and nothing is copied: the
+//! segment that contains the offset is truncated there and is not written any more, and the log
+//! continues in a new segment. This needs no disk space, and its duration does not depend on the
+//! amount of data that is kept.
 //!
-//! | step | a crash behind it leaves |
+//! | step | a crash after it leaves |
 //! | --- | --- |
-//! | the recovery point is lowered, and the owner of the log writes that down | what was there; more of it is scanned |
-//! | the segments behind the cut are renamed, the last first, and the directory is forced to disk | the front of the log |
-//! | the new, empty segment gets its name | as the next, uncut: recovery cuts a segment where the next begins |
-//! | readers find the new segment, and the one before it shorter | the same |
-//! | the files of the one before it are cut, its indexes first | what is kept |
+//! | the recovery point is lowered, and the owner of the log writes its checkpoint | all records; more of them are scanned |
+//! | the segments after the offset are renamed, the last first, and the directory is flushed | the front of the log |
+//! | the new, empty segment gets its name | the same as the next step, not truncated: recovery truncates a segment where the next one starts |
+//! | readers see the new segment, and the shorter one before it | the same |
+//! | the files of the segment before it are truncated, its indexes first | the records that are kept |
 //!
-//! What needs a file handle, memory or a read of the disk comes before the first rename: where it fails, nothing has
-//! happened, and the truncation can be tried again. What fails later is a failure of the disk.
+//! Everything that needs a file handle, memory or a read from disk is done before the first rename.
+//! If it fails, nothing has changed, and the truncation can be retried. A later failure is a disk
+//! failure.
 //!
 //! Kafka, which goes on in the segment that it has cut: `UnifiedLog.truncateTo`,
 //! `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
@@ -34,29 +36,31 @@ use crate::producer_state::ProducerState;
 use crate::segment::Segment;
 use crate::spare::{self, SpareSegment};
 
-/// What the rest of a truncation needs of the process.
+/// The resources that the rest of a truncation needs.
 struct Resources {
     dir: OpenDir,
     spare: SpareSegment,
 }
 
 impl Log {
-    /// The first step of a truncation: lowers the recovery point, and has flushes and cleanings that are under way come
-    /// to nothing. Whoever owns the log then lowers what the checkpoints of its directory say, and truncates. After
-    /// a crash recovery would otherwise begin behind what was cut, and behind records that were never forced.
+    /// The first step of a truncation: lowers the recovery point, and makes running flushes and
+    /// cleanings void. The owner of the log then lowers the checkpoints of its directory, and
+    /// truncates. Without this, recovery after a crash would start after the truncated offset, and
+    /// skip records that were never flushed.
     pub fn announce_truncation(&mut self, offset: Offset) {
         self.jobs.flush_below = None;
         let mut truncations = self.shared.truncations.lock();
         *truncations += 1;
-        // Below the offset, so that it lies in the segment that is cut: what follows the cut may come back.
+        // Below the offset, and so in the segment that is truncated, because truncated records may
+        // reappear after a crash.
         let lowered = offset.plus(-1).max(Offset::ZERO);
         self.shared
             .recovery_point
             .fetch_min(lowered.0, Ordering::AcqRel);
     }
 
-    /// Removes all records at or behind `target`. Returns whether there were any. After an error that says that the
-    /// process has run out of something the log is as it was.
+    /// Removes all records at or after `target`. Returns whether there were any. If the error says
+    /// that the process has run out of a resource, the log is unchanged.
     pub fn truncate_to(&mut self, target: Offset, now: Timestamp) -> Result<bool, LogError> {
         assert!(target.0 >= 0, "a log is not truncated to a negative offset");
         let log_end_offset = self.log_end_offset();
@@ -79,7 +83,8 @@ impl Log {
         let kept = kept.map_err(scan_error)?;
         let kept = kept.map_or(holder.size(), |batch| batch.position);
         let (cut, base_offset) = match kept {
-            // Nothing of it is left. The new segment begins where it did, so that the log does.
+            // No record of the segment is left. The new segment gets its base offset, because the
+            // log still starts there.
             0 => (None, holder.base_offset),
             _ => {
                 let cut = holder.prepare_cut(target, kept);
@@ -113,7 +118,7 @@ impl Log {
         if let (Some(cut), Some(last)) = (&cut, before_new)
             && let Err(error) = last.cut(cut)
         {
-            // No flush may vouch for a segment that still goes on behind where the next begins.
+            // No flush may vouch for a segment that overlaps the next one.
             self.shared.flushed.lock().failure = Some(error.kind());
             return Err(self.failed("cut a segment of", error).into());
         }
@@ -125,8 +130,8 @@ impl Log {
         Ok(true)
     }
 
-    /// Removes all records and lets the log go on at `offset`; it starts at `log_start_offset` where one
-    /// is given. Errors as those of [`Log::truncate_to`].
+    /// Removes all records and continues the log at `offset`. It starts at `log_start_offset` if
+    /// that is given. Errors as those of [`Log::truncate_to`].
     pub fn truncate_fully_and_start_at(
         &mut self,
         offset: Offset,
@@ -183,8 +188,9 @@ impl Log {
         Ok(Resources { dir: open, spare })
     }
 
-    /// Takes the names of segments away, the last first, so that a crash leaves the front of the log. Only when that
-    /// is on disk does a new segment take their place: recovery would find newer records before older ones.
+    /// Renames the segments, the last first, so that a crash leaves the front of the log. The new
+    /// segment gets its name only when that is on disk; otherwise recovery could find newer records
+    /// before older ones.
     fn replace_segments(
         &mut self,
         removed: &[Arc<Segment>],
@@ -192,7 +198,7 @@ impl Log {
         resources: Resources,
     ) -> Result<Segment, StorageError> {
         let retired = std::mem::take(&mut self.jobs.retired);
-        // Jobs that are still to come must not rename files of the same names.
+        // Pending jobs must not rename new files with the same names.
         for segment in removed.iter().rev().chain(&retired) {
             segment
                 .rename_to_deleted()
@@ -207,7 +213,7 @@ impl Log {
             .map_err(|error| self.failed("begin a segment in", error))
     }
 
-    /// The producers as they were at `end`, from the newest snapshot before it and the records behind that.
+    /// The producer state at `end`, from the newest snapshot before it and the records after that.
     fn producers_at(
         &self,
         segments: &[Arc<Segment>],
@@ -230,7 +236,8 @@ impl Log {
         })
     }
 
-    /// Takes the producers as they are at the new end of the log, with a snapshot of them for the next flush.
+    /// Replaces the producer state with that at the new log end offset, and writes a snapshot of it
+    /// at the next flush.
     fn adopt_producers(
         &mut self,
         mut producers: ProducerState,
@@ -263,7 +270,7 @@ impl Log {
         StorageError::new("read a segment of", &self.dir(), error).into()
     }
 
-    /// What fails when the log is no longer as it was is no matter of a lack that ends.
+    /// An error after the log has changed, which is never one that a retry can fix.
     fn failed(&self, action: &'static str, error: io::Error) -> StorageError {
         let error = match error.kind() {
             // The partition is being deleted.

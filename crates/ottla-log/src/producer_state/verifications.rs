@@ -264,7 +264,7 @@ mod tests {
         let refused = Err(ErrorCode::OutOfOrderSequenceNumber);
         assert_eq!(check(&verifications, 5, true), refused);
         assert_eq!(check(&verifications, 2, true), Ok(()));
-        // With another epoch it begins anew.
+        // With another epoch the verification starts again.
         verifications.ask(start(1, 7, false), 0, DAY);
         assert_eq!(check(&verifications, 7, true), Ok(()));
         // Where each transaction has its epoch, each begins with 0.
