@@ -69,12 +69,14 @@ mod tests {
         !is_cached && read(DiskWait::Refused)
     }
 
-    /// A read that may not wait begins to read ahead all the same, and finds the page when the disk is done before the
-    /// thread comes to look; the advice to forget a page need not be taken, and one that is there may be forgotten. So
-    /// no single try says anything, but none of many would succeed if the read waited.
+    /// A read that must not wait can still start readahead and then find the page, if the disk is
+    /// faster than this thread. Also, the kernel may ignore the advice to evict a page, and may
+    /// evict a page at any time. So a single attempt proves nothing, but none of many would succeed
+    /// if the read waited.
     #[test]
     fn what_is_not_is_left_to_those_who_may_wait() {
-        // Below the build directory, which is on a disk; where the temporary files are may be in memory.
+        // In the build directory, which is on a disk; the directory for temporary files may be in
+        // memory.
         let mut file = File::from(tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap());
         file.write_all(&[7; 64 * 1024]).unwrap();
         file.sync_all().unwrap();

@@ -17,7 +17,7 @@
 //! If it fails, nothing has changed, and the truncation can be retried. A later failure is a disk
 //! failure.
 //!
-//! Kafka, which goes on in the segment that it has cut: `UnifiedLog.truncateTo`,
+//! In Kafka, which continues in the truncated segment: `UnifiedLog.truncateTo`,
 //! `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
 
 use std::io;
