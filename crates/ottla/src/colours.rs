@@ -1,4 +1,4 @@
-//! Whether a terminal is to show colours.
+//! Whether output may be coloured.
 
 /// <https://no-color.org>
 pub fn are_allowed() -> bool {

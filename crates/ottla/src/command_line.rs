@@ -1,5 +1,5 @@
-//! The command line: the commands, in the groups in which `ottla --help` shows them, and what is said about arguments that
-//! cannot be.
+//! The command line: the commands, in the groups in which `ottla --help` shows them, and error
+//! messages about invalid arguments.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -47,7 +47,8 @@ pub enum Command {
     ContainerRun(container::ContainerRunArgs),
 }
 
-/// What the help shows, group by group. Ottla's own commands come first; all others have the name of a script of Kafka.
+/// The groups in the help text. Ottla's own commands come first; all others have the name of one of
+/// Kafka's scripts.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Ottla",
@@ -111,7 +112,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The widest line of the list of commands.
+/// Maximum line width of the command list.
 const WIDTH: usize = 80;
 
 /// The definition of the command line, for parsing, help, completions and manual pages.
@@ -131,7 +132,7 @@ pub fn parse(arguments: &[String]) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))
 }
 
-/// The groups, each command with the first sentence of what it is.
+/// The groups, each command with the first sentence of its description.
 fn command_list(command: &clap::Command, styles: &Styles) -> String {
     let (header, literal) = (styles.get_header(), styles.get_literal());
     let mut text = String::new();
@@ -154,7 +155,7 @@ fn command_list(command: &clap::Command, styles: &Styles) -> String {
     text
 }
 
-/// Words that begin in a column, in lines that end before the width.
+/// Wraps words at the width, with a hanging indent.
 fn wrapped(words: &str, indent: usize) -> String {
     let mut text = String::new();
     let mut column = indent;
@@ -177,7 +178,7 @@ fn wrapped(words: &str, indent: usize) -> String {
 /// Prints the help, or the error in the arguments. If the binary was called as a script, the text shows the
 /// script's name alone: `kafka-topics.sh`, not `kafka-topics.sh topics`.
 pub fn print_error(mut error: clap::Error, arguments: &[String]) {
-    // Kafka's tools take no values of this kind, and an unknown flag is a mistyped one.
+    // Kafka's tools accept no values of this form, so an unknown flag is a misspelt one.
     if error.kind() == ErrorKind::UnknownArgument {
         error.remove(ContextKind::Suggested);
     }
@@ -207,7 +208,7 @@ pub fn print_error(mut error: clap::Error, arguments: &[String]) {
     }
 }
 
-/// What Rust says of a number that cannot be read, and what a person is told instead.
+/// The value and a plain reason for a number that Rust cannot parse.
 fn plain_reason(error: &clap::Error) -> Option<(String, &'static str)> {
     let source = std::error::Error::source(error)?;
     let ours = match source.downcast_ref::<ParseIntError>() {

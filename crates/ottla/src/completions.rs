@@ -1,5 +1,5 @@
-//! `ottla completions` and `ottla man-pages`: files for shells and for `man`, made from the definition of the command
-//! line.
+//! `ottla completions` and `ottla man-pages`: files for shells and for `man`, generated from the
+//! definition of the command line.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,11 +1,13 @@
-//! `config.providers`: values that stand in files, directories or the environment, so that a properties file has no
-//! secrets (KIP-297, KIP-632, KIP-993).
+//! `config.providers`: values from files, directories or the environment, so that a properties file
+//! need not contain secrets (KIP-297, KIP-632, KIP-993).
 //!
-//! `${file:/path:key}` is a key of another properties file, `${dir:/path:name}` the contents of a file in a directory,
-//! `${env:NAME}` a variable of the environment. Several may stand in one value, within a JAAS entry too. A variable that
-//! has no value refuses the start: Kafka leaves it in place as text.
+//! `${file:/path:key}` is a key of another properties file, `${dir:/path:name}` the contents of a
+//! file in a directory, `${env:NAME}` an environment variable. A value may contain several, also
+//! within a JAAS entry. An unresolved variable is an error at start; Kafka leaves it in the value
+//! as text.
 //!
-//! Kafka: `AbstractConfig.resolveConfigVariables`, `ConfigTransformer`, `org.apache.kafka.common.config.provider`.
+//! Kafka: `AbstractConfig.resolveConfigVariables`, `ConfigTransformer`,
+//! `org.apache.kafka.common.config.provider`.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use ottla_config::Properties;
 use regex::Regex;
 
-/// What a provider is, by the name of its Java class.
+/// The kind of provider, identified by its Java class.
 enum Kind {
     File,
     Directory,
@@ -22,16 +24,16 @@ enum Kind {
 
 struct Provider {
     kind: Kind,
-    /// `allowed.paths`; nothing where every path is.
+    /// `allowed.paths`; `None` if every path is allowed.
     allowed_paths: Option<Vec<PathBuf>>,
-    /// `allowlist.pattern` of the environment.
+    /// `allowlist.pattern` of the environment provider.
     allowlist: Option<Regex>,
 }
 
 const CLASSES: &str = "org.apache.kafka.common.config.provider.FileConfigProvider, \
                        DirectoryConfigProvider and EnvVarConfigProvider of the same package";
 
-/// Replaces the variables in all values.
+/// Resolves the variables in all values.
 pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     let providers = providers(properties)?;
     if providers.is_empty() {
@@ -124,7 +126,7 @@ fn allowed_paths(text: &str) -> Result<Vec<PathBuf>, String> {
         .collect()
 }
 
-/// Without `.` and `..`, so that nothing leads out of an allowed path.
+/// Removes `.` and `..`, so that a path cannot leave an allowed directory.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -137,7 +139,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Replaces the variables of one value. What is put in is not looked at again.
+/// Resolves the variables of one value. Replacements are not resolved again.
 fn resolve_value(value: &str, providers: &BTreeMap<String, Provider>) -> Result<String, String> {
     let mut resolved = String::new();
     let mut rest = value;
@@ -157,7 +159,7 @@ fn resolve_value(value: &str, providers: &BTreeMap<String, Provider>) -> Result<
                 let found = provider.get(path, key);
                 resolved.push_str(&found.map_err(|reason| format!("{variable}: {reason}"))?);
             }
-            // Not of a provider: a value may have braces of its own.
+            // Not a configured provider: a value may contain other braces.
             None => resolved.push_str(variable),
         }
         rest = &rest[start + length + 1..];

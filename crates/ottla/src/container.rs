@@ -1,8 +1,10 @@
-//! `ottla container-run`: the start of a container, with the environment of Kafka's own image.
+//! `ottla container-run`: starts a node in a container with the environment variables of Kafka's
+//! image.
 //!
-//! Settings come from a mounted `server.properties` and from variables (`KAFKA_LOG_RETENTION_HOURS`), which override the
-//! file; without either the node is broker and controller on localhost:9092. The directories are formatted with
-//! `CLUSTER_ID` unless they are formatted already. Kafka: `KafkaDockerWrapper`, and the scripts of `apache/kafka`.
+//! Settings come from a mounted `server.properties` and from variables
+//! (`KAFKA_LOG_RETENTION_HOURS`), which override the file. Without either, the node is a combined
+//! node on localhost:9092. The log directories are formatted with `CLUSTER_ID` unless they already
+//! are. Kafka: `KafkaDockerWrapper`, and the scripts of `apache/kafka`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use crate::server;
 
 /// As in Kafka's image.
 const CLUSTER_ID: &str = "5L6g3nShT-eMCtK--X86sw";
-/// Variables that begin like settings, and are for the JVM and its logs.
+/// Variables with the prefix of settings that configure the JVM and its logs.
 const NOT_SETTINGS: &[&str] = &[
     "KAFKA_VERSION",
     "KAFKA_HEAP_OPTS",
@@ -31,12 +33,12 @@ const NOT_SETTINGS: &[&str] = &[
     "KAFKA_TOOLS_LOG4J_LOGLEVEL",
     "KAFKA_JMX_HOSTNAME",
 ];
-/// Variables that name a file of secrets, and the setting that becomes its path.
+/// Variables that name a file of secrets, and the setting that receives its path.
 const SECRET_FILES: &[(&str, &str)] = &[
     ("KAFKA_SSL_KEYSTORE_FILENAME", "ssl.keystore.location"),
     ("KAFKA_SSL_TRUSTSTORE_FILENAME", "ssl.truststore.location"),
 ];
-/// Those that name a file that holds a password.
+/// Variables that name a file with a password.
 const SECRET_WORDS: &[(&str, &str)] = &[
     ("KAFKA_SSL_KEY_CREDENTIALS", "ssl.key.password"),
     ("KAFKA_SSL_KEYSTORE_CREDENTIALS", "ssl.keystore.password"),
@@ -45,7 +47,7 @@ const SECRET_WORDS: &[(&str, &str)] = &[
         "ssl.truststore.password",
     ),
 ];
-/// A node for development: what Kafka's image is without any setting.
+/// A development node, as Kafka's image without settings.
 const DEFAULTS: &[(&str, &str)] = &[
     ("process.roles", "broker,controller"),
     ("node.id", "1"),
@@ -90,7 +92,7 @@ pub fn run(args: &ContainerRunArgs) -> ExitCode {
     }
 }
 
-/// Writes the configuration file and formats the directories.
+/// Writes the configuration file and formats the log directories.
 fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
     let environment: BTreeMap<String, String> = std::env::vars().collect();
     let mounted = args.mounted_configs_dir.join("server.properties");
@@ -126,7 +128,8 @@ fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// What is in force: the file, over it the variables, over both the secrets; or else the defaults.
+/// The effective settings: the file, overridden by variables, overridden by secrets; the defaults
+/// if there are none.
 fn settings(
     mounted: Option<&Properties>,
     environment: &BTreeMap<String, String>,
@@ -180,7 +183,8 @@ fn settings(
     Ok(settings)
 }
 
-/// `KAFKA_LOG_RETENTION_HOURS` -> `log.retention.hours`; a double underscore stands for one, a triple one for a hyphen.
+/// `KAFKA_LOG_RETENTION_HOURS` -> `log.retention.hours`; a double underscore means an underscore, a
+/// triple one a hyphen.
 fn key_of(variable: &str) -> Option<String> {
     let name = variable.strip_prefix("KAFKA_")?;
     if NOT_SETTINGS.contains(&variable) || name.is_empty() {
@@ -190,7 +194,7 @@ fn key_of(variable: &str) -> Option<String> {
     Some(dotted.replace("...", "-").replace("..", "_"))
 }
 
-/// `PLAINTEXT://broker:9092` -> `PLAINTEXT://0.0.0.0:9092`, for each of a list.
+/// `PLAINTEXT://broker:9092` -> `PLAINTEXT://0.0.0.0:9092`, for each element of a list.
 fn on_every_interface(advertised: &str) -> String {
     let listener = |listener: &str| match (listener.split_once("://"), listener.rsplit_once(':')) {
         (Some((name, _)), Some((_, port))) => format!("{name}://0.0.0.0:{port}"),
@@ -203,7 +207,8 @@ fn on_every_interface(advertised: &str) -> String {
     listeners.join(",")
 }
 
-/// Kafka's image formats for static voters only; here a controller that is a quorum of its own needs none.
+/// The initial voters. Kafka's image formats for static voters only; here a controller that is its
+/// own quorum needs no `controller.quorum.voters`.
 fn first_quorum(
     settings: &BTreeMap<String, String>,
     is_controller: bool,
@@ -230,7 +235,7 @@ fn first_quorum(
     }
 }
 
-/// As a properties file reads it back.
+/// In the format of properties files.
 fn text_of(settings: &BTreeMap<String, String>) -> String {
     let escaped = |value: &str| {
         let value = value.replace('\\', "\\\\").replace('\n', "\\n");

@@ -1,8 +1,9 @@
-//! `ottla doctor`: what of this machine, of a node's directories and ports, or of a running cluster would trouble a
-//! broker, each with the command that mends it.
+//! `ottla doctor`: checks this machine, a node's directories and ports, or a running cluster, and
+//! gives a command to fix each problem.
 //!
-//! Exit status: 0 if nothing is wrong (warnings included), 1 if something is, 2 if the check itself fails: an unreadable
-//! file, or a cluster that does not answer. Nothing is changed; a probe of a disk writes a file and removes it.
+//! Exit status: 0 if nothing is wrong (warnings included), 1 if something is, 2 if the check itself
+//! fails: an unreadable file, or a cluster that does not answer. It changes nothing, except that a
+//! disk probe writes a file and removes it.
 
 mod check;
 mod cluster;
@@ -58,7 +59,7 @@ pub fn run(args: &DoctorArgs) -> ExitCode {
             to_text(&sections, has_colours)
         }
     };
-    // The reader may have closed the pipe; the exit status still has the answer.
+    // The reader may have closed the pipe; the exit status still carries the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
     match worst(&sections) {
         Level::Problem => ExitCode::FAILURE,

@@ -1,4 +1,4 @@
-//! The one binary: the server, Kafka's command line tools, and the benchmark.
+//! The binary: the server, Kafka's command-line tools, and the benchmark.
 
 use std::process::ExitCode;
 

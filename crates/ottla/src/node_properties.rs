@@ -1,4 +1,4 @@
-//! What belongs to a properties file and stands elsewhere: what its variables stand for, and the JAAS file.
+//! Completes a properties file with values defined elsewhere: its variables, and the JAAS file.
 
 use std::path::Path;
 
@@ -6,18 +6,18 @@ use ottla_config::Properties;
 
 use crate::config_providers;
 
-/// Java's system property that names the JAAS file, as `KAFKA_OPTS` sets it.
+/// Java's system property that names the JAAS file, as set in `KAFKA_OPTS`.
 const JAVA_OPTION: &str = "-Djava.security.auth.login.config=";
 
-/// As [`complete`], for programs that look after the files of a node and log nobody in: the JAAS file is often named by
-/// an environment that only the node has, and is left alone.
+/// Like [`complete`], for programs that maintain a node's files without authenticating anyone. The
+/// JAAS file is ignored, because it is often named in an environment that only the node has.
 pub fn complete_without_logins(properties: &mut Properties) -> Result<(), String> {
     config_providers::resolve(properties)?;
     properties.ignore_logins();
     Ok(())
 }
 
-/// Puts in what stands elsewhere. The error is for people and shows no secret.
+/// Resolves all external values. The error message contains no secret.
 pub fn complete(properties: &mut Properties) -> Result<(), String> {
     config_providers::resolve(properties)?;
     let options = std::env::var("KAFKA_OPTS").unwrap_or_default();
@@ -30,7 +30,8 @@ pub fn complete(properties: &mut Properties) -> Result<(), String> {
     Ok(())
 }
 
-/// The JAAS file, and what names it: the setting, or else the options of Java that a Kafka on this machine has.
+/// The JAAS file, and where it is named: in the setting, or in the Java options of a Kafka on this
+/// machine.
 fn jaas_file(properties: &Properties, options: &str) -> Option<(String, String)> {
     let setting = "ottla.jaas.file";
     if let Some(path) = properties.value(setting) {
@@ -39,7 +40,7 @@ fn jaas_file(properties: &Properties, options: &str) -> Option<(String, String)>
     let option = options
         .split_whitespace()
         .find_map(|option| option.strip_prefix(JAVA_OPTION))?;
-    // Two equals signs make it the only one, which it is anyway.
+    // A second equals sign means that the file replaces others; there are none here.
     let path = option.trim_start_matches('=').trim_matches('"');
     let path = path.strip_prefix("file:").unwrap_or(path);
     let named_by = format!("KAFKA_OPTS: {}", JAVA_OPTION.trim_end_matches('='));

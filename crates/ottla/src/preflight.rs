@@ -47,7 +47,7 @@ pub fn run(args: PreflightArgs) -> ExitCode {
         let has_colours = std::io::stdout().is_terminal() && colours::are_allowed();
         to_text(&preflight, has_colours)
     };
-    // The reader may have closed the pipe; the exit status still has the answer.
+    // The reader may have closed the pipe; the exit status still carries the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
     if preflight.is_possible() {
         ExitCode::SUCCESS
@@ -95,7 +95,7 @@ fn to_json(preflight: &Preflight) -> Value {
     })
 }
 
-/// For people: the node in one line, the findings (refusals first), and the answer.
+/// Readable text: the node in one line, the findings (refusals first), and the result.
 fn to_text(preflight: &Preflight, with_colours: bool) -> String {
     let mut text = String::new();
     let style = |code: &str, words: &str| {
@@ -173,7 +173,7 @@ fn describe(facts: &Facts) -> String {
         );
         text.push_str(match facts.stopped_cleanly {
             Some(true) => ", stopped cleanly.",
-            // A directory that was only formatted has never been stopped.
+            // A directory that was formatted and never started has no clean shutdown marker.
             Some(false) if facts.partitions > 0 => ", not stopped cleanly.",
             Some(false) | None => ".",
         });
@@ -181,7 +181,7 @@ fn describe(facts: &Facts) -> String {
     text
 }
 
-/// Appends a text broken into lines.
+/// Appends wrapped text.
 fn wrap(text: &mut String, first: &str, others: &str, words: &str) {
     let mut line = first.to_owned();
     let mut is_empty = true;

@@ -1,8 +1,9 @@
-//! Kafka's scripts: what each of them is here, and how a command line written for one becomes one of ours.
+//! Kafka's scripts: the command that implements each, and how a script's command line is
+//! translated.
 //!
-//! The binary acts as the script by whose name it is called, so that a folder with links
-//! (`ottla install-scripts`) takes the place of the `bin` folder of Kafka. The table is the one source for
-//! that, for `kafka-run-class.sh`, and for the table in `COMPATIBILITY.md`.
+//! The binary acts as the script by whose name it is called, so a folder with links (`ottla
+//! install-scripts`) replaces Kafka's `bin` folder. The table is the single source for this, for
+//! `kafka-run-class.sh`, and for the table in `COMPATIBILITY.md`.
 
 pub mod environment;
 pub mod install;
@@ -12,17 +13,17 @@ mod table;
 
 pub use table::{Outcome, SCRIPTS, Script, markdown};
 
-/// What the binary is told to do.
+/// The interpretation of a command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Called {
-    /// A command line of the binary's own.
+    /// One of the binary's own command lines.
     As(Vec<String>),
     /// A script that is not supported; the sentence says why, and what to use instead.
     NotServed(String),
 }
 
-/// The command line as our own: where the binary is called by the name of one of Kafka's scripts, the
-/// command that does what the script does stands in front of the script's arguments.
+/// Translates the command line to the binary's own: if the binary is called by the name of one of
+/// Kafka's scripts, the corresponding command is inserted before the script's arguments.
 pub fn called(mut arguments: Vec<String>) -> Called {
     let name = script_name(arguments.first().map_or("", String::as_str)).to_owned();
     if name == "kafka-run-class" {
@@ -76,8 +77,8 @@ fn served_list() -> String {
     format!("Supported: {}.", served.collect::<Vec<String>>().join(", "))
 }
 
-/// `kafka-run-class.sh [-daemon] [-name NAME] [-loggc] CLASS ARGUMENTS`: the script of that class. Options
-/// of the Java process mean nothing here, `-daemon` is the server's.
+/// `kafka-run-class.sh [-daemon] [-name NAME] [-loggc] CLASS ARGUMENTS`: runs the script of that
+/// class. JVM options are ignored; `-daemon` is passed to the server.
 fn run_class(arguments: Vec<String>) -> Called {
     let mut rest = arguments.into_iter();
     let mut line: Vec<String> = rest.next().into_iter().collect();
@@ -97,10 +98,11 @@ fn run_class(arguments: Vec<String>) -> Called {
             }
         }
     };
-    // Before Kafka 4 the tools were classes of kafka.tools and kafka.admin, and in 0.8 one of the clients'.
+    // Before Kafka 4 the tools were classes of kafka.tools and kafka.admin; in 0.8 one was in the
+    // clients.
     const FORMER: [&str; 2] = ["kafka.", "org.apache.kafka.clients.tools."];
     let simple = |class: &str| class.rsplit('.').next().unwrap_or_default().to_owned();
-    // Until 0.8 the measurement of latencies had another name.
+    // In 0.8 the latency measurement had another name.
     let class = match simple(&class).as_str() {
         "TestEndToEndLatency" => "kafka.tools.EndToEndLatency".to_owned(),
         _ => class,

@@ -24,11 +24,13 @@ use crate::stop_signals::StopSignals;
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
 const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
-/// Blocking threads for work that does not wait for a log directory. Each directory adds its own, for flushes,
-/// writeback and reads that miss the page cache, so a directory that hangs cannot take threads from the others. More
-/// threads would not help, and each holds about 0.7 MB until ten seconds after its last task.
+/// Blocking threads for work that does not wait for a log directory. Each directory adds its own,
+/// for flushes, writeback and reads that miss the page cache, so a hanging directory cannot take
+/// threads from the others. More threads would not help, and each holds about 0.7 MB until ten
+/// seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
-/// A stop that takes longer says what it waits for, and again after each of these pauses.
+/// A slow stop reports what it waits for after this time, and again after each of the following
+/// pauses.
 const NOTICED_STOP: Duration = Duration::from_secs(2);
 const STOP_REPORTS: Duration = Duration::from_secs(10);
 
@@ -47,13 +49,13 @@ pub struct ServerArgs {
     /// ottla.trace.stalls.ms.
     #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
     trace_stalls: Option<u32>,
-    /// Print the line that those who start Kafka's image wait for.
+    /// Whether to print the line that users of Kafka's image wait for.
     #[arg(skip)]
     announces_running: bool,
 }
 
 impl ServerArgs {
-    /// The start of a container's node.
+    /// The arguments for a node in a container.
     pub fn in_container(properties: PathBuf) -> ServerArgs {
         ServerArgs {
             properties: Some(properties),
@@ -112,19 +114,19 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
     runtime.block_on(serve(config, unformatted, args.announces_running))
 }
 
-/// Asks the kernel to stop this process, as an operator would, when its parent ends in whatever way.
+/// Makes the kernel send this process a stop signal when its parent exits for any reason.
 fn end_with(parent: i32) -> Result<(), String> {
     use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| format!("cannot watch parent process {parent}: {error}"))?;
-    // It may have ended before.
+    // The parent may have exited before.
     match getppid().map(Pid::as_raw_pid) {
         Some(pid) if pid == parent => Ok(()),
         _ => Err(format!("parent process {parent} has exited")),
     }
 }
 
-/// Runs the checks of `ottla preflight` before anything is changed: fails on its refusals and prints its
+/// Runs the checks of `ottla preflight` before anything is changed. Fails on refusals and prints
 /// warnings.
 fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), String> {
     let preflight = Preflight::of(properties, unformatted);
@@ -164,8 +166,8 @@ pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Prop
     Ok(properties)
 }
 
-/// Without a file, the user need not know about the controller: an override of `listeners` may leave its
-/// listener out.
+/// Without a file, the user need not configure the controller: an override of `listeners` may omit
+/// its listener.
 fn keep_controller_listener(properties: &mut Properties) {
     let Some(listeners) = properties.get("listeners") else {
         return;
@@ -173,7 +175,7 @@ fn keep_controller_listener(properties: &mut Properties) {
     let speaks_plaintext_only = !listeners.value.to_uppercase().contains("SSL://")
         && !listeners.value.to_uppercase().contains("SASL_");
     if !speaks_plaintext_only && properties.get("listener.security.protocol.map").is_none() {
-        // The default map has the controller's listener in it only beside plaintext ones.
+        // The default map includes the controller's listener only if all listeners are plaintext.
         let protocols = SecurityProtocol::ALL.map(|it| format!("{0}:{0}", it.name()));
         let map = format!("CONTROLLER:PLAINTEXT,{}", protocols.join(","));
         properties.set("listener.security.protocol.map", &map);
@@ -196,8 +198,8 @@ fn read_file(path: &Path) -> Result<Properties, String> {
     Properties::parse_bytes(&bytes, &name).map_err(|error| error.to_string())
 }
 
-/// Raises the limit of open files to the hard limit: a partition has files open for each of its segments.
-/// Java does the same (`MaxFDLimit`).
+/// Raises the limit of open files to the hard limit, because a partition keeps files of its
+/// segments open. Java does the same (`MaxFDLimit`).
 fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -213,7 +215,8 @@ fn raise_open_files_limit() {
 /// Logs to standard error: plain lines on a terminal, one JSON object per line otherwise. `OTTLA_LOG_FORMAT`
 /// (`text` or `json`) overrides the format, `OTTLA_LOG` (a level, or levels by module) the level.
 fn start_logging() -> Result<(), String> {
-    // Kafka's file of log levels has the authorizer's at info, too: denials are what an administrator looks for.
+    // Kafka's default log configuration also has the authorizer's logger at info, because
+    // administrators look for denials there.
     let default = || "warn,kafka.authorizer.logger=info".to_owned();
     let level = setting_from_env("OTTLA_LOG")?.unwrap_or_else(default);
     check_levels(&level)?;
@@ -241,8 +244,8 @@ fn start_logging() -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a word that is neither a level nor the name of something that logs. The filter would take any word for such a
-/// name, and log nothing.
+/// Rejects a word that is neither a level nor the name of a logger. The filter would accept any
+/// word as a logger name and log nothing.
 fn check_levels(given: &str) -> Result<(), String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let words = given.split(',').map(str::trim);
@@ -263,7 +266,7 @@ fn check_levels(given: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `None` where it is not set, or empty.
+/// `None` if it is unset or empty.
 fn setting_from_env(name: &str) -> Result<Option<String>, String> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),

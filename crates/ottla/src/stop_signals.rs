@@ -1,7 +1,7 @@
-//! The signals with which an operator, a service manager or a closing terminal stops the server.
+//! Stop signals from an operator, a service manager or a closing terminal.
 //!
-//! SIGINT, SIGTERM and SIGHUP, as in Kafka's JVM. If SIGHUP was ignored when the process started, as under
-//! `nohup`, it stays ignored: the server is meant to outlive the terminal.
+//! SIGINT, SIGTERM and SIGHUP, as in Kafka's JVM. If SIGHUP was ignored when the process started,
+//! as under `nohup`, it stays ignored, because the server is meant to outlive the terminal.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct StopSignals {
     interrupted: Signal,
     terminated: Signal,
-    /// `None` where it is ignored.
+    /// `None` if SIGHUP is ignored.
     hung_up: Option<Signal>,
 }
 
 impl StopSignals {
-    /// From here on the signals no longer kill the process.
+    /// Installs the handlers; from now on the signals no longer kill the process.
     pub fn listen() -> io::Result<StopSignals> {
         let hung_up = if is_hangup_ignored() {
             None
@@ -29,7 +29,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         let hung_up = async {
             match &mut self.hung_up {
@@ -45,12 +45,12 @@ impl StopSignals {
     }
 }
 
-/// Whether this process ignores SIGHUP, read from `/proc`, because other ways need `unsafe`.
+/// Whether this process ignores SIGHUP, read from `/proc`, because the alternatives need `unsafe`.
 fn is_hangup_ignored() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
 }
 
-/// `SigIgn` is a set in hexadecimal digits, in which SIGHUP, number 1, is the lowest bit.
+/// `SigIgn` is a hexadecimal bit set; SIGHUP, number 1, is the lowest bit.
 fn ignores_hangup(status: &str) -> bool {
     let set = status
         .lines()

@@ -1,7 +1,9 @@
-//! `ottla tls init`: TLS for a cluster that has no authority of its own, with one command. It makes an authority, a
-//! certificate for each broker, the settings of the brokers' listeners and those of the clients.
+//! `ottla tls init`: sets up TLS for a cluster without a certificate authority in one command. It
+//! creates an authority, a certificate for each broker, and the settings of the brokers' listeners
+//! and of the clients.
 //!
-//! Owns no state: what it writes belongs to its user, and a second run on the same directory is refused.
+//! It keeps no state: its output belongs to the user, and a second run on the same directory is
+//! refused.
 
 pub mod authority;
 pub mod new_files;
@@ -19,7 +21,7 @@ use settings::{ClientSettings, Store};
 
 /// Names of a broker on this machine.
 pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-/// Days that a broker's certificate is valid: the most that all clients accept.
+/// Days that a broker's certificate is valid: the maximum that all clients accept.
 pub const DAYS: u16 = 825;
 
 /// Make certificates and the settings that go with them.
@@ -77,7 +79,7 @@ pub fn run(args: TlsArgs) -> ExitCode {
     }
 }
 
-/// Writes the files; what to print.
+/// Writes the files and returns the text to print.
 fn init(args: &InitArgs) -> Result<String, String> {
     let brokers = brokers(&args.broker)?;
     let dir = std::path::absolute(&args.dir)
@@ -119,7 +121,7 @@ fn files(dir: &Path, brokers: &[Vec<String>], args: &InitArgs) -> Result<Vec<New
         NewFile::public(certificate.clone(), authority.pem()),
         NewFile::secret(dir.join("ca.key"), authority.key_pem()),
     ];
-    // Clients know the password of the trust store, and no other.
+    // Clients need only the password of the trust store.
     let (trust, password) = match args.store {
         StoreFormat::Pem => (pem_store(certificate.clone()), None),
         StoreFormat::Pkcs12 => {

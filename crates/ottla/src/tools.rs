@@ -1,10 +1,11 @@
-//! Kafka's command line tools, with Kafka's flags, output and exit statuses.
+//! Kafka's command-line tools, with Kafka's flags, output and exit statuses.
 //!
-//! The tools talk to any Kafka cluster through `ottla-client`, or read the files of a log directory; they
-//! never need a broker of ours. What they print to standard output is what Kafka 4.3's tools print, so
-//! that scripts go on working; what they say on standard error when something is wrong is our own.
+//! The tools work with any Kafka cluster through `ottla-client`, or read the files of a log
+//! directory; they never require an Ottla broker. Their standard output is that of Kafka 4.3's
+//! tools, so existing scripts run unchanged; the wording of errors on standard error is Ottla's
+//! own.
 //!
-//! Exit statuses: 0 for success, 1 for everything else, as with Kafka's. `--help` succeeds.
+//! Exit statuses: 0 for success, 1 for everything else, as in Kafka. `--help` succeeds.
 
 mod acls;
 mod admin_client;
@@ -105,9 +106,9 @@ pub enum Tool {
     VerifiableShareConsumer(verifiable_share_consumer::VerifiableShareConsumerArgs),
 }
 
-/// Runs a tool to its end. Some print a special message when they are called without arguments.
+/// Runs a tool. Some tools print a special message when they are called without arguments.
 pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
-    // The console clients still have records to send, or offsets to commit.
+    // The console clients still have records to send or offsets to commit.
     if !matches!(
         tool,
         Tool::ConsoleProducer(_) | Tool::ConsoleConsumer(_) | Tool::ConsoleShareConsumer(_)

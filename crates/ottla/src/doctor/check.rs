@@ -1,6 +1,6 @@
-//! What was looked at, and how it was found.
+//! A check and its result.
 
-/// How bad something is.
+/// The severity of a result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Level {
     Good,
@@ -26,14 +26,14 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Check {
     pub(super) level: Level,
-    /// `open files`, `disk /var/lib/ottla`
+    /// Such as `open files` or `disk /var/lib/ottla`.
     pub(super) subject: String,
     pub(super) what: String,
-    /// The command or the setting that mends it.
+    /// The command or setting that fixes the problem.
     pub(super) mend: Option<String>,
 }
 
@@ -71,10 +71,10 @@ impl Check {
     }
 }
 
-/// Checks that belong together, under their title.
+/// A title and its checks.
 pub(super) type Section = (&'static str, Vec<Check>);
 
-/// `12.5 GB`
+/// Formats bytes, such as `12.5 GB`.
 pub(super) fn bytes_text(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{bytes} bytes"),

@@ -1,5 +1,5 @@
-//! What troubles a running cluster: brokers that are away, partitions without a leader or without all their replicas, load
-//! that is unevenly spread, disks that fill, and a quorum that falls behind.
+//! Checks of a running cluster: brokers that are down, partitions without a leader or with missing
+//! replicas, uneven load, disks that fill up, and a lagging quorum.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,19 @@ use ottla_types::ErrorCode;
 use super::check::{Check, Section, bytes_text};
 use crate::tools;
 
-/// How many partitions are named; all are counted.
+/// Maximum number of partitions that are listed; all are counted.
 const NAMED: usize = 5;
-/// The share of leaders that are not the preferred ones from which it is told, as `leader.imbalance.per.broker.percentage`.
+/// The reported share of partitions not led by their preferred leader, as
+/// `leader.imbalance.per.broker.percentage`.
 const MUCH_IMBALANCE: f64 = 0.1;
-/// A broker with so many times the replicas of another, and so many more.
+/// Reported skew: a broker has this many times the replicas of another, and at least this many
+/// more.
 const MUCH_SKEW: f64 = 1.5;
 const MANY_MORE: usize = 10;
-/// Shares of a disk that are used.
+/// Used fraction of a disk.
 const NEAR_FULL: f64 = 0.85;
 const FULL: f64 = 0.95;
-/// Records of the metadata log that a voter may be behind.
+/// Lag of a voter, in records of the metadata log.
 const MUCH_LAG: i64 = 10_000;
 
 pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Section>, String> {
@@ -94,7 +96,7 @@ fn brokers(brokers: &[DescribeClusterBroker]) -> Vec<Check> {
     away.iter().map(check).collect()
 }
 
-/// The partitions of which that is so, as `topic-0`.
+/// The partitions that match, as `topic-0`.
 fn those(
     topics: &[TopicDescription],
     is_meant: impl Fn(&PartitionDescription) -> bool,
@@ -147,7 +149,7 @@ fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
     checks
 }
 
-/// Whether one broker has far more replicas than another.
+/// Checks whether one broker has far more replicas than another.
 fn skew(brokers: &[DescribeClusterBroker], topics: &[TopicDescription]) -> Check {
     let mut replicas: BTreeMap<i32, usize> =
         brokers.iter().map(|broker| (broker.broker_id, 0)).collect();
@@ -271,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Partitions with these leaders, replicas and ISRs.
+    /// A topic whose partitions have these leaders, replicas and ISRs.
     fn topic(partitions: &[(Option<i32>, &[i32], &[i32])]) -> TopicDescription {
         let partition = |(index, (leader, replicas, isr)): (usize, &(_, &[i32], &[i32]))| {
             PartitionDescription {

@@ -1,4 +1,4 @@
-//! What of this machine a broker depends on: limits, memory, kernel settings, the clock.
+//! Checks of the machine: limits, memory, kernel settings, the clock.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use rustix::process::{Resource, getrlimit};
 
 use super::check::{Check, bytes_text};
 
-/// A partition has a file or more open for each of its segments, and each client a socket.
+/// A partition keeps a few files per segment open, and each client uses a socket.
 const ENOUGH_FILES: u64 = 100_000;
 const FEW_FILES: u64 = 4_096;
-/// What a broker with few partitions and clients takes, with room for the page cache.
+/// Enough for a broker with few partitions and clients, and some page cache.
 const ENOUGH_MEMORY: u64 = 256_000_000;
-/// Connections that wait to be accepted.
+/// Length of the accept queue.
 const ENOUGH_BACKLOG: u64 = 1_024;
-/// Above this, pages of the broker go to swap while the page cache keeps files.
+/// Above this, the kernel may swap out the broker's memory to keep files in the page cache.
 const MUCH_SWAPPINESS: u64 = 10;
 
 pub(super) fn look() -> Vec<Check> {
@@ -35,7 +35,7 @@ pub(super) fn look() -> Vec<Check> {
     checks
 }
 
-/// `None` is no limit.
+/// `None` means no limit.
 fn open_files(limit: Option<u64>) -> Check {
     const MEND: &str =
         "LimitNOFILE=1048576 in the systemd unit, or `ulimit -Hn 1048576` as root before the start";
@@ -109,10 +109,10 @@ fn clock(is_synchronised: Option<bool>) -> Check {
     }
 }
 
-/// What the kernel says of the clock; whoever synchronises it tells the kernel.
+/// The kernel's clock state, which time synchronisation daemons set.
 fn is_clock_synchronised() -> Option<bool> {
-    // SAFETY: the struct is plain data, for which zeros are valid; with `modes` 0 the call only reads, into memory that
-    // is ours.
+    // SAFETY: the struct is plain data for which zeros are valid; with `modes` 0 the call only
+    // writes to this struct.
     let state = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         libc::adjtimex(&mut timex)
@@ -124,7 +124,7 @@ fn is_clock_synchronised() -> Option<bool> {
     }
 }
 
-/// Of a line such as `MemAvailable:   1024 kB`, in bytes.
+/// The value of a line such as `MemAvailable:   1024 kB`, in bytes.
 fn of_meminfo(meminfo: &str, key: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
     let kilobytes: u64 = line
@@ -136,7 +136,7 @@ fn of_meminfo(meminfo: &str, key: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Nothing for `max`, and where there is no such file.
+/// `None` for `max`, and if there is no such file.
 fn number_in(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

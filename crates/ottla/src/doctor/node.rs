@@ -1,4 +1,4 @@
-//! What a node needs of its machine: disks with room that write in time, free ports, and names that can be found.
+//! Checks of a node: disk space and latency, free ports, and resolvable host names.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use rustix::fs::{StatVfs, statfs, statvfs};
 use super::check::{Check, bytes_text};
 
 const LITTLE_SPACE: u64 = 1_000_000_000;
-/// Of all space, and of all inodes.
+/// Fraction of free space, and of free inodes.
 const LITTLE_SHARE: f64 = 0.1;
 const HARDLY_ANY_SHARE: f64 = 0.03;
-/// File systems on which a broker's data does not belong: over a network, or in memory.
+/// File systems that are unsuitable for a broker's data: network and in-memory ones.
 const UNSUITABLE: &[(u64, &str)] = &[
     (
         0x6969,
@@ -34,7 +34,7 @@ const UNSUITABLE: &[(u64, &str)] = &[
         "overlayfs: it is lost with the container; mount a volume",
     ),
 ];
-/// How often a disk is written to, to see how long it takes.
+/// Number of writes with which a disk's latency is measured.
 const PROBES: usize = 9;
 const SLOW_SYNC: Duration = Duration::from_millis(20);
 
@@ -56,7 +56,7 @@ pub(super) fn look(properties: &Properties) -> Result<Vec<Check>, String> {
     Ok(checks)
 }
 
-/// Of a node that runs, the ports are in use by itself.
+/// The ports of a running node are in use by the node itself.
 fn dirs_in_use(config: &BrokerConfig) -> bool {
     let mut dirs = config.log_dirs.iter();
     dirs.any(|dir| {
@@ -143,7 +143,7 @@ fn space_check(subject: &str, free: u64, share: f64, inodes: f64) -> Check {
     }
 }
 
-/// How long the disk takes to keep a page; the median of a few.
+/// The median time to write and sync a page.
 fn sync_time(dir: &Path) -> io::Result<Duration> {
     let path = dir.join(format!(".ottla-doctor-{}", std::process::id()));
     let probe = || -> io::Result<Duration> {
@@ -159,7 +159,7 @@ fn sync_time(dir: &Path) -> io::Result<Duration> {
         Ok(times[PROBES / 2])
     };
     let time = probe();
-    // It may not have been made.
+    // The file may not have been created.
     let _ = fs::remove_file(&path);
     time
 }
@@ -196,7 +196,7 @@ fn port(listener: &Listener, is_running: bool) -> Check {
     }
 }
 
-/// Clients are told this name, and must find it.
+/// The advertised host name, which clients must be able to resolve.
 fn name(listener: &Listener) -> Option<Check> {
     let host = listener.host.as_deref()?;
     let subject = format!("advertised listener {}", listener.name);

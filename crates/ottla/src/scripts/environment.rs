@@ -1,9 +1,9 @@
-//! The environment that Kafka's scripts read: variables with settings of the Java process.
+//! Environment variables that Kafka's scripts read for the JVM.
 //!
-//! They are accepted, because scripts and units written for Kafka set them, and have no effect. A note
-//! says so where somebody may rely on one.
+//! They are accepted, because existing scripts and units set them, and have no effect. A note is
+//! printed where a user may rely on one.
 
-/// A variable and why it does nothing here.
+/// A variable and why it has no effect.
 const IGNORED: &[(&str, &str)] = &[
     (
         "KAFKA_HEAP_OPTS",
@@ -30,7 +30,7 @@ const IGNORED: &[(&str, &str)] = &[
 ];
 
 /// One line for each variable that is set and that a server ignores. `KAFKA_JVM_PERFORMANCE_OPTS`,
-/// `KAFKA_GC_LOG_OPTS` and `JAVA_HOME` tune what is not there; nobody misses them.
+/// `KAFKA_GC_LOG_OPTS` and `JAVA_HOME` are ignored silently, because they only tune the JVM.
 pub fn notes_for_server(value_of: impl Fn(&str) -> Option<String>) -> Vec<String> {
     IGNORED
         .iter()
@@ -39,7 +39,7 @@ pub fn notes_for_server(value_of: impl Fn(&str) -> Option<String>) -> Vec<String
         .collect()
 }
 
-/// What a tool says of `KAFKA_OPTS`: people log in with it.
+/// A tool's note about `KAFKA_OPTS`, which may contain login settings.
 pub fn note_for_tool(value_of: impl Fn(&str) -> Option<String>) -> Option<String> {
     let options = value_of("KAFKA_OPTS")?;
     options

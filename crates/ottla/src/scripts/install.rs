@@ -41,11 +41,11 @@ pub fn run(args: &InstallScriptsArgs) -> ExitCode {
 /// The outcome for one link.
 enum Linked {
     Made,
-    /// It already pointed to this binary.
+    /// The link already pointed to this binary.
     Kept,
-    /// It pointed to another Ottla binary, and was replaced.
+    /// The link pointed to another Ottla binary, and was replaced.
     Moved(PathBuf),
-    /// Something else has this name.
+    /// Another file has this name.
     Taken,
 }
 

@@ -1,7 +1,7 @@
 //! `ottla server-start`: Kafka's `kafka-server-start.sh`.
 //!
-//! In the foreground it is `ottla server` with a file that must be given; with `-daemon` the server runs
-//! on by itself, its output in the file in which Kafka's script has it.
+//! In the foreground it is `ottla server` with a required file; with `-daemon` the server runs in
+//! the background with its output in the same file as with Kafka's script.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
@@ -102,10 +102,11 @@ fn start_in_background(name: &str, command_line: &[String]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Makes a command's process outlive the terminal: in a new session it gets no SIGHUP.
+/// Starts the command in a new session, so that it does not receive SIGHUP when the terminal
+/// closes.
 fn in_a_session_of_its_own(command: &mut Command) {
-    // SAFETY: between fork and exec only async-signal-safe calls may be made; setsid is one, and turning
-    // its error into an `io::Error` neither allocates nor locks.
+    // SAFETY: between fork and exec only async-signal-safe calls are permitted; setsid is one, and
+    // converting its error to an `io::Error` neither allocates nor locks.
     unsafe {
         command.pre_exec(|| match libc::setsid() {
             -1 => Err(std::io::Error::last_os_error()),

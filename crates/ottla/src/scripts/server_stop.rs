@@ -1,7 +1,8 @@
 //! `ottla server-stop`: Kafka's `kafka-server-stop.sh`.
 //!
-//! Finds the servers of this machine by their command lines, as Kafka's script does, and sends each a
-//! signal. `--node-id` and `--process-role` (KIP-979) choose among them by their configuration files.
+//! Finds the servers on this machine by their command lines, as Kafka's script does, and sends each
+//! a signal. `--node-id` and `--process-role` (KIP-979) select servers by their configuration
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ pub struct ServerStopArgs {
     process_role: Option<String>,
 }
 
-/// A process whose command line is that of a server.
+/// A process with a server's command line.
 struct Server {
     process: i32,
     properties: Properties,
@@ -68,7 +69,7 @@ pub fn run(args: &ServerStopArgs) -> ExitCode {
     status
 }
 
-/// As Kafka's script: the node id decides where both are given.
+/// As in Kafka's script: if both are given, the node ID decides.
 fn is_chosen(args: &ServerStopArgs, properties: &Properties) -> bool {
     if let Some(id) = args.node_id {
         let own = properties
@@ -96,15 +97,15 @@ fn signal_number(name: &str) -> Option<i32> {
 }
 
 fn send(process: i32, signal: i32) -> std::io::Result<()> {
-    // SAFETY: the call takes two numbers and touches no memory; `process` is positive, so that it means
-    // one process and no group.
+    // SAFETY: the call takes two numbers and touches no memory; `process` is positive, so it
+    // addresses one process and not a group.
     match unsafe { libc::kill(process, signal) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
 }
 
-/// The servers among the processes; a process that ends meanwhile is none.
+/// The running servers; processes that exit meanwhile are skipped.
 fn running_servers() -> Vec<Server> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -139,7 +140,7 @@ fn running_servers() -> Vec<Server> {
     servers
 }
 
-/// The arguments of a server, if the command line is that of one.
+/// The arguments of a server, if it is a server's command line.
 fn server_arguments(line: &[String]) -> Option<&[String]> {
     let command = line.get(1).map_or("", String::as_str);
     match script_name(line.first()?) {
@@ -153,7 +154,7 @@ fn server_arguments(line: &[String]) -> Option<&[String]> {
     }
 }
 
-/// The settings of a server as far as its command line and its file tell them.
+/// The settings of a server, as far as its command line and its file define them.
 fn properties(arguments: &[String], folder: &Path) -> Properties {
     let mut file = None;
     let mut overrides = Vec::new();

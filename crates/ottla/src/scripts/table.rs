@@ -1,22 +1,22 @@
-//! Every script in the `bin` folder of Apache Kafka 4.3.1, and what it is here.
+//! Every script in the `bin` folder of Apache Kafka 4.3.1, and its counterpart here.
 
 use std::fmt::Write as _;
 
-/// A script of Kafka's.
+/// One of Kafka's scripts.
 pub struct Script {
     /// Without `.sh`.
     pub name: &'static str,
-    /// The Java class that it runs; empty where it runs another script.
+    /// The Java class that it runs; empty if it runs another script.
     pub class: &'static str,
     pub outcome: Outcome,
 }
 
-/// What becomes of a script.
+/// The counterpart of a script.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
-    /// The command of ours that does it, and remarks about it, if anything.
+    /// The command that implements it, and remarks, if any.
     Serves(&'static str, &'static str),
-    /// Why it does nothing.
+    /// The reason why it is not supported.
     NotServed(&'static str),
 }
 
@@ -34,7 +34,7 @@ const CONNECT: &str = "Kafka Connect is a Java framework that runs outside the b
 const VERIFIABLE: &str =
     "it is part of Kafka's system tests; run Kafka's own script against this broker";
 
-/// In the order of their names.
+/// Sorted by name.
 #[rustfmt::skip]
 pub const SCRIPTS: &[Script] = &[
     script("connect-distributed", "org.apache.kafka.connect.cli.ConnectDistributed", NotServed(CONNECT)),

@@ -1,4 +1,5 @@
-//! An authority, and the certificates that it signs: P-256 keys and SHA-256, which every client of Kafka accepts.
+//! A certificate authority and its certificates: P-256 keys and SHA-256, which every Kafka client
+//! accepts.
 
 use std::net::IpAddr;
 
@@ -10,29 +11,29 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
-/// An authority outlives the certificates that it signs.
+/// The authority must outlive the certificates that it signs.
 const AUTHORITY_DAYS: i64 = 3650;
-/// The longest `CN` (RFC 5280).
+/// Maximum length of a `CN` (RFC 5280).
 const LONGEST_COMMON_NAME: usize = 64;
 
-/// Who signs.
+/// A certificate authority.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     from: Date,
-    /// How long the certificates that it signs are valid.
+    /// Validity of the certificates that it signs, in days.
     days: u16,
 }
 
-/// A certificate with its key.
+/// A certificate and its private key.
 pub struct Issued {
     certificate: rcgen::Certificate,
     key: KeyPair,
 }
 
 impl Authority {
-    /// A new one, whose certificates are valid for this many days.
+    /// Creates an authority whose certificates are valid for this many days.
     pub fn new(days: u16) -> Result<Authority, String> {
-        // Clocks of clients may be behind.
+        // A day earlier, because clients' clocks may be behind.
         let today = Timestamp::now().to_zoned_datetime(TimeZone::UTC).date();
         let from = today.saturating_sub(Span::new().days(1));
         let name = format!("Ottla CA {:08x}", rand::random::<u32>());
@@ -45,7 +46,7 @@ impl Authority {
         Ok(Authority { issuer, from, days })
     }
 
-    /// Its certificate.
+    /// The authority's certificate.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
@@ -58,8 +59,8 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// A certificate for a broker with these names and addresses, of which there is at least one. Brokers are clients of
-    /// each other too.
+    /// Issues a certificate for a broker with these names and addresses, of which there must be at
+    /// least one. It is also a client certificate, because brokers connect to each other.
     pub fn issue(&self, names: &[String]) -> Result<Issued, String> {
         let common_name = names
             .iter()
@@ -80,7 +81,7 @@ impl Authority {
 }
 
 impl Issued {
-    /// Key and certificate, as `ssl.keystore.location` takes them with `ssl.keystore.type=PEM`.
+    /// Key and certificate, as `ssl.keystore.location` expects with `ssl.keystore.type=PEM`.
     pub fn pem(&self) -> String {
         format!("{}{}", self.key.serialize_pem(), self.certificate.pem())
     }
@@ -94,7 +95,7 @@ impl Issued {
     }
 }
 
-/// Whether that is an address or the name of a host, the first label of which may be a `*`.
+/// Whether this is an IP address or a host name, whose first label may be `*`.
 pub fn is_host(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -1,11 +1,12 @@
-//! Files that did not exist before: all are written, or the first that exists is named and none is.
+//! Creates files that must not exist: either all are written, or none and the first existing one is
+//! reported.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// A file to be made.
+/// A file to be created.
 pub struct NewFile {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -13,7 +14,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// For everybody to read.
+    /// Readable for all users.
     pub fn public(path: PathBuf, bytes: impl Into<Vec<u8>>) -> NewFile {
         let bytes = bytes.into();
         NewFile {
@@ -23,7 +24,7 @@ impl NewFile {
         }
     }
 
-    /// For its owner alone.
+    /// Readable for its owner only.
     pub fn secret(path: PathBuf, bytes: impl Into<Vec<u8>>) -> NewFile {
         NewFile {
             mode: 0o600,
@@ -32,7 +33,7 @@ impl NewFile {
     }
 }
 
-/// Writes them, and the directories that they are in.
+/// Writes the files, and creates their directories.
 pub fn write(files: &[NewFile]) -> Result<(), String> {
     if let Some(existing) = files.iter().find(|file| file.path.exists()) {
         return Err(exists(existing));

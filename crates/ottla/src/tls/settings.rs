@@ -1,5 +1,5 @@
-//! The settings that go with the certificates: a listener's lines of `server.properties`, and those of clients in Java, on
-//! librdkafka and in Go.
+//! The settings for the certificates: a listener's lines of `server.properties`, and those of
+//! clients in Java, of librdkafka, and in Go.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,18 @@ use super::new_files::NewFile;
 
 /// The login module of SCRAM.
 pub const SCRAM_MODULE: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
-/// How users log in.
+/// The SASL mechanism of users.
 pub const MECHANISM: &str = "SCRAM-SHA-512";
 
-/// A key store or a trust store: of PEM, or of PKCS12 if it has a password.
+/// A key store or trust store: PEM, or PKCS12 if it has a password.
 pub struct Store {
     pub path: PathBuf,
     pub password: Option<String>,
 }
 
 impl Store {
-    /// The settings that name it, for brokers and for clients in Java; `kind` is `keystore` or `truststore`.
+    /// The settings that refer to the store, for brokers and Java clients; `kind` is `keystore` or
+    /// `truststore`.
     pub fn lines(&self, kind: &str) -> String {
         let format = match self.password {
             Some(_) => "PKCS12",
@@ -33,7 +34,7 @@ impl Store {
     }
 }
 
-/// The lines of a broker.
+/// The lines of a broker's listener.
 pub fn listener(host: &str, port: u16, key_store: &Store, trust: &Store) -> String {
     format!(
         "# Lines for the broker's server.properties. Nodes talk to each other over TLS too. Append what the node has besides \
@@ -51,7 +52,7 @@ pub fn listener(host: &str, port: u16, key_store: &Store, trust: &Store) -> Stri
     )
 }
 
-/// A line of a properties file.
+/// A line of a properties file, escaped.
 pub fn line(key: &str, value: &str) -> String {
     let mut text = format!("{key}=");
     for (index, character) in value.chars().enumerate() {
@@ -60,7 +61,7 @@ pub fn line(key: &str, value: &str) -> String {
             ' ' if index == 0 => text.push_str("\\ "),
             ' '..='~' => text.push(character),
             _ => {
-                // Properties files are Latin-1 for Java.
+                // Java reads properties files as Latin-1.
                 for unit in character.encode_utf16(&mut [0; 2]) {
                     let _ = write!(text, "\\u{unit:04x}");
                 }
@@ -71,7 +72,7 @@ pub fn line(key: &str, value: &str) -> String {
     text
 }
 
-/// `host:port`, an IPv6 address in brackets.
+/// `host:port`, with an IPv6 address in brackets.
 pub fn address(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
@@ -79,18 +80,18 @@ pub fn address(host: &str, port: u16) -> String {
     }
 }
 
-/// How a client connects.
+/// The connection settings of a client.
 pub struct ClientSettings<'a> {
     pub bootstrap_servers: &'a str,
     pub trust: &'a Store,
-    /// The authority's certificate in PEM, for clients that are not Java's.
+    /// The authority's certificate in PEM, for non-Java clients.
     pub authority: &'a Path,
-    /// Name and password, if it logs in.
+    /// Name and password, if the client authenticates.
     pub user: Option<(&'a str, &'a str)>,
 }
 
 impl ClientSettings<'_> {
-    /// One file for each kind of client; a file with a password is for its owner alone.
+    /// One file for each kind of client; a file with a password is readable for its owner only.
     pub fn files(&self, dir: &Path, name: &str) -> [NewFile; 3] {
         let file = |extension: &str, text: String| {
             let path = dir.join(format!("{name}.{extension}"));
@@ -187,7 +188,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A string of Go; JSON's are.
+/// A Go string literal; JSON's escapes are valid in Go.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! Key stores and trust stores in PKCS12, as Java's `keytool` makes them.
+//! Key stores and trust stores in PKCS12, as created by Java's `keytool`.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -7,12 +7,12 @@ use p12_keystore::{Certificate, KeyStore, KeyStoreEntry, PrivateKey, PrivateKeyC
 
 use super::authority::Issued;
 
-/// A password that nobody can guess, of letters, digits, `-` and `_`.
+/// A random password of letters, digits, `-` and `_`.
 pub fn random_password() -> String {
     BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 18]>())
 }
 
-/// The key of a broker with its chain. `authority` is the certificate that signed it.
+/// The key store of a broker with its certificate chain. `authority` is the issuer's certificate.
 pub fn key_store(issued: &Issued, authority: &[u8], password: &str) -> Result<Vec<u8>, String> {
     let build = || {
         let key = PrivateKey::from_der(issued.key_der())?;
@@ -26,7 +26,7 @@ pub fn key_store(issued: &Issued, authority: &[u8], password: &str) -> Result<Ve
     build().map_err(failed)
 }
 
-/// What trusts an authority.
+/// A trust store for an authority.
 pub fn trust_store(authority: &[u8], password: &str) -> Result<Vec<u8>, String> {
     let build = || {
         let certificate = Certificate::from_der(authority)?;

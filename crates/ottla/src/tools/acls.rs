@@ -1,6 +1,7 @@
-//! `acls`: Kafka's `kafka-acls.sh`, and `acls explain`, which says why something is allowed or denied.
+//! `acls`: Kafka's `kafka-acls.sh`, and `acls explain`, which explains why an operation is allowed
+//! or denied.
 //!
-//! Kafka: `AclCommand`. Where it prints sets in the order of their hashes, this prints them sorted.
+//! Kafka: `AclCommand`. Sets that Kafka prints in hash order are printed sorted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -138,7 +139,7 @@ struct Resources {
 }
 
 impl Resources {
-    /// Each with its type; a transactional id is not trimmed, as in Kafka.
+    /// The resources with their types. A transactional ID is not trimmed, as in Kafka.
     fn named(&self) -> impl Iterator<Item = (ResourceType, &str)> {
         let topics = self.topic.iter().map(|it| (ResourceType::Topic, it.trim()));
         let groups = self.group.iter().map(|it| (ResourceType::Group, it.trim()));
@@ -152,7 +153,7 @@ impl Resources {
     }
 }
 
-/// Who may or may not do what, without the resource.
+/// An ACL entry without its resource: principal, host, operation and permission.
 type Entry = (String, String, Operation, PermissionType);
 /// Resources by type and name, with the pattern type.
 type Target = (ResourceType, String, PatternType);
@@ -208,7 +209,7 @@ fn cluster() -> Target {
     (ResourceType::Cluster, name, PatternType::Literal)
 }
 
-/// What is to be added or removed. Without entries: everything about the resource.
+/// The ACLs to add or remove. Without entries: everything about the resource.
 fn changes(
     args: &AclsArgs,
     targets: &BTreeSet<Target>,
@@ -317,7 +318,7 @@ fn operations(args: &AclsArgs) -> anyhow::Result<Vec<Operation>> {
     }
 }
 
-/// `DescribeConfigs`, `describe_configs` and `DESCRIBE_CONFIGS` are the same.
+/// Accepts `DescribeConfigs`, `describe_configs` and `DESCRIBE_CONFIGS` alike.
 fn operation(name: &str) -> anyhow::Result<Operation> {
     let plain = |text: &str| text.trim().replace('_', "").to_ascii_lowercase();
     let mut all = Operation::ALL.iter();
@@ -363,7 +364,7 @@ fn shown_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Matches the resource, or all; `entry` narrows that down to one.
+/// A filter for the resource, or for all; `entry` narrows it down to one ACL.
 fn filter(target: Option<&Target>, entry: Option<&Entry>) -> DeleteAclsFilter {
     DeleteAclsFilter {
         resource_type_filter: target.map_or(ResourceType::Any, |it| it.0).code(),

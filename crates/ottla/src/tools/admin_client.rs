@@ -1,4 +1,4 @@
-//! The connection to a cluster that the administrative tools share.
+//! The connection to a cluster, shared by the administrative tools.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -11,13 +11,13 @@ use ottla_client::{Admin, Client, ClientConfig};
 
 use super::{load_properties, warn_of_unknown};
 
-/// How long a cluster that does not answer may be starting. Kafka's tools take a minute to give up.
+/// How long a tool waits for a cluster that may be starting. Kafka's tools give up after a minute.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// The setting that overrides it.
 const PATIENCE_SETTING: &str = "default.api.timeout.ms";
-/// What takes longer to connect is said to.
+/// A connection attempt that takes longer is reported.
 const NOTICED_WAIT: Duration = Duration::from_secs(1);
-/// How long each of several servers is tried.
+/// Minimum time to try each of several servers.
 const LEAST_PER_SERVER: Duration = Duration::from_secs(1);
 
 /// The brokers at which a tool finds the cluster.
@@ -80,7 +80,7 @@ impl Bootstrap {
     }
 }
 
-/// Connects to brokers, or to the controller that is active among the ones given.
+/// Connects to brokers, or to the active controller among the given ones.
 pub(super) async fn connect_to_either(
     brokers: Option<&str>,
     controllers: Option<&str>,
@@ -100,7 +100,8 @@ pub(super) async fn connect_to_either(
     }
 }
 
-/// Connects with the settings of a properties file, the servers of the command line first.
+/// Connects with the settings of a properties file; the servers of the command line take
+/// precedence.
 pub async fn connect(
     bootstrap_servers: &str,
     command_config: Option<&str>,
@@ -109,7 +110,7 @@ pub async fn connect(
     connect_within(bootstrap_servers, command_config, client_id, None).await
 }
 
-/// As [`connect`], with a limit on the time of each operation.
+/// Like [`connect`], with a timeout for each operation.
 pub(super) async fn connect_within(
     bootstrap_servers: &str,
     command_config: Option<&str>,
@@ -123,7 +124,7 @@ pub(super) async fn connect_within(
     Ok(Admin::new(client))
 }
 
-/// The settings, and for how long to try to connect.
+/// The settings, and how long to try to connect.
 fn client_config(
     bootstrap_servers: &str,
     command_config: Option<&str>,
@@ -146,7 +147,7 @@ fn client_config(
     }
     config.set_bootstrap_servers(bootstrap_servers)?;
     if !sets_connection_timeout {
-        // A server that is not there must leave time for the others.
+        // An unreachable server must leave time for the others.
         let each = patience / config.bootstrap_servers.len() as u32;
         let limit = config.socket_connection_setup_timeout;
         config.socket_connection_setup_timeout = limit.min(each.max(LEAST_PER_SERVER));
@@ -158,7 +159,7 @@ fn client_config(
     Ok((config, patience))
 }
 
-/// Waits for a while until one of the servers can be connected to, and says so at once if it has to wait.
+/// Waits until one of the servers can be connected to, and reports when it has to wait.
 async fn reach(client: &Client, patience: Duration) -> anyhow::Result<()> {
     let servers = client.config().bootstrap_servers.join(", ");
     let bound = format!(

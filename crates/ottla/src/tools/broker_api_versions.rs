@@ -36,7 +36,7 @@ async fn print(args: &BrokerApiVersionsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As Java shows a node.
+/// A node in the format of Java's `Node.toString`.
 fn node(broker: &BrokerNode) -> String {
     format!(
         "{}:{} (id: {} rack: {} isFenced: false)",
@@ -47,7 +47,7 @@ fn node(broker: &BrokerNode) -> String {
     )
 }
 
-/// Every API that a broker can have, whether it is served or not, and those that only the broker knows.
+/// Every API that a broker can have, supported or not, and those that only the broker knows.
 fn table(response: &ApiVersionsResponse) -> String {
     let mut lines: BTreeMap<i16, String> = ApiKey::ALL
         .iter()

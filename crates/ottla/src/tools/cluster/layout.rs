@@ -1,9 +1,9 @@
-//! Which nodes a local cluster has, and what of that is on disk: `cluster.properties`, and a directory for each node with
-//! its `server.properties` and its data.
+//! The nodes of a local cluster and their files: `cluster.properties`, and a directory for each
+//! node with its `server.properties` and its data.
 //!
-//! `cluster.properties` is written first and never changed. Everything else follows from it, so that a start that was
-//! broken off goes on where it was, and a start on the same directory is a start of the same cluster. A node's
-//! `server.properties` belongs to its user from then on.
+//! `cluster.properties` is written first and never changed. Everything else is derived from it, so
+//! an interrupted start can be resumed, and a start on the same directory is a start of the same
+//! cluster. A node's `server.properties` belongs to the user after it is created.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -23,25 +23,25 @@ use crate::tools::storage::random_uuid;
 const CLUSTER_FILE: &str = "cluster.properties";
 const LOCK_FILE: &str = ".cluster.lock";
 const HOST: &str = "127.0.0.1";
-/// A quorum of three survives the loss of one voter; more voters only make it slower.
+/// A quorum of three tolerates the loss of one voter; more voters would slow it down.
 const MOST_COMBINED: u16 = 3;
 /// Node IDs of separate controllers start here.
 const FIRST_CONTROLLER: u16 = 101;
-/// What to do about a port in use, of a cluster that is not there yet, and of one that is.
+/// How to resolve a port in use, for a new cluster and for an existing one.
 const WAY_OUT_NEW: &str = "give other ports with --port PORT (0 for free ports)";
 const WAY_OUT_EXISTING: &str =
     "start another cluster with --dir DIRECTORY --port 0, because this one keeps its ports";
 /// The range searched for free ports: below the kernel's ephemeral ports.
 const FREE_PORTS: std::ops::Range<u16> = 19_092..32_000;
 
-/// The options of the command line; what is absent keeps the cluster's value, or the default of a
-/// new one.
+/// The command-line options; an absent one keeps the cluster's value, or the default of a new
+/// cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub brokers: Option<u16>,
     pub controllers: Option<u16>,
     pub port: Option<u16>,
-    /// With TLS, users and ACLs.
+    /// Whether to use TLS, SASL users and ACLs.
     pub is_secure: bool,
 }
 
@@ -50,15 +50,15 @@ impl Wanted {
     const PORT: u16 = 9092;
 }
 
-/// A local cluster on disk, locked for as long as this value lives.
+/// A local cluster on disk, locked while this value exists.
 #[derive(Debug)]
 pub struct Layout {
     pub dir: PathBuf,
     pub cluster_id: String,
     pub nodes: Vec<NodeLayout>,
-    /// Free ports were asked for, and the cluster has its own.
+    /// Whether free ports were requested for a cluster that already has ports.
     pub keeps_ports: bool,
-    /// What secures it, if anything does.
+    /// The security set-up, if any.
     pub secured: Option<Secured>,
     _lock: File,
 }
@@ -70,7 +70,7 @@ pub struct NodeLayout {
     pub port: Option<u16>,
     /// The controller port; `None` for a node that is not a controller.
     pub controller_port: Option<u16>,
-    /// The directory ID, which distinguishes a voter from the same node with another disk.
+    /// The directory ID, which distinguishes a voter from the same node with a new disk.
     directory_id: Uuid,
 }
 
@@ -105,7 +105,7 @@ impl Layout {
                 dir.display()
             ));
         }
-        // Ports are looked at before anything is written: a cluster keeps those that it was created with.
+        // Ports are checked before anything is written, because a cluster keeps its ports.
         let is_old = file.exists();
         let new = match is_old {
             true => None,
@@ -224,7 +224,8 @@ impl Layout {
         Ok(())
     }
 
-    /// What a node's directory is formatted with. The same for all, and made once: a password takes thousands of rounds.
+    /// The credentials with which every node's directory is formatted. Created once, because
+    /// hashing a password takes thousands of iterations.
     fn credentials(
         &self,
         made: &mut Option<Vec<MetadataRecord>>,
@@ -251,7 +252,7 @@ impl Layout {
             .collect();
         let brokers = self.brokers().count();
         let replicas = brokers.min(3);
-        // With three replicas one may be away, and what is acknowledged is on two.
+        // With three replicas one may be down, and acknowledged records are on two.
         let in_sync = if replicas == 3 { 2 } else { 1 };
         format!(
             "# Written once by `ottla cluster start`; edit it freely.\n\
@@ -331,7 +332,8 @@ fn take_lock(dir: &Path) -> Result<File, String> {
     }
 }
 
-/// Written atomically: all of it or nothing. For its owner alone: a node's settings may have passwords.
+/// Writes the file atomically. Readable for its owner only, because a node's settings may contain
+/// passwords.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     let mut options = OpenOptions::new();
@@ -356,7 +358,7 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
             "--port {first} leaves no room for {count} ports; give a lower port"
         ));
     }
-    // Those for clients first, so that they are the ones that are easily remembered.
+    // Client ports come first, so that they are easy to remember.
     let broker = |index: u16| NodeLayout {
         id: 1 + index,
         port: Some(first + index),
@@ -377,7 +379,8 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
 
 /// Finds this many consecutive free ports and returns the first.
 fn free_ports(count: u16) -> Result<u16, String> {
-    // Clusters that are made at the same time, by processes one after the other, begin to look at different places.
+    // Clusters created concurrently, by processes with successive IDs, start their search at
+    // different places.
     let places = FREE_PORTS.len() as u16 / count;
     let start = (std::process::id() % u32::from(places)) as u16;
     (0..places)
@@ -386,7 +389,7 @@ fn free_ports(count: u16) -> Result<u16, String> {
         .ok_or_else(|| format!("no {count} consecutive ports are free; give the first with --port"))
 }
 
-/// The shape of an existing cluster cannot change.
+/// Rejects options that would change the shape of an existing cluster.
 fn check_same(written: &Written, wanted: Wanted, dir: &Path) -> Result<(), String> {
     if wanted.is_secure && !written.is_secure {
         return Err(format!(
@@ -416,7 +419,7 @@ fn check_same(written: &Written, wanted: Wanted, dir: &Path) -> Result<(), Strin
     Ok(())
 }
 
-/// What `cluster.properties` says.
+/// The contents of `cluster.properties`.
 struct Written {
     cluster_id: String,
     is_secure: bool,

@@ -1,6 +1,7 @@
-//! One node of a local cluster as a process: the same binary as this, in a process group of its own, so that a Ctrl-C at
-//! the terminal reaches whoever runs the cluster and not its nodes. What it prints is kept in `output.log`; what it
-//! warns of is shown as well, once the cluster runs: before, nodes miss each other.
+//! A node of a local cluster as a process: the same binary, in its own process group, so that
+//! Ctrl-C at the terminal reaches the command that runs the cluster and not its nodes. Its output
+//! is kept in `output.log`; its warnings are also shown once the cluster is up, because nodes
+//! report each other as missing before.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -23,15 +24,15 @@ const LAST_LINES: usize = 5;
 pub struct NodeProcess {
     pub id: u16,
     child: Child,
-    /// The last lines that it wrote to standard error.
+    /// The last lines of its standard error.
     showing: Option<JoinHandle<Vec<String>>>,
     pub status: Option<ExitStatus>,
     pub output: PathBuf,
 }
 
 impl NodeProcess {
-    /// Starts `ottla server` with that file. Must be called on the thread that lives as long as this process, because
-    /// the kernel treats that thread's end as the parent's.
+    /// Starts `ottla server` with this file. Must be called on a thread that lives as long as this
+    /// process, because the kernel treats the end of that thread as the parent's exit.
     pub fn start(
         id: u16,
         dir: &Path,
@@ -52,7 +53,7 @@ impl NodeProcess {
             .stdout(log.try_clone()?)
             .stderr(Stdio::piped())
             .process_group(0);
-        // For people, though it goes through a pipe, and into a file.
+        // The output goes through a pipe and into a file.
         command.env("NO_COLOR", "1");
         if std::env::var_os("OTTLA_LOG_FORMAT").is_none() {
             command.env("OTTLA_LOG_FORMAT", "text");
@@ -82,7 +83,7 @@ impl NodeProcess {
         self.status.is_none()
     }
 
-    /// Returns when it has exited.
+    /// Waits until the process has exited.
     pub async fn ended(&mut self) -> std::io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
@@ -92,31 +93,32 @@ impl NodeProcess {
         Ok(status)
     }
 
-    /// Asks it to stop; asked again, it no longer waits for other nodes.
+    /// Sends a stop signal; a second one makes the node stop waiting for other nodes.
     pub fn ask_to_stop(&self) {
         let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32));
         if let Some(pid) = pid {
-            // It may have ended meanwhile.
+            // The process may have exited meanwhile.
             let _ = kill_process(pid, Signal::TERM);
         }
     }
 
-    /// The last lines that it wrote to standard error, once it has exited.
+    /// The last lines of its standard error, after it has exited.
     pub async fn last_words(&mut self) -> Vec<String> {
         match self.showing.take() {
-            // A panic in it has been reported where it happened.
+            // A panic in the task was already reported.
             Some(showing) => showing.await.unwrap_or_default(),
             None => Vec::new(),
         }
     }
 }
 
-/// Keeps the last lines, and prints new ones if they are to be shown; returns the kept lines at the end of the stream.
+/// Keeps the last lines, and prints new ones if they are to be shown. Returns the kept lines at the
+/// end of the stream.
 async fn show(id: u16, lines: ChildStderr, log: File, is_shown: Arc<AtomicBool>) -> Vec<String> {
     let mut lines = BufReader::new(lines).lines();
     let mut last = std::collections::VecDeque::new();
     while let Ok(Some(line)) = lines.next_line().await {
-        // The terminal or the disk may have gone: that is no reason for the node to stop.
+        // An error of the terminal or the disk must not stop the node.
         let _ = writeln!(&log, "{line}");
         if is_shown.load(Ordering::Relaxed) {
             let _ = writeln!(std::io::stderr(), "node {id}: {line}");

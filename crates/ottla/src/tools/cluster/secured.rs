@@ -1,7 +1,8 @@
-//! What secures a local cluster, if it is to be: users with their passwords in `secrets.properties`, certificates in `tls`,
-//! and the settings of clients in `clients`.
+//! The security set-up of a local cluster: users with their passwords in `secrets.properties`,
+//! certificates in `tls`, and client settings in `clients`.
 //!
-//! The passwords are written first and never changed; everything else is made once, whole, and kept.
+//! The passwords are written first and never changed; everything else is created once, atomically,
+//! and kept.
 
 use std::fmt;
 use std::fs;
@@ -18,18 +19,18 @@ use crate::tls::{DAYS, LOCAL_NAMES, stores};
 use crate::tools::storage::scram_record;
 
 const SECRETS_FILE: &str = "secrets.properties";
-/// As whom the nodes log in to each other.
+/// The user as which nodes authenticate to each other.
 const NODE: &str = "node";
 /// A super user.
 pub const ADMIN: &str = "admin";
-/// Somebody who may do what ACLs allow.
+/// A user with only the permissions that ACLs grant.
 pub const USER: &str = "alice";
 const USERS: [&str; 3] = [NODE, ADMIN, USER];
 
 /// The security of a cluster. `Debug` shows no password.
 pub struct Secured {
     dir: PathBuf,
-    /// Each user with the password.
+    /// Users and their passwords.
     passwords: Vec<(&'static str, String)>,
 }
 
@@ -40,7 +41,8 @@ impl fmt::Debug for Secured {
 }
 
 impl Secured {
-    /// Opens what is in a cluster's directory, or makes it. `bootstrap_servers` and `nodes` are those of the cluster.
+    /// Opens the set-up in a cluster's directory, or creates it. `bootstrap_servers` and `nodes`
+    /// are those of the cluster.
     pub fn open(
         dir: &Path,
         bootstrap_servers: &str,
@@ -62,12 +64,12 @@ impl Secured {
         found.map_or("", |(_, password)| password)
     }
 
-    /// The client settings of a user, for Java and `--command-config`.
+    /// The file with a user's client settings, for Java and `--command-config`.
     pub fn client_file(&self, user: &str) -> PathBuf {
         self.dir.join("clients").join(format!("{user}.properties"))
     }
 
-    /// The credentials that a node is formatted with.
+    /// The SCRAM credentials with which a node is formatted.
     pub fn credentials(&self) -> Result<Vec<MetadataRecord>, String> {
         let credential = |(name, password): &(&str, String)| {
             scram_record(&format!("{MECHANISM}=[name={name},password={password}]"))
@@ -76,7 +78,7 @@ impl Secured {
         self.passwords.iter().map(credential).collect()
     }
 
-    /// The lines of a node's `server.properties` about security.
+    /// The security settings of a node's `server.properties`.
     pub fn node_lines(&self, node: u16) -> String {
         let login = format!(
             "{SCRAM_MODULE} required username=\"{NODE}\" password=\"{}\";",
@@ -149,7 +151,7 @@ fn pem(path: PathBuf) -> Store {
     }
 }
 
-/// The passwords of the file, which is made if there is none.
+/// The passwords in the file, which is created if missing.
 fn passwords(file: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let at = |error: std::io::Error| format!("{}: {error}", file.display());
     let text = match fs::read_to_string(file) {
@@ -185,7 +187,7 @@ fn passwords(file: &Path) -> Result<Vec<(&'static str, String)>, String> {
     USERS.into_iter().map(password).collect()
 }
 
-/// Makes a directory with everything in it, or leaves one that is there.
+/// Creates a directory with all its contents atomically, or leaves an existing one unchanged.
 fn make_whole(dir: &Path, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
     if dir.exists() {
         return Ok(());
@@ -214,7 +216,7 @@ mod tests {
     fn what_was_made_once_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
-        // Of a start that was broken off.
+        // Left by an interrupted start.
         fs::create_dir(dir.join("tls.unfinished")).unwrap();
         fs::write(dir.join("tls.unfinished/ca.key"), "half").unwrap();
         let first = open(dir);

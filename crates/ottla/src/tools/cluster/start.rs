@@ -1,8 +1,8 @@
-//! `ottla cluster start`: a cluster for development on this machine, with one command. Each node is a process of its own
-//! with files of its own, so that one can be killed to see what the others do.
+//! `ottla cluster start`: a development cluster on this machine in one command. Each node is a
+//! separate process with its own files, so that one can be killed to observe the others.
 //!
-//! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory reuses the data. What it
-//! decides of the nodes stands in `layout`, and how one is run in `node_process`.
+//! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory reuses
+//! the data. `layout` determines the nodes, `node_process` runs one.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use super::secured::{ADMIN, Secured, USER};
 use crate::stop_signals::StopSignals;
 use crate::tools::load_properties;
 
-/// A debug build on a busy machine, with logs to recover.
+/// For a debug build on a busy machine with logs to recover.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
-/// How long one broker may take to say how the cluster is.
+/// Timeout of one broker's answer about the state of the cluster.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long nodes may still learn who leads, once the controllers have lost their majority.
+/// How long nodes may still learn of a new leader after the controllers have lost their majority.
 const PARTING: Duration = Duration::from_secs(1);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -80,7 +80,7 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
     };
     let layout = Layout::open(&args.dir, wanted)?;
     layout.prepare()?;
-    // The nodes are started by the thread that runs it, and end with that.
+    // The nodes' parent is this thread, and they exit when it does.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -127,12 +127,12 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     outcome
 }
 
-/// How far the start is.
+/// The progress of the start.
 #[derive(Default)]
 struct Readiness {
-    /// Those that accept clients and know all others.
+    /// Brokers that accept clients and know all others.
     brokers: usize,
-    /// The partitions without a leader, if a broker has been asked.
+    /// The number of partitions without a leader, if a broker has answered.
     leaderless: Option<usize>,
 }
 
@@ -147,7 +147,7 @@ impl Readiness {
     }
 }
 
-/// How the cluster is connected to, at any of its brokers.
+/// The client settings to connect to any of the brokers.
 fn client_config(layout: &Layout) -> Result<ClientConfig, String> {
     let mut config = ClientConfig {
         client_id: "ottla-cluster".to_owned(),
@@ -162,7 +162,7 @@ fn client_config(layout: &Layout) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-/// A client of the broker at this port alone.
+/// A client of the broker at this port only.
 fn client_of(config: &ClientConfig, port: u16) -> Option<Client> {
     let mut config = config.clone();
     config
@@ -221,8 +221,8 @@ impl Cluster<'_> {
         }
     }
 
-    /// Counts the brokers that accept clients, which they do once the controller has unfenced them, and the partitions
-    /// without a leader.
+    /// Counts the brokers that accept clients, which they do once the controller has unfenced them,
+    /// and the partitions without a leader.
     async fn look(&self, ready: &mut Readiness) {
         *ready = Readiness::default();
         for node in self.layout.brokers() {
@@ -248,7 +248,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// Prints the nodes, and how to connect.
+    /// Prints the nodes and how to connect.
     fn introduce(&self, took: Duration) {
         println!(
             "Cluster {} is up ({:.1} s).\n",
@@ -319,7 +319,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// The next node that ends.
+    /// Waits for the next node that exits, and returns its index.
     async fn next_ended(&mut self) -> usize {
         std::future::poll_fn(|context| {
             for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -335,15 +335,16 @@ impl Cluster<'_> {
         .await
     }
 
-    /// Brokers stop first: they hand over their partitions while there are controllers to elect other leaders. Once
-    /// the controllers have lost their majority, the remaining nodes are told not to wait.
+    /// Stops brokers first, so that they hand over their partitions while controllers can elect
+    /// other leaders. Once the controllers have lost their majority, the remaining nodes are told
+    /// not to wait.
     async fn stop(&mut self, signals: &mut StopSignals) {
         let running = self.nodes.iter().filter(|node| node.is_running()).count();
         if running == 0 {
             return;
         }
         println!("Stopping {running} nodes; a second Ctrl-C kills them.");
-        // They miss each other from here on.
+        // From now on nodes report each other as missing.
         self.is_shown.store(false, Ordering::Relaxed);
         let began = Instant::now();
         let stopped = tokio::select! {
@@ -357,7 +358,7 @@ impl Cluster<'_> {
         if stopped {
             println!("Stopped ({:.1} s).", began.elapsed().as_secs_f64());
         } else {
-            // Dropping them kills those that are left.
+            // Dropping the processes kills those that are left.
             eprintln!("ottla: killed; the next start recovers the logs");
         }
     }
@@ -378,7 +379,7 @@ impl Cluster<'_> {
         let deadline = Instant::now() + STOP_PATIENCE;
         let mut parting: Option<Instant> = None;
         while self.nodes.iter().any(is_left) && Instant::now() < deadline {
-            // Nobody has ended within it.
+            // On a timeout no node has exited.
             let _ = tokio::time::timeout(POLL, self.next_ended()).await;
             if self.can_decide() {
                 continue;
@@ -394,7 +395,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// Whether most of the controllers run.
+    /// Whether a majority of the controllers is running.
     fn can_decide(&self) -> bool {
         let controls = |id: u16| {
             let layout = self.layout.nodes.iter().find(|node| node.id == id);
@@ -406,7 +407,7 @@ impl Cluster<'_> {
     }
 }
 
-/// What to do with a secured cluster.
+/// Instructions for the use of a secured cluster.
 fn how_to_connect(secured: &Secured, servers: &str) -> String {
     let (admin, user) = (secured.client_file(ADMIN), secured.client_file(USER));
     let (admin, user) = (admin.display(), user.display());
@@ -435,7 +436,7 @@ async fn why_ended(node: &mut NodeProcess) -> String {
     )
 }
 
-/// Whether it was ended from outside and could say nothing about it.
+/// Whether it was killed by a signal and could not report a reason.
 fn is_killed(status: Option<ExitStatus>) -> bool {
     status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw())
 }

@@ -131,7 +131,7 @@ fn a_port_in_use_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("cluster");
     let first = free_ports(7).unwrap();
-    // The controller's of the second node.
+    // The controller port of the second node.
     let port = first + 5;
     let taken = TcpListener::bind((HOST, port)).unwrap();
     let wanted = Wanted {
@@ -148,7 +148,7 @@ fn a_port_in_use_is_named() {
         "{refused}"
     );
     assert!(!dir.exists(), "nothing is written");
-    // So that what it advises can be done.
+    // The advice in the message must work.
     let made = Layout::open(&dir, WANTED).unwrap();
     let made_port = made.nodes[1].controller_port.unwrap();
     drop((made, taken));
