@@ -1,4 +1,4 @@
-//! `ottla version`: what this binary is.
+//! `ottla version`: the version of this binary.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use ottla_metadata::MetadataVersion;
 use serde_json::json;
 
-/// The Kafka release that `--version` of the tools reports.
+/// The Kafka release that the tools report for `--version`.
 pub const KAFKA_VERSION: &str = "4.3.1";
 
 /// Print the version of this binary and of the protocol that it speaks.

@@ -128,7 +128,7 @@ pub fn run(args: ConfigsArgs) -> ExitCode {
     })
 }
 
-/// The command line as it may be shown: a terminal, or a log, is no place for passwords.
+/// The command line without passwords, so that it can be shown.
 fn without_passwords(line: &str) -> String {
     let mut parts = line.split("password=");
     let mut shown = parts.next().unwrap_or_default().to_owned();
@@ -183,8 +183,8 @@ async fn act(args: &ConfigsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is meant: types, each with its name, which is empty for what applies to all, or nothing for each.
-/// There is more than one only for the clients of a user.
+/// The selected entities: types with a name each; an empty name means the default, and `None` all
+/// entities. There is more than one only for the clients of a user.
 fn subjects(
     args: &ConfigsArgs,
     command_line: impl Iterator<Item = String>,
@@ -234,8 +234,8 @@ fn subjects(
     Ok(subjects)
 }
 
-/// The names of the long flags in the order in which they are written, --entity-default among them: the
-/// first is that of the first type.
+/// The entity flags in command-line order, including --entity-default: the first name belongs to
+/// the first type.
 fn names_in_order(args: &ConfigsArgs, command_line: impl Iterator<Item = String>) -> Vec<String> {
     if args.entity_default == 0 {
         return args.entity_name.clone();
@@ -330,7 +330,7 @@ fn operations(args: &ConfigsArgs) -> anyhow::Result<BTreeMap<String, ConfigOpera
     Ok(operations)
 }
 
-/// `k1=v1,k2=[v1,v2],k3=`
+/// Parses `k1=v1,k2=[v1,v2],k3=`.
 fn parse_settings(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut settings = BTreeMap::new();
     for pair in split_outside_brackets(text) {
@@ -455,7 +455,7 @@ async fn describe(
     Ok(())
 }
 
-/// The names of all things of a type.
+/// The names of all entities of a type.
 async fn existing(admin: &Admin, kind: EntityType) -> anyhow::Result<BTreeSet<String>> {
     Ok(match kind {
         EntityType::Users | EntityType::Clients | EntityType::Ips => BTreeSet::new(),
@@ -472,7 +472,8 @@ async fn existing(admin: &Admin, kind: EntityType) -> anyhow::Result<BTreeSet<St
         EntityType::Groups => {
             let groups = admin.list_groups(&[], &[]).await?;
             let mut names: BTreeSet<String> = groups.into_iter().map(|it| it.group_id).collect();
-            // Groups can have settings before they have members; older brokers do not list them.
+            // Groups can have settings before they have members; older brokers do not support this
+            // request.
             if let Ok(more) = admin.list_config_resources(ConfigResourceType::Group).await {
                 names.extend(more);
             }

@@ -1,6 +1,6 @@
-//! What the clients among the tools say of brokers that they cannot reach: one line when a connection is lost or cannot be
-//! made, a reminder now and then, and one line when there is one again. They go on trying for long, and a person must not
-//! be left without a word, nor with a hundred.
+//! Reports unreachable brokers to the user of a console client: one line when a connection is lost
+//! or cannot be established, an occasional reminder, and one line when it is back. These clients
+//! retry for a long time, so the user needs to know, without a line per attempt.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use ottla_client::{Client, ClientError, Outage};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// As Kafka's clients, `reconnect.backoff.ms` and `reconnect.backoff.max.ms`.
+/// Like Kafka's `reconnect.backoff.ms` and `reconnect.backoff.max.ms`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How often to look whether a broker is lost.
+/// Polling interval for lost connections.
 const LOOK: Duration = Duration::from_millis(100);
-/// A broker that has not answered for this long is said to be out, while the client still waits for it.
+/// A broker that has not answered for this long is reported while the client still waits for it.
 const PROBE: Duration = Duration::from_secs(2);
-/// When the first reminders come; later ones come a minute apart.
+/// The times of the first reminders; later ones follow at intervals of a minute.
 const REMINDERS: [Duration; 3] = [
     Duration::from_secs(10),
     Duration::from_secs(30),
     Duration::from_secs(60),
 ];
 
-/// Watches the connections of a client for as long as it lives.
+/// Watches the connections of a client until it is dropped.
 pub(super) struct ConnectionWatch(JoinHandle<()>);
 
 impl Drop for ConnectionWatch {
@@ -32,19 +32,19 @@ impl Drop for ConnectionWatch {
     }
 }
 
-/// Connects, for as long as that takes, and watches the connections from then on.
+/// Connects, however long that takes, and watches the connections afterwards.
 pub(super) async fn connect(client: &Client, who: &str) -> Result<ConnectionWatch, ClientError> {
     let watch = watch(client, who);
     client.refresh_metadata(Some(&[]), false).await?;
     Ok(watch)
 }
 
-/// `who` is how Kafka's logs name the client: `Producer clientId=console-producer`.
+/// `who` is the client's name in Kafka's logs: `Producer clientId=console-producer`.
 pub(super) fn watch(client: &Client, who: &str) -> ConnectionWatch {
     watch_unsent(client, who, || 0)
 }
 
-/// As [`watch`], for a client with records that wait for the broker, which reminders count.
+/// Like [`watch`], for a client with unsent records, which reminders count.
 pub(super) fn watch_unsent(
     client: &Client,
     who: &str,
@@ -56,7 +56,7 @@ pub(super) fn watch_unsent(
         let mut pause = LOOK;
         loop {
             sleep(pause).await;
-            // A connection that was only idle is opened again, and nothing is said.
+            // A connection that was closed because it was idle is reopened without a message.
             for outage in client
                 .outages()
                 .iter()
@@ -79,7 +79,7 @@ pub(super) fn watch_unsent(
     }))
 }
 
-/// Until there is a first connection, all brokers that were named are one.
+/// Until there is a connection, all bootstrap servers count as one broker.
 async fn await_first_connection(
     client: &Client,
     report: &mut Report,
@@ -117,7 +117,7 @@ fn print(lines: Vec<String>) {
     }
 }
 
-/// A broker that has left the cluster is missed only while there is no other.
+/// A broker that has left the cluster is reported only if there is no other.
 fn is_of_interest(client: &Client, outage: &Outage) -> bool {
     is_in_cluster(client, &outage.address) || !client.is_connected()
 }
@@ -133,7 +133,7 @@ fn node_name(client: &Client, address: &str) -> String {
     format!("node {}", found.map_or(-1, |it| it.id))
 }
 
-/// What has been said, and what is to be said next.
+/// The reported outages, and when each is reported again.
 struct Report {
     who: String,
     /// By address.
@@ -155,7 +155,7 @@ impl Report {
         }
     }
 
-    /// The lines to print now, by the brokers that are out now.
+    /// The lines to print now, given the brokers that are unreachable now.
     fn observe(
         &mut self,
         now: Instant,
@@ -229,7 +229,7 @@ impl Report {
     }
 }
 
-/// How long after the loss the reminder with this number comes.
+/// The time from the loss to the reminder with this number.
 fn reminder(number: usize) -> Duration {
     match REMINDERS.get(number) {
         Some(after) => *after,
@@ -245,7 +245,7 @@ fn length_of(length: Duration) -> String {
     }
 }
 
-/// What went wrong, without the address, which stands before it.
+/// The error without the address, which is printed before it.
 fn brief(error: &ClientError) -> String {
     match error {
         ClientError::Connect { reason, .. } | ClientError::Closed { reason, .. } => reason.clone(),

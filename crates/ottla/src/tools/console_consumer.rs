@@ -87,7 +87,7 @@ pub struct ConsoleConsumerArgs {
 }
 
 impl ConsoleConsumerArgs {
-    /// A file of settings by its deprecated flag.
+    /// The value of the deprecated flag for a settings file.
     fn old_file(&self) -> (&'static str, Option<&String>) {
         ("--consumer.config", self.consumer_config.as_ref())
     }
@@ -167,7 +167,8 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
     result
 }
 
-/// Puts records back that have been handed out and not printed, so that they are not committed.
+/// Seeks back to records that were returned by a poll and not printed, so that they are not
+/// committed.
 fn go_back(consumer: &mut Consumer, records: impl Iterator<Item = ConsumerRecord>) {
     let mut seen = BTreeSet::new();
     for record in records {
@@ -209,7 +210,7 @@ fn settings(args: &ConsoleConsumerArgs) -> anyhow::Result<(ClientConfig, Consume
     if group.is_none() {
         let number: u32 = rand::random_range(0..100_000);
         settings.insert("group.id".into(), format!("console-consumer-{number}"));
-        // The group is not used again, so that its offsets are of no use.
+        // The group is used once, so its offsets need not be committed.
         settings
             .entry("enable.auto.commit".into())
             .or_insert_with(|| "false".into());
@@ -221,13 +222,13 @@ fn settings(args: &ConsoleConsumerArgs) -> anyhow::Result<(ClientConfig, Consume
     Ok((client, consumer))
 }
 
-/// How long nothing may come; nothing stands for ever.
+/// Maximum time without a record; `None` means no limit.
 fn timeout_of(args: &ConsoleConsumerArgs) -> Option<Duration> {
     let ms = args.timeout_ms.and_then(|ms| u64::try_from(ms).ok())?;
     Some(Duration::from_millis(ms))
 }
 
-/// Waits for a topic to be there, which asking for it may bring about, as with Kafka's consumer.
+/// Waits until a topic exists. The metadata request may create it, as with Kafka's consumer.
 async fn await_topic(
     client: &Client,
     topic: &str,
@@ -253,7 +254,7 @@ async fn await_topic(
     }
 }
 
-/// Begins where the flags say.
+/// Seeks to the position that the flags select.
 async fn start(
     args: &ConsoleConsumerArgs,
     client: &Client,

@@ -23,11 +23,11 @@ use super::{
 use crate::stop_signals::StopSignals;
 use line_reader::LineReader;
 
-/// Records that failed are shown one by one up to this number; all are counted.
+/// Maximum number of failed records that are printed; all are counted.
 const SHOWN_FAILURES: u64 = 10;
-/// After an interrupt, what takes longer than this is explained.
+/// After an interrupt, a longer wait is explained.
 const NOTICED_WAIT: Duration = Duration::from_millis(500);
-/// As after SIGINT without a handler.
+/// The status of a process killed by SIGINT.
 const INTERRUPTED_STATUS: u8 = 130;
 
 /// Send each line of standard input as a record.
@@ -162,7 +162,8 @@ fn warn_about_deprecated_flags(args: &ConsoleProducerArgs) {
     }
 }
 
-/// The producer's settings: flags go before properties, these before the file, defaults of the tool last.
+/// The producer's settings. Flags override properties, which override the file, which overrides the
+/// tool's defaults.
 fn settings(args: &ConsoleProducerArgs) -> anyhow::Result<BTreeMap<String, String>> {
     let file = args.command_config.as_ref();
     let mut settings = load_properties_if_given(file.or(args.producer_config.as_ref()))?;
@@ -211,7 +212,7 @@ fn settings(args: &ConsoleProducerArgs) -> anyhow::Result<BTreeMap<String, Strin
         .entry("client.id".into())
         .or_insert_with(|| "console-producer".into());
     if let Some(wait) = settings.get("max.block.ms").cloned() {
-        // What blocks here is finding the topic, for which the client has one limit of its own.
+        // A send blocks only on topic metadata, for which the client has a separate limit.
         settings
             .entry("default.api.timeout.ms".into())
             .or_insert(wait);
@@ -274,7 +275,7 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Sends each line of standard input, to its end.
+/// Sends each line of standard input until its end.
 async fn send_lines(
     args: &ConsoleProducerArgs,
     producer: &Producer,
@@ -309,7 +310,7 @@ async fn send_lines(
     Ok(())
 }
 
-/// As Kafka's tool says it.
+/// The error message of Kafka's tool.
 fn failure(topic: &str, key: Option<Bytes>, value: Option<Bytes>, error: &ClientError) -> String {
     let shown = |bytes: Option<Bytes>| {
         bytes.map_or_else(|| "null".into(), |it| format!("{} bytes", it.len()))
@@ -321,7 +322,7 @@ fn failure(topic: &str, key: Option<Bytes>, value: Option<Bytes>, error: &Client
     )
 }
 
-/// Returns when the records that are left are to be given up: on the next signal.
+/// Waits for the next signal, upon which the outstanding records are abandoned.
 async fn give_up(signals: &mut StopSignals, is_interrupted: bool, counts: &Counts) {
     if is_interrupted {
         tokio::select! {
@@ -335,7 +336,7 @@ async fn give_up(signals: &mut StopSignals, is_interrupted: bool, counts: &Count
     signals.next().await;
 }
 
-/// What has become of the records.
+/// Counts of records by outcome.
 #[derive(Default)]
 struct Counts {
     taken: AtomicU64,
@@ -344,12 +345,12 @@ struct Counts {
 }
 
 impl Counts {
-    /// Neither acknowledged nor failed.
+    /// Records that are neither acknowledged nor failed.
     fn outstanding(&self) -> u64 {
         self.unsent() - self.failed.load(Ordering::Relaxed).min(self.unsent())
     }
 
-    /// Those that no broker has acknowledged.
+    /// Records that are not acknowledged.
     fn unsent(&self) -> u64 {
         let taken = self.taken.load(Ordering::Relaxed);
         taken.saturating_sub(self.sent.load(Ordering::Relaxed))
@@ -360,7 +361,7 @@ async fn wait(delivery: Result<Delivery, ClientError>) -> Result<(), ClientError
     delivery?.wait().await.map(drop)
 }
 
-/// The lines of standard input, read on a thread of its own, because reading them blocks.
+/// Reads the lines of standard input on a separate thread, because reading blocks.
 fn read_lines() -> mpsc::Receiver<std::io::Result<String>> {
     let (sender, receiver) = mpsc::channel(1024);
     let prompts = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();

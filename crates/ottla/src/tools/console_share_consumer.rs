@@ -60,7 +60,7 @@ pub struct ConsoleShareConsumerArgs {
 }
 
 impl ConsoleShareConsumerArgs {
-    /// A file of settings by its deprecated flag.
+    /// The value of the deprecated flag for a settings file.
     fn old_file(&self) -> (&'static str, Option<&String>) {
         ("--consumer-config", self.consumer_config.as_ref())
     }
@@ -86,7 +86,7 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
     let mut consumer = ShareConsumer::new(client, config)?;
     consumer.subscribe(std::slice::from_ref(&args.topic));
     let (count, result) = print_records(args, &mut consumer, &mut formatter).await?;
-    // What was printed is acknowledged with it, and what was not goes to others.
+    // Closing acknowledges what was printed and releases the rest.
     if let Err(error) = consumer.close().await {
         eprintln!("the share group could not be left in order: {error}");
     }
@@ -97,7 +97,7 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
     result
 }
 
-/// How many records were printed, and how that ended.
+/// The number of printed records, and the result.
 async fn print_records(
     args: &ConsoleShareConsumerArgs,
     consumer: &mut ShareConsumer,
@@ -105,7 +105,7 @@ async fn print_records(
 ) -> anyhow::Result<(u64, anyhow::Result<()>)> {
     let timeout = args.timeout_ms.and_then(|ms| u64::try_from(ms).ok());
     let timeout = timeout.map(Duration::from_millis);
-    // Kafka's tool takes -1 for no end, and any other number below 0 for none at all.
+    // In Kafka's tool -1 means no limit, and any other negative number no records.
     let max_messages = args.max_messages.filter(|max| *max != -1);
     let max_messages = max_messages.map(|max| u64::try_from(max).unwrap_or(0));
     let became = match (args.reject, args.release) {

@@ -43,7 +43,8 @@ pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
     })
 }
 
-/// As Kafka's tools of these groups end: a failure is told, and the exit status is `failed` unless the flags were wrong.
+/// Prints an error as Kafka's group tools do. The exit status is `failed`, unless the flags were
+/// invalid.
 pub(super) fn ended(acted: anyhow::Result<()>, kind: &str, failed: ExitCode) -> ExitCode {
     match acted {
         Ok(()) => ExitCode::SUCCESS,
@@ -162,7 +163,7 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Some of the valid values, separated by commas, whatever their capitals.
+/// Parses a comma-separated, case-insensitive list of valid values.
 pub(super) fn choices(
     text: Option<&str>,
     (what, plural): (&str, &str),
@@ -204,7 +205,7 @@ async fn delete(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Says which groups were deleted, and of the others why they were not.
+/// Prints which groups were deleted, and why the others were not.
 pub(super) fn report_deletion(kind: &str, deleted: &[String], failed: &[(String, String)]) {
     let quoted: Vec<String> = deleted.iter().map(|group| format!("'{group}'")).collect();
     let quoted = quoted.join(", ");

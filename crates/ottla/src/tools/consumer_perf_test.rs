@@ -67,7 +67,7 @@ pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
     block_on_while_receiving(async { report_plainly(measure(&args).await) })
 }
 
-/// What Kafka's tool refuses before it prints anything, in its words.
+/// Checks what Kafka's tool rejects before it prints anything, with its messages.
 fn check(args: &ConsumerPerfTestArgs) -> Result<(), String> {
     if args.measuring.bootstrap_server.is_none() {
         return Err("Missing required argument \"[bootstrap-server]\"".into());
@@ -130,14 +130,15 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
         super::performance::print_metrics(consumer.metrics());
     }
     drop(watch);
-    // What was consumed is counted; a group that cannot be left any more has been told by its timeout.
+    // The consumed records are counted in any case; the group removes the member after its session
+    // timeout.
     if let Err(error) = consumer.close().await {
         eprintln!("WARN the group could not be left in order: {error}");
     }
     Ok(())
 }
 
-/// Consumes until there are enough records, or none have come for too long.
+/// Consumes until there are enough records, or none have arrived for too long.
 async fn consume(
     args: &ConsumerPerfTestArgs,
     client: &Client,
@@ -150,7 +151,7 @@ async fn consume(
     let mut has_warned = false;
     let mut last_consumed = Instant::now();
     while progress.records() < wanted.records && last_consumed.elapsed() <= timeout {
-        // A cluster that does not answer is tried for as long as records are waited for, and no longer.
+        // An unreachable cluster is retried only as long as the tool waits for records.
         let patience = timeout.saturating_sub(last_consumed.elapsed()) + POLL;
         let polled = tokio::time::timeout(patience, async {
             if !is_subscribed {
@@ -275,7 +276,7 @@ mod tests {
         );
     }
 
-    /// As the published command of 2014 has it, but for ZooKeeper.
+    /// The published command of 2014, without ZooKeeper.
     #[test]
     fn flags_go_before_properties() {
         let line = "--bootstrap-server h:1 --messages 50000000 --topic test --threads 1 --fetch-size 7 \

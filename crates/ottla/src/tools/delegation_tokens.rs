@@ -182,7 +182,7 @@ async fn describe(admin: &Admin, owners: &[PrincipalParts]) -> anyhow::Result<()
     Ok(())
 }
 
-/// What is shown of a token.
+/// The displayed fields of a token.
 struct Row<'a> {
     token_id: &'a str,
     hmac: &'a [u8],
@@ -267,7 +267,7 @@ fn principal(principal_type: &str, name: &str) -> String {
     format!("{principal_type}:{name}")
 }
 
-/// As Java shows a list.
+/// Formats principals like a Java list.
 fn shown(principals: &[PrincipalParts]) -> String {
     let principals = principals.iter();
     let principals = principals.map(|(principal_type, name)| principal(principal_type, name));

@@ -1,7 +1,7 @@
 //! `dump-log`: Kafka's `kafka-dump-log.sh`.
 //!
-//! Reads the files of a partition, of Ottla's or of Kafka's making, without the log's own code, so that
-//! a mistake there is not repeated here.
+//! Reads the files of a partition, written by Ottla or by Kafka, without using the log's own code,
+//! so that a bug there is not repeated here.
 
 mod arguments;
 mod decoder;

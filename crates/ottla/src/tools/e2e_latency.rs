@@ -28,7 +28,7 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 const POSITIONAL_IS_DEPRECATED: &str = "WARNING: Positional argument usage is deprecated and will be removed in \
     Apache Kafka 5.0. Please use named arguments instead: --bootstrap-server, --topic, --num-records, --producer-acks, \
     --record-size, --command-config";
-/// A line of progress for so many records.
+/// Number of records per progress line.
 const RECORDS_PER_LINE: usize = 1000;
 
 /// Measure the latency of records from producer to consumer.
@@ -76,7 +76,7 @@ pub struct E2eLatencyArgs {
     positional: Vec<String>,
 }
 
-/// A command line that makes sense.
+/// A validated command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     servers: String,
@@ -87,7 +87,7 @@ struct Plan {
     key_bytes: usize,
     headers: usize,
     header_key_bytes: usize,
-    /// Nothing for null.
+    /// `None` for null.
     header_value_bytes: Option<usize>,
     command_config: Option<String>,
 }
@@ -120,7 +120,7 @@ fn plan(args: &E2eLatencyArgs) -> anyhow::Result<Plan> {
         named.map(|(_, value)| value.as_deref().unwrap_or_default())
     } else {
         positional = without_flags(&args.positional)?;
-        // That of 0.8 is not Kafka's any more.
+        // The form of 0.8, with four arguments, no longer exists in Kafka and gets no message.
         if args.positional.len() >= 5 {
             println!("{POSITIONAL_IS_DEPRECATED}");
         }
@@ -169,10 +169,12 @@ fn plan(args: &E2eLatencyArgs) -> anyhow::Result<Plan> {
     })
 }
 
-/// The five or six words of Kafka's older tools, made of the four of 0.8 where these are given.
+/// The five or six positional arguments of Kafka's older tools, derived from the four of 0.8 if
+/// these are given.
 fn without_flags(words: &[String]) -> anyhow::Result<Vec<String>> {
     match words {
-        // The second is ZooKeeper's address, which nobody needs any more. The tool of then sent 21 bytes.
+        // The second is the ZooKeeper address, which is ignored. That version sent 21 bytes per
+        // record.
         [servers, zookeeper, topic, records] if zookeeper.contains(':') => {
             let text = |word: &str| word.to_owned();
             Ok(vec![
@@ -192,7 +194,7 @@ fn without_flags(words: &[String]) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// What a client is given: the file, and what the test needs, which goes before it.
+/// The settings of a client: the file, overridden by the test's own settings.
 fn settings(plan: &Plan, own: &[(&str, &str)]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut settings = load_properties_if_given(plan.command_config.as_ref())?;
     settings.insert("bootstrap.servers".into(), plan.servers.clone());
@@ -218,7 +220,7 @@ async fn measure(plan: &Plan, histogram_out: Option<&std::path::Path>) -> anyhow
         .and_then(|unknown| Ok([unknown, consumer_config.apply(&for_consumer)?]))
         .context("Failed to construct kafka consumer")?;
     warn_of_unknown(&for_consumer, &unknown);
-    // Nothing is committed: each run begins at the end.
+    // Nothing is committed, because each run starts at the end.
     consumer_config.group_id = None;
     let for_producer = settings(plan, &[("linger.ms", "0"), ("acks", &plan.acks)])?;
     let mut producer_config = ProducerConfig::default();
@@ -301,7 +303,7 @@ async fn create_topic(admin: &Admin, topic: &str) -> anyhow::Result<()> {
     Ok(created?)
 }
 
-/// Has the consumer stand at the end of every partition.
+/// Seeks to the end of every partition.
 async fn go_to_the_end(
     client: &Client,
     admin: &Admin,
@@ -332,7 +334,7 @@ async fn go_to_the_end(
     Ok(())
 }
 
-/// A record on its way.
+/// A record in flight.
 struct Sent {
     key: Bytes,
     value: Bytes,
@@ -341,7 +343,7 @@ struct Sent {
 
 impl Sent {
     fn draw(plan: &Plan, random: &mut Random) -> Sent {
-        // As Kafka's tool: one letter, repeated.
+        // As in Kafka's tool: a single repeated letter.
         let mut letters = |count: usize| Bytes::from(vec![b'A' + random.below(26) as u8; count]);
         let (key, value) = (letters(plan.key_bytes), letters(plan.value_bytes));
         let headers = (0..plan.headers)
@@ -365,7 +367,7 @@ impl Sent {
         }
     }
 
-    /// Whether this record and nothing else has come, in the words of Kafka's tool.
+    /// Checks that exactly this record was received, with the messages of Kafka's tool.
     fn check(&self, records: &[ConsumerRecord]) -> anyhow::Result<()> {
         let Some(record) = records.first() else {
             bail!(

@@ -171,7 +171,7 @@ impl LevelArgs {
             ));
             for feature in FEATURES {
                 let level = feature.default_level(version);
-                // Nothing is raised to 0.
+                // An upgrade to level 0 is skipped.
                 if how != FeatureUpdateType::Upgrade || level > 0 {
                     updates.push((feature.name.to_owned(), level));
                 }
@@ -185,7 +185,8 @@ impl LevelArgs {
         }
         for feature in &self.feature {
             let (name, level) = parse_feature(feature)?;
-            // As `org.apache.kafka.clients.admin.FeatureUpdate` refuses them before it asks anybody.
+            // Rejected before a request is sent, as in
+            // `org.apache.kafka.clients.admin.FeatureUpdate`.
             if level == 0 && how == FeatureUpdateType::Upgrade {
                 bail!(
                     "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE when the provided \
@@ -270,7 +271,7 @@ async fn update(
             }
         }
     }
-    // The cluster changes all of them or none (KIP-1022).
+    // The cluster changes all features or none (KIP-1022).
     if result.is_err() {
         bail!("{0} out of {0} operation(s) failed.", updates.len());
     }

@@ -117,7 +117,7 @@ async fn print_offsets(args: &GetOffsetsArgs) -> anyhow::Result<()> {
             ),
         }
     }
-    // Kafka's order: by the name of the directory, so that 10 stands before 2.
+    // Kafka sorts by directory name, so 10 comes before 2.
     lines.sort_unstable();
     for (_, line) in lines {
         println!("{line}");
@@ -143,7 +143,7 @@ fn parse_spec(time: &str) -> anyhow::Result<OffsetSpec> {
     })
 }
 
-/// Some partitions of some topics.
+/// Selects partitions of topics.
 struct Rule {
     topic: TopicFilter,
     partitions: Partitions,
@@ -151,7 +151,7 @@ struct Rule {
 
 enum Partitions {
     Set(Vec<i32>),
-    /// From the first to before the second.
+    /// From the first, inclusive, to the second, exclusive.
     Range(i32, i32),
 }
 

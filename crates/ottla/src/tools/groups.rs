@@ -35,7 +35,7 @@ pub struct GroupsArgs {
     streams: bool,
 }
 
-/// As Kafka's tools print the types, whatever their letters.
+/// The type in the capitalisation of Kafka's tools.
 fn type_name(group_type: &str) -> &'static str {
     match group_type.to_ascii_lowercase().as_str() {
         "classic" => "Classic",
@@ -83,7 +83,7 @@ async fn list(args: &GroupsArgs, wanted_type: Option<&str>) -> anyhow::Result<()
     table.fixed("PROTOCOL", widest, |group| group.protocol_type.clone());
     table.pad_last();
     for (index, line) in table.lines(&groups).iter().enumerate() {
-        // Kafka's tool has a blank behind each cell, and none behind the last title.
+        // Kafka's tool prints a blank after each cell, and none after the last title.
         println!("{line}{}", if index == 0 { "" } else { " " });
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! What Java calls the errors of a cluster, which stands in the output of Kafka's tools where scripts look
-//! for it.
+//! The names of Kafka's Java exceptions, which occur in the output of Kafka's tools and which
+//! scripts search for.
 
 use ottla_client::ClientError;
 use ottla_types::ErrorCode;
@@ -21,7 +21,7 @@ pub(super) fn class_name(error: &ClientError) -> String {
             ClientError::Unsendable(_) => "RecordTooLarge".to_owned(),
             _ => "Timeout".to_owned(),
         },
-        // Most of Java's names are those of the codes in other letters.
+        // Most Java names are the code's name in another capitalisation.
         Some(code) => match name_of_its_own(code) {
             Some(name) => name.to_owned(),
             None => code.name().split('_').map(capitalised).collect(),
@@ -30,7 +30,7 @@ pub(super) fn class_name(error: &ClientError) -> String {
     format!("{PACKAGE}.{name}Exception")
 }
 
-/// What stands before `Exception` where that is not the name of the code.
+/// The name before `Exception`, if it differs from the code's name.
 fn name_of_its_own(code: ErrorCode) -> Option<&'static str> {
     Some(match code {
         ErrorCode::UnknownServerError => "UnknownServer",
@@ -63,7 +63,7 @@ fn name_of_its_own(code: ErrorCode) -> Option<&'static str> {
     })
 }
 
-/// The exception as Java shows it: its class and what it says.
+/// The exception as Java prints it: class and message.
 pub(super) fn shown(error: &ClientError) -> String {
     format!("{}: {}", class_name(error), error.broker_message())
 }

@@ -1,13 +1,14 @@
-//! The order in which a `HashMap` of Java gives what it holds, in which some of Kafka's tools print: by bucket, and within a
-//! bucket by when it was put in. Scripts that compare a whole line with what it was before see no difference then.
+//! The iteration order of Java's `HashMap`, in which some of Kafka's tools print: by bucket, then
+//! by insertion order. Scripts that compare whole lines then see no difference.
 
-/// Sorts what was put into a map of strings, one after the other, as the map gives it.
+/// Sorts keys, given in insertion order, into the iteration order of a map.
 pub(super) fn sort_by_hash<T>(entries: &mut [T], key: impl Fn(&T) -> &str) {
     let buckets = buckets(entries.len());
     entries.sort_by_key(|entry| spread(hash_code(key(entry))) & (buckets - 1));
 }
 
-/// How many there are when so many entries were put in: `HashMap` begins with 16 and doubles above three quarters.
+/// The number of buckets for this many entries: `HashMap` starts with 16 and doubles above a load
+/// of three quarters.
 fn buckets(entries: usize) -> u32 {
     let mut buckets: u32 = 16;
     while buckets < 1 << 30 && entries > buckets as usize / 4 * 3 {
@@ -39,7 +40,7 @@ mod tests {
             [12, 13, 24, 25, 48, 49].map(buckets),
             [16, 32, 32, 64, 64, 128]
         );
-        // What `new HashMap<>()` gave for these names among as many others.
+        // The order of `new HashMap<>()` for these names in a map of this size.
         let mut names = vec!["b", "a", "p", "q"];
         sort_by_hash(&mut names, |name| name);
         assert_eq!(names, ["p", "a", "q", "b"]);

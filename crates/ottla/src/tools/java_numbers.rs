@@ -1,4 +1,4 @@
-//! Numbers as Java prints them.
+//! Numbers in Java's formats.
 
 use ottla_config::java_double;
 
@@ -10,8 +10,9 @@ pub(super) fn double_to_string(value: f64) -> String {
     java_double(value)
 }
 
-/// `String.format("%.2f", value)` with so many decimals. Java rounds the shortest decimal that stands for the number,
-/// halves up, where Rust rounds the exact binary value: 1.005 becomes 1.01 there and 1.00 here.
+/// `String.format("%.2f", value)` with this many decimals. Java rounds the shortest decimal
+/// representation half up, Rust the exact binary value: 1.005 becomes 1.01 in Java and 1.00 in
+/// Rust.
 pub(super) fn fixed(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return not_finite(value);
@@ -20,7 +21,7 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
     let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_digit).collect();
-    // How many of the digits stand before the place that is rounded at.
+    // How many digits precede the rounded position.
     let kept = exponent + 1 + decimals as i32;
     let mut rounded: Vec<u8> = (0..kept.max(0) as usize)
         .map(|index| digits.get(index).copied().unwrap_or(b'0'))
@@ -80,7 +81,7 @@ mod tests {
         }
     }
 
-    /// As `String.format` of Java 17 prints them.
+    /// As printed by `String.format` of Java 17.
     #[test]
     fn decimals_are_rounded_as_java_does() {
         for (value, decimals, text) in [

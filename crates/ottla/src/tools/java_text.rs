@@ -1,6 +1,7 @@
-//! Bytes as Java makes text of them, where they need not be any.
+//! Decodes bytes, possibly malformed, in the way Java does.
 
-/// `new String(bytes, UTF_8)`: what is malformed becomes U+FFFD, though not always as many of them as in Rust.
+/// `new String(bytes, UTF_8)`: malformed sequences become U+FFFD, in some cases a different number
+/// of them than in Rust.
 pub(super) fn decoded(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut rest = bytes;
@@ -20,8 +21,8 @@ pub(super) fn decoded(bytes: &[u8]) -> String {
     }
 }
 
-/// How many bytes one U+FFFD stands for. `bytes` begin with what is malformed.
-/// Source: `String.decodeUTF8_UTF16`, `malformed3`, `malformed4`.
+/// The number of bytes that one U+FFFD replaces. `bytes` start with the malformed sequence. Source:
+/// `String.decodeUTF8_UTF16`, `malformed3`, `malformed4`.
 fn malformed_length(bytes: &[u8]) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
     let second = bytes.get(1).copied().unwrap_or(0);
@@ -32,7 +33,7 @@ fn malformed_length(bytes: &[u8]) -> usize {
                 1 => 1,
                 _ if !may_follow => 1,
                 2 => 2,
-                // With three that go together it is half of a surrogate pair.
+                // Three bytes that fit together are one half of a surrogate pair.
                 _ if continues(2) => 3,
                 _ => 2,
             }
@@ -63,14 +64,14 @@ pub(super) fn joined<'a>(numbers: impl IntoIterator<Item = &'a i32>) -> String {
 mod tests {
     use super::decoded;
 
-    /// As Java 17 has them.
+    /// The results of Java 17.
     #[test]
     fn what_is_malformed_is_replaced_as_in_java() {
         for (bytes, text) in [
             (&b"plain"[..], "plain"),
             (b"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "ä€😀"),
             (b"\x8b\xcf\xed\xa7T", "\u{fffd}\u{fffd}\u{fffd}T"),
-            // Half of a surrogate pair, whole.
+            // A complete half of a surrogate pair.
             (b"\xed\xa7\x94T", "\u{fffd}T"),
             (b"\xe0\x80T", "\u{fffd}\u{fffd}T"),
             (b"\xe2\x82T", "\u{fffd}T"),

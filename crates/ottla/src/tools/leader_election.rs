@@ -129,7 +129,7 @@ async fn elect(args: &LeaderElectionArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The partitions that are named; nothing stands for all.
+/// The selected partitions; `None` means all.
 fn wanted(args: &LeaderElectionArgs) -> anyhow::Result<Option<BTreeSet<(String, i32)>>> {
     if let (Some(topic), Some(partition)) = (&args.topic, args.partition) {
         return Ok(Some(BTreeSet::from([(topic.clone(), partition)])));

@@ -1,4 +1,4 @@
-//! Moments as Kafka's tools print them: in the time zone of the machine.
+//! Times as printed by Kafka's tools: in the machine's time zone.
 
 use jiff::ZonedDateTime;
 

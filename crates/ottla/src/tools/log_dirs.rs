@@ -87,7 +87,7 @@ async fn describe(args: &LogDirsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The keys stand in the order in which Kafka's tool happens to print them.
+/// The keys are in the order of Kafka's output.
 fn shown(directory: &DescribeLogDirsResult, topics: &BTreeSet<String>) -> Value {
     let mut partitions: Vec<(String, i32, Value)> = Vec::new();
     for topic in &directory.topics {

@@ -136,7 +136,7 @@ async fn act(args: &MetadataQuorumArgs) -> anyhow::Result<()> {
                     .remove_raft_voter(*controller_id, directory_id)
                     .await?;
             }
-            // The blank more is Kafka's.
+            // Kafka prints this additional blank.
             let what = if *dry_run {
                 "DRY RUN of removing "
             } else {
@@ -167,7 +167,7 @@ async fn print_status(admin: &Admin, nodes: EndpointType) -> anyhow::Result<()> 
     let quorum = admin.describe_quorum().await?;
     let state = &quorum.state;
     let leader = leader(&quorum)?;
-    // The leader is among the voters.
+    // The leader is one of the voters.
     let furthest_behind = state
         .current_voters
         .iter()
@@ -201,7 +201,7 @@ async fn print_status(admin: &Admin, nodes: EndpointType) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// `[{"id": 0, "directoryId": "…", "endpoints": ["CONTROLLER://host:9093"]}]`
+/// Formats `[{"id": 0, "directoryId": "…", "endpoints": ["CONTROLLER://host:9093"]}]`.
 fn shown(replicas: &[ReplicaState], nodes: &[Node]) -> String {
     let replica = |replica: &ReplicaState| {
         let mut text = format!("{{\"id\": {}", replica.replica_id);
@@ -284,7 +284,7 @@ fn ms_since(timestamp: i64) -> anyhow::Result<i64> {
     Ok(now - timestamp)
 }
 
-/// A controller that is to join, as its own configuration file and directory tell.
+/// A controller to be added, according to its configuration file and directory.
 struct NewController {
     id: i32,
     directory_id: Uuid,
@@ -372,7 +372,7 @@ impl NewController {
     }
 }
 
-/// `NAME://host:port`; without a host it is localhost.
+/// Parses `NAME://host:port`; an empty host means localhost.
 fn parse_listener(text: &str) -> Option<(String, String, u16)> {
     let (name, address) = text.split_once("://")?;
     let (host, port) = address.rsplit_once(':')?;

@@ -1,5 +1,5 @@
-//! `--delete-offsets` of the tools of consumer and of streams groups: what a group has committed is forgotten, and what
-//! came of that is told in Kafka's words (`ConsumerGroupCommand.deleteOffsets`, `StreamsGroupCommand.deleteOffsets`).
+//! `--delete-offsets` of the group tools: deletes committed offsets and prints the results with
+//! Kafka's messages (`ConsumerGroupCommand.deleteOffsets`, `StreamsGroupCommand.deleteOffsets`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::consumer_groups::table::MISSING;
 use super::java_exceptions;
 use super::offset_reset::{Partition, parse_partitions};
 
-/// Partitions whose offsets are to be forgotten.
+/// The partitions whose offsets are deleted.
 #[derive(Default)]
 pub(super) struct Chosen {
     partitions: Vec<Partition>,
@@ -26,7 +26,7 @@ impl Chosen {
         }
     }
 
-    /// Whole topics, and partitions of others as `topic:0,1,2`.
+    /// Parses topics, and partitions of topics as `topic:0,1,2`.
     pub(super) async fn named(topics: &[String], admin: &Admin) -> anyhow::Result<Chosen> {
         let mut chosen = Chosen::default();
         for topic in topics {
@@ -44,7 +44,7 @@ impl Chosen {
                 }
                 Err(error) => {
                     let error = match error.code() {
-                        // This client's word for a topic that does not exist.
+                        // The client's error code for a topic that does not exist.
                         Some(ErrorCode::InvalidTopicException) => {
                             let code = ErrorCode::UnknownTopicOrPartition.code();
                             ClientError::broker(topic, code, None::<&str>)
@@ -89,7 +89,7 @@ pub(super) async fn delete(admin: &Admin, group: &str, chosen: Chosen) {
     print_statuses(&statuses);
 }
 
-/// What is said of the error of the whole request, or of the first partition that has one.
+/// The message for the error of the whole request, or of the first partition that has one.
 fn outcome_of(error: ErrorCode) -> String {
     match error {
         ErrorCode::InvalidGroupId
@@ -109,7 +109,7 @@ fn print_statuses(statuses: &BTreeMap<Partition, Option<ClientError>>) {
     let width = statuses.keys().map(|(topic, _)| topic.len());
     let width = width.max().unwrap_or(0).max(15);
     let mut rows: Vec<_> = statuses.iter().collect();
-    // As one text, as Kafka's tool sorts them: 10 comes before 2.
+    // Sorted as strings, as in Kafka's tool: 10 comes before 2.
     rows.sort_by_key(|((topic, partition), _)| format!("{topic}{partition}"));
     print!("\n{:<width$} {:<10} {:<15}", "TOPIC", "PARTITION", "STATUS");
     for ((topic, partition), error) in rows {

@@ -1,4 +1,4 @@
-//! Where the offsets of a group without members are to be, as the tools of all types of groups are asked.
+//! Determines the new offsets of a group without members, for the tools of all group types.
 //!
 //! Kafka: `OffsetsUtils`.
 
@@ -12,7 +12,7 @@ use ottla_types::ErrorCode;
 
 pub(super) type Partition = (String, i32);
 
-/// Arguments that make no sense together, found out late.
+/// Inconsistent arguments, detected after the first requests.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct UsageError(pub(super) String);
@@ -48,8 +48,8 @@ pub(super) struct ResetScenario {
 }
 
 impl ResetScenario {
-    /// Where the partitions of a group are to be. `is_single` is whether the file that may be given names no groups;
-    /// `committed` is asked for what the group has committed.
+    /// The new offsets of a group's partitions. `is_single` tells whether the given file, if any,
+    /// omits the group column; `committed` returns the group's committed offsets.
     pub(super) async fn new_offsets(
         &self,
         admin: &Admin,
@@ -119,7 +119,7 @@ impl ResetScenario {
     }
 }
 
-/// `topic:0,1,2`
+/// Parses `topic:0,1,2`.
 pub(super) fn parse_partitions(text: &str) -> anyhow::Result<Vec<Partition>> {
     let invalid = || {
         UsageError(format!(
@@ -140,7 +140,7 @@ pub(super) fn parse_partitions(text: &str) -> anyhow::Result<Vec<Partition>> {
     numbers.split(',').map(parse).collect()
 }
 
-/// The partitions that `topic` and `topic:0,1,2` name.
+/// The partitions selected by `topic` and `topic:0,1,2`.
 pub(super) async fn named_partitions(
     admin: &Admin,
     topics: &[String],
@@ -180,7 +180,7 @@ pub(super) async fn check_exist(admin: &Admin, partitions: &[Partition]) -> anyh
         .map(|(topic, partition)| format!("{topic}-{partition}"))
         .collect();
     if !missing.is_empty() {
-        // No matter of usage in Kafka's tools either: an exception as from a broker.
+        // Not a usage error in Kafka's tools either: treated like an exception from a broker.
         bail!("The partitions \"{}\" do not exist", missing.join(","));
     }
     Ok(())
@@ -198,7 +198,7 @@ pub(super) async fn offsets(
         .collect()
 }
 
-/// Offsets moved to the nearest one that the log has.
+/// Clamps offsets to the range of the log.
 async fn within_log(
     admin: &Admin,
     wanted: BTreeMap<Partition, i64>,
@@ -231,7 +231,7 @@ async fn within_log(
     Ok(result)
 }
 
-/// The first record from a time on, or the end where there is none.
+/// The offset of the first record at or after a time, or the log end offset if there is none.
 pub(super) async fn by_time(
     admin: &Admin,
     partitions: &[Partition],
@@ -298,7 +298,7 @@ async fn from_file(
     within_log(admin, wanted).await
 }
 
-/// As `--from-file` reads it, with groups where several were asked for.
+/// In the format that `--from-file` reads, with a group column if several groups were selected.
 pub(super) fn print_csv(results: &BTreeMap<String, BTreeMap<Partition, i64>>, is_single: bool) {
     for (group, offsets) in results {
         for ((topic, partition), offset) in offsets {
@@ -312,8 +312,8 @@ pub(super) fn print_csv(results: &BTreeMap<String, BTreeMap<Partition, i64>>, is
     println!();
 }
 
-/// `YYYY-MM-DDThh:mm:ss[.sss]` with `Z`, an offset such as `+02:00`, or nothing for UTC, as
-/// milliseconds since 1970 (`Utils.getDateTime`).
+/// Parses `YYYY-MM-DDThh:mm:ss[.sss]` followed by `Z`, an offset such as `+02:00`, or nothing for
+/// UTC, as milliseconds since 1970 (`Utils.getDateTime`).
 pub(super) fn parse_datetime(text: &str) -> anyhow::Result<i64> {
     let wrong = || {
         UsageError(format!(
@@ -357,7 +357,7 @@ pub(super) fn parse_datetime(text: &str) -> anyhow::Result<i64> {
     Ok((minutes * 60 + second) * 1000 + millis)
 }
 
-/// `Z`, `+hh`, `+hhmm` or `+hh:mm`, in minutes.
+/// Parses `Z`, `+hh`, `+hhmm` or `+hh:mm`, as minutes.
 fn parse_zone(zone: &str) -> Option<i64> {
     if zone == "Z" {
         return Some(0);
@@ -375,9 +375,9 @@ fn parse_zone(zone: &str) -> Option<i64> {
     Some(sign * (hours * 60 + minutes))
 }
 
-/// Days of the Gregorian calendar.
+/// Days in the Gregorian calendar.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Years that begin in March, so that the leap day stands at their end.
+    // Years start in March, so that the leap day is their last day.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -386,7 +386,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// `PnDTnHnMnS`, in milliseconds (`java.time.Duration`).
+/// Parses `PnDTnHnMnS`, as milliseconds (`java.time.Duration`).
 fn parse_duration(text: &str) -> anyhow::Result<i64> {
     let wrong = || {
         UsageError(format!(

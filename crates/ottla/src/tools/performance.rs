@@ -1,7 +1,7 @@
-//! What Kafka's three measuring tools share here: settings, and what is said beside the lines that Kafka's print.
+//! Shared by the three performance tools: settings, and output in addition to Kafka's lines.
 //!
-//! Standard output holds Kafka's lines and nothing else, so that scripts that read the last one go on working. What
-//! Ottla knows beyond them, it says on standard error.
+//! Standard output contains only Kafka's lines, so that scripts that read the last one keep
+//! working. Additional output goes to standard error.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,10 +16,10 @@ use ottla_client::Metrics;
 
 use super::java_numbers::fixed;
 
-/// How a tool ends that could not begin.
+/// Why a tool could not start.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// With an exception that nobody catches, as the Java process prints it: the class, and what it says.
+    /// An uncaught exception, as the JVM prints it: class and message.
     Uncaught(&'static str, String),
     Other(anyhow::Error),
 }
@@ -56,7 +56,7 @@ pub(super) fn settings_of_file(path: Option<&str>) -> Result<BTreeMap<String, St
     }
 }
 
-/// Asks for `bootstrap.servers`, without which Kafka's clients are not made.
+/// Fails without `bootstrap.servers`, as Kafka's clients do.
 pub(super) fn require_servers(settings: &BTreeMap<String, String>) -> Result<(), Trouble> {
     if settings.contains_key("bootstrap.servers") {
         Ok(())
@@ -69,7 +69,7 @@ pub(super) fn require_servers(settings: &BTreeMap<String, String>) -> Result<(),
     }
 }
 
-/// Prints metrics, by their names, as Kafka's tools do (`ToolsUtils.printMetrics`).
+/// Prints metrics sorted by name, as Kafka's tools do (`ToolsUtils.printMetrics`).
 pub(super) fn print_metrics(metrics: Metrics) {
     let named = metrics
         .into_iter()
@@ -84,7 +84,7 @@ pub(super) fn print_metrics(metrics: Metrics) {
     }
 }
 
-/// Says a distribution in one line on standard error.
+/// Prints a distribution in one line on standard error.
 pub(super) fn show_latency(what: &str, latencies: &Latencies) {
     let Some(report) = latencies.report() else {
         return;
@@ -103,7 +103,7 @@ pub(super) fn show_latency(what: &str, latencies: &Latencies) {
     );
 }
 
-/// Writes a distribution where `--histogram-out` says.
+/// Writes a distribution to the file of `--histogram-out`.
 pub(super) fn write_histogram(path: &Path, latencies: &Latencies) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
@@ -113,7 +113,7 @@ pub(super) fn write_histogram(path: &Path, latencies: &Latencies) -> anyhow::Res
     write().with_context(|| format!("--histogram-out {} cannot be written", path.display()))
 }
 
-/// Beside the file that is asked for: `run.hgrm` -> `run.sent.hgrm`.
+/// The path of the second file: `run.hgrm` -> `run.sent.hgrm`.
 pub(super) fn beside(path: &Path, which: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push(".");

@@ -1,7 +1,8 @@
-//! `producer-perf-test`: Kafka's `kafka-producer-perf-test.sh`, and the command lines of the same tool since 0.8.
+//! `producer-perf-test`: Kafka's `kafka-producer-perf-test.sh`, including the command lines of that
+//! tool since 0.8.
 //!
-//! With a rate it is an open loop: latencies count from the instant at which a record was due, whatever held up the
-//! ones before it. Without one they count from handing the record over, as in Kafka's tool.
+//! With a rate it is an open loop: latencies count from the time at which a record was due, even if
+//! earlier records were delayed. Without one they count from the send call, as in Kafka's tool.
 
 mod arguments;
 mod stats;
@@ -110,7 +111,7 @@ fn measure(args: &ProducerPerfTestArgs, plan: &Plan) -> Result<(), Trouble> {
     say_more(args, plan, &stats)
 }
 
-/// The values of the records, made before the clock starts.
+/// Prepares the values of the records, before the clock starts.
 fn prepare(plan: &Plan) -> Result<ValueSource, Trouble> {
     Ok(match &plan.payload {
         Payload::Random { content, sizes } => {
@@ -127,7 +128,7 @@ fn prepare(plan: &Plan) -> Result<ValueSource, Trouble> {
     })
 }
 
-/// What Kafka's tool does not say.
+/// Prints what Kafka's tool does not.
 fn say_more(args: &ProducerPerfTestArgs, plan: &Plan, stats: &Stats) -> Result<(), Trouble> {
     stats.show_failures();
     stats.with_latencies(|from_due, from_sent| -> Result<(), Trouble> {

@@ -1,7 +1,7 @@
 //! `reassign-partitions`: Kafka's `kafka-reassign-partitions.sh`.
 //!
-//! Like Kafka's, it prints what is wrong to standard output: `Error: …`, or the sentence alone where it says
-//! all there is to say.
+//! Like Kafka's tool, it prints errors to standard output: as `Error: …`, or without this prefix
+//! where the message is complete in itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -171,7 +171,7 @@ fn parse_brokers(list: &str) -> anyhow::Result<Vec<i32>> {
     Ok(brokers)
 }
 
-/// The topics, or which of them does not exist.
+/// The topics, or an error that names a missing one.
 async fn describe(admin: &Admin, names: &[String]) -> Result<Vec<TopicDescription>, ClientError> {
     let mut described = Vec::new();
     for name in names {
@@ -187,8 +187,8 @@ async fn describe(admin: &Admin, names: &[String]) -> Result<Vec<TopicDescriptio
     Ok(described)
 }
 
-/// Whether the topic does not exist. The client says so with the first of these codes, which is not tried
-/// again.
+/// Whether the topic does not exist. The client returns the first of these codes for it, without
+/// retrying.
 fn is_unknown(error: &ClientError) -> bool {
     matches!(
         error.code(),
@@ -205,7 +205,7 @@ fn replicas_of(topics: &[TopicDescription]) -> BTreeMap<Partition, Vec<i32>> {
     topics.iter().flat_map(of).collect()
 }
 
-/// The directories in which these replicas stand.
+/// The current log directories of these replicas.
 async fn current_log_dirs(
     admin: &Admin,
     partitions: &BTreeMap<Partition, Vec<i32>>,
@@ -348,7 +348,7 @@ async fn execute(
     .await
 }
 
-/// The errors of single partitions as one, under a title that depends on how many there are.
+/// Combines the errors of single partitions under a heading that depends on their number.
 fn fail_if_any(
     results: BTreeMap<Partition, Result<(), ClientError>>,
     title: impl Fn(usize) -> String,
@@ -378,7 +378,7 @@ async fn verify(
 ) -> anyhow::Result<()> {
     let ongoing = admin.list_partition_reassignments().await?;
     println!("Status of partition reassignment:");
-    // A partition that the file names twice is reported once, as its last entry has it.
+    // A partition listed twice in the file is reported once, with its last entry.
     let targets: BTreeMap<Partition, Vec<i32>> = assignment.partitions.iter().cloned().collect();
     for (partition, target) in &targets {
         let name = shown(partition);
@@ -455,7 +455,7 @@ async fn cancel(
         }
     }
     if back.is_empty() {
-        // Without an end of line, as Kafka's tool has it.
+        // Without a newline, as in Kafka's tool.
         print!("None of the specified partition moves are active.");
     } else {
         log_dir_moves::start(admin, &back, Duration::from_millis(args.timeout)).await?;

@@ -1,8 +1,8 @@
 //! `replica-verification`: Kafka's `kafka-replica-verification.sh`.
 //!
-//! Goes round after round: every broker is asked for the next records of its replicas, and when all have
-//! answered, what the replicas of a partition have is compared. A broker that does not answer holds up the
-//! partitions that it has, and no others. Runs until it is stopped.
+//! Works in rounds: every broker is asked for the next records of its replicas, and when all have
+//! answered, the replicas of each partition are compared. A broker that does not answer delays only
+//! its own partitions. Runs until it is stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -48,7 +48,8 @@ pub struct ReplicaVerificationArgs {
     report_interval_ms: u64,
 }
 
-/// The replica id of a client that wants to read from any replica (`FetchRequest.DEBUGGING_CONSUMER_ID`).
+/// The replica ID of a client that may read from any replica
+/// (`FetchRequest.DEBUGGING_CONSUMER_ID`).
 const DEBUGGING_CONSUMER: i32 = -2;
 
 /// The replicas of one broker.
@@ -136,13 +137,14 @@ async fn verify(args: &ReplicaVerificationArgs) -> anyhow::Result<()> {
             reported = Instant::now();
         }
         if has_failed {
-            // A broker that refuses connections would be asked again and again without a pause.
+            // A broker that refuses connections would otherwise be retried in a busy loop.
             tokio::time::sleep(Duration::from_millis(u64::from(args.max_wait_ms).max(100))).await;
         }
     }
 }
 
-/// Where each partition is read from. A partition that has no record of the time is read from its end.
+/// The initial offset of each partition. A partition without a record at or after the time is read
+/// from its end.
 async fn initial_offsets(
     admin: &Admin,
     topics: &[ottla_client::admin::TopicDescription],
@@ -170,7 +172,7 @@ async fn initial_offsets(
     Ok(offsets)
 }
 
-/// Asks a broker for the next records of its replicas.
+/// Fetches the next records of a broker's replicas.
 async fn fetch(
     admin: Admin,
     broker: i32,
@@ -211,7 +213,7 @@ async fn fetch(
             topics,
             ..Default::default()
         };
-        // Since version 15 the id stands in a field of its own (KIP-903).
+        // Since version 15 the replica ID is in a separate field (KIP-903).
         match connection.version(ApiKey::Fetch)? {
             0..15 => request.replica_id = DEBUGGING_CONSUMER,
             _ => {

@@ -1,9 +1,9 @@
-//! Flags of older Kafkas that stand in many articles, and what to write instead.
+//! Flags of older Kafka versions that still occur in documentation, and their replacements.
 
-/// A flag, the tools that had it, and what has become of it.
+/// A flag, the tools that had it, and its replacement.
 struct RetiredFlag {
     flag: &'static str,
-    /// Nothing stands for all tools.
+    /// `None` means all tools.
     tools: &'static [&'static str],
     advice: &'static str,
 }
@@ -40,7 +40,7 @@ const RETIRED: &[RetiredFlag] = &[
     RetiredFlag { flag: "--value-serializer", tools: &["console-producer"], advice: "values are sent as they are read; leave the flag out" },
 ];
 
-/// What to say about the first retired flag among the arguments of a tool.
+/// The advice about the first retired flag among a tool's arguments.
 pub fn advice(tool: &str, arguments: &[String]) -> Option<String> {
     arguments.iter().find_map(|argument| {
         let flag = argument.split('=').next().unwrap_or_default();
@@ -78,7 +78,7 @@ mod tests {
         );
         assert_eq!(say("topics", "--sync"), None);
         assert_eq!(say("topics", "--list"), None);
-        // Here it says which brokers are asked.
+        // In this tool the flag selects brokers.
         assert_eq!(say("log-dirs", "--broker-list"), None);
     }
 }

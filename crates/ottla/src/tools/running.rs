@@ -1,4 +1,4 @@
-//! How a tool is run to its end, and how it says what went wrong.
+//! Runs a tool and reports its errors.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ pub(super) fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     run_on(runtime.enable_all().build(), tool)
 }
 
-/// Runs a tool that has much to do with what it receives: the next answers are received on another thread meanwhile.
+/// Runs a tool that processes a lot of data; responses are received on another thread meanwhile.
 pub(super) fn block_on_while_receiving<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     run_on(runtime.worker_threads(1).enable_all().build(), tool)
@@ -32,8 +32,8 @@ fn run_on<F: Future<Output = ExitCode>>(
     }
 }
 
-/// Ends a tool of those that print their errors to standard output, behind a text of their own, where
-/// scripts find them.
+/// For tools that print errors to standard output after a text of their own, where scripts find
+/// them.
 pub(super) fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,7 +44,7 @@ pub(super) fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> Exit
     }
 }
 
-/// Ends a tool that prints its errors to standard error as they are.
+/// For tools that print the plain error to standard error.
 pub(super) fn report_plainly(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,7 +55,7 @@ pub(super) fn report_plainly(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// Ends a tool of those that print their errors to standard error, with Java's names for those of brokers.
+/// For tools that print errors to standard error, with Java's exception names for broker errors.
 pub(super) fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,7 +71,8 @@ pub(super) fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// What an error says: of a cluster's error the cluster's own words, as Kafka's tools have them.
+/// The error message. For an error from the cluster, the cluster's message alone, as in Kafka's
+/// tools.
 pub(super) fn message_of(error: &anyhow::Error) -> String {
     match error.downcast_ref::<ClientError>() {
         Some(cluster) => cluster.broker_message(),

@@ -1,4 +1,4 @@
-//! Settings, as the command line gives them.
+//! Settings from the command line.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ pub(super) fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, Str
     Ok(ottla_config::Properties::parse_bytes(&bytes, path)?.into_map())
 }
 
-/// As [`load_properties`]; without a file there are none.
+/// Like [`load_properties`]; empty without a file.
 pub(super) fn load_properties_if_given(
     path: Option<&String>,
 ) -> anyhow::Result<BTreeMap<String, String>> {
     path.map_or_else(|| Ok(BTreeMap::new()), |path| load_properties(path))
 }
 
-/// `key=value` arguments; a missing value is an empty one, as in Kafka's tools.
+/// Parses `key=value` arguments; a missing value is empty, as in Kafka's tools.
 pub(super) fn key_values(arguments: &[String]) -> BTreeMap<String, String> {
     let split = |argument: &String| match argument.split_once('=') {
         Some((key, value)) => (key.to_owned(), value.to_owned()),
@@ -28,8 +28,8 @@ pub(super) fn key_values(arguments: &[String]) -> BTreeMap<String, String> {
     arguments.iter().map(split).collect()
 }
 
-/// Warns of settings that no client has, and goes on, as Kafka's clients do. `unknown` is what the parts of the client
-/// did not know.
+/// Warns of unknown settings and continues, as Kafka's clients do. `unknown` lists what the parts
+/// of the client did not know.
 pub(super) fn warn_of_unknown(settings: &BTreeMap<String, String>, unknown: &[Vec<String>]) {
     for key in properties::unknown_keys(settings, unknown) {
         eprintln!("WARN {}", unknown_key(key));

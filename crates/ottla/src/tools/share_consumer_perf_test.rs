@@ -54,7 +54,7 @@ pub fn run(args: ShareConsumerPerfTestArgs) -> ExitCode {
     block_on_while_receiving(async { report_plainly(measure(&args).await) })
 }
 
-/// What Kafka's tool refuses before it prints anything, in its words.
+/// Checks what Kafka's tool rejects before it prints anything, with its messages.
 fn check(args: &ShareConsumerPerfTestArgs) -> Result<(), String> {
     for (name, value) in [
         ("topic", &args.topic),
@@ -76,7 +76,7 @@ fn settings(args: &ShareConsumerPerfTestArgs) -> anyhow::Result<BTreeMap<String,
     args.measuring.settings(own, "perf-share-consumer-client")
 }
 
-/// What all members of a run have in common.
+/// State shared by all members of a run.
 struct Run {
     wanted: Wanted,
     shows_progress: bool,
@@ -84,7 +84,7 @@ struct Run {
     bytes: AtomicU64,
 }
 
-/// A member, and what it has consumed.
+/// A member and its counters.
 struct Member {
     client_id: String,
     consumer: ShareConsumer,
@@ -141,7 +141,8 @@ async fn measure(args: &ShareConsumerPerfTestArgs) -> anyhow::Result<()> {
         if args.measuring.print_metrics {
             super::performance::print_metrics(member.consumer.metrics());
         }
-        // What was consumed is counted; a group that cannot be left any more notices by itself.
+        // The consumed records are counted in any case; the coordinator removes the member after
+        // its session timeout.
         if let Err(error) = member.consumer.close().await {
             eprintln!("WARN the share group could not be left in order: {error}");
         }
@@ -177,7 +178,8 @@ fn new_member(
     })
 }
 
-/// Consumes until all members together have enough records, or none have come to this one for too long.
+/// Consumes until all members together have enough records, or this one has received none for too
+/// long.
 async fn consume(
     run: Arc<Run>,
     mut member: Member,

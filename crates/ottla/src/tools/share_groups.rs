@@ -93,7 +93,7 @@ async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is wrong is found out before the cluster is asked, and the rest is deleted.
+/// Invalid groups are reported before the request; the others are deleted.
 async fn delete(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let listed = share_groups(admin, &[]).await?;
     let mut failed: Vec<(String, String)> = Vec::new();
@@ -164,7 +164,7 @@ async fn delete_offsets(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result
                 java_exceptions::shown(error)
             ),
         },
-        // One of those that are not answered is what Java meets first.
+        // A topic without a result is the first error that Java encounters.
         Ok(results) if topics.keys().any(|topic| !results.contains_key(*topic)) => {
             let missing = topics.keys().find(|topic| !results.contains_key(**topic));
             let missing = missing.map_or("", |topic| topic.as_str());

@@ -1,4 +1,4 @@
-//! Patterns of `java.text.SimpleDateFormat`, in English and in the time zone of the machine.
+//! Patterns of `java.text.SimpleDateFormat`, in English and in the machine's time zone.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -7,11 +7,11 @@ use anyhow::bail;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ZonedDateTime};
 
-/// What a pattern is made of.
+/// A part of a pattern.
 #[derive(Debug)]
 enum Part {
     Text(String),
-    /// A letter, and how often it stands there.
+    /// A letter and its repetitions.
     Field(char, usize),
 }
 
@@ -62,7 +62,7 @@ impl SimpleDateFormat {
     }
 
     pub(super) fn of(&self, time: SystemTime) -> String {
-        // What is beyond the years that a calendar has is shown as the last of them.
+        // Times after the calendar's last year are shown as its end.
         let moment = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
         self.shown(&moment.to_zoned_datetime(TimeZone::system()))
     }
@@ -105,7 +105,7 @@ fn field(text: &mut String, letter: char, count: usize, time: &ZonedDateTime) {
         'm' => i16::from(time.minute()),
         's' => i16::from(time.second()),
         'S' => time.millisecond(),
-        // 'z' and 'Z', the letters of FIELDS that are left.
+        // 'z' and 'Z', the remaining letters of FIELDS.
         _ => {
             let minutes = time.offset().seconds() / 60;
             let sign = if minutes < 0 { '-' } else { '+' };

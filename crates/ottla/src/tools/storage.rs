@@ -110,7 +110,7 @@ pub fn run(args: StorageArgs) -> ExitCode {
 
 pub(super) use scram_records::parse as scram_record;
 
-/// A random ID, as topics, directories and clusters have them.
+/// A random ID, as used for topics, directories and clusters.
 pub(super) fn random_uuid() -> Uuid {
     loop {
         if let Some(id) = Uuid::from_random(rand::random()) {
@@ -311,7 +311,7 @@ pub(super) fn parse_feature(text: &str) -> anyhow::Result<(String, i16)> {
     Ok((name.trim().to_owned(), number))
 }
 
-/// `id@host:port:directory-id`, the host in brackets where it has colons itself.
+/// Parses `id@host:port:directory-id`; a host with colons is in brackets.
 fn parse_controller(text: &str) -> anyhow::Result<InitialController> {
     let wrong = || format!("--initial-controllers: {text} is not id@host:port:directory-id");
     let (rest, directory_id) = text.trim().rsplit_once(':').with_context(wrong)?;
@@ -325,7 +325,7 @@ fn parse_controller(text: &str) -> anyhow::Result<InitialController> {
     })
 }
 
-/// Prints the feature levels that go with a release, the newest if none is named.
+/// Prints the feature levels of a release, by default the newest.
 pub(super) fn print_version_mapping(release: Option<&str>) -> anyhow::Result<()> {
     let newest = MetadataVersion::LATEST_PRODUCTION.to_string();
     let text = release.unwrap_or(&newest);
@@ -337,7 +337,7 @@ pub(super) fn print_version_mapping(release: Option<&str>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Prints what levels of features depend on.
+/// Prints the dependencies of feature levels.
 pub(super) fn feature_dependencies(features: &[String]) -> anyhow::Result<()> {
     for text in features {
         let Some((name, level)) = text.split_once('=') else {

@@ -1,7 +1,7 @@
-//! Tables as `ToolsUtils.prettyPrintTable` prints them: cells filled up to the width of their column, each with a
-//! tab behind it.
+//! Tables in the format of `ToolsUtils.prettyPrintTable`: cells padded to the column width, each
+//! followed by a tab.
 
-/// Prints titles, and rows.
+/// Prints the header and the rows.
 pub(super) fn print<const COLUMNS: usize>(
     titles: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,

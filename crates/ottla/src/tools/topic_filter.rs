@@ -1,9 +1,9 @@
-//! Topics chosen by a regular expression, as Kafka's tools take it.
+//! Topic selection by regular expression, as in Kafka's tools.
 
 use ottla_broker::is_internal_topic;
 use regex::Regex;
 
-/// A pattern that must match the whole name of a topic. Commas stand for alternatives, blanks and
+/// A pattern that must match the whole topic name. Commas separate alternatives; blanks and
 /// surrounding quotes are dropped, because patterns also come from properties files
 /// (`org.apache.kafka.server.util.TopicFilter`).
 pub(super) struct TopicFilter {

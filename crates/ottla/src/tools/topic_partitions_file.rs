@@ -1,10 +1,10 @@
-//! JSON files that name partitions: `{"version":1,"partitions":[{"topic":"t","partition":0,…}]}`, which
-//! `delete-records` and `leader-election` read.
+//! JSON files that list partitions, read by `delete-records` and `leader-election`:
+//! `{"version":1,"partitions":[{"topic":"t","partition":0,…}]}`.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// One entry, with the field that the tool wants besides.
+/// An entry, with an additional field that depends on the tool.
 pub(super) struct Entry {
     pub(super) topic: String,
     pub(super) partition: i32,
@@ -12,7 +12,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// A number of the entry.
+    /// A numeric field of the entry.
     pub(super) fn number(&self, path: &str, field: &str) -> anyhow::Result<i64> {
         self.value[field].as_i64().with_context(|| {
             format!(
@@ -24,7 +24,7 @@ impl Entry {
     }
 }
 
-/// Reads the entries of a file.
+/// Parses the entries of a file.
 pub(super) fn read(path: &str) -> anyhow::Result<Vec<Entry>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{path} cannot be read; check the path"))?;

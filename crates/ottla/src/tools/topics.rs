@@ -149,7 +149,7 @@ fn new_topic(args: &TopicsArgs) -> anyhow::Result<NewTopic> {
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_str()));
     match TopicConfig::resolve(&TopicConfig::default(), pairs) {
-        // What the cluster can do is for the cluster to say.
+        // Settings that only the cluster can judge are left to it.
         Ok(_) | Err(InvalidTopicConfig::Refused { .. }) => {}
         Err(error) => bail!(error),
     }
@@ -182,7 +182,7 @@ fn new_topic(args: &TopicsArgs) -> anyhow::Result<NewTopic> {
     })
 }
 
-/// `1:2,2:3`: the brokers of each partition, as many for each.
+/// Parses `1:2,2:3`: the brokers of each partition, with the same number for each.
 fn parse_assignment(text: &str) -> anyhow::Result<Vec<Vec<i32>>> {
     let mut assignments: Vec<Vec<i32>> = Vec::new();
     for (index, partition) in text.split(',').enumerate() {
@@ -299,7 +299,7 @@ async fn describe(args: &TopicsArgs, admin: &Admin) -> anyhow::Result<()> {
     };
     let described = admin.describe_topics(&topics).await?;
     let live: BTreeSet<i32> = admin.client().metadata().brokers.keys().copied().collect();
-    // A broker that cannot say moves nothing.
+    // Without an answer, no reassignment is assumed to be in progress.
     let reassignments = admin
         .list_partition_reassignments()
         .await
@@ -360,7 +360,7 @@ fn min_insync_replicas(configs: &DescribedConfigs) -> usize {
         .unwrap_or(1)
 }
 
-/// Replicas that are on their way in or out do not count.
+/// Excludes replicas that are being added or removed.
 fn replication_factor(
     partition: &PartitionDescription,
     reassignment: Option<&OngoingPartitionReassignment>,

@@ -101,7 +101,7 @@ pub fn run(args: TransactionsArgs) -> ExitCode {
     block_on(async { report_plainly(execute(&args).await) })
 }
 
-/// Kafka's sentence for something that the cluster has refused.
+/// Formats an error of the cluster as Kafka's tool does.
 fn failed<T>(what: &str, result: Result<T, ClientError>) -> anyhow::Result<T> {
     result.map_err(|error| {
         anyhow!(
@@ -272,7 +272,8 @@ async fn abort(admin: &Admin, args: &AbortArgs) -> anyhow::Result<()> {
                 partition: *partition,
                 producer_id,
                 producer_epoch,
-                // Before the first marker there is none, and 0 is of no coordinator that came later.
+                // Before the first marker there is no coordinator epoch; 0 is never newer than a
+                // later coordinator's.
                 coordinator_epoch: coordinator_epoch.max(0),
             }
         }
@@ -310,7 +311,7 @@ fn open_transaction(topic: &str, partition: i32, producer: &ProducerState) -> Op
     }
 }
 
-/// An open transaction that has run longer than any may, and whose coordinator does not know of it.
+/// An open transaction that exceeds the maximum duration, and that its coordinator does not know.
 struct Candidate {
     topic: String,
     partition: i32,
@@ -377,7 +378,7 @@ async fn partitions_to_search(
     Ok(partitions)
 }
 
-/// Those for which no coordinator is going to write a marker.
+/// Transactions for which no coordinator will write a marker.
 async fn without_known(
     admin: &Admin,
     candidates: Vec<Candidate>,

@@ -1,5 +1,5 @@
-//! `verifiable-share-consumer`: Kafka's `kafka-verifiable-share-consumer.sh`, which says in lines of JSON what a member of a
-//! share group meets.
+//! `verifiable-share-consumer`: Kafka's `kafka-verifiable-share-consumer.sh`, which prints the
+//! events of a share group member as lines of JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -77,7 +77,7 @@ impl OffsetReset {
     }
 }
 
-/// What is said, in the order of Kafka's tool.
+/// An event, with the fields in the order of Kafka's tool.
 #[derive(Serialize)]
 struct Line<T: Serialize> {
     timestamp: u64,
@@ -176,7 +176,7 @@ fn begin(args: &VerifiableShareConsumerArgs) -> anyhow::Result<ShareConsumer> {
     Ok(ShareConsumer::new(Client::unconnected(client), config)?)
 }
 
-/// What goes wrong is said on standard error, and ends it as an interrupt does.
+/// An error is printed to standard error and ends the consumer like an interrupt.
 async fn consume(args: &VerifiableShareConsumerArgs, mut consumer: ShareConsumer) {
     say("startup_complete", Nothing {});
     let (interrupt, terminate) = (

@@ -1,10 +1,10 @@
-//! What settings belong to.
+//! Entity types of `configs`.
 
 use anyhow::bail;
 use ottla_client::admin::ConfigResourceType;
 use ottla_config::ConfigSource;
 
-/// What has settings, under Kafka's name for it.
+/// An entity type, under Kafka's name for it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum EntityType {
     Topics,
@@ -49,13 +49,13 @@ impl EntityType {
         }
     }
 
-    /// One of them, as Kafka's tool has it: the name without its last letter, whatever that is.
+    /// The singular, as Kafka's tool forms it: the name without its last letter.
     pub(super) fn singular(self) -> &'static str {
         let name = self.name();
         &name[..name.len() - 1]
     }
 
-    /// Whether it has quotas instead of settings.
+    /// Whether the type has quotas instead of settings.
     pub(super) fn has_quotas(self) -> bool {
         matches!(
             self,
@@ -76,7 +76,7 @@ impl EntityType {
         }
     }
 
-    /// Where values come from that were set while the cluster runs; nothing where that is all of them.
+    /// The source of values that were set at run time; `None` if all values are.
     pub(super) fn dynamic_source(self, entity: &str) -> Option<ConfigSource> {
         match self {
             EntityType::Topics => Some(ConfigSource::Topic),

@@ -1,5 +1,4 @@
-//! Quotas of users, clients and addresses, and SCRAM credentials of users, as `configs` shows and changes
-//! them.
+//! `configs` for quotas of users, clients and addresses, and for SCRAM credentials of users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +19,14 @@ const CLIENT_QUOTAS: [&str; 4] = [
 ];
 const IP_QUOTAS: [&str; 1] = ["connection_creation_rate"];
 
-/// Iterations of a credential whose setting does not say.
+/// Iterations of a credential that does not specify them.
 const DEFAULT_ITERATIONS: u32 = 4096;
 
-/// Whom it is about: types, each with a name, the empty one for the default, or nothing for all.
+/// The quota entities: types with a name each; an empty name means the default, and `None` all
+/// entities.
 pub(super) type Subjects = [(EntityType, Option<String>)];
 
-/// The protocol's word for a type.
+/// The entity type in the protocol.
 fn quota_type(kind: EntityType) -> &'static str {
     match kind {
         EntityType::Users => "user",
@@ -130,7 +130,7 @@ async fn describe_credentials(admin: &Admin, users: &[String]) -> anyhow::Result
     Ok(())
 }
 
-/// What is to be changed, found to make sense.
+/// A validated change.
 pub(super) enum Change {
     Quotas(BTreeMap<String, Option<f64>>),
     Credentials {
@@ -141,7 +141,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Reads settings to be set and removed, of the kinds that these subjects have.
+    /// Parses the settings to set and remove, which must apply to these entities.
     pub(super) fn new(
         subjects: &Subjects,
         operations: &BTreeMap<String, ConfigOperation>,
@@ -227,7 +227,7 @@ impl Change {
     }
 }
 
-/// `iterations=8192,password=secret`
+/// Parses `iterations=8192,password=secret`.
 fn credential(mechanism: ScramMechanism, value: &str) -> anyhow::Result<NewScramCredential> {
     let name = mechanism.name();
     let invalid = || {

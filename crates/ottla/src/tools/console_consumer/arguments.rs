@@ -1,4 +1,4 @@
-//! The flags that the console consumers of both kinds have: how records are printed, and what is set of the client.
+//! Flags shared by the console consumers: output format and client settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,8 @@ impl PrintingArgs {
         );
     }
 
-    /// Those of the file, those that have flags of their own, and those of the command line; what comes later counts.
+    /// Merges the formatter's file, its dedicated flags, and its command-line properties; later
+    /// ones win.
     fn properties(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let mut properties = load_properties_if_given(self.formatter_config.as_ref())?;
         for (key, class) in [
@@ -99,8 +100,8 @@ impl SettingsArgs {
         warn_of_deprecated(old_file.is_some(), old_flag, "--command-config");
     }
 
-    /// The settings, and the group, which is the same wherever it is given. `old_file` is what a deprecated flag with
-    /// this name, which the consumers write in different ways, was given.
+    /// The settings, and the group ID, which must agree wherever it is given. `old_file` is the
+    /// deprecated flag of this tool and its value.
     pub(in crate::tools) fn settings(
         &self,
         group: Option<&String>,
@@ -128,7 +129,7 @@ impl SettingsArgs {
     }
 }
 
-/// As Kafka's tools do.
+/// Prints the same warning as Kafka's tools.
 fn warn_of_deprecated(is_used: bool, old: &str, new: &str) {
     if is_used {
         println!(

@@ -1,8 +1,8 @@
-//! Records of the internal topics, as JSON: `OffsetsMessageFormatter` and its siblings
+//! Formats records of internal topics as JSON: `OffsetsMessageFormatter` and its siblings
 //! (`org.apache.kafka.tools.consumer.CoordinatorRecordMessageFormatter`).
 //!
-//! As with Kafka's, nothing stands between two records, and a record of another type than those that the
-//! formatter is for, or of one that nobody knows, is passed over.
+//! As in Kafka, there is no separator between records, and records of other or unknown types are
+//! skipped.
 
 use ottla_client::ConsumerRecord;
 use ottla_protocol::Reader;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::tools::dump_log::schema_json::{Schemas, decode, decode_versioned, schema};
 
-/// Shows the records of one coordinator.
+/// Formats the records of one coordinator.
 pub(super) struct CoordinatorFormatter {
     schemas: Schemas,
-    /// The types that are shown; all if empty.
+    /// The record types that are printed; all if empty.
     types: &'static [i16],
 }
 
@@ -33,7 +33,7 @@ impl CoordinatorFormatter {
         })
     }
 
-    /// What is printed for a record; nothing for one that is passed over.
+    /// The text of a record; `None` if it is skipped.
     pub(super) fn text(&self, record: &ConsumerRecord) -> Result<Option<String>, String> {
         let failed = |problem: String| {
             format!(

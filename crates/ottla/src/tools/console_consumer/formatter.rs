@@ -1,4 +1,5 @@
-//! How records are printed (`org.apache.kafka.tools.consumer.DefaultMessageFormatter` and its siblings).
+//! Output formats of records (`org.apache.kafka.tools.consumer.DefaultMessageFormatter` and its
+//! siblings).
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -32,17 +33,17 @@ pub(in crate::tools) struct Formatter {
 
 enum Kind {
     Default,
-    /// As the default, with the topic and timestamp in front, on the log.
+    /// Like the default, preceded by topic and timestamp, written to the log.
     Logging,
     NoOp,
     /// Records of an internal topic.
     Coordinator(CoordinatorFormatter),
 }
 
-/// Kafka's own deserializers, by what they make of bytes.
+/// Kafka's deserializers, by their result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Deserializer {
-    /// The bytes as they are, which is also what a text is.
+    /// The raw bytes; a string is printed in the same way.
     Bytes,
     Boolean,
     Short,
@@ -52,7 +53,7 @@ enum Deserializer {
     Double,
 }
 
-/// A record that could not be printed, or nobody there to read it.
+/// A record could not be formatted, or the output was closed.
 #[derive(Debug)]
 pub(in crate::tools) enum WriteError {
     Output(io::Error),
@@ -122,7 +123,7 @@ impl Formatter {
         })
     }
 
-    /// `delivery_count` is that of a share group.
+    /// `delivery_count` is set for records of a share group.
     pub(in crate::tools) fn write(
         &mut self,
         record: &ConsumerRecord,
@@ -152,7 +153,7 @@ impl Formatter {
             }
             Kind::Default => {}
         }
-        // Written as a whole or not at all, should a part of it turn out to be unreadable.
+        // Buffered, so that nothing is written if a part cannot be formatted.
         let mut line = Vec::new();
         let mut columns: Vec<Vec<u8>> = Vec::new();
         if self.print_timestamp {
@@ -174,7 +175,7 @@ impl Formatter {
             columns.push(format!("Delivery:{count}").into_bytes());
         }
         if self.print_epoch {
-            // Kafka's tool hands records on to its formatter without their leader epoch.
+            // Kafka's tool drops the leader epoch before it calls the formatter.
             columns.push(b"Epoch:NOT_PRESENT".to_vec());
         }
         if self.print_headers {

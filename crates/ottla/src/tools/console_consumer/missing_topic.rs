@@ -3,7 +3,8 @@
 use ottla_client::{Client, ClientError};
 use ottla_config::nearest_name;
 
-/// Says so if there is no such topic. `may_create` is whether the broker is asked to make it.
+/// Prints the warning if the topic does not exist. `may_create` tells whether the broker is asked
+/// to create it.
 pub(in crate::tools) async fn warn(
     client: &Client,
     topic: &str,

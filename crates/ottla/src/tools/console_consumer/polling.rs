@@ -1,5 +1,5 @@
-//! When a console consumer stops waiting for records: on a signal, on an error, after its timeout, and when nobody reads
-//! what it prints any more.
+//! When a console consumer stops: on a signal, on an error, after its timeout, and when its output
+//! is closed.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 pub(in crate::tools) struct Polling {
-    /// How long nothing may come; nothing stands for ever.
+    /// Maximum time without a record; `None` means no limit.
     timeout: Option<Duration>,
     last_record: Instant,
     interrupt: Signal,
     terminate: Signal,
-    /// Answers when nobody can read standard output any more.
+    /// Completes when standard output is closed at the other end.
     output_closed: oneshot::Receiver<()>,
 }
 
@@ -40,7 +40,7 @@ impl Polling {
         })
     }
 
-    /// The records that come, if any; `None` when it is time to stop, of which the reason is printed.
+    /// The next records, if any; `None` when it is time to stop, after the reason was printed.
     pub(in crate::tools) async fn next<R>(
         &mut self,
         records: impl Future<Output = Result<Vec<R>, ClientError>>,
@@ -48,10 +48,11 @@ impl Polling {
         let records = tokio::select! {
             records = records => match records {
                 Ok(records) => records,
-                // No broker has answered for long, which the watch over the connections tells: one may come back.
+                // No broker has answered for a long time, which the connection watch reports; one
+                // may return.
                 Err(ClientError::GaveUp { last, .. }) if last.is_retriable() => Vec::new(),
                 Err(error) => {
-                    // As Kafka's tool does: what went wrong is said, the end is an ordinary one.
+                    // As in Kafka's tool, the error is printed and the exit status is 0.
                     eprintln!("Error processing message, terminating consumer process: {error}");
                     return None;
                 }
@@ -77,20 +78,20 @@ impl Polling {
     }
 }
 
-/// Finds out that nobody can read standard output any more, as after `console-consumer | head -2`: without it, that would
-/// show with the next record, which may never come. On a thread that waits as long as the process lives; a file is never
-/// closed at the other end.
+/// Detects that standard output is closed at the other end, as after `console-consumer | head -2`.
+/// Otherwise this would be noticed only at the next record, which may never come. Uses a thread
+/// that waits until the process exits; a file is never closed at the other end.
 fn watch_output() -> oneshot::Receiver<()> {
     let (closed, output_closed) = oneshot::channel();
     std::thread::spawn(move || {
         let stdout = std::io::stdout();
         loop {
-            // Errors and hang-ups are reported without being asked for.
+            // Errors and hang-ups are always reported.
             let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
             match poll(&mut watched, None) {
                 Ok(_) => break,
                 Err(rustix::io::Errno::INTR) => {}
-                // The sender is dropped, and the answer never comes.
+                // The sender is dropped, and the receiver never completes successfully.
                 Err(_) => return,
             }
         }

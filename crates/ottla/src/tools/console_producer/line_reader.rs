@@ -1,4 +1,4 @@
-//! Records out of lines (`org.apache.kafka.tools.LineMessageReader`).
+//! Parses lines as records (`org.apache.kafka.tools.LineMessageReader`).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ottla_client::ProducerRecord;
 use ottla_records::RecordHeader;
 
-/// Reads a line as headers, key and value.
+/// Parses a line as headers, key and value.
 pub(super) struct LineReader {
     topic: String,
     parse_key: bool,
@@ -52,7 +52,7 @@ impl LineReader {
         Ok(reader)
     }
 
-    /// Marks that cannot be told from each other are refused.
+    /// Rejects separators that are ambiguous.
     fn check(&self) -> anyhow::Result<()> {
         let marks = [
             ("headers.delimiter", Some(&self.headers_delimiter)),

@@ -28,7 +28,8 @@ pub(super) async fn describe(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow
     Ok(())
 }
 
-/// Says what state keeps a group from being shown as usual; false where there is nothing to show.
+/// Prints a message about a state that affects the output; returns false if there is nothing to
+/// print.
 fn announce(group: &DescribedConsumerGroup, rows: usize) -> bool {
     let id = &group.group_id;
     match group.state.as_str() {
@@ -42,7 +43,7 @@ fn announce(group: &DescribedConsumerGroup, rows: usize) -> bool {
     group.state != "Dead" && rows > 0
 }
 
-/// One line of the table of offsets.
+/// A row of the offsets table.
 struct Row<'a> {
     partition: Partition,
     member: Option<&'a GroupMember>,
@@ -106,7 +107,7 @@ async fn print_offsets(
     Ok(())
 }
 
-/// The ends of the partitions that have a leader to ask.
+/// The log end offsets of the partitions with a leader.
 async fn log_end_offsets(admin: &Admin, rows: &[Row<'_>]) -> BTreeMap<Partition, i64> {
     let partitions = rows.iter().map(|row| &row.partition);
     let mut names: Vec<String> = partitions.clone().map(|(topic, _)| topic.clone()).collect();
@@ -158,13 +159,13 @@ fn print_members(group: &DescribedConsumerGroup, verbose: bool) {
             table.pad_last();
         }
     } else {
-        // Kafka's format ends with a blank here.
+        // Kafka's format string ends with a blank here.
         table.fixed("", 0, |_| "");
     }
     table.print_apart(&group.members);
 }
 
-/// `topic:0,1;other:2`
+/// Formats `topic:0,1;other:2`.
 pub(in crate::tools) fn assignment(partitions: &[(String, i32)]) -> String {
     let mut by_topic: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
     for (topic, partition) in partitions {
@@ -180,7 +181,7 @@ pub(in crate::tools) fn assignment(partitions: &[(String, i32)]) -> String {
     topics.join(";")
 }
 
-/// `host:port  (id)`
+/// Formats `host:port  (id)`.
 pub(in crate::tools) fn shown_coordinator(node: &BrokerNode) -> String {
     format!("{}:{}  ({})", node.host, node.port, node.id)
 }

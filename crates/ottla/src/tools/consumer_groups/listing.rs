@@ -1,11 +1,11 @@
-//! The groups that are there, and those that the command line chooses.
+//! Lists groups, and selects those that the command line names.
 
 use ottla_client::Admin;
 use ottla_client::admin::GroupListing;
 
 use super::arguments::ConsumerGroupsArgs;
 
-/// The groups of consumers: others, such as those of Kafka Connect, are not this tool's.
+/// Groups of consumers only; others, such as those of Kafka Connect, do not belong to this tool.
 pub(super) async fn consumer_groups(
     admin: &Admin,
     states: &[String],
@@ -23,7 +23,7 @@ pub(super) async fn consumer_groups(
     Ok(groups)
 }
 
-/// The groups that the flags name.
+/// The groups that the flags select.
 pub(super) async fn chosen_groups(
     args: &ConsumerGroupsArgs,
     admin: &Admin,

@@ -1,4 +1,4 @@
-//! `--reset-offsets`: where the offsets of groups without members are to be.
+//! `--reset-offsets` of groups without members.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Tables whose columns are as wide as Kafka's tools make them: a least width, more where a value needs
-//! it, a blank between two columns, and a last column that is not padded.
+//! Tables with the column widths of Kafka's tools: a minimum width that grows with the values, a
+//! blank between two columns, and an unpadded last column.
 
-/// A table that shows an `R` in each of its lines.
+/// A table with an `R` in each row.
 pub(in crate::tools) struct Table<'a, R> {
     columns: Vec<Column<'a, R>>,
     /// Whether the last column is padded too.
@@ -11,7 +11,7 @@ pub(in crate::tools) struct Table<'a, R> {
 struct Column<'a, R> {
     title: &'static str,
     least_width: usize,
-    /// Whether it grows with its values.
+    /// Whether the column grows with its values.
     grows: bool,
     cell: Box<dyn Fn(&R) -> String + 'a>,
 }
@@ -25,7 +25,7 @@ impl<'a, R> Table<'a, R> {
         }
     }
 
-    /// Adds a column that is as wide as its values need, and so wide at least.
+    /// Adds a column that grows with its values from this minimum width.
     pub(in crate::tools) fn growing<T: ToString>(
         &mut self,
         title: &'static str,
@@ -40,7 +40,7 @@ impl<'a, R> Table<'a, R> {
         });
     }
 
-    /// Adds a column that is so wide, whatever its values need.
+    /// Adds a column with this width, whatever its values need.
     pub(in crate::tools) fn fixed<T: ToString>(
         &mut self,
         title: &'static str,
@@ -51,25 +51,25 @@ impl<'a, R> Table<'a, R> {
         self.columns.last_mut().expect("just added").grows = false;
     }
 
-    /// Pads the last column as the others.
+    /// Pads the last column like the others.
     pub(in crate::tools) fn pad_last(&mut self) {
         self.pads_last = true;
     }
 
-    /// Each line in a line of its own.
+    /// Prints the header and the rows.
     pub(in crate::tools) fn print(&self, rows: &[R]) {
         for line in self.lines(rows) {
             println!("{line}");
         }
     }
 
-    /// An empty line, and the lines.
+    /// Prints an empty line, the header and the rows.
     pub(in crate::tools) fn print_apart(&self, rows: &[R]) {
         println!();
         self.print(rows);
     }
 
-    /// The lines, the titles first.
+    /// The formatted lines, header first.
     pub(in crate::tools) fn lines(&self, rows: &[R]) -> Vec<String> {
         let mut lines = vec![String::new(); 1 + rows.len()];
         for (index, column) in self.columns.iter().enumerate() {
@@ -101,7 +101,7 @@ pub(in crate::tools) fn shown<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| MISSING.to_owned(), |value| value.to_string())
 }
 
-/// What a column holds where there is nothing to say.
+/// The content of a cell without a value.
 pub(in crate::tools) const MISSING: &str = "-";
 
 #[cfg(test)]

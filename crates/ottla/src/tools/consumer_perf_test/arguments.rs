@@ -1,4 +1,4 @@
-//! The flags that the perf tests of consumers and of share consumers have.
+//! Flags shared by the performance tests of consumers and share consumers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use clap::Args;
 use crate::tools::settings::{key_values, load_properties_if_given};
 use crate::tools::simple_date_format::SimpleDateFormat;
 
-/// Kafka's default. It leaves the buffer to the kernel, which lets it grow further than it lets programs set it.
+/// Kafka's default. It leaves the buffer size to the kernel, which can grow it beyond the limit for
+/// programs.
 const SOCKET_BUFFER_SIZE: &str = "2097152";
 
 #[derive(Args, Debug)]
@@ -58,12 +59,12 @@ pub(in crate::tools) struct MeasuringArgs {
     ignored: Vec<String>,
 }
 
-/// What is to be measured.
+/// The measurement to make.
 pub(in crate::tools) struct Wanted {
     pub(in crate::tools) records: u64,
-    /// For so long no record may come.
+    /// Maximum time without a record.
     pub(in crate::tools) timeout: Duration,
-    /// Between two lines of progress.
+    /// Time between two progress lines.
     pub(in crate::tools) interval: Duration,
     pub(in crate::tools) format: SimpleDateFormat,
 }
@@ -79,7 +80,7 @@ impl Wanted {
 }
 
 impl MeasuringArgs {
-    /// What Kafka's tools refuse before they print anything, in their words.
+    /// Checks what Kafka's tools reject before they print anything, with their messages.
     pub(in crate::tools) fn check(&self) -> Result<(), String> {
         if self.messages.is_some() == self.num_records.is_some() {
             return Err(
@@ -105,7 +106,8 @@ impl MeasuringArgs {
         }
     }
 
-    /// Flags go before properties, these before the file. `own` are those of one tool's own flags.
+    /// Flags override properties, which override the file. `own` holds the settings from the tool's
+    /// own flags.
     pub(in crate::tools) fn settings<const N: usize>(
         &self,
         own: [(&str, String); N],
@@ -154,7 +156,7 @@ impl MeasuringArgs {
     }
 }
 
-/// A number among the arguments.
+/// Parses a number among the arguments.
 pub(in crate::tools) fn number<T: std::str::FromStr>(
     option: &str,
     text: &str,

@@ -1,4 +1,4 @@
-//! What is counted while records are consumed, and the lines of Kafka's tool (`ConsumerPerformance`).
+//! Counters of consumed records, and the output lines of Kafka's tool (`ConsumerPerformance`).
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ pub(super) fn header(is_detailed: bool) -> String {
     format!("{times}, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec{FETCH_COLUMNS}")
 }
 
-/// Counts, and the times of the run.
+/// Counters and times of the run.
 pub(super) struct Progress {
     start: SystemTime,
     end: SystemTime,
@@ -25,15 +25,15 @@ pub(super) struct Progress {
     is_detailed: bool,
     records: u64,
     bytes: u64,
-    /// When there was last no partition: joining is counted from there.
+    /// When there was last no assigned partition; the join time is counted from here.
     unassigned_since: Option<SystemTime>,
     joining: Duration,
-    /// The same since the last line of progress.
+    /// The join time since the last progress line.
     joining_of_round: Duration,
     reported: Reported,
 }
 
-/// Where the counts stood at the last line of progress.
+/// The counters at the last progress line.
 struct Reported {
     at: SystemTime,
     records: u64,
@@ -85,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// Counts records; the line of progress, if one is due.
+    /// Counts records; returns the progress line if one is due.
     pub(super) fn on_records(
         &mut self,
         records: u64,

@@ -1,4 +1,4 @@
-//! What keys and values of records are printed as.
+//! Decoders for the keys and values of records.
 
 use anyhow::bail;
 use base64::Engine;
@@ -17,21 +17,21 @@ use crate::tools::java_text;
 
 /// How a record's key and value are printed.
 pub(super) enum Decoder {
-    /// Each by a decoder of its own.
+    /// Each with its own decoder.
     Plain {
         key: PlainDecoder,
         value: PlainDecoder,
     },
-    /// Records of a coordinator: a type and key, a version and value.
+    /// Coordinator records: a type and key, a version and value.
     Coordinator {
         schemas: Schemas,
         consumer_protocol: Option<Schemas>,
     },
-    /// Records of the metadata log, and of the remote log metadata topic.
+    /// Records of the metadata log or of the remote log metadata topic.
     Metadata(Schemas),
 }
 
-/// Kafka's own decoders.
+/// Kafka's decoders.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum PlainDecoder {
     String,
@@ -64,12 +64,12 @@ impl Decoder {
         })
     }
 
-    /// Whether the decoder is for records that Kafka writes itself.
+    /// Whether the decoder is for records of Kafka's internal topics.
     pub(super) fn is_for_records(&self) -> bool {
         !matches!(self, Decoder::Plain { .. })
     }
 
-    /// The texts for a record's key and value, where it has them.
+    /// The texts of a record's key and value, where present.
     pub(super) fn decode(&self, record: &Record) -> (Option<String>, Option<String>) {
         match self {
             Decoder::Plain { key, value } => (
@@ -94,7 +94,7 @@ impl Decoder {
     }
 }
 
-/// Key and value as JSON; the error is what is printed instead.
+/// Key and value as JSON; the error is a text to print instead.
 fn coordinator_record(
     schemas: &Schemas,
     consumer_protocol: Option<&Schemas>,
@@ -130,7 +130,7 @@ fn coordinator_record(
     ))
 }
 
-/// Members of consumer groups carry messages of the consumer protocol, which are shown as what they are.
+/// Members of consumer groups contain consumer protocol messages, which are decoded.
 fn show_consumer_protocol(schemas: &Schemas, group: &mut Value) {
     let members = group["members"].as_array_mut().into_iter().flatten();
     for member in members {
@@ -144,7 +144,7 @@ fn show_consumer_protocol(schemas: &Schemas, group: &mut Value) {
             let (Some(bytes), Some(message)) = (bytes, schemas.by_name(name)) else {
                 continue;
             };
-            // What cannot be read stays as it is.
+            // Undecodable messages stay as they are.
             if let Ok((_, shown)) = decode_versioned(message, &Bytes::from(bytes)) {
                 member[field] = shown;
             }
@@ -152,7 +152,7 @@ fn show_consumer_protocol(schemas: &Schemas, group: &mut Value) {
     }
 }
 
-/// A frame version, the type, the version, then the record.
+/// A record framed by frame version, type and version.
 fn metadata_record(schemas: &Schemas, bytes: Bytes) -> Result<String, String> {
     let mut reader = Reader::new(bytes);
     let mut number = || reader.unsigned_varint().map_err(|error| error.to_string());
@@ -215,7 +215,7 @@ impl PlainDecoder {
     }
 }
 
-/// A control record of the metadata log; nothing for one that is none.
+/// A control record of the metadata log; `None` for other records.
 pub(super) fn kraft_control_record(kind: ControlRecordType, value: &Bytes) -> Option<String> {
     let (name, title) = match kind {
         ControlRecordType::LeaderChange => ("LeaderChangeMessage", " LeaderChange: "),
@@ -234,7 +234,7 @@ pub(super) fn kraft_control_record(kind: ControlRecordType, value: &Bytes) -> Op
             messages.by_name(name)?
         }
     };
-    // Their version is their own first field.
+    // The version is the first field of the record itself.
     let version = value
         .get(..2)
         .map_or(0, |bytes| i16::from_be_bytes([bytes[0], bytes[1]]));

@@ -8,10 +8,10 @@ use ottla_records::legacy::AnyBatch;
 use super::arguments::DumpLogArgs;
 use super::segment::{Batches, absolute, base_offset};
 
-/// The largest batch that is decompressed.
+/// Maximum size of a batch after decompression.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
-/// A file's entries of one size each; what is left at the end is no entry.
+/// A file's fixed-size entries; an incomplete one at the end is ignored.
 struct Entries {
     bytes: Vec<u8>,
     size: usize,
@@ -28,7 +28,7 @@ impl Entries {
         self.bytes.chunks_exact(self.size)
     }
 
-    /// What a broker checks when it starts: whole entries, and none that goes back behind the first.
+    /// Checks that the file consists of complete entries, as a starting broker does.
     fn check_sanity(&self, path: &Path) -> anyhow::Result<()> {
         let rest = self.bytes.len() % self.size;
         if rest != 0 {
@@ -76,7 +76,7 @@ pub(super) fn dump_offset_index(
     for (index, entry) in entries.iter().enumerate() {
         let offset = base + i64::from(i32_at(entry, 0));
         let position = i32_at(entry, 4);
-        // The file is sized ahead, so that zeros follow the last entry after a crash.
+        // The file is preallocated, so after a crash zeros follow the last entry.
         if offset == base && index > 0 {
             break;
         }
@@ -167,7 +167,7 @@ pub(super) fn dump_time_index(
     Ok(())
 }
 
-/// The position of the last entry of the offset index at or before an offset.
+/// The position of the last offset index entry at or before an offset.
 fn position_before(positions: &Entries, base: i64, offset: i64) -> u64 {
     let mut position = 0;
     for (index, entry) in positions.iter().enumerate() {
@@ -180,7 +180,7 @@ fn position_before(positions: &Entries, base: i64, offset: i64) -> u64 {
     position
 }
 
-/// The first batch from a position on that reaches an offset.
+/// The first batch at or after a position whose last offset reaches an offset.
 fn batch_at(log: &Path, position: u64, offset: i64) -> anyhow::Result<Option<AnyBatch>> {
     let mut batches = Batches::open(log, position, None)?;
     while let Some((_, batch)) = batches.next()? {
@@ -205,7 +205,8 @@ pub(super) fn dump_transaction_index(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Version, checksum and count, then one entry a producer (`ProducerStateManager.readSnapshot`).
+/// Version, checksum and count, followed by one entry per producer
+/// (`ProducerStateManager.readSnapshot`).
 pub(super) fn dump_producer_snapshot(path: &Path) -> anyhow::Result<()> {
     const HEADER: usize = 10;
     const ENTRY: usize = 46;

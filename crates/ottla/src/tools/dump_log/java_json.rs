@@ -1,4 +1,5 @@
-//! JSON as Java's Jackson prints it, which differs from others in floating-point numbers: `1.048576E7`.
+//! JSON as printed by Java's Jackson, which formats floating-point numbers differently:
+//! `1.048576E7`.
 
 use std::io;
 

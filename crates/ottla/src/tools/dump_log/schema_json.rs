@@ -1,9 +1,9 @@
-//! Records that Kafka writes itself, as the JSON that Kafka's tools print.
+//! Records of Kafka's internal topics in the JSON of Kafka's tools.
 //!
-//! Decodes by walking the schemas, field by field, so that a record of any type and version can be shown
-//! and the generated decoders of `ottla-protocol` are not trusted to judge themselves.
+//! Decodes by interpreting the schemas field by field. Any record type and version can be printed,
+//! and the generated decoders of `ottla-protocol` are not used to check themselves.
 //!
-//! Where Kafka does the same: the generated `*JsonConverter` classes.
+//! Kafka: the generated `*JsonConverter` classes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use ottla_protocol_codegen::notation;
 use ottla_protocol_codegen::schema::{Field, Kind, Message, Type};
 use serde_json::{Map, Value};
 
-/// The text of a file of schemas.
+/// The text of a schema file.
 macro_rules! schema {
     ($name:literal) => {
         include_str!(concat!(
@@ -25,13 +25,13 @@ macro_rules! schema {
 }
 pub(in crate::tools) use schema;
 
-/// The schemas of one kind of records.
+/// The schemas of one kind of record.
 pub(in crate::tools) struct Schemas {
     messages: Vec<Message>,
 }
 
 impl Schemas {
-    /// Reads schemas in the notation in which they are kept.
+    /// Parses schemas in their notation.
     pub(in crate::tools) fn parse(text: &str) -> Schemas {
         let messages = notation::parse(text).expect("the schemas that are built in are readable");
         Schemas { messages }
@@ -43,7 +43,7 @@ impl Schemas {
             .find(|message| message.kind == kind && message.api_key == Some(api_key))
     }
 
-    /// Those of a key and of a value of a coordinator's records.
+    /// The schemas of a coordinator record's key and value.
     pub(in crate::tools) fn of_coordinator(
         &self,
         record_type: i16,
@@ -57,7 +57,7 @@ impl Schemas {
     }
 }
 
-/// A message in one of its versions; what follows it is left in the reader.
+/// Decodes a message in one of its versions; trailing bytes stay in the reader.
 pub(in crate::tools) fn decode(
     message: &Message,
     reader: &mut Reader,
@@ -96,7 +96,8 @@ impl<'a> Walk<'a> {
         let mut values: Map<String, Value> = Map::new();
         for field in present() {
             match self.tag_of(field) {
-                // Keeps its place in the object, in case it is there.
+                // A placeholder that keeps the order of the object's fields, in case the field is
+                // present.
                 Some(_) => {
                     values.insert(json_name(field), Value::Null);
                 }
@@ -118,7 +119,7 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        // A tagged field that is not there has its default, which is not shown.
+        // An absent tagged field has its default, which is not printed.
         for field in present() {
             if self.tag_of(field).is_some_and(|tag| !found.contains(&tag)) {
                 values.shift_remove(&json_name(field));
@@ -179,7 +180,7 @@ impl<'a> Walk<'a> {
                 }
             }
             Type::Struct(name) => {
-                // The mark of one that is there is written in another way in a tagged field.
+                // Presence is encoded differently in a tagged field.
                 let is_there = match (nullable, self.tag_of(field)) {
                     (false, _) => true,
                     (true, Some(_)) => reader.unsigned_varint()? > 0,
@@ -199,7 +200,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The fields of a struct: those that its field defines in place, or those that several share.
+    /// The fields of a struct: those that its field defines inline, or those of a shared struct.
     fn struct_fields(&self, name: &str, field: &'a Field) -> &'a [Field] {
         if !field.fields.is_empty() {
             return &field.fields;
@@ -209,7 +210,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Kafka's name of a field in JSON: its first letter small.
+/// The JSON name of a field: Kafka's name with a lower-case first letter.
 fn json_name(field: &Field) -> String {
     let mut name = field.name.clone();
     if let Some(first) = name.get_mut(..1) {
@@ -218,7 +219,7 @@ fn json_name(field: &Field) -> String {
     name
 }
 
-/// A message behind its version, and the version.
+/// A message preceded by its version; returns both.
 pub(in crate::tools) fn decode_versioned(
     message: &Message,
     bytes: &Bytes,

@@ -13,14 +13,14 @@ use ottla_records::{RecordBatch, TimestampType};
 
 use super::decoder::Decoder;
 
-/// Offset and length of a batch; what follows is counted by the length.
+/// Size of the base offset and length fields, which the length does not include.
 const LOG_OVERHEAD: u64 = 12;
-/// The shortest record of any version, without the overhead.
+/// Minimum size of a batch of any version, without the overhead.
 const MIN_BATCH: i32 = 14;
-/// The largest batch that is decompressed.
+/// Maximum size of a batch after decompression.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
-/// The batches of a file, one after the other, without reading all of it at once.
+/// Iterates over the batches of a file without reading all of it at once.
 pub(super) struct Batches {
     file: File,
     name: String,
@@ -29,7 +29,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Those from a position on, up to the end of the file or so many bytes into it.
+    /// The batches from a position to the end of the file, or to this many bytes into it.
     pub(super) fn open(
         path: &Path,
         position: u64,
@@ -46,7 +46,7 @@ impl Batches {
         })
     }
 
-    /// The next batch with its position, or nothing where the rest is no whole batch.
+    /// The next batch with its position; `None` if the rest is not a complete batch.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<(u64, AnyBatch)>> {
         if self.position + LOG_OVERHEAD > self.end {
             return Ok(None);
@@ -257,7 +257,7 @@ fn dump_records(
     Ok(())
 }
 
-/// The sequence of a record; they go round after the largest.
+/// The sequence number of a record, which wraps after the maximum.
 fn sequence(base: i32, delta: i64) -> i32 {
     match base {
         -1 => -1,
@@ -289,7 +289,7 @@ fn control_record(key: &Option<Bytes>, value: &Option<Bytes>) -> anyhow::Result<
     })
 }
 
-/// What the flags say about printing segments.
+/// The output options.
 pub(super) struct SegmentOptions {
     pub(super) is_deep: bool,
     pub(super) prints_contents: bool,
@@ -298,7 +298,7 @@ pub(super) struct SegmentOptions {
     pub(super) decoder: Decoder,
 }
 
-/// The offset in the name of a segment's file.
+/// The offset in the name of a segment file.
 pub(super) fn base_offset(file: &Path) -> anyhow::Result<i64> {
     let name = file
         .file_name()

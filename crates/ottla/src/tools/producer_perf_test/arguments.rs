@@ -1,4 +1,4 @@
-//! From the command line to what is to be done, with the words of Kafka's tool where something is wrong.
+//! Parses and validates the command line, with the error messages of Kafka's tool.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use regex::Regex;
 
 use crate::tools::performance::{ILLEGAL_ARGUMENT, Trouble, settings_of_file};
 
-/// What the records hold.
+/// The values of the records.
 #[derive(Debug)]
 pub(super) enum Payload {
     Random { content: Content, sizes: ValueSizes },
@@ -19,7 +19,7 @@ pub(super) enum Payload {
     Counted,
 }
 
-/// A command line that makes sense.
+/// A validated command line.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) topic: String,
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub(super) settings: BTreeMap<String, String>,
 }
 
-/// Why a command line makes no sense.
+/// Why a command line is invalid.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Usage(String),
@@ -172,7 +172,7 @@ pub(super) fn plan(args: &ProducerPerfTestArgs) -> Result<Plan, Refusal> {
     })
 }
 
-/// `TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...`, as flags.
+/// Converts `TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...` to flags.
 fn of_kafka_0_8(args: &ProducerPerfTestArgs) -> Result<ProducerPerfTestArgs, Refusal> {
     let [topic, records, size, throughput, properties @ ..] = &args.positional[..] else {
         let words = args.positional.join(" ");
@@ -272,7 +272,7 @@ fn keys(args: &ProducerPerfTestArgs) -> Result<KeyDistribution, Refusal> {
     }
 }
 
-/// Properties go before the file, `--bootstrap-server` before both.
+/// Properties override the file, `--bootstrap-server` overrides both.
 fn settings(args: &ProducerPerfTestArgs) -> Result<BTreeMap<String, String>, Refusal> {
     if args.producer_props.is_some() {
         println!(
@@ -314,7 +314,8 @@ fn settings(args: &ProducerPerfTestArgs) -> Result<BTreeMap<String, String>, Ref
     Ok(settings)
 }
 
-/// The parts of a file, as Java's `Scanner` finds them: a separator at the beginning or the end makes no empty part.
+/// Splits a file like Java's `Scanner`: a separator at the beginning or the end does not produce an
+/// empty part.
 fn read_payload_file(path: &str, delimiter: &str) -> Result<Vec<Vec<u8>>, Refusal> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
     println!("Reading payloads from: {}", absolute.display());

@@ -1,4 +1,5 @@
-//! What is counted while records come back, and the lines of Kafka's tool (`ProducerPerformance.Stats`).
+//! Counters of completed records, and the output lines of Kafka's tool
+//! (`ProducerPerformance.Stats`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,10 +15,10 @@ use crate::tools::java_numbers::fixed;
 
 const NS_PER_MS: f64 = 1e6;
 const BYTES_PER_MB: f64 = 1024.0 * 1024.0;
-/// More kinds of failures than these are shown as one.
+/// Maximum number of distinct failures; further ones are combined.
 const MOST_KINDS: usize = 16;
 
-/// Shared by the client's threads, which tell of batches, and the tool.
+/// Shared by the client's threads, which report batches, and the tool.
 pub(super) struct Stats {
     clock: RunClock,
     reporting_interval_ns: u64,
@@ -28,19 +29,19 @@ pub(super) struct Stats {
 
 struct Counted {
     whole: Tally,
-    /// Of the records after the warm-up, once there are some.
+    /// Records after the warm-up; `None` until there are any.
     steady: Option<Tally>,
     failed: u64,
     failures: BTreeMap<String, u64>,
 }
 
-/// One summary with its windows.
+/// The counters of one summary and its windows.
 struct Tally {
     start: u64,
     from_due: Latencies,
     from_sent: Latencies,
     window: Window,
-    /// No window has been printed.
+    /// Whether no window has been printed.
     is_first_window: bool,
 }
 
@@ -73,7 +74,7 @@ impl Tally {
         }
     }
 
-    /// Counts as many records with the same moment.
+    /// Counts several records with the same moment.
     fn record(&mut self, elapsed: Elapsed, count: u64) {
         self.from_due.record_many_ns(elapsed.since_due_ns, count);
         self.from_sent.record_many_ns(elapsed.since_sent_ns, count);
@@ -99,7 +100,7 @@ impl Tally {
 
     fn total_line(&self, now: u64, value_bytes: f64, which: &str) -> String {
         let count = self.from_due.count() as f64;
-        // Where nothing has arrived, no time has passed either, and the rate is 0 all the same.
+        // If nothing has arrived, no time has passed either, and the rate is 0.
         let seconds = match now - self.start {
             0 => f64::INFINITY,
             ns => ns as f64 / 1e9,
@@ -126,7 +127,7 @@ impl Tally {
 }
 
 impl Stats {
-    /// The clock has just been started.
+    /// The clock was just started.
     pub(super) fn new(
         clock: RunClock,
         reporting_interval_ms: u64,
@@ -157,7 +158,7 @@ impl Stats {
         let now = self.clock.now();
         let mut counted = self.locked();
         let counted = &mut *counted;
-        // Records that were sent with one reading of the clock have the same tag, and stand together.
+        // Records sent with the same clock reading have the same tag and are adjacent.
         for same in tags.chunk_by(|one, other| one == other) {
             let (elapsed, count) = (elapsed(same[0], now), same.len() as u64);
             counted.whole.record(elapsed, count);
@@ -169,7 +170,7 @@ impl Stats {
         }
         let is_over = |tally: &Tally| now >= tally.window.start + self.reporting_interval_ns;
         if is_over(&counted.whole) {
-            // After the warm-up the windows of the steady state are shown in their place.
+            // After the warm-up, the steady-state windows are printed instead.
             if counted.steady.is_none() {
                 self.print_window(&counted.whole, now);
             }
@@ -194,7 +195,7 @@ impl Stats {
         );
     }
 
-    /// The first failure of its kind is shown; Kafka's tool shows each, and counts none.
+    /// Prints the first failure of each kind. Kafka's tool prints every one and counts none.
     pub(super) fn on_failed(&self, count: u64, error: &ClientError) {
         let mut counted = self.locked();
         counted.failed += count;
@@ -218,7 +219,7 @@ impl Stats {
         if let Some(steady) = &counted.steady {
             println!("{}", steady.total_line(now, value_bytes, " steady state"));
         } else if self.has_warmup {
-            // Nothing that was sent after the warm-up has arrived.
+            // No record sent after the warm-up has arrived.
             let none = Tally::new(now);
             println!("{}", none.total_line(now, value_bytes, " steady state"));
         }
@@ -235,8 +236,8 @@ impl Stats {
         }
     }
 
-    /// Shows the latencies from when records were due, and from when they were sent; of the steady state where there
-    /// is a warm-up.
+    /// Prints the latencies from due and from send; those of the steady state if there is a
+    /// warm-up.
     pub(super) fn with_latencies<T>(&self, show: impl FnOnce(&Latencies, &Latencies) -> T) -> T {
         let counted = self.locked();
         let tally = counted.steady.as_ref().unwrap_or(&counted.whole);

@@ -1,5 +1,5 @@
-//! The JSON files of `reassign-partitions`: which topics to move, and which replicas of a partition go
-//! where.
+//! The JSON files of `reassign-partitions`: the topics to move, and the target replicas of each
+//! partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 /// A partition by topic name and number.
 pub(super) type Partition = (String, i32);
 
-/// A replica: the broker, and the partition. In the order in which Kafka's tool prints replicas.
+/// A replica: broker and partition. Ordered like the replicas in the output of Kafka's tool.
 pub(super) type Replica = (i32, Partition);
 
-/// Stands for a log directory that the broker chooses.
+/// Means that the broker chooses the log directory.
 const ANY_LOG_DIR: &str = "any";
 
-/// What a file asks for.
+/// The requested assignment.
 #[derive(PartialEq, Eq, Default, Debug)]
 pub(super) struct Assignment {
-    /// In the order of the file, which may name a partition twice.
+    /// In the order of the file, which may contain a partition twice.
     pub(super) partitions: Vec<(Partition, Vec<i32>)>,
-    /// The replicas for which the file names a directory.
+    /// The replicas for which the file names a log directory.
     pub(super) log_dirs: BTreeMap<Replica, String>,
 }
 
 impl Assignment {
-    /// The partitions, if the file can be executed as it stands.
+    /// The partitions, if the file is valid for execution.
     pub(super) fn checked(&self) -> anyhow::Result<BTreeMap<Partition, Vec<i32>>> {
         if self.partitions.is_empty() {
             bail!("Partition reassignment list cannot be empty");
@@ -94,7 +94,7 @@ fn parse(text: &str) -> anyhow::Result<Value> {
     }
 }
 
-/// The entries of a list; none where the file does not have it.
+/// The elements of an array; empty if the file does not contain it.
 fn entries<'a>(file: &'a Value, field: &str) -> anyhow::Result<&'a [Value]> {
     match file.get(field) {
         None => Ok(&[]),
@@ -157,7 +157,7 @@ fn parse_assignment(text: &str) -> anyhow::Result<Assignment> {
     Ok(assignment)
 }
 
-/// An assignment as the tool prints it, and reads it again.
+/// An assignment in the format that the tool prints and reads.
 pub(super) fn to_json(
     partitions: &BTreeMap<Partition, Vec<i32>>,
     log_dirs: &BTreeMap<Replica, String>,
@@ -177,17 +177,17 @@ pub(super) fn to_json(
     json!({ "version": 1, "partitions": entries.collect::<Vec<Value>>() })
 }
 
-/// `t-0`
+/// Formats `t-0`.
 pub(super) fn shown((topic, partition): &Partition) -> String {
     format!("{topic}-{partition}")
 }
 
-/// `t-0-1`, the last number being the broker.
+/// Formats `t-0-1`; the last number is the broker.
 pub(super) fn shown_replica((broker, partition): &Replica) -> String {
     format!("{}-{broker}", shown(partition))
 }
 
-/// What stands in a list more than once.
+/// The elements that occur more than once.
 pub(super) fn duplicates<T: Ord + Clone>(items: &[T]) -> Vec<T> {
     let mut seen = BTreeSet::new();
     let twice: BTreeSet<&T> = items.iter().filter(|item| !seen.insert(*item)).collect();

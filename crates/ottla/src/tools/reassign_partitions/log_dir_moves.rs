@@ -1,4 +1,5 @@
-//! Moves of replicas between the log directories of their brokers: how far they are, and starting them.
+//! Moves of replicas between the log directories of their brokers: their progress, and starting
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,21 +11,21 @@ use ottla_types::ErrorCode;
 
 use super::assignment_file::{Partition, Replica, shown, shown_replica};
 
-/// Time between two attempts to start a move. A replica that goes to a broker that does not have it yet
-/// cannot be given a directory before it has come.
+/// Time between two attempts to start a move. A replica on a new broker cannot be assigned a
+/// directory before it exists there.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How far a replica is on its way to a directory.
+/// The progress of a replica's move to a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum MoveState {
-    /// No directory that is online has the replica.
+    /// No online log directory has the replica.
     MissingLogDir,
-    /// It is moving from `current` to `future`, be that where it is wanted or not.
+    /// The replica is moving from `current` to `future`, which may not be the requested directory.
     Active {
         current: String,
         future: String,
     },
-    /// It is not moving, and stands elsewhere.
+    /// The replica is not moving and is in another directory.
     Cancelled {
         current: String,
     },
@@ -41,12 +42,12 @@ impl MoveState {
         }
     }
 
-    /// Whether nothing more will come of the move, be the replica where it is wanted or not.
+    /// Whether the move is over, even if the replica is not in the requested directory.
     pub(super) fn is_done(&self) -> bool {
         matches!(self, MoveState::Cancelled { .. } | MoveState::Completed)
     }
 
-    /// The sentence that Kafka's tool has for it.
+    /// The message of Kafka's tool.
     pub(super) fn shown(&self, replica: &Replica, target: &str) -> String {
         let (broker, partition) = replica;
         let name = shown(partition);
@@ -73,7 +74,7 @@ impl MoveState {
     }
 }
 
-/// How far these replicas are on their way to these directories.
+/// The progress of these replicas' moves.
 pub(super) async fn states(
     admin: &Admin,
     targets: &BTreeMap<Replica, String>,
@@ -86,7 +87,7 @@ pub(super) async fn states(
     Ok(found.into_iter().map(state).collect())
 }
 
-/// Where these replicas stand.
+/// The current log directories of these replicas.
 pub(super) async fn log_dirs_of(
     admin: &Admin,
     replicas: impl Iterator<Item = &Replica>,
@@ -110,7 +111,7 @@ pub(super) async fn log_dirs_of(
     Ok(found)
 }
 
-/// Starts moves, for a while also of replicas that are not there yet.
+/// Starts moves; retries for a while if a replica does not exist yet.
 pub(super) async fn start(
     admin: &Admin,
     targets: &BTreeMap<Replica, String>,
@@ -153,7 +154,7 @@ pub(super) async fn start(
     }
 }
 
-/// What is printed as it stands, without `Error: `.
+/// Printed without the prefix `Error: `.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Terse(pub(super) String);

@@ -1,4 +1,4 @@
-//! The settings that hold replication back while replicas move, and their removal afterwards.
+//! The replication throttles during a reassignment, and their removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ const LOG_DIRS_RATE: &str = "replica.alter.log.dirs.io.max.bytes.per.second";
 const LEADER_REPLICAS: &str = "leader.replication.throttled.replicas";
 const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
 
-/// Who reads from whom while a partition moves.
+/// The source and target brokers of a partition's move.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Move {
     sources: BTreeSet<i32>,
     destinations: BTreeSet<i32>,
 }
 
-/// Every move that is under way or asked for.
+/// Every move in progress or requested.
 fn moves(
     ongoing: &BTreeMap<Partition, OngoingPartitionReassignment>,
     current: &BTreeMap<Partition, Vec<i32>>,
@@ -56,7 +56,7 @@ fn moves(
     moves
 }
 
-/// The replicas that are held back, by topic: `0:1,0:2`, partition and broker.
+/// The throttled replicas by topic: `0:1,0:2`, partition and broker.
 fn throttled(
     moves: &BTreeMap<Partition, Move>,
     brokers: impl Fn(&Move) -> &BTreeSet<i32>,
@@ -77,7 +77,7 @@ fn throttled(
         .collect()
 }
 
-/// Holds the replication between brokers back to so many bytes a second.
+/// Limits replication between brokers to this many bytes per second.
 pub(super) async fn limit_replication(
     admin: &Admin,
     ongoing: &BTreeMap<Partition, OngoingPartitionReassignment>,
@@ -113,7 +113,7 @@ pub(super) async fn limit_replication(
     Ok(())
 }
 
-/// Holds the moves between the directories of these brokers back to so many bytes a second.
+/// Limits moves between log directories of these brokers to this many bytes per second.
 pub(super) async fn limit_log_dir_moves(
     admin: &Admin,
     brokers: &BTreeSet<i32>,
@@ -144,8 +144,8 @@ async fn set_rates(
     Ok(())
 }
 
-/// Lifts what held back the brokers of the cluster, those named here, and the topics of these partitions.
-/// Nobody knows any more which brokers a finished move had as its sources.
+/// Removes the throttles from all brokers of the cluster, the brokers named here, and the topics of
+/// these partitions. The source brokers of a finished move are no longer known.
 pub(super) async fn clear(
     admin: &Admin,
     nodes: EndpointType,

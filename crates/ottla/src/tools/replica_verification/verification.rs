@@ -1,7 +1,8 @@
-//! The comparison of what replicas have, batch by batch, up to the high watermark.
+//! Compares replicas batch by batch, up to the high watermark.
 //!
-//! Owns the offset from which each partition is read next: it advances past a batch only when every replica
-//! has given it. No sockets and no clock here (`ReplicaVerificationTool.ReplicaBuffer` in Kafka).
+//! Owns the next fetch offset of each partition, which advances past a batch only when every
+//! replica has returned it. It uses no sockets and no clock
+//! (`ReplicaVerificationTool.ReplicaBuffer` in Kafka).
 
 use std::collections::BTreeMap;
 
@@ -12,32 +13,32 @@ use ottla_records::legacy::AnyBatch;
 
 type Partition = (String, i32);
 
-/// What a broker gave of a replica.
+/// A replica's data from a broker.
 pub(super) struct FetchedReplica {
     pub(super) partition: Partition,
-    /// -1 where the broker cannot say.
+    /// -1 if the broker does not know it.
     pub(super) high_watermark: i64,
     pub(super) records: Bytes,
 }
 
-/// What a round has shown.
+/// The result of a round.
 pub(super) struct Outcome {
     /// One sentence each.
     pub(super) differences: Vec<String>,
-    /// Whether replicas have other offsets, after which nothing more can be compared.
+    /// Whether replicas have different offsets, after which they can no longer be compared.
     pub(super) has_diverged: bool,
-    /// The partition that is furthest behind its high watermark.
+    /// The partition that is furthest below its high watermark.
     pub(super) report: String,
 }
 
-/// The offsets up to which the replicas were seen to be alike.
+/// The offsets up to which the replicas were verified.
 pub(super) struct Verification {
     replicas: BTreeMap<Partition, usize>,
     offsets: BTreeMap<Partition, i64>,
 }
 
 impl Verification {
-    /// `replicas` says how many replicas a partition has, `offsets` where it is read first.
+    /// `replicas` holds the number of replicas of each partition, `offsets` the initial offsets.
     pub(super) fn new(
         replicas: BTreeMap<Partition, usize>,
         offsets: BTreeMap<Partition, i64>,
@@ -45,12 +46,12 @@ impl Verification {
         Verification { replicas, offsets }
     }
 
-    /// The offset from which this partition is read next.
+    /// The next fetch offset of this partition.
     pub(super) fn offset(&self, partition: &Partition) -> i64 {
         self.offsets.get(partition).copied().unwrap_or_default()
     }
 
-    /// Compares what the brokers gave in one round. An error is a batch that cannot be read.
+    /// Compares the brokers' data of one round. Fails if a batch cannot be parsed.
     pub(super) fn on_round(
         &mut self,
         answers: Vec<(i32, Vec<FetchedReplica>)>,
@@ -73,7 +74,7 @@ impl Verification {
             replicas.sort_by_key(|(broker, _)| *broker);
             let high_watermark = replicas.iter().map(|(_, it)| it.high_watermark).max();
             let offset = self.offsets.entry(partition.clone()).or_default();
-            // A replica that is missing has none of the records.
+            // A missing replica has returned no records.
             while replicas.len() == *expected {
                 let Some(next) = compare_next(partition, &mut replicas, &mut outcome)
                     .with_context(|| format!("{}-{} at {offset}", partition.0, partition.1))?
@@ -100,14 +101,14 @@ impl Verification {
     }
 }
 
-/// Takes one batch of every replica. Gives the offset behind it, or nothing where one of the replicas has
-/// no batch below its high watermark, or another than the first.
+/// Compares one batch of every replica. Returns the offset after it; `None` if a replica has no
+/// batch below its high watermark, or a different one than the first replica.
 fn compare_next(
     (topic, partition): &Partition,
     replicas: &mut [(i32, FetchedReplica)],
     outcome: &mut Outcome,
 ) -> anyhow::Result<Option<i64>> {
-    // The broker, the last offset and the checksum of the first replica's batch.
+    // The broker, last offset and checksum of the first replica's batch.
     let mut first: Option<(i32, i64, u32)> = None;
     for (broker, replica) in replicas {
         let Some(batch) = next_batch(&mut replica.records)? else {
@@ -141,7 +142,7 @@ fn compare_next(
     Ok(first.map(|(_, last_offset, _)| last_offset + 1))
 }
 
-/// The next batch, unless only a part of it has come, as at the end of a response.
+/// The next batch; `None` if it is incomplete, as at the end of a response.
 fn next_batch(records: &mut Bytes) -> anyhow::Result<Option<AnyBatch>> {
     const OVERHEAD: usize = BatchPrefix::LOG_OVERHEAD;
     if records.len() < OVERHEAD {

@@ -1,4 +1,4 @@
-//! What is counted, and the lines of Kafka's tool (`ShareConsumerPerformance`).
+//! Counters, and the output lines of Kafka's tool (`ShareConsumerPerformance`).
 
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +10,14 @@ const BYTES_PER_MB: f64 = 1024.0 * 1024.0;
 pub(super) const HEADER: &str = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, \
                                  fetch.time.ms";
 
-/// What was consumed, by one member or by all.
+/// Counters of one member or of all.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Consumed {
     pub(super) records: u64,
     pub(super) bytes: u64,
 }
 
-/// From when to when.
+/// A time span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) begun: SystemTime,
@@ -36,7 +36,7 @@ impl Consumed {
     }
 }
 
-/// The sum, and the rates at which a part of it came.
+/// The total, and the rates of a part of it.
 fn line(sum: Consumed, part: Consumed, span: &Span, format: &SimpleDateFormat) -> String {
     let milliseconds = span.length().as_millis();
     let seconds = milliseconds as f64 / 1000.0;
@@ -51,7 +51,7 @@ fn line(sum: Consumed, part: Consumed, span: &Span, format: &SimpleDateFormat) -
     )
 }
 
-/// When one member said last how far it is.
+/// When one member last reported its progress.
 pub(super) struct MemberProgress {
     interval: Duration,
     at: SystemTime,

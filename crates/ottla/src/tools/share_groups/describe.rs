@@ -27,7 +27,8 @@ pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::R
     Ok(())
 }
 
-/// Says what state keeps a group from being shown as usual; false where there is nothing to show.
+/// Prints a message about a state that affects the output; returns false if there is nothing to
+/// print.
 fn announce(group: &DescribedGroup, rows: usize) -> bool {
     let id = &group.group_id;
     match &*group.group_state {
@@ -89,7 +90,7 @@ fn print_members(group: &DescribedGroup, verbose: bool) {
     if verbose {
         table.fixed("MEMBER-EPOCH", 13, |(it, _)| it.member_epoch);
     }
-    // A member without partitions has an empty one, where a consumer has a dash.
+    // A member without partitions has an empty assignment; the consumer groups tool prints a dash.
     table.fixed("ASSIGNMENT", 0, |(_, partitions)| {
         let partitions = Some(partitions).filter(|it| !it.is_empty());
         partitions.map_or_else(String::new, |it| assignment(it))

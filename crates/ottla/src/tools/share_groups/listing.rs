@@ -1,4 +1,4 @@
-//! The groups that are there, and those that the command line chooses.
+//! Lists groups, and selects those that the command line names.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) async fn share_groups(
     Ok(admin.list_groups(states, &["share".to_owned()]).await?)
 }
 
-/// The groups that the flags name, each once.
+/// The groups that the flags select, each once.
 pub(super) async fn chosen_groups(
     args: &ShareGroupsArgs,
     admin: &Admin,

@@ -1,4 +1,4 @@
-//! `--reset-offsets`: from where a share group without members is to go on.
+//! `--reset-offsets`: the new start offsets of a share group without members.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ async fn alter(
 ) -> anyhow::Result<()> {
     let results = match admin.alter_share_group_offsets(group, offsets).await {
         Ok(results) => results,
-        // What is wrong with the group is wrong with each partition.
+        // An error of the group applies to each partition.
         Err(error) => {
             let partitions = offsets.keys();
             partitions

@@ -1,6 +1,6 @@
-//! Credentials with which a cluster begins: `storage format --add-scram`.
+//! Initial credentials of a cluster: `storage format --add-scram`.
 //!
-//! Where Kafka does the same: `org.apache.kafka.metadata.storage.ScramParser`.
+//! Kafka: `org.apache.kafka.metadata.storage.ScramParser`.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use ottla_protocol::metadata_records::{MetadataRecord, UserScramCredentialRecord
 
 const DEFAULT_ITERATIONS: u32 = 4096;
 
-/// `SCRAM-SHA-256=[name=alice,password=secret]`, with `iterations` and `salt` if need be, and
-/// `saltedpassword` instead of the password.
+/// Parses `SCRAM-SHA-256=[name=alice,password=secret]`, optionally with `iterations` and `salt`,
+/// and with `saltedpassword` instead of the password.
 pub(crate) fn parse(argument: &str) -> anyhow::Result<MetadataRecord> {
     let argument = argument.trim();
     let Some((mechanism_name, settings)) = argument.split_once('=') else {

@@ -1,4 +1,4 @@
-//! `--delete`: groups without members, with their internal topics where that is asked for.
+//! `--delete`: deletes groups without members, optionally with their internal topics.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,8 @@ pub(super) async fn delete(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::R
     Ok(())
 }
 
-/// Those of the groups that cannot be deleted as they are, each with the exception that Kafka's tool shows.
+/// The groups that cannot be deleted in their state, each with the exception that Kafka's tool
+/// prints.
 async fn not_deletable(
     admin: &Admin,
     groups: &[String],
@@ -77,7 +78,7 @@ async fn not_deletable(
     Ok(failed)
 }
 
-/// Deletes all that can be deleted, and gives the error of the first that cannot.
+/// Deletes as many topics as possible, and returns the error of the first that failed.
 async fn delete_topics(admin: &Admin, topics: &[String]) -> Option<ClientError> {
     let mut first = None;
     for topic in topics {

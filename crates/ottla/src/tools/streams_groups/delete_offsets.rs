@@ -1,4 +1,4 @@
-//! `--delete-offsets`: what a group has committed for its input topics is forgotten.
+//! `--delete-offsets`: deletes a group's committed offsets of its input topics.
 
 use ottla_client::Admin;
 

@@ -1,4 +1,4 @@
-//! `--describe`: how far groups lag behind, their members, or their state.
+//! `--describe`: the lag, members or state of groups.
 
 use ottla_client::Admin;
 use ottla_client::admin::DescribedStreamsGroup;
@@ -26,7 +26,7 @@ pub(super) async fn describe(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow:
     Ok(())
 }
 
-/// A group that has none is only shown by its state.
+/// Whether the group has members; of an empty one only the state is printed.
 fn has_members(group: &DescribedStreamsGroup) -> bool {
     &*group.group.group_state != "Dead" && !group.group.members.is_empty()
 }
@@ -61,7 +61,7 @@ fn print_members(group: &DescribedStreamsGroup, verbose: bool) {
         }
         return;
     }
-    // Kafka's tool has no blank behind the epoch of the topology.
+    // Kafka's tool prints no blank after the topology epoch.
     let print = |cells: [&str; 9]| {
         let [
             group,
@@ -111,7 +111,7 @@ fn print_members(group: &DescribedStreamsGroup, verbose: bool) {
     }
 }
 
-/// `ACTIVE: 0:[0,1]; 1:[2]; STANDBY: 0:[3]; `, each kind behind `prefix`.
+/// Formats `ACTIVE: 0:[0,1]; 1:[2]; STANDBY: 0:[3]; `, with `prefix` before each kind.
 fn tasks(assignment: &Assignment, prefix: &str) -> String {
     let mut shown = String::new();
     for (kind, tasks) in [

@@ -1,4 +1,4 @@
-//! The topics that an application keeps for itself, which may be deleted with its group.
+//! The internal topics of an application, which can be deleted with its group.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use ottla_client::{Admin, ClientError};
 use super::print_error;
 use crate::tools::java_exceptions;
 
-/// The internal topics of a group, of which those that are not named as such are told and left out.
+/// The internal topics of a group. Those whose names are not those of internal topics are reported
+/// and omitted.
 pub(super) async fn internal_topics(admin: &Admin, group: &str) -> Vec<String> {
     match admin.describe_streams_group(group).await {
         Ok(described) => named_as_such(&described),
@@ -68,7 +69,7 @@ async fn tell_of_failure(admin: &Admin, group: &str, error: &ClientError) {
     }
 }
 
-/// Whether Kafka Streams gives such a name to a topic of its own.
+/// Whether Kafka Streams gives such names to its internal topics.
 fn is_named_internal(topic: &str, group: &str) -> bool {
     let rest = topic.strip_prefix(group);
     let Some(rest) = rest.and_then(|rest| rest.strip_prefix('-')) else {

@@ -1,4 +1,4 @@
-//! The groups that are there, those that the command line chooses, and how errors are shown.
+//! Lists groups, selects those that the command line names, and formats errors.
 
 use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
@@ -12,7 +12,7 @@ pub(super) fn print_error(message: &str) {
     println!("\nError: {message}");
 }
 
-/// An error as Java shows one that it met while it waited for something else.
+/// An error as Java prints it when it occurs in an asynchronous result.
 pub(super) fn wrapped(error: ClientError) -> anyhow::Error {
     let shown = java_exceptions::shown(&error);
     anyhow::anyhow!("java.util.concurrent.ExecutionException: {shown}")
@@ -23,12 +23,12 @@ pub(super) async fn streams_groups(
     states: &[String],
 ) -> Result<Vec<GroupListing>, ClientError> {
     let mut groups = admin.list_groups(states, &[STREAMS.to_owned()]).await?;
-    // A broker that knows no types does not sort them out.
+    // A broker that does not support group types ignores the filter.
     groups.retain(|group| group.group_type.eq_ignore_ascii_case(STREAMS));
     Ok(groups)
 }
 
-/// The groups that the flags name.
+/// The groups that the flags select.
 pub(super) async fn chosen_groups(
     args: &StreamsGroupsArgs,
     admin: &Admin,

@@ -1,4 +1,4 @@
-//! What a group has committed for the topics that its application reads, and how far that is from their ends.
+//! A group's committed offsets of the topics that its application reads, and the lag.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use ottla_client::admin::{CommittedOffset, DescribedStreamsGroup, OffsetSpec};
 use super::wrapped;
 use crate::tools::offset_reset::{self, Partition, UsageError};
 
-/// One partition that a member of the group reads.
+/// A partition that a member of the group reads.
 pub(super) struct OffsetsOfPartition {
     pub(super) topic: String,
     pub(super) partition: i32,
@@ -19,7 +19,7 @@ pub(super) struct OffsetsOfPartition {
     pub(super) lag: i64,
 }
 
-/// Of all partitions that the members' active tasks read.
+/// All partitions that the members' active tasks read.
 pub(super) async fn offsets(
     admin: &Admin,
     group: &DescribedStreamsGroup,
@@ -65,7 +65,7 @@ fn partitions_read(group: &DescribedStreamsGroup) -> anyhow::Result<Vec<Partitio
     Ok(partitions.into_iter().collect())
 }
 
-/// What the group has committed for its input topics, and the topics that it repartitions by if those are wanted.
+/// The group's committed offsets of its input topics, and optionally of its repartition topics.
 pub(super) async fn committed(
     admin: &Admin,
     group: &str,

@@ -1,4 +1,4 @@
-//! `--reset-offsets`: where the offsets of groups without members are to be, and which internal topics go with it.
+//! `--reset-offsets`: the new offsets of groups without members, and the internal topics to delete.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ async fn reset_group(
         .new_offsets(admin, group, is_single, &partitions, committed)
         .await?;
     if args.execute {
-        // Kafka's tool gives the words of this error alone.
+        // Kafka's tool prints only the message of this error.
         let words = |error: ClientError| anyhow!("{}", error.broker_message());
         let results = admin.alter_offsets(group, &offsets).await.map_err(words)?;
         for (_, result) in results {

@@ -43,7 +43,7 @@ fn the_usual_command_line() {
     assert_eq!(plan.settings["client.id"], "perf-producer-client");
 }
 
-/// As the published command of 2014 has it.
+/// The published command of 2014.
 #[test]
 fn the_command_line_of_kafka_0_8() {
     let plan = planned(

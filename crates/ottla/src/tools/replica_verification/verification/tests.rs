@@ -1,4 +1,4 @@
-//! Rounds of made-up answers.
+//! Rounds with constructed responses.
 
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{Offset, Timestamp};
@@ -60,7 +60,7 @@ fn a_replica_that_is_behind_holds_the_offset() {
         "max lag is 1 for partition t-0 at offset 1 among 1 partitions"
     );
     assert!(outcome.differences.is_empty());
-    // Nothing comes of the second broker: the offset stays.
+    // The second broker returns nothing, so the offset does not advance.
     let answers = vec![(1, replica(2, &[(1, b"b")]))];
     assert!(
         verification
