@@ -1,4 +1,4 @@
-//! The tools that show and change a cluster as a whole, each as a process.
+//! The administrative tools for whole clusters, each run as a process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ fn run(arguments: &[&str]) -> Ran {
     }
 }
 
-/// Standard output of a tool that succeeds.
+/// The standard output of a tool, which must succeed.
 #[track_caller]
 fn out(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> String {
     let ran = on(broker, before, after);
@@ -562,7 +562,7 @@ fn wrong_arguments_say_what_to_write() {
         "{}",
         help.out
     );
-    // What stands above a tool's arguments is shown too.
+    // The text above a tool's arguments is printed too.
     let help = run(&["console-consumer", "--help"]);
     assert!(help.out.contains("OffsetsMessageFormatter"), "{}", help.out);
     for tool in [

@@ -1,4 +1,4 @@
-//! `ottla bench` against the real broker: what is measured, what is left behind, and what is said when something is wrong.
+//! `ottla bench` against the real broker: its measurements, its clean-up, and its error messages.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -55,14 +55,14 @@ impl Ran {
         ResultFile::read(&json).expect("a result")
     }
 
-    /// Brokers that were started are gone with their directories.
+    /// Checks that started brokers and their directories are gone.
     fn left_nothing(&self) {
         let left = std::fs::read_dir(self.dir.path().join("brokers")).expect("a directory");
         assert_eq!(left.count(), 0);
     }
 }
 
-/// Bytes of all segments below a directory.
+/// Total size of all segments below a directory, in bytes.
 fn written_below(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
@@ -124,13 +124,13 @@ fn a_broker_is_started_measured_and_gone() {
     assert_eq!(figure("produce.failed"), 0.0);
     assert!(figure("consume.records_per_second") > 8_000.0);
     assert!(figure("broker.cpu_seconds_per_gb") > 0.0 && figure("broker.peak_memory_mb") > 1.0);
-    // Records age on their way: they are acknowledged, and consumed, after they were due; and not before they were sent.
+    // Records are acknowledged and consumed after they were due, and not before they were sent.
     for name in ["ack", "ack_from_send", "e2e", "e2e_from_send"] {
         assert_eq!(run.curves[name].count, 40_000, "{name}");
     }
     assert!(figure("ack.p99_ms") >= figure("ack_from_send.p99_ms"));
     assert!(figure("e2e.max_ms") < 60_000.0);
-    // 20 MB in segments of 1 MB: there are rolls, and they are seen.
+    // 20 MB in segments of 1 MB must cause rolls, which are recorded.
     let marks = run.rounds.iter().flat_map(|it| &it.marks);
     assert!(marks.filter(|it| it.kind == MarkKind::SegmentRoll).count() >= 5);
     assert!(ran.printed().contains("published"), "{}", ran.printed());
@@ -144,7 +144,7 @@ fn a_broker_is_started_measured_and_gone() {
     );
 }
 
-/// Brokers whose settings are swept are started for each of them.
+/// Brokers are restarted for each value of a swept broker setting.
 #[test]
 fn settings_of_brokers_can_be_swept() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -165,7 +165,7 @@ fn settings_of_brokers_can_be_swept() {
         of_segments.count()
     };
     assert!(rolls(0) >= 3 && rolls(1) == 0, "{} {}", rolls(0), rolls(1));
-    // Those of a cluster that runs cannot be.
+    // Settings of a running cluster cannot be swept.
     let ran = Ran::bench(&["run", &file, "--bootstrap-server", "127.0.0.1:1"]);
     assert!(
         ran.error()
@@ -175,7 +175,7 @@ fn settings_of_brokers_can_be_swept() {
     );
 }
 
-/// As many brokers are started as there are replicas, and what they use is counted together.
+/// As many brokers are started as there are replicas, and their resource usage is summed.
 #[test]
 fn three_replicas_are_three_brokers() {
     let ran = Ran::bench(&[
@@ -198,14 +198,16 @@ fn three_replicas_are_three_brokers() {
     let figures = &point.runs[0].rounds[0].figures;
     assert!(figures["produce.records_per_second"] > 0.0);
     assert_eq!(figures["produce.failed"], 0.0);
-    // A record of 100 bytes takes about 110 in a batch, and replicas are not counted again.
+    // A record of 100 bytes takes about 110 in a batch. Each partition is counted once, not per
+    // replica.
     let ratio = figures["produce.compression_ratio"];
     assert!((0.8..1.0).contains(&ratio), "{ratio}");
-    // Each of three processes has its own.
+    // Each of the three processes uses at least 5 MB.
     assert!(figures["broker.peak_memory_mb"] > 15.0);
 }
 
-/// The first second of a topic, in which its replicas do not follow yet, is no latency of a message.
+/// Replicas do not fetch a new topic for up to a second, which must not count as latency of a
+/// record.
 #[test]
 fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
     let ran = Ran::bench(&[
@@ -220,11 +222,11 @@ fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
     let result = ran.result();
     let rounds = &result.scenarios[0].points[0].runs[0].rounds;
     let longest: Vec<f64> = rounds.iter().map(|it| it.figures["e2e.max_ms"]).collect();
-    // What else the machine does may hold one of them up.
+    // Other work on the machine may delay one of them.
     assert!(longest.iter().any(|it| *it < 700.0), "{longest:?}");
 }
 
-/// A broker that leads dies in the middle of a round; what was acknowledged by all is there, and the broker comes back.
+/// A leader is killed during a round. No acknowledged record is lost, and the broker is restarted.
 #[test]
 fn what_is_lost_when_a_leader_dies_is_counted() {
     let ran = Ran::bench(&[
@@ -254,7 +256,7 @@ fn what_is_lost_when_a_leader_dies_is_counted() {
             .iter()
             .filter(|it| it.kind == MarkKind::LeaderDeath);
         assert_eq!(deaths.count(), 1, "{:?}", round.marks);
-        // Until another leads, what its partitions get waits.
+        // Records for its partitions wait until another broker leads.
         assert!(round.figures["ack.max_ms"] > 100.0, "{:?}", round.figures);
     }
     assert!(
@@ -277,8 +279,8 @@ fn what_is_lost_when_a_leader_dies_is_counted() {
     );
 }
 
-/// A member joins its group and leaves again. Every record is read, and read once; of a cluster that runs on nothing is
-/// kept, the groups neither.
+/// A member joins its group and leaves again. Every record is read exactly once, and nothing is
+/// left on a running cluster, including the groups.
 #[test]
 fn members_of_groups_join_and_leave() {
     let broker = BrokerBuilder::new().start();
@@ -314,10 +316,11 @@ fn members_of_groups_join_and_leave() {
     }
 }
 
-/// A result is as good as itself, and one with half the rate is worse, which ends with status 1 where that was asked for.
+/// A result equals itself, and one with half the rate is worse, which causes exit status 1 with
+/// `--fail-on-regression`.
 fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
     let [first, second] = ["first.json", "second.json"].map(|name| ran.dir.path().join(name));
-    // Whatever else the machine did meanwhile, these rates differ.
+    // Rates that differ by more than any noise of the machine.
     let with_rates = |rates: [f64; 2]| {
         let mut changed = result.clone();
         changed.machine.noise = 0.01;
@@ -378,7 +381,7 @@ fn a_cluster_that_runs_is_measured_and_keeps_none_of_the_topics() {
         "{:?}",
         result.scenarios[0].differences
     );
-    // Nobody has set the brokers as those that were published on.
+    // The broker's settings differ from the published ones.
     let other = format!("{bootstrap} has num.network.threads=3 instead of 4");
     assert!(
         result.scenarios[0].differences.contains(&other),
@@ -591,8 +594,8 @@ fn a_topic_with_other_settings_is_left_alone() {
     assert_eq!(topics(&["--list"]), "mine\ntheirs\n");
 }
 
-/// A workload and a driver of the OpenMessaging Benchmark, on a broker whose metrics are looked at, with a result that has
-/// all that the benchmark's charts read.
+/// A workload and a driver of the OpenMessaging Benchmark, on a broker whose metrics are scraped.
+/// The result contains everything that the benchmark's charts read.
 #[test]
 fn files_of_the_openmessaging_benchmark_are_run() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -634,7 +637,7 @@ fn files_of_the_openmessaging_benchmark_are_run() {
     let run = &result.scenarios[0].points[0].runs[0];
     assert!(run.summaries["broker.cpu_seconds_per_gb"].median > 0.0);
     assert!(!run.rounds[0].metrics.is_empty());
-    // Each of the two subscriptions has read everything.
+    // Each of the two subscriptions has read all records.
     assert_eq!(run.curves["e2e"].count, 2 * run.curves["ack"].count);
 
     let entries = std::fs::read_dir(&charts).expect("results").flatten();

@@ -1,5 +1,5 @@
-//! The console clients as somebody at a terminal meets them: a broker that dies and comes back, one that does not, a
-//! reader that goes away, a topic that is not there.
+//! The console clients at a terminal: a broker that fails and returns, one that does not, a closed
+//! output pipe, a missing topic.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A debug build on a busy machine.
+/// For a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A tool while it runs. Dropping it kills it.
+/// A running tool, killed on drop.
 struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
-    /// What it has printed so far.
+    /// Its output so far.
     out: Arc<Mutex<String>>,
     err: Arc<Mutex<String>>,
 }
@@ -57,7 +57,7 @@ impl Running {
         self.err.lock().unwrap().clone()
     }
 
-    /// Waits until that is on standard output, or on standard error.
+    /// Waits for this text on standard output or standard error.
     #[track_caller]
     fn until(&self, text: &str) {
         let began = Instant::now();
@@ -92,7 +92,7 @@ impl Running {
         }
     }
 
-    /// How many lines of standard error have that in them.
+    /// The number of lines of standard error that contain this text.
     fn count(&self, text: &str) -> usize {
         self.err()
             .lines()
@@ -228,7 +228,7 @@ fn records_that_stay_unsent_are_counted_and_the_exit_status_says_so() {
         2
     );
 
-    // Two Ctrl-C end it where nothing else does.
+    // A second Ctrl-C ends it even if it is blocked.
     broker.start_again();
     let mut waiting = Running::start(&servers, &["console-producer", "--topic", "orders"]);
     waiting.write("four\n");
@@ -262,7 +262,7 @@ fn a_consumer_ends_when_nobody_reads_it_any_more() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    // As `head -2`.
+    // As with `head -2`.
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     assert_eq!(lines.next().expect("a line").expect("text"), "one");
     assert_eq!(lines.next().expect("a line").expect("text"), "two");
@@ -343,7 +343,7 @@ fn a_mistyped_setting_is_told_and_a_shared_file_is_not() {
 
 #[test]
 fn an_address_that_does_not_answer_is_told_with_the_setting_that_bounds_it() {
-    // Connections are made by the kernel, and nobody answers on them.
+    // The kernel accepts connections, and nobody answers on them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address").to_string();
     let folder = tempfile::tempdir().expect("a folder");

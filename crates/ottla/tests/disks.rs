@@ -1,4 +1,4 @@
-//! Disks that fill up and disks that go away, under the real binary, on small file systems of their own.
+//! Disks that fill up or disappear, with the real binary on small file systems.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ async fn client(broker: &BrokerProcess) -> Client {
     Client::connect(config).await.expect("the broker answers")
 }
 
-/// Produces one record; whether it was acknowledged.
+/// Produces one record; returns whether it was acknowledged.
 async fn produce(producer: &Producer, partition: i32, number: usize) -> bool {
     let mut value = format!("{number} ").into_bytes();
     value.resize(VALUE_BYTES, b'x');
@@ -57,7 +57,7 @@ async fn producer(broker: &BrokerProcess) -> Producer {
     Producer::new(client(broker).await, config).expect("settings that go together")
 }
 
-/// The numbers of all records of a partition from `start` on.
+/// The numbers of all records of a partition from offset `start` on.
 async fn consume(broker: &BrokerProcess, partition: i32, at_least: usize) -> Vec<usize> {
     let config = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
@@ -116,7 +116,7 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
         let all: Vec<usize> = (0..acknowledged).collect();
         assert_eq!(consume(&broker, 0, acknowledged).await, all);
 
-        // A commit of offsets is refused and not lost; administration goes on.
+        // A commit of offsets is rejected, not lost, and administrative requests still work.
         let admin = Admin::new(client(&broker).await);
         let offsets = BTreeMap::from([((TOPIC.to_owned(), 0), 7)]);
         let committed = admin.alter_offsets("readers", &offsets).await;
@@ -124,7 +124,7 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
         assert!(!is_committed, "there is no space for a commit");
         create(&broker, "another", "3");
 
-        // Both kinds of stop, and a start on what they leave.
+        // Both kinds of stop, and a restart on the remaining data.
         assert!(broker.stop().success(), "{}", broker.output());
         broker.start_again();
         assert_eq!(consume(&broker, 0, acknowledged).await, all);
@@ -133,7 +133,7 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
         broker.start_again();
         assert_eq!(consume(&broker, 0, acknowledged).await, all);
 
-        // Space is made, and appends resume by themselves.
+        // After space is freed, appends resume without a restart.
         let admin = Admin::new(client(&broker).await);
         let half = acknowledged / 2;
         let below = BTreeMap::from([((TOPIC.to_owned(), 0), half as i64)]);
@@ -145,7 +145,7 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
             assert!(Instant::now() < deadline, "{}", broker.output());
         }
         let found = consume(&broker, 0, acknowledged - half + 1).await;
-        // An attempt that was given up may have come through after all, as with any producer.
+        // A failed attempt may have been written nevertheless, as with any producer.
         assert_eq!(found[..acknowledged - half], all[half..]);
         let committed = admin.alter_offsets("readers", &offsets).await;
         let committed = committed.expect("an answer");
@@ -155,7 +155,7 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
     });
 }
 
-/// The partition that lies in a directory.
+/// The partition whose replica is in a directory.
 fn partition_in(dir: &Path) -> i32 {
     let partitions = [0, 1];
     let found = partitions
@@ -189,7 +189,7 @@ fn a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process
             }
         }
         take_away(&second);
-        // Files that are open go on working: the next segment is what cannot be made.
+        // Open files keep working; creating the next segment fails.
         let mut acknowledged = 5;
         while produce(&sending, goes, acknowledged).await {
             acknowledged += 1;
@@ -202,7 +202,7 @@ fn a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process
         }
         assert_eq!(consume(&broker, stays, 30).await.len(), 30);
 
-        // Mended and started again, all is there.
+        // After the repair and a restart, all records are there.
         assert!(broker.stop().success(), "{}", broker.output());
         give_back(&second);
         broker.start_again();
@@ -210,7 +210,7 @@ fn a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process
         let all: Vec<usize> = (0..acknowledged).collect();
         assert_eq!(found[..acknowledged], all);
 
-        // Without any directory the node ends, at once and with the reason.
+        // Without any log directory the node exits at once and logs the reason.
         take_away(&first);
         take_away(&second);
         let sending = producer(&broker).await;

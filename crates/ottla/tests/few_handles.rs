@@ -1,5 +1,5 @@
-//! Far more partitions than the process has file handles: created, written, read, and there again after a stop and after
-//! a kill. And more connections than it has handles.
+//! Far more partitions than file handles: created, written and read, also after a stop and after a
+//! kill. Also more connections than file handles.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn value(topic: &str, partition: i32, round: usize) -> String {
     format!("{topic} {partition} {round}")
 }
 
-/// Writes one record to each partition, all acknowledged.
+/// Writes one record to each partition; all must be acknowledged.
 async fn write_to_all(broker: &BrokerProcess, round: usize) {
     let producer = Producer::new(client(broker).await, ProducerConfig::default());
     let producer = producer.expect("settings that go together");
@@ -56,7 +56,7 @@ async fn write_to_all(broker: &BrokerProcess, round: usize) {
     producer.close().await;
 }
 
-/// All that the partitions hold.
+/// All records of all partitions.
 async fn read_all(broker: &BrokerProcess, rounds: usize) -> BTreeSet<String> {
     let config = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
@@ -173,7 +173,7 @@ fn connections_over_the_handles_wait_and_those_that_are_there_are_served() {
             delivery.wait().await.expect("it is acknowledged");
         };
         send(0).await;
-        // The broker lets in as many as it has handles for, and the kernel keeps some more in its queue.
+        // The broker accepts as many connections as it has handles; the kernel queues some more.
         let address = broker.bootstrap().parse().expect("an address");
         let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(5));
         let others: Vec<_> = (0..OPEN_FILES).map_while(|_| connect().ok()).collect();

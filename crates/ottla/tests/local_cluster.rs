@@ -1,5 +1,4 @@
-//! `ottla cluster start` as somebody at a terminal meets it: what it prints, a node that is killed, Ctrl-C, and the same
-//! command again.
+//! `ottla cluster start` at a terminal: its output, a killed node, Ctrl-C, and a restart.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,10 +9,10 @@ use std::time::{Duration, Instant};
 use ottla_testkit::ottla_binary;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A debug build on a busy machine.
+/// For a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The command while it runs. Dropping it ends it and its nodes.
+/// The running command. Dropping it kills it and its nodes.
 struct Started {
     child: Child,
     output: std::path::PathBuf,
@@ -41,7 +40,7 @@ impl Started {
         std::fs::read_to_string(&self.output).unwrap_or_default()
     }
 
-    /// Waits until it has printed that.
+    /// Waits for this text in its output.
     fn until(&mut self, text: &str) -> String {
         let began = Instant::now();
         loop {
@@ -58,7 +57,7 @@ impl Started {
         }
     }
 
-    /// Ends it by Ctrl-C.
+    /// Sends SIGINT, as Ctrl-C does, and waits for the exit.
     fn interrupt(&mut self) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         self.ended()
@@ -82,13 +81,13 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Its nodes end with it.
+        // Its nodes exit with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The line of the table about a node, in words.
+/// The words of a node's row in the table.
 fn row(printed: &str, node: &str) -> Vec<String> {
     let words = |line: &str| {
         line.split_whitespace()
@@ -109,7 +108,7 @@ fn bootstrap(printed: &str) -> String {
         .to_owned()
 }
 
-/// Runs a tool; whether it succeeded, and what it has printed on standard output and on standard error.
+/// Runs a tool. Returns whether it succeeded, its standard output and its standard error.
 fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
     let mut child = Command::new(ottla_binary())
         .args(arguments)
@@ -119,7 +118,7 @@ fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
         .spawn()
         .expect("starts");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // One that is refused may not read it.
+    // A tool that fails may not read its input.
     let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("ends");
@@ -131,14 +130,14 @@ fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
     )
 }
 
-/// Runs a tool that succeeds; what it has printed.
+/// Runs a tool, which must succeed; returns its output.
 fn tool(arguments: &[&str], input: &str) -> String {
     let (is_success, out, err) = attempt(arguments, input);
     assert!(is_success, "{arguments:?}:\n{out}{err}");
     out
 }
 
-/// Runs a tool that fails; what it has printed.
+/// Runs a tool, which must fail; returns its complete output.
 fn refused(arguments: &[&str], input: &str) -> String {
     let (is_success, out, err) = attempt(arguments, input);
     assert!(!is_success, "{arguments:?}:\n{out}{err}");
@@ -163,7 +162,8 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
         "3",
     ];
     tool(&create, "");
-    // One that is written while the killed node is still in sync waits until the controller has noticed.
+    // A record sent while the killed node is still in the ISR waits until the controller has fenced
+    // the node.
     let produce = [
         "console-producer",
         "--bootstrap-server",
@@ -194,11 +194,11 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
         lines.sort();
         lines
     };
-    // The first group makes the topic of all groups, of which three brokers are to have a replica: nobody can make it
-    // once one of them is known to be gone.
+    // The first group creates the offsets topic with three replicas, which is impossible once one
+    // of the three brokers is fenced.
     assert_eq!(consume("2"), ["one", "two"]);
 
-    // The one that leads the controllers' quorum too: the others decide who goes on.
+    // The node to kill also leads the metadata quorum, so the other voters elect a new leader.
     let quorum = tool(
         &[
             "metadata-quorum",
@@ -239,7 +239,7 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     assert_eq!(bootstrap(&printed), servers);
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
-    // What stops a node without a quorum waits, and says for what.
+    // A node that stops without a quorum waits, and reports what it waits for.
     let process = |node: &str| {
         let process: i32 = row(&printed, node)[5].parse().expect("a process id");
         Pid::from_raw(process).expect("an id")
@@ -262,12 +262,12 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     let printed = cluster.printed();
     assert_eq!(status.code(), Some(1), "{printed}");
     assert!(printed.contains("all nodes have exited"), "{printed}");
-    // Nothing of this is in the output of a node that was killed.
+    // The output of a killed node contains nothing about this.
     assert!(!printed.contains("(SIGKILL)); see"), "{printed}");
 }
 
 impl Started {
-    /// What one has printed that refuses.
+    /// The error output of a command that must fail.
     fn ended_with(mut self) -> String {
         let status = self.ended();
         assert_eq!(status.code(), Some(1), "{}", self.printed());
@@ -275,7 +275,7 @@ impl Started {
     }
 }
 
-/// The words of the command that it has printed, without `ottla`.
+/// The words of a command in the output, without `ottla`.
 fn printed_command(printed: &str, name: &str) -> Vec<String> {
     let start = format!("ottla {name} ");
     let mut lines = printed.lines().map(str::trim);
@@ -343,7 +343,7 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
         with("console-consumer", settings, &words(more))
     };
 
-    // Whoever logs in may nothing until it is allowed.
+    // An authenticated user has no permission until an ACL grants it.
     let (_, _, denied) = attempt(
         &produce(&alice)
             .iter()
@@ -359,7 +359,7 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
     read.sort_unstable();
     assert_eq!(read, ["one", "two"]);
 
-    // Another user who has a password has no more than that.
+    // A new user with a password has no permissions either.
     let add = words(
         "--alter --entity-type users --entity-name bob --add-config SCRAM-SHA-512=[password=b0b]",
     );
@@ -380,7 +380,7 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
         file
     };
     let bob = login("bob", "b0b");
-    // Kafka's console consumer exits with 0 then.
+    // Kafka's console consumer exits with 0 in this case.
     let words_of_bob = consume(&bob);
     let words_of_bob: Vec<&str> = words_of_bob.iter().map(String::as_str).collect();
     let (_, read, denied) = attempt(&words_of_bob, "");
@@ -389,7 +389,7 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
     let seen = run(&with("topics", &bob, &["--list"]), "");
     assert!(!seen.contains("orders"), "{seen}");
 
-    // Without a login, a password or TLS nobody gets in.
+    // Access is refused without credentials, with a wrong password, and without TLS.
     let wrong = fails(&with("topics", &login("bob", "bob"), &["--list"]), "");
     assert!(
         wrong.contains("invalid credentials with SASL mechanism SCRAM-SHA-512"),
@@ -404,7 +404,7 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
 
     let status = cluster.interrupt();
     assert!(status.success(), "{status}:\n{}", cluster.printed());
-    // It stays secure, and keeps users, rights and records.
+    // After a restart the cluster is still secured, with its users, ACLs and records.
     let mut cluster = Started::new(&dir, &[]);
     let again = cluster.until("Ctrl-C stops every node");
     assert_eq!(printed_command(&again, "topics")[2], servers);

@@ -1,11 +1,13 @@
-//! Whether the open loops of `producer-perf-test` and `ottla bench` measure what is there: a broker that does not answer for S seconds of a
-//! run of T seconds gives a distribution that can be computed. A record that is due u seconds after the beginning of the
-//! stall takes S - u, so that above the latency S - q·T lies the share q of all records, and the longest takes S.
+//! Checks that the open loops of `producer-perf-test` and `ottla bench` measure correctly: a broker
+//! that does not answer for S seconds of a run of T seconds yields a distribution that can be
+//! computed. A record that is due u seconds after the beginning of the stall takes S - u, so the
+//! share q of all records has a latency above S - q·T, and the maximum is S.
 //!
-//! A client that has no room for what is due meanwhile has a backlog when the stall is over, and works it off at the highest
-//! rate that it is capable of, while more becomes due: of m records a second at r due a second, a record that is due after
-//! u seconds stands behind r·u others, and is acknowledged r·u/m after the end of the stall. So it takes S - u·(1 - r/m), and the
-//! share q of all records lies above S - q·T·(1 - r/m). What m is, a run without a target rate says.
+//! A client without room for the records due during the stall has a backlog afterwards, and sends
+//! it at its maximum rate while further records become due. With a maximum of m records per second
+//! and r due per second, a record due after u seconds is behind r·u others and is acknowledged
+//! r·u/m after the end of the stall. It takes S - u·(1 - r/m), so the share q of all records has a
+//! latency above S - q·T·(1 - r/m). m is measured in a run without a target rate.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -19,14 +21,16 @@ const RECORDS_PER_SECOND: u64 = 500;
 const RUN_SECONDS: u64 = 8;
 const STALL: Duration = Duration::from_secs(2);
 const BEFORE_STALL: Duration = Duration::from_secs(4);
-/// Of the stall.
+/// As a fraction of the stall.
 const TOLERANCE: f64 = 0.02;
-/// What else runs on the machine can only add to what is measured, so that one run of several has to be right.
+/// Other work on the machine can only increase the measured latencies, so one correct run of
+/// several is enough.
 const ATTEMPTS: usize = 4;
-/// Each measures by itself.
+/// Measurements must not run concurrently.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A row of a percentile file: microseconds, the share of records at or below them, and their number.
+/// A row of a percentile file: latency in microseconds, the fraction of records at or below it, and
+/// their number.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     latency_us: f64,
@@ -75,7 +79,7 @@ fn start_tool(proxy: &StallingProxy, histogram: &Path, properties: &[&str]) -> C
         .expect("the binary starts")
 }
 
-/// How many records a second the client sends through the proxy when none waits until it is due.
+/// The maximum rate of the client through the proxy, in records per second, without a target rate.
 fn highest_rate(proxy: &StallingProxy, properties: &[&str]) -> f64 {
     let output = Command::new(ottla_binary())
         .args(["producer-perf-test", "--topic", "stalls"])
@@ -95,13 +99,14 @@ fn highest_rate(proxy: &StallingProxy, properties: &[&str]) -> f64 {
     rate.unwrap_or_else(|| panic!("no rate in {printed}"))
 }
 
-/// How far the curve is from the one that is computed, at most, as a part of the stall. The share of its highest rate at
-/// which the client is asked to send is 0 where it has room for all that is due in the stall.
+/// The maximum deviation of the curve from the computed one, as a fraction of the stall.
+/// `share_of_highest_rate` is the target rate as a fraction of the maximum, or 0 if the client has
+/// room for everything due during the stall.
 fn deviation(rows: &[Row], share_of_highest_rate: f64) -> f64 {
     let stall = STALL.as_secs_f64();
     let slope = RUN_SECONDS as f64 * (1.0 - share_of_highest_rate);
     let expected = |quantile: f64| stall - (1.0 - quantile) * slope;
-    // Below that the stall is not seen, and the ordinary latencies of the machine are.
+    // Below this, the machine's ordinary latencies dominate.
     let in_stall = |row: &&Row| expected(row.quantile) > stall * 0.1;
     let counted: Vec<&Row> = rows.iter().filter(in_stall).collect();
     assert!(counted.len() > 10, "{rows:?}");
@@ -111,15 +116,15 @@ fn deviation(rows: &[Row], share_of_highest_rate: f64) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Whether the client has room for all that is due in the stall.
+/// Whether the client has room for everything due during the stall.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Room {
     ForAll,
     ForFew,
 }
 
-/// Measures a stall with these settings of the producer, until the curve is right: the curves from when records were due
-/// and from when they were sent.
+/// Measures a stall with these producer settings until the curve is correct. Returns the curves
+/// from due and from send.
 fn measure(properties: &[&str], room: Room) -> (Vec<Row>, Vec<Row>) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut proxy = StallingProxy::bind();
@@ -162,7 +167,7 @@ fn measure(properties: &[&str], room: Room) -> (Vec<Row>, Vec<Row>) {
 #[test]
 fn a_stall_is_measured_as_it_was() {
     let (from_due, from_sent) = measure(&[], Room::ForAll);
-    // The client has room for what is due meanwhile: every record is sent when it is due.
+    // The client has room for what is due during the stall, so every record is sent when it is due.
     assert!(
         deviation(&from_sent, 0.0) <= 2.0 * TOLERANCE,
         "{from_sent:?}"
@@ -170,8 +175,8 @@ fn a_stall_is_measured_as_it_was() {
     assert_eq!(from_due.last().unwrap().quantile, 1.0);
 }
 
-/// The client takes few records without an answer. A tool that counts from sending sees a stall that only those few
-/// records met; from when they were due, all that the stall held up are seen.
+/// The client allows few records in flight. Latencies from send show the stall only for those few
+/// records; latencies from due show it for all records that it delayed.
 #[test]
 fn a_client_that_has_to_wait_hides_nothing() {
     let (_, from_sent) = measure(&["batch.size=4096", "buffer.memory=16384"], Room::ForFew);
@@ -184,7 +189,7 @@ fn a_client_that_has_to_wait_hides_nothing() {
     assert!(deviation(&from_sent, 0.0) > 0.2, "{from_sent:?}");
 }
 
-/// The same for `ottla bench`, by its result: acknowledgements, and records at a consumer.
+/// The same for `ottla bench`, in its result: acknowledgements, and records at a consumer.
 #[test]
 fn a_stall_is_in_the_results_of_bench_as_it_was() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,13 +255,13 @@ end_to_end = true
     )
 }
 
-/// Until the topic of a run has its first records.
+/// Waits until the topic of a run has its first records.
 fn wait_for_records(broker: &BrokerProcess) {
     let has_records = || {
         let dirs = std::fs::read_dir(broker.data_dir()).expect("the broker's directory");
         dirs.flatten().any(|dir| {
             let name = dir.file_name().to_string_lossy().into_owned();
-            // What an attempt before has deleted stays for a while under another name.
+            // Directories deleted after an earlier attempt remain for a while under another name.
             let is_of_run = name.starts_with("ottla-bench-") && !name.ends_with("-delete");
             let log = dir.path().join("00000000000000000000.log");
             is_of_run && std::fs::metadata(log).is_ok_and(|it| it.len() > 0)

@@ -1,5 +1,5 @@
-//! The measuring tools against a running broker, each as a process: what was sent is what is consumed, whatever the flags.
-//! That the lines are Kafka's, `cargo xtask conformance` checks beside Kafka's own tools.
+//! The performance tools against a running broker, each as a process: what was sent is consumed,
+//! with every flag. `cargo xtask conformance` compares their output with Kafka's tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -39,7 +39,7 @@ fn succeeded(output: &Output) -> String {
     out(output)
 }
 
-/// The keys and values of a topic.
+/// The keys and values of a topic's records.
 fn records_of(broker: &BrokerProcess, topic: &str, count: usize) -> Vec<(String, String)> {
     let printed = succeeded(&run(
         broker,

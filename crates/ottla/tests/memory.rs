@@ -1,4 +1,4 @@
-//! What clients can make the real binary hold, and that it gives it back.
+//! The memory that clients can make the real binary use, and its release.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ottla_testkit::{BrokerBuilder, BrokerProcess};
 
 const MIB: u64 = 1024 * 1024;
-/// What `socket.request.max.bytes` allows at most.
+/// The maximum permitted by `socket.request.max.bytes`.
 const ANNOUNCED_BYTES: u32 = 100 * 1024 * 1024;
 
 fn resident_bytes(broker: &BrokerProcess) -> u64 {
@@ -17,13 +17,14 @@ fn resident_bytes(broker: &BrokerProcess) -> u64 {
     pages.parse::<u64>().expect("a number") * 4096
 }
 
-/// What the broker takes with nobody connected, a little after its start.
+/// The broker's memory without connections, shortly after its start.
 fn idle_bytes(broker: &BrokerProcess) -> u64 {
     std::thread::sleep(Duration::from_secs(1));
     resident_bytes(broker)
 }
 
-/// Connections that each announce a request of 100 MB and send so much of it, as far as the broker takes it.
+/// Connections that each announce a request of 100 MB and send this much of it, as far as the
+/// broker reads it.
 fn half_frames(broker: &BrokerProcess, connections: usize, bytes: usize) -> Vec<TcpStream> {
     let chunk = vec![0; 64 * 1024];
     let mut open = Vec::new();
@@ -45,7 +46,7 @@ fn half_frames(broker: &BrokerProcess, connections: usize, bytes: usize) -> Vec<
     open
 }
 
-/// Waits for the memory of a burst to be given back.
+/// Waits until the memory of a burst is released.
 fn shrinks_to(broker: &BrokerProcess, bytes: u64) {
     let began = Instant::now();
     while resident_bytes(broker) > bytes {
@@ -60,12 +61,12 @@ fn shrinks_to(broker: &BrokerProcess, bytes: u64) {
     }
 }
 
-/// Whether a client that is new gets an answer to ApiVersions.
+/// Whether a new client receives an ApiVersions response.
 fn answers(broker: &BrokerProcess) -> bool {
     let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
     let timeout = Some(Duration::from_secs(10));
     stream.set_read_timeout(timeout).expect("a socket");
-    // ApiVersions, version 0, correlation id 7, no client id.
+    // ApiVersions v0, correlation ID 7, null client ID.
     let request = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
     stream.write_all(&request).expect("it is read");
     let mut answer = [0; 8];
@@ -93,7 +94,8 @@ fn half_received_requests_count_and_their_memory_comes_back() {
     shrinks_to(&broker, 2 * idle);
 }
 
-/// The default bound is an eighth of the memory that there is: what is below it is read, and given back all the same.
+/// The default limit is an eighth of the machine's memory. Requests below it are read, and their
+/// memory is released as well.
 #[test]
 fn the_memory_of_a_burst_below_the_bound_comes_back() {
     let broker = BrokerBuilder::new().start();

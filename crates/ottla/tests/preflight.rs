@@ -1,5 +1,5 @@
-//! `ottla preflight` as an operator and a script meet it: the answer, the exit status, and a server that refuses with
-//! the same sentence.
+//! `ottla preflight` for operators and scripts: its result, its exit status, and a server that
+//! refuses with the same message.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ struct Node {
 }
 
 impl Node {
-    /// A node with a properties file, formatted and never started.
+    /// A node with a properties file that is formatted and was never started.
     fn new(more: &str) -> Node {
         let dir = tempfile::tempdir().expect("a directory");
         let node = Node { dir };
@@ -48,7 +48,7 @@ impl Node {
         run(&arguments)
     }
 
-    /// Every file with its content and when it was changed.
+    /// The content and modification time of every file.
     fn content(&self) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
         let mut content = BTreeMap::new();
         list(self.dir.path(), &mut content);

@@ -1,5 +1,5 @@
-//! A broker whose clients log in, as an operator sets it up: the credentials in files beside `server.properties`, users
-//! made with the tools, and the native client with each mechanism.
+//! A broker with SASL as an operator sets it up: credentials in files beside `server.properties`,
+//! users created with the tools, and the native client with each mechanism.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 
 const MODULES: &str = "org.apache.kafka.common.security";
 
-/// The client settings of a user.
+/// Writes the client settings of a user.
 fn client(dir: &Path, mechanism: &str, user: &str, password: &str) -> PathBuf {
     let module = match mechanism {
         "PLAIN" => "plain.PlainLoginModule",
@@ -68,7 +68,7 @@ fn fails(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> String 
 fn users_log_in_with_plain_and_scram() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
-    // PLAIN's users are in Kafka's JAAS file, and a secret that it does not show is in a file of its own.
+    // PLAIN users are in Kafka's JAAS file, and a secret is in a separate file.
     let jaas = format!(
         "KafkaServer {{\n  {MODULES}.plain.PlainLoginModule required\n  username=\"node\" password=\"n\"\n  \
          user_node=\"n\" user_admin=\"a\";\n}};\n"
@@ -112,7 +112,7 @@ fn users_log_in_with_plain_and_scram() {
         "--entity-name",
         "alice",
     ];
-    // One at a time: a request changes a user once, as with Kafka.
+    // One at a time: a request may contain a user only once, as in Kafka.
     for scram in [
         "SCRAM-SHA-256=[password=s]",
         "SCRAM-SHA-512=[iterations=8192,password=s]",
@@ -147,7 +147,7 @@ fn users_log_in_with_plain_and_scram() {
         "{refused}"
     );
 
-    // An ACL counts for whom it names.
+    // An ACL applies to the principal that it names.
     let acl = [
         "acls",
         "--add",
@@ -252,7 +252,7 @@ fn a_token_is_made_with_the_tool_and_logs_in_until_it_is_expired() {
         "{begotten}"
     );
 
-    // It is the cluster's, and outlives a crash.
+    // The credential is stored in the cluster and survives a crash.
     broker.kill();
     broker.start_again();
     succeeds(&broker, &with_token(id, hmac), &list);

@@ -1,4 +1,5 @@
-//! Links with the names of Kafka's scripts: made, called, and a server started and stopped by them; and a container's node.
+//! Links with the names of Kafka's scripts: created, called, and used to start and stop a server.
+//! Also a node in a container.
 
 use std::fs::File;
 use std::path::Path;
@@ -41,7 +42,7 @@ fn links_act_as_scripts() {
         .expect("the link starts");
     assert_eq!(text(&class.stdout).trim().len(), 22);
 
-    // A second time nothing is to do; a file of another owner stays.
+    // A second run changes nothing; an unrelated file is kept.
     let again = installed(&bin);
     assert!(
         text(&again.stdout).starts_with("0 links created"),
@@ -83,7 +84,7 @@ fn scripts_that_are_not_served_say_why() {
     }
 }
 
-/// A node id that no other server on the machine has, since `server-stop` looks at all of them.
+/// A node ID that no other server on the machine has, because `server-stop` examines all servers.
 fn node_id() -> String {
     (1_000_000_000 + std::process::id()).to_string()
 }
@@ -158,7 +159,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A node in a container, by the variables of Kafka's image; its directories lie in the folder.
+/// A container node configured with the variables of Kafka's image, with its directories in this
+/// folder.
 fn container(folder: &Path, port: u16) -> Child {
     let output = File::create(folder.join("output")).expect("a file");
     Command::new(ottla_binary())

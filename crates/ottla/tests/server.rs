@@ -1,5 +1,5 @@
-//! The server as an operator meets it: the real binary, killed, stopped, started on what it left, and
-//! refusing to start.
+//! The server as an operator uses it: the real binary, killed, stopped, restarted, and refusing to
+//! start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const RECORDS: usize = 3_000;
 
 async fn client(broker: &BrokerProcess) -> Client {
     let mut config = ClientConfig::new(&broker.bootstrap()).expect("an address");
-    // How long a producer goes on trying to reach a broker that was killed.
+    // How long a producer tries to reach a killed broker.
     config.default_api_timeout = Duration::from_secs(10);
     config.request_timeout = Duration::from_secs(1);
     Client::connect(config).await.expect("the broker answers")
@@ -35,11 +35,11 @@ fn record(index: usize) -> ProducerRecord {
     }
 }
 
-/// How many records are on their way at once.
+/// Number of records in flight.
 const IN_FLIGHT: usize = 100;
 
-/// Produces until all are acknowledged, or one is not. Returns the values of those that were, by offset,
-/// and counts them as they are.
+/// Produces until all records are acknowledged or one fails. Returns the acknowledged values by
+/// offset, and counts them in `count` as they are acknowledged.
 async fn produce(client: Client, records: usize, count: Arc<AtomicUsize>) -> BTreeMap<i64, String> {
     let config = ProducerConfig {
         linger: Duration::from_millis(1),
@@ -72,7 +72,7 @@ async fn produce(client: Client, records: usize, count: Arc<AtomicUsize>) -> BTr
     acknowledged
 }
 
-/// Everything in the partition, by offset.
+/// All records of the partition by offset.
 async fn consume(broker: &BrokerProcess, at_least: usize) -> BTreeMap<i64, String> {
     let config = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
@@ -143,7 +143,7 @@ fn a_terminal_that_closes_stops_it_in_order() {
     let mut broker = BrokerBuilder::new().start();
     broker.signal(rustix::process::Signal::HUP);
     if is_hangup_ignored() {
-        // What is started under `nohup` inherits that, and outlives its terminal.
+        // A process started under `nohup` inherits the ignored SIGHUP and outlives its terminal.
         std::thread::sleep(Duration::from_millis(500));
         broker.signal(rustix::process::Signal::TERM);
     }
@@ -153,7 +153,7 @@ fn a_terminal_that_closes_stops_it_in_order() {
     assert!(marker.exists(), "the marker of a clean stop");
 }
 
-/// Whether whoever started this process had it ignore SIGHUP, as `nohup` does.
+/// Whether SIGHUP is ignored in this process, as under `nohup`.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("the state of this process");
     let ignored = status
@@ -178,7 +178,7 @@ fn a_stop_asked_for_while_it_starts_is_an_orderly_one() {
     let marker = broker.data_dir().join(".kafka_cleanshutdown");
     assert!(!marker.exists());
     broker.launch();
-    // The port is bound when signals are taken, and before the logs are recovered.
+    // The port is bound after the signal handlers are installed, and before the logs are recovered.
     let taken = || std::net::TcpStream::connect(("127.0.0.1", broker.port())).is_ok();
     while !taken() {}
     broker.signal(rustix::process::Signal::TERM);
@@ -194,7 +194,8 @@ async fn a_broker_whose_last_log_directory_fails_ends_and_says_so() {
     let data = broker.data_dir();
     std::fs::rename(&data, data.with_extension("gone")).expect("the directory can be taken away");
     std::fs::write(&data, "no directory").expect("a file in its place");
-    // A new topic needs a directory of its own in what is gone; whether it is answered is another matter.
+    // A new topic needs a new directory on the missing disk; whether the request is answered does
+    // not matter.
     let config = ProducerConfig {
         delivery_timeout: Duration::from_secs(2),
         ..Default::default()
@@ -227,7 +228,8 @@ fn another_port_needs_only_the_override_that_the_refusal_names() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
-    // The start gets as far as the address, so the override alone is a whole configuration.
+    // The start gets as far as binding the address, so the override alone is a complete
+    // configuration.
     let output = std::process::Command::new(ottla_binary())
         .current_dir(dir.path())
         .arg("server")

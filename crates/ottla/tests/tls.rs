@@ -1,5 +1,5 @@
-//! Listeners with TLS as clients meet them: who gets in, as whom, who does not, and what happens when a certificate is
-//! replaced while it is in use.
+//! TLS listeners as clients see them: who can connect, as which principal, and the replacement of a
+//! certificate in use.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,11 +15,11 @@ use ottla_types::ErrorCode;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A broker with a listener for TLS beside the plain one.
+/// A broker with a TLS listener beside the plaintext one.
 struct Secured {
     broker: BrokerProcess,
     authority: Authority,
-    /// Where stores are written.
+    /// The directory of the key stores and trust stores.
     dir: tempfile::TempDir,
     port: u16,
 }
@@ -42,7 +42,7 @@ fn secured(key_store: &Issued, authority: Authority, settings: &[(&str, &str)]) 
     );
     let advertised = format!("PLAINTEXT://127.0.0.1:{plain},SSL://localhost:{port}");
     let controllers = format!("127.0.0.1:{controller}");
-    // Who is turned away, and what is loaded anew, are not warnings.
+    // Rejected clients and reloaded stores are logged at info.
     let mut builder = BrokerBuilder::new()
         .port(plain)
         .environment("OTTLA_LOG", "info");
@@ -83,7 +83,7 @@ impl Secured {
         self.dir.path().join(name)
     }
 
-    /// What a client needs that trusts the authority.
+    /// The settings of a client that trusts the authority.
     fn client(&self) -> BTreeMap<String, String> {
         client(self.port, &self.path("authority.pem"))
     }
@@ -121,7 +121,7 @@ fn client(port: u16, trust_store: &Path) -> BTreeMap<String, String> {
     given.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
-/// Produces what takes several pieces to encrypt, and reads it back.
+/// Produces values that span several TLS records, and reads them back.
 async fn produce_and_consume(settings: &BTreeMap<String, String>) -> Result<(), ClientError> {
     let value = vec![7; 300_000];
     let (client, producer) = properties::producer(settings)?;
@@ -170,7 +170,7 @@ async fn records_go_through_tls_both_ways_and_strangers_do_not_get_in() {
     let refused = refusal(&stranger).await;
     assert!(refused.contains("UnknownIssuer"), "{refused}");
 
-    // What is no TLS at all is one line in the log.
+    // A client without TLS causes one line in the log.
     let mut plain = secured.client();
     plain.insert("security.protocol".into(), "PLAINTEXT".into());
     refusal(&plain).await;
@@ -246,7 +246,7 @@ async fn a_certificate_is_replaced_while_it_is_in_use() {
         .await
         .expect("served");
     let key_store = secured.path("broker.pem");
-    // What cannot be used changes nothing, and is said once.
+    // An unusable store changes nothing and is logged once.
     std::fs::write(&key_store, "no certificate").expect("written");
     secured.wait_for("what was loaded before stays in force");
     assert!(
@@ -254,14 +254,14 @@ async fn a_certificate_is_replaced_while_it_is_in_use() {
         "the file is named"
     );
     connect(&secured.client()).await.expect("the old one");
-    // Neither does a certificate of somebody else.
+    // Neither does a certificate with another subject.
     let other = Wanted {
         common_name: "mallory",
         ..Wanted::default()
     };
     secured.authority.issue(other).write(&key_store);
     secured.wait_for("Keystore DistinguishedName does not match");
-    // Another authority's, under the same names, replaces it.
+    // A certificate from another authority with the same names replaces it.
     let next = Authority::new("next");
     next.issue(Wanted::default()).write(&key_store);
     secured.wait_for("is in force; sessions of the previous one");
@@ -347,7 +347,7 @@ fn a_key_store_that_cannot_be_used_ends_the_start_with_a_sentence() {
     );
 }
 
-/// Three brokers that are controllers too, and talk to each other over TLS only, each with a certificate of its own.
+/// Three combined nodes that connect to each other over TLS only, each with its own certificate.
 struct Cluster {
     nodes: Vec<BrokerProcess>,
     _dir: tempfile::TempDir,
@@ -470,7 +470,7 @@ async fn three_nodes_talk_over_tls_alone_and_go_on_without_one_of_them() {
     produce_and_consume(&first).await.expect("two are left");
 }
 
-/// The settings of a properties file.
+/// The settings in a properties file.
 fn settings_of(path: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(path).expect("a properties file");
     let lines = text.lines().filter(|line| !line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! The command line tools against a running broker, each as a process, as a person or a script runs it.
+//! The command-line tools against a running broker, each as a process.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 
-/// A broker whose groups come together at once.
+/// A broker whose groups start without a delay.
 fn broker() -> BrokerProcess {
     BrokerBuilder::new()
         .property("group.initial.rebalance.delay.ms", "0")
@@ -29,7 +29,7 @@ impl Ran {
         }
     }
 
-    /// The lines of standard output, of a tool that succeeded.
+    /// The lines of standard output of a tool, which must have succeeded.
     #[track_caller]
     fn lines(&self) -> Vec<&str> {
         assert_eq!(self.status, 0, "{}{}", self.out, self.err);
@@ -46,7 +46,7 @@ fn run(arguments: &[&str]) -> Ran {
     )
 }
 
-/// Runs a tool that talks to the broker, with this on its standard input.
+/// Runs a tool against the broker, with this standard input.
 fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> Ran {
     let servers = broker.bootstrap();
     let mut child = Command::new(ottla_binary())
@@ -258,7 +258,7 @@ fn reading_makes_a_topic_and_leaves_no_member_behind() {
     assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
     assert_eq!(run_on(&broker, &["topics", "--list"], "").lines(), ["new"]);
 
-    // The time is over while the coordinator still waits for other members.
+    // The timeout expires while the coordinator still waits for other members.
     let in_group = ["console-consumer", "--topic", "new", "--group", "g"];
     let read = [&in_group[..], &["--timeout-ms", "1500"]].concat();
     assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
@@ -326,7 +326,7 @@ fn groups_are_followed_and_moved() {
         "5000",
     ];
     assert_eq!(run_on(&broker, &read, "").lines().len(), 100);
-    // The offsets were committed: nothing is left for the second time.
+    // The offsets were committed, so the second run prints nothing.
     assert_eq!(run_on(&broker, &read, "").lines().len(), 0);
 
     assert_eq!(
@@ -400,7 +400,7 @@ fn groups_are_followed_and_moved() {
     );
 }
 
-/// What the table of a group's offsets says in its column LAG.
+/// The sum of the LAG column in the table of a group's offsets.
 fn total_lag(broker: &BrokerProcess) -> i64 {
     let described = run_on(
         broker,
@@ -650,7 +650,7 @@ fn storage_answers_without_a_broker() {
 
 #[test]
 fn a_tool_whose_output_is_cut_off_ends_quietly() {
-    // Prints far more than a pipe holds, so that it is still printing when the reader goes.
+    // Prints far more than a pipe holds, so that it is still printing when the reader exits.
     let folder = tempfile::tempdir().expect("a folder");
     let index = folder.path().join("00000000000000000000.txnindex");
     std::fs::write(&index, vec![0; 34 * 20_000]).expect("the file");
@@ -692,7 +692,7 @@ fn an_address_without_a_broker_is_told_at_once() {
     stdin.write_all(b"x\n").expect("the tool reads its input");
     drop(stdin);
     let ran = Ran::of(child.wait_with_output().expect("the tool ends"));
-    // Kafka's tool tells it too, many times, and exits with 0.
+    // Kafka's tool prints it too, many times, and exits with 0.
     assert_eq!(ran.status, 1);
     assert!(
         ran.err.ends_with("1 of 1 records were not sent.\n"),
