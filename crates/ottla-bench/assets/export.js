@@ -1,11 +1,12 @@
-// Export of a plot: PNG from its canvas, SVG drawn anew from its scales, so that it stays sharp at any size.
+// Exports a plot: PNG from its canvas, SVG redrawn from its scales, so that it is sharp at any
+// size.
 "use strict";
 
 const exporting = (() => {
   const escaped = (text) =>
     String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
-  // What is saved is an object of the page: browsers refuse addresses that hold more than two megabytes themselves.
+  // Saved through an object URL, because browsers reject data URLs larger than two megabytes.
   function save(name, blob) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
@@ -14,7 +15,8 @@ const exporting = (() => {
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   }
 
-  // The canvas on the page's ground with its title above and its legend below, which the canvas itself does not have.
+  // The canvas on the page's background, with the title above and the legend below, which are not
+  // part of the canvas.
   function png(plot, title, name) {
     const ratio = uPlot.pxRatio;
     const source = plot.ctx.canvas;

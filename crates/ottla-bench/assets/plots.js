@@ -1,11 +1,12 @@
 // Plots: uPlot with this page's colours, marks, spreads and exports.
 //
-// A plot is drawn when the page has given its place a width, and again whenever that width changes: what is put beside a
-// plot later makes it narrower. So nothing is drawn by whoever adds a plot, and nobody has to know when the page is whole.
+// A plot is drawn when its element gets a width, and again whenever that width changes, because
+// elements added beside it make it narrower. Code that adds a plot therefore need not draw it or
+// know when the page is complete.
 "use strict";
 
 const plotting = (() => {
-  // The plots that are on the page, by their places.
+  // The plots on the page, by element.
   const live = new Map();
   const widths = new ResizeObserver((changes) => {
     for (const { target } of changes) {
@@ -89,7 +90,7 @@ const plotting = (() => {
       grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--grid"), width: 1, size: 4 }, ...more,
     });
     const y = options.y;
-    // Spreads reach beyond the medians that uPlot knows of.
+    // Spreads can exceed the range of the medians, which is all that uPlot knows.
     const [lowest, highest] = reachOfSpreads(options.series);
     const axes = [
       axis({ label: options.x.label, labelSize: 18, size: 30, space: options.x.ticks ? 20 : 55,
@@ -111,7 +112,7 @@ const plotting = (() => {
     }
     const series = options.series.map((it) => {
       const stroke = colour(`--s${it.colour % 8}`);
-      // A line needs two values; one alone would be invisible.
+      // A single value is drawn as a point, because a line needs two.
       const drawsPoints = !!it.points || it.values.filter(isValue).length < 2;
       return {
         label: it.label, stroke, width: it.width ?? 1.75, dash: it.dash, scale: it.scale || "y",
@@ -135,7 +136,7 @@ const plotting = (() => {
     entry.plot.marks = (options.marks || []).map((mark) => ({ second: mark.second, colour: kindColour(mark.kind) }));
   }
 
-  // Labels that do not lie over the one before; the others are left out.
+  // Omits labels that would overlap the previous one.
   function roomForLabels(plot, ticks) {
     let end = -Infinity;
     return ticks.map(([at, label]) => {
@@ -152,7 +153,7 @@ const plotting = (() => {
     return [Math.min(0, low), top];
   }
 
-  // Of those on the left axis.
+  // Series on the left axis only.
   function reachOfSpreads(series) {
     const ends = series.filter((it) => it.spreads && !it.scale).flatMap((it) => it.spreads).filter(isValue).flat().filter((value) => value > 0);
     return [Math.min(...ends), Math.max(...ends)];
@@ -176,7 +177,7 @@ const plotting = (() => {
     ctx.restore();
   }
 
-  // A line from the lowest to the highest round.
+  // A line from the minimum to the maximum of the rounds.
   function drawSpreads(plot, options) {
     const { ctx, bbox } = plot;
     ctx.save();
@@ -206,8 +207,9 @@ const plotting = (() => {
 
   // ---- for tests ----
 
-  // Sees which series of a plot change its canvas while it is drawn. Looking for their colours afterwards would miss what
-  // a later series covers, and thin lines whose pixels are all half transparent.
+  // Records which series of a plot change its canvas while it is drawn. Searching for their colours
+  // afterwards would miss what a later series covers, and thin lines with only half-transparent
+  // pixels.
   class Witness {
     drawn = new Set();
     begin(plot) { this.before = pixels(plot); }
@@ -221,15 +223,16 @@ const plotting = (() => {
   }
   const pixels = ({ ctx, bbox }) => new Uint32Array(ctx.getImageData(bbox.left, bbox.top, bbox.width, bbox.height).data.buffer);
 
-  // Draws every plot again and writes into the page: of how many series there were values, how many of them were drawn,
-  // how many plots are whole as SVG, and how many lie within their own frames, beside all others.
+  // Draws every plot again and writes into the page how many series have values, how many of them
+  // were drawn, how many plots are complete as SVG, and how many lie within their frames without
+  // overlapping others.
   async function check() {
     const entries = [...live.values()].filter((entry) => entry.plot);
     for (const entry of entries) {
       entry.witness = new Witness();
       entry.plot.redraw(false);
     }
-    // uPlot draws when whoever asked for it is done.
+    // uPlot draws in a microtask, after the caller has finished.
     await new Promise((resolve) => setTimeout(resolve, 0));
     const all = { plots: live.size, series: 0, drawn: 0, svg: 0, apart: 0 };
     for (const { plot, options, figure, witness } of entries) {

@@ -1,4 +1,4 @@
-// The page: what was measured, beside what was published, from the results embedded in it.
+// The page: measured beside published figures, from the results embedded in it.
 "use strict";
 
 (() => {
@@ -84,7 +84,7 @@
 
   const anchor = (result, scenario) => `${results.indexOf(result)}-${scenario.name.replace(/[^a-z0-9]+/gi, "-")}`;
 
-  // The first figure of each scenario that says most, with what was published of it.
+  // The most significant figure of each scenario, with its published counterpart.
   function headlines(result, scenario) {
     if (scenario.points.length !== 1) return [];
     const point = scenario.points[0];
@@ -139,7 +139,8 @@
     report.append(section);
     if (scenario.points.length === 0) { section.append(make("p", { textContent: "Nothing was measured." })); return; }
     section.append(pointTable(scenario));
-    // What stands beside the figures of one point needs no line for another that has no other figures.
+    // A note that is shown beside the figures of one point is not repeated for another point
+    // without different figures.
     const told = new Set(scenario.points.flatMap((point) => point.published.filter((it) => isToldApart(point, it)).map((it) => it.note)));
     const notes = [...new Set(scenario.points.flatMap((point) => point.published.map((it) => it.note)))].filter((it) => it && !told.has(it));
     for (const note of notes) section.append(make("p", { class: "soft", textContent: `Published: ${note}.` }));
@@ -154,12 +155,13 @@
     section.append(make("details", {}, make("summary", { textContent: "The scenario's file" }), make("pre", { textContent: scenario.text })));
   }
 
-  // Whether a note stands beside each of its figures, to tell several publications of them apart; others stand below.
+  // Whether a note is shown beside each figure, to distinguish several publications; other notes
+  // are shown below.
   const isToldApart = (point, published) => !!published.note && Object.keys(published.figures).some((name) => point.published.filter((it) => name in it.figures).length > 1);
 
   const OF_A_SWEEP = ["produce.records_per_second", "produce.mb_per_second", "produce.stored_mb_per_second", "produce.failed", "produce.lost", "consume.records_per_second", "consume.mb_per_second", "consume.stored_mb_per_second", "search.records_per_second", "delay_ms", "ack.p50_ms", "ack.p99_ms", "e2e.p50_ms", "e2e.p99_ms", "broker.cpu_seconds_per_gb"];
 
-  // Figures of which nothing says something; others are left out then.
+  // Figures that are omitted if they are 0.
   const SHOWN_AT_ZERO = ["produce.records_per_second", "produce.lost", "consume.records_per_second"];
 
   function pointTable(scenario) {
@@ -197,7 +199,7 @@
 
   // ---- plots over a sweep ----
 
-  // Values of an axis as numbers: as they are, as sizes, or as places of names.
+  // Axis values as numbers: the values themselves, sizes, or positions of names.
   function axisOf(values) {
     if (values.every((value) => typeof value === "number")) return { numbers: values, ticks: null };
     const size = (value) => {
@@ -222,7 +224,8 @@
     const groups = groupsOf(scenario, plot);
     const targets = scenario.points[0].runs.map((run) => run.target);
     const series = [];
-    // Each measured line has a colour of its own, and what goes with it, trend and published figures, has the same, dashed.
+    // Each measured line has its own colour; its trend and published figures have the same colour,
+    // dashed.
     let colours = 0;
     for (const name of plot.y) for (const group of groups) for (const target of targets) {
       const at = (value) => scenario.points.find((point) => key(point.at[plot.x]) === key(value) && (group === null || group.holds(point)));
@@ -261,8 +264,8 @@
     });
   }
 
-  // The lines of a plot: a value of what it tells them apart by each, and where that leaves several points to one place, of
-  // everything else that was swept.
+  // The lines of a plot: one for each value of its `by` sweep, and, if several points then remain
+  // for one position, for each combination of the other swept values.
   function groupsOf(scenario, plot) {
     if (!plot.by) return [null];
     const value = (point, paths) => JSON.stringify(paths.map((path) => point.at[path]));
@@ -279,7 +282,7 @@
     }));
   }
 
-  // The median of the neighbours, an eighth of the points wide.
+  // The median of the neighbours within a window of an eighth of the points.
   function trend(values) {
     const reach = Math.max(1, Math.round(values.length / 16));
     return values.map((_, index) => {
@@ -375,7 +378,7 @@
       const latencies = lines([["ack_p50_ms", "acknowledged p50", 0], ["ack_p99_ms", "acknowledged p99", 1], ["ack_max_ms", "acknowledged max", 4], ["e2e_p99_ms", "end to end p99", 2], ["e2e_max_ms", "end to end max", 3]]);
       if (latencies.length > 0) {
         const disk = column("disk_utilisation");
-        // One long wait would press every other line onto the axis.
+        // A single long wait would press every other line onto the axis.
         const shown = latencies.flatMap((it) => it.values).filter((value) => value > 0);
         const isWide = Math.max(...shown) > 50 * Math.min(...shown);
         const options = { title: `Latency over time${suffix}`, series: latencies, x: { values: xs, label: "seconds" }, y: { label: "ms", log: isWide }, marks };
@@ -390,7 +393,7 @@
     }
   }
 
-  // Intervals in which the broker's threads were switched more than twice as often as in the middle one.
+  // Intervals with more than twice the median number of context switches of the broker's threads.
   function burstsOf(xs, voluntary, involuntary) {
     const all = voluntary.map((value, index) => (value === null ? null : value + (involuntary[index] ?? 0)));
     const sorted = all.filter((value) => value !== null).sort((a, b) => a - b);
@@ -442,6 +445,6 @@
 
   page();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plotting.redrawAll());
-  // Plots are drawn in the first frame, so that counting what was drawn waits for it.
+  // Plots are drawn in the first frame, so counting what was drawn waits for it.
   if (location.hash === "#check") requestAnimationFrame(() => setTimeout(plotting.check, 50));
 })();

@@ -165,7 +165,7 @@ impl Story {
         Ok(wrong)
     }
 
-    // ---- what is done to the quorum ---------------------------------------------------------------------------------
+    // ---- operations on the quorum -----------------------------------------------------------------------------------
 
     /// Adds a controller as a voter.
     fn add(&mut self, at: usize, hand: usize) -> Result<()> {
@@ -270,7 +270,7 @@ impl Story {
         Ok(())
     }
 
-    // ---- what is asked ----------------------------------------------------------------------------------------------
+    // ---- queries ----------------------------------------------------------------------------------------------------
 
     fn position(&self, id: i32) -> Result<usize> {
         let controllers = &mut self.cluster.controllers.iter();

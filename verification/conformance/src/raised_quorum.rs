@@ -279,7 +279,7 @@ impl Story {
         self.wait_for_voters(&all)
     }
 
-    // ---- what is asked ----------------------------------------------------------------------------------------------
+    // ---- queries ----------------------------------------------------------------------------------------------------
 
     /// Runs a command and records its output for comparison with the reference. `BROKERS` and
     /// `CONTROLLERS` are replaced with the bootstrap flag and addresses, `LAST` with the last

@@ -1,8 +1,8 @@
 //! `cargo xtask report`: runs a small `ottla bench`, opens the report in headless Chromium, and
 //! counts what it has drawn.
 //!
-//! If its URL ends in `#check`, the page records what it draws on its canvases while each series is
-//! drawn, checks whether plots overlap, and writes the results into an attribute. The report is
+//! If its URL ends in `#check`, the page watches its canvases while it draws each series, checks
+//! whether plots overlap, and writes the results into an attribute. The report is
 //! checked in light and dark mode, at desktop and phone width; screenshots are kept below the
 //! target directory. Finally each plot is saved in both formats.
 
