@@ -1,5 +1,4 @@
-//! Creates files that must not exist: either all are written, or none and the first existing one is
-//! reported.
+//! Creates files that must not exist yet. If one of them exists, it is reported and none is written.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};

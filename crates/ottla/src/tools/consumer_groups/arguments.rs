@@ -1,4 +1,4 @@
-//! What `consumer-groups` is asked for.
+//! The arguments of `consumer-groups`.
 
 use clap::{ArgGroup, Args};
 

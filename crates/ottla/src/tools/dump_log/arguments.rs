@@ -1,4 +1,4 @@
-//! What `dump-log` is asked for.
+//! The arguments of `dump-log`.
 
 use clap::Args;
 

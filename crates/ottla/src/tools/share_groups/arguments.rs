@@ -1,4 +1,4 @@
-//! What `share-groups` is asked for.
+//! The arguments of `share-groups`.
 
 use clap::{ArgGroup, Args};
 

@@ -1,4 +1,4 @@
-//! What `streams-groups` is asked for.
+//! The arguments of `streams-groups`.
 
 use clap::{ArgGroup, Args};
 
