@@ -63,8 +63,8 @@ pub struct Histogram {
     windows: Mutex<Windows>,
 }
 
-/// Counts at the start of the previous and of the current window; `None` before the first window
-/// has ended.
+/// Counts at the start of the previous and of the current window. `None` means the start of the
+/// broker, when all counts were 0.
 #[derive(Debug, Default)]
 struct Windows {
     previous: Option<Counts>,

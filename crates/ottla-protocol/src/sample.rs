@@ -116,7 +116,8 @@ impl Sampler {
         self.next() % bound
     }
 
-    /// A number whose bits are random, all zero, all one, all but the highest, or only the highest.
+    /// A number whose bits are random, all zero, all one, all one but the highest, or zero but the
+    /// highest, or a number below 256.
     fn number(&mut self, bits: u32) -> u64 {
         let extreme = match self.style {
             Style::Plausible => return [0, 0, 1, 1, 2, 3, 5, u64::MAX][self.below(8) as usize],
