@@ -20,7 +20,7 @@ final class Member implements ConsumerRebalanceListener {
     private volatile long read;
 
     Member(String bootstrap, String group, String topic) {
-        consumer = new KafkaConsumer<>(Map.of("bootstrap.servers", bootstrap, "group.id", group, "client.id", group,
+        consumer = new KafkaConsumer<>(Login.settings(bootstrap, "group.id", group, "client.id", group,
             "auto.offset.reset", "earliest", "enable.auto.commit", "false", "reconnect.backoff.max.ms", "100",
             "retry.backoff.max.ms", "200"), new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.subscribe(List.of(topic), this);

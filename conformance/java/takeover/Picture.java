@@ -33,6 +33,9 @@ final class Picture {
         // What only some brokers serve is in the picture only of those.
         served(this::transactions);
         served(this::shareGroups);
+        if (Login.isNeeded()) {
+            Secured.picture(admin, picture);
+        }
         return picture;
     }
 

@@ -10,7 +10,7 @@ final class Reading {
 
     /** For each partition where it starts and ends and its records: offset, timestamp, digest, leader epoch. */
     static Object all(String bootstrap, String topic, int count, String isolation) {
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "isolation.level", isolation,
+        Map<String, Object> settings = Login.settings(bootstrap, "isolation.level", isolation,
             "auto.offset.reset", "none", "enable.auto.commit", "false", "max.poll.records", "5000",
             "default.api.timeout.ms", "20000", "fetch.max.wait.ms", "100");
         Map<Integer, Map<String, Object>> partitions = new TreeMap<>();

@@ -22,7 +22,7 @@ final class Transactions {
     Object perform(JsonNode command) throws Exception {
         String id = Workload.text(command, "id");
         KafkaProducer<byte[], byte[]> producer = producers.computeIfAbsent(id, name -> {
-            KafkaProducer<byte[], byte[]> made = new KafkaProducer<>(Map.of("bootstrap.servers", bootstrap,
+            KafkaProducer<byte[], byte[]> made = new KafkaProducer<>(Login.settings(bootstrap,
                 "transactional.id", name, "transaction.timeout.ms", "900000", "linger.ms", "5",
                 "compression.type", "lz4"), new ByteArraySerializer(), new ByteArraySerializer());
             made.initTransactions();

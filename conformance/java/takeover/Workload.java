@@ -15,7 +15,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * The workload of `cargo xtask take-over`: one process that lives through all changes of hands, so that its producers
- * and their sequence numbers do too. `java … Workload BOOTSTRAP`; a command is one line of JSON on standard input,
+ * and their sequence numbers do too. `java … Workload BOOTSTRAP [LOGIN]`, where the file LOGIN has what
+ * clients need to get in; a command is one line of JSON on standard input,
  * {"op": …, …}, and its answer one line on standard output, {"ok": …} or {"error": …}. It decides nothing: which
  * commands come is the driver's choice, and what it may find is the driver's model.
  */
@@ -33,7 +34,7 @@ public final class Workload {
     private Workload(String bootstrap) {
         this.bootstrap = bootstrap;
         // A short wait between attempts: the broker is away for a while at each change of hands.
-        this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap, "default.api.timeout.ms", "30000",
+        this.admin = Admin.create(Login.settings(bootstrap, "default.api.timeout.ms", "30000",
             "request.timeout.ms", "10000", "reconnect.backoff.max.ms", "100", "retry.backoff.max.ms", "200"));
         this.transactions = new Transactions(bootstrap);
         this.tools = new Tools(bootstrap);
@@ -42,12 +43,23 @@ public final class Workload {
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
         System.setOut(System.err);
-        Workload workload = new Workload(arguments[0]);
+        if (arguments.length > 1) {
+            Login.read(arguments[1]);
+        }
+        Workload workload = null;
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             Map<String, Object> answer = new LinkedHashMap<>();
             try {
-                Object result = workload.perform(JSON.readTree(line));
+                JsonNode command = JSON.readTree(line);
+                Object result;
+                if (command.get("op").asText().equals("secure")) {
+                    result = Secured.prepare(arguments[0]);
+                } else {
+                    // Its clients connect at once, and their user has to be there.
+                    workload = workload == null ? new Workload(arguments[0]) : workload;
+                    result = workload.perform(command);
+                }
                 answer.put("ok", result);
             } catch (Throwable error) {
                 Throwable root = rootOf(error);
@@ -200,9 +212,9 @@ public final class Workload {
 
     /** Reads some records in a group, commits where it stands and leaves; answers with what it committed. */
     private Object consume(String group, String protocol, String topic, int count) {
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "group.id", group,
+        Map<String, Object> settings = Login.settings(bootstrap, "group.id", group,
             "auto.offset.reset", "earliest", "enable.auto.commit", "false", "group.protocol", protocol,
-            "max.poll.records", "50", "default.api.timeout.ms", "20000"));
+            "max.poll.records", "50", "default.api.timeout.ms", "20000");
         List<List<Object>> committed = new ArrayList<>();
         try (Consumer<byte[], byte[]> consumer =
                  new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
@@ -251,7 +263,7 @@ public final class Workload {
                 AlterConfigOp.OpType.SET)))).all());
         int read = 0;
         try (KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(
-            Map.of("bootstrap.servers", bootstrap, "group.id", group),
+            Login.settings(bootstrap, "group.id", group),
             new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(topic));
             for (long deadline = System.nanoTime() + 5_000_000_000L; read == 0 && System.nanoTime() < deadline;) {

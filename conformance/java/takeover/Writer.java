@@ -34,9 +34,9 @@ final class Writer {
         size = command.get("size").asInt();
         pauseNanos = 1_000_000_000L / Math.max(1, command.get("per_second").asInt());
         random = new Random(command.get("seed").asLong());
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", name,
+        Map<String, Object> settings = Login.settings(bootstrap, "client.id", name,
             "delivery.timeout.ms", "120000", "request.timeout.ms", "10000", "linger.ms", "5",
-            "reconnect.backoff.max.ms", "100", "retry.backoff.max.ms", "200", "max.block.ms", "120000"));
+            "reconnect.backoff.max.ms", "100", "retry.backoff.max.ms", "200", "max.block.ms", "120000");
         settings.putAll(Workload.texts(command.get("settings")));
         producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
         Thread thread = new Thread(this::run, name);

@@ -424,7 +424,21 @@ impl Client {
         };
         let found = response.coordinators.into_iter().next();
         let found = found.unwrap_or_else(alone);
-        ClientError::check(what, found.error_code, found.error_message.as_ref())?;
+        // Where Kafka's tools say which request was denied.
+        let denied = |what: &str, kind: &str| {
+            Some(format!(
+                "FindCoordinator request for {what} `CoordinatorKey(idValue='{key}', type={kind})` failed due to \
+                 authorization failure"
+            ))
+        };
+        let message = match ErrorCode::from_code(found.error_code) {
+            ErrorCode::GroupAuthorizationFailed => denied("groupId", "GROUP"),
+            ErrorCode::TransactionalIdAuthorizationFailed => {
+                denied("transactionalId", "TRANSACTION")
+            }
+            _ => found.error_message.map(|message| message.to_string()),
+        };
+        ClientError::check(what, found.error_code, message)?;
         let node = BrokerNode {
             id: found.node_id,
             host: found.host.to_string(),

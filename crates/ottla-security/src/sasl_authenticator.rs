@@ -236,10 +236,15 @@ impl SaslAuthenticator {
         };
         let Some(enabled) = self.listener.find(mechanism).cloned() else {
             self.state = State::Done;
+            let message = format!("Unsupported SASL mechanism {mechanism}");
+            // Kafka begins a further session where it takes requests, which closes a connection that fails there.
+            if self.is_again() {
+                return Outcome::Closed(message);
+            }
             response.error_code = ErrorCode::UnsupportedSaslMechanism.code();
             return Outcome::Failed {
                 reply: Some(Reply::Handshake(response)),
-                message: format!("Unsupported SASL mechanism {mechanism}"),
+                message,
             };
         };
         let previous = self.previous.as_ref().map(|previous| previous.mechanism);

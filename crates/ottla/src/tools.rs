@@ -62,7 +62,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use running::{
-    block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout,
+    UsageError, block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout,
     report_plainly,
 };
 use settings::{key_values, load_properties, load_properties_if_given, warn_of_unknown};

@@ -19,6 +19,8 @@ mod equipped;
 pub mod printed;
 mod repeated;
 mod run;
+mod secured;
+mod secured_tools;
 mod segments;
 mod share_tools;
 mod side;
@@ -44,7 +46,7 @@ use side::{Side, shown, start_with, stop};
 #[derive(clap::Args)]
 pub struct Options {
     /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs, telemetry,
-    /// transactions, shares or streams-groups; may be repeated.
+    /// transactions, shares, streams-groups, or the client of a language with `secured-` in front; may be repeated.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
@@ -54,9 +56,12 @@ pub struct Options {
     /// Only Kafka's command line tools beside ours, without the clients' scripts.
     #[arg(long, conflicts_with = "clients")]
     tool_pairs_only: bool,
-    /// How many scripts run at one time.
-    #[arg(long, default_value_t = 4)]
-    jobs: usize,
+    /// The scripts and tools on listeners with TLS and logins, with an authorizer and quotas, and no others.
+    #[arg(long, conflicts_with_all = ["clients", "tool_pairs_only"])]
+    secured: bool,
+    /// How many scripts run at one time: four, or eight with `--secured`, whose scripts mostly wait.
+    #[arg(long)]
+    jobs: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -84,7 +89,7 @@ fn run_counted(options: &Options) -> Result<Tally> {
     let selected = if options.tool_pairs_only {
         Vec::new()
     } else {
-        clients::selected(&options.clients)?
+        clients::selected(&options.clients, options.secured)?
     };
     let prepared = clients::prepare(&selected, &kafka)?;
     println!("clients are ready after {:.0?}", began.elapsed());
@@ -100,7 +105,8 @@ fn run_counted(options: &Options) -> Result<Tally> {
             clients: clients.cloned().collect(),
             has_tools_alone: nodes == Nodes::Plain
                 && comparison.is_of_two()
-                && options.clients.is_empty(),
+                && options.clients.is_empty()
+                && !options.secured,
         };
         if !work.is_nothing() {
             tally.add(comparison.of(nodes, &work)?);
@@ -143,6 +149,11 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
+    fn jobs(&self) -> usize {
+        let default = if self.options.secured { 8 } else { 4 };
+        self.options.jobs.unwrap_or(default)
+    }
+
     fn is_of_two(&self) -> bool {
         self.options.broker == Brokers::Both
     }
@@ -186,7 +197,7 @@ impl Comparison<'_> {
     /// The results of the scripts, then of the tools.
     fn found(&self, work: &Work, sides: &[Side; 2], out: &Path) -> Result<Vec<Found>> {
         std::fs::create_dir_all(out)?;
-        let mut found = run::scripts(&work.clients, sides, self.options.jobs, out, &self.known);
+        let mut found = run::scripts(&work.clients, sides, self.jobs(), out, &self.known);
         if self.is_of_two() {
             let clients = work.clients.iter().map(|it| it.client);
             let after = clients.filter_map(|client| Some((tools_after(client)?, Some(client))));
@@ -224,6 +235,10 @@ impl Comparison<'_> {
                 let dir = out.join(format!("transactional-{label}"));
                 start_with(peer, label, dir, &[(interval, "100".to_owned())])
             }
+            Nodes::Secured => {
+                let set_up = java::program(&self.kafka, "secured", "SetUp")?;
+                secured::start(peer, label, out, &set_up)
+            }
             Nodes::Sharing => {
                 let settings = [
                     ("group.share.min.heartbeat.interval.ms", "200"),
@@ -247,6 +262,7 @@ fn tools_after(client: Client) -> Option<&'static [tool_pairs::Step]> {
         Client::StreamsGroups => Some(streams_tools::STEPS),
         Client::Transactions => Some(transaction_tools::STEPS),
         Client::Shares => Some(share_tools::STEPS),
+        Client::SecuredJava => Some(secured_tools::STEPS),
         _ => None,
     }
 }

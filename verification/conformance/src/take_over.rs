@@ -11,6 +11,7 @@
 mod endings;
 mod model;
 mod preflight;
+mod secured;
 mod story;
 mod table;
 mod two_places;
@@ -50,6 +51,9 @@ pub struct Options {
     /// Static voters (`controller.quorum.voters`) in place of a dynamic quorum of one.
     #[arg(long)]
     static_voters: bool,
+    /// The broker's clients, and the broker itself, log in over TLS, and may do what ACLs allow.
+    #[arg(long)]
+    secured: bool,
     /// Partitions of topics that are there besides, a hundred a topic.
     #[arg(long, default_value_t = 0)]
     partitions: usize,
@@ -110,6 +114,7 @@ struct Run {
     node: NodeOptions,
     log_dirs: Vec<PathBuf>,
     partitions: usize,
+    is_secured: bool,
     random: Seeded,
     decks: [Deck; 2],
     workload: Workload,
@@ -135,10 +140,16 @@ impl Run {
             .iter()
             .map(|dir| dir.display().to_string())
             .collect();
+        let secured = match options.secured {
+            true => Some(secured::prepare(port, dir)?),
+            false => None,
+        };
+        let mut overrides = settings(&shown.join(","));
+        overrides.extend(secured.iter().flat_map(|it| it.settings.iter().cloned()));
         let node = NodeOptions {
             dir: dir.to_path_buf(),
             port: Some(port),
-            overrides: settings(&shown.join(",")),
+            overrides,
             place: if options.static_voters {
                 Place::AloneWithStaticVoters
             } else {
@@ -151,7 +162,9 @@ impl Run {
             )],
             ..NodeOptions::default()
         };
-        let workload = Workload::start(&clients, &format!("127.0.0.1:{port}"), dir)?;
+        let bootstrap = format!("127.0.0.1:{port}");
+        let login = secured.as_ref().map(|it| it.login.as_path());
+        let workload = Workload::start(&clients, &bootstrap, login, dir)?;
         let story = Story::new(log_dirs.clone(), sides[0].id());
         Ok(Run {
             sides,
@@ -159,6 +172,7 @@ impl Run {
             story,
             log_dirs,
             partitions: options.partitions,
+            is_secured: options.secured,
             random: Seeded::new(seed),
             decks: [Deck::new(), Deck::new()],
             workload,
@@ -263,6 +277,9 @@ impl Run {
     ) -> Result<()> {
         let findings = &mut turn.findings;
         if number == 0 {
+            if self.is_secured {
+                self.workload.perform("secure", json!({}))?;
+            }
             self.story.begin(&mut self.workload, &mut self.random)?;
             self.story
                 .create_many(&mut self.workload, self.partitions)?;

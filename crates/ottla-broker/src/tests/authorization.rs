@@ -5,11 +5,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::{Bytes, BytesMut};
+use ottla_metadata::ConfigResourceType;
 use ottla_protocol::messages::alter_partition_reassignments_request::ReassignableTopic;
 use ottla_protocol::messages::create_acls_request::AclCreation;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use ottla_protocol::messages::delete_topics_request::DeleteTopicState;
+use ottla_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
 use ottla_protocol::messages::metadata_response::MetadataResponseTopic;
 use ottla_protocol::messages::{
@@ -18,6 +20,7 @@ use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest,
     CreateAclsRequest, CreateTopicsRequest, CreateTopicsResponse, DeleteAclsRequest,
     DeleteTopicsRequest, DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeQuorumRequest, DescribeUserScramCredentialsRequest, ElectLeadersRequest,
     EndQuorumEpochRequest, EnvelopeRequest, FetchRequest, FetchSnapshotRequest,
     InitProducerIdRequest, ListPartitionReassignmentsRequest, MetadataRequest, RequestHeader,
@@ -184,6 +187,10 @@ async fn topics_are_created_and_deleted_by_those_who_may() {
             panic!("{response:?}");
         };
         assert_eq!(result.error_code, denied[0].code());
+        assert_eq!(
+            result.error_message.as_deref(),
+            Some("Topic authorization failed.")
+        );
         assert_eq!(result.name.is_some(), named, "{result:?}");
     }
     let unknown = delete(None, Uuid::from_u128(99));
@@ -195,6 +202,46 @@ async fn topics_are_created_and_deleted_by_those_who_may() {
         errors(&mut admin, 6, &delete(Some("mine"), Uuid::ZERO)).await,
         []
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_shown_to_those_who_may() {
+    let broker = broker().await;
+    let mut user = broker.connect_from(USER, Endpoint::Broker).await;
+    for (kind, name, denied, message) in [
+        (
+            ConfigResourceType::Topic,
+            "team-a",
+            ErrorCode::TopicAuthorizationFailed,
+            "Topic authorization failed.",
+        ),
+        (
+            ConfigResourceType::Group,
+            "team-a",
+            ErrorCode::GroupAuthorizationFailed,
+            "Group authorization failed.",
+        ),
+        (
+            ConfigResourceType::Broker,
+            "1",
+            ErrorCode::ClusterAuthorizationFailed,
+            "Cluster authorization failed.",
+        ),
+    ] {
+        let request = DescribeConfigsRequest {
+            resources: vec![DescribeConfigsResource {
+                resource_type: kind.code(),
+                resource_name: name.into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let answer = user.ask(latest::<DescribeConfigsRequest>(), &request).await;
+        let result = &answer.results[0];
+        assert_eq!(result.error_code, denied.code(), "{name}");
+        assert_eq!(result.error_message.as_deref(), Some(message));
+        assert!(result.configs.is_empty(), "{result:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

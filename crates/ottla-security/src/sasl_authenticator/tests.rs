@@ -386,6 +386,12 @@ fn a_session_begins_anew_with_the_same_mechanism_and_principal() {
         other => panic!("{other:?}"),
     }
 
+    // No answer, and no delay.
+    assert_eq!(
+        again().on_handshake(1, "ROT13"),
+        Outcome::Closed("Unsupported SASL mechanism ROT13".to_owned())
+    );
+
     let bob = Session {
         principal: Principal::user("bob"),
         ..session(&first).clone()

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
-use ottla_client::Admin;
+use ottla_client::{Admin, ClientError};
 use ottla_protocol::messages::create_acls_request::AclCreation;
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use ottla_security::{
@@ -17,7 +17,7 @@ use ottla_security::{
     ResourceType, Rule, StandardAuthorizer, SuperUsers, WILDCARD,
 };
 
-use super::{admin_client, block_on, report_on_stdout};
+use super::{UsageError, admin_client, block_on, java_exceptions, message_of};
 
 /// Add, remove and list ACLs, or explain what they decide.
 ///
@@ -165,8 +165,21 @@ pub fn run(args: AclsArgs) -> ExitCode {
             Some(AclsCommand::Explain(explained)) => explain(explained).await,
             None => act(&args).await,
         };
-        report_on_stdout(prefix, done)
+        match done {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) if error.is::<UsageError>() => eprintln!("{error}"),
+            Err(error) => println!("{prefix}{}", exception_of(&error)),
+        }
+        ExitCode::FAILURE
     })
+}
+
+/// As Java shows what has ended a future: a cluster's error with its class.
+fn exception_of(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<ClientError>() {
+        Some(cluster) if cluster.code().is_some() => java_exceptions::shown(cluster),
+        _ => message_of(error),
+    }
 }
 
 async fn act(args: &AclsArgs) -> anyhow::Result<()> {
@@ -215,19 +228,17 @@ fn changes(
     targets: &BTreeSet<Target>,
 ) -> anyhow::Result<BTreeMap<Target, BTreeSet<Entry>>> {
     if targets.is_empty() {
-        bail!(
-            "You must provide at least one resource: --topic <topic> or --cluster or --group <group> \
-             or --delegation-token <Delegation Token ID>"
-        );
+        let message = "You must provide at least one resource: --topic <topic> or --cluster or --group \
+                       <group> or --delegation-token <Delegation Token ID>";
+        bail!(UsageError(message.to_owned()));
     }
     if args.consumer
         && !args.producer
         && (args.resources.cluster || !args.resources.transactional_id.is_empty())
     {
-        bail!(
-            "With --consumer you must specify a --topic and a --group and no --cluster or \
-             --transactional-id option should be specified."
-        );
+        let message = "With --consumer you must specify a --topic and a --group and no --cluster or \
+                       --transactional-id option should be specified.";
+        bail!(UsageError(message.to_owned()));
     }
     let mut changes: BTreeMap<Target, BTreeSet<Entry>> = BTreeMap::new();
     let mut put = |target: &Target, operations: &[Operation]| -> anyhow::Result<()> {
@@ -261,20 +272,22 @@ fn changes(
         if entries.iter().any(|entry| !known.contains(&entry.2)) {
             let known: Vec<&str> = known.iter().map(|operation| operation.name()).collect();
             let known = known.join(", ");
-            bail!("ResourceType {resource_type} only supports operations [{known}]");
+            bail!(UsageError(format!(
+                "ResourceType {resource_type} only supports operations [{known}]"
+            )));
         }
     }
     if args.add {
         let pattern_type = args.resource_pattern_type;
         if !matches!(pattern_type, PatternType::Literal | PatternType::Prefixed) {
-            bail!(
+            bail!(UsageError(format!(
                 "A '--resource-pattern-type' value of '{pattern_type}' is not valid when adding acls."
-            );
+            )));
         }
         if changes.values().any(BTreeSet::is_empty) {
-            bail!(
-                "You must specify one of: --allow-principal, --deny-principal when trying to add ACLs."
-            );
+            let message = "You must specify one of: --allow-principal, --deny-principal when trying \
+                           to add ACLs.";
+            bail!(UsageError(message.to_owned()));
         }
     }
     Ok(changes)

@@ -15,8 +15,7 @@ use std::time::Duration;
 use anyhow::bail;
 use ottla_client::{Admin, ClientError};
 
-use super::offset_reset::UsageError;
-use super::{admin_client, block_on, java_exceptions, offset_deletion};
+use super::{UsageError, admin_client, block_on, java_exceptions, offset_deletion};
 
 pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
     if let Some(pattern) = &args.validate_regex {

@@ -10,12 +10,9 @@ use ottla_client::Admin;
 use ottla_client::admin::{CommittedOffset, OffsetSpec};
 use ottla_types::ErrorCode;
 
-pub(super) type Partition = (String, i32);
+use super::UsageError;
 
-/// Inconsistent arguments, detected after the first requests.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct UsageError(pub(super) String);
+pub(super) type Partition = (String, i32);
 
 /// One of the ways to say where offsets are to be.
 #[derive(Args, Debug)]

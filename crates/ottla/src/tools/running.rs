@@ -7,6 +7,11 @@ use ottla_client::ClientError;
 
 use super::java_exceptions;
 
+/// Inconsistent arguments, detected after the first requests.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct UsageError(pub(super) String);
+
 /// Runs a tool that talks to a cluster.
 pub(super) fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use ottla_client::Admin;
 
-use super::block_on;
 use super::consumer_groups::{choices, ended};
-use super::offset_reset::UsageError;
+use super::{UsageError, block_on};
 
 const STATES: [&str; 6] = [
     "Empty",

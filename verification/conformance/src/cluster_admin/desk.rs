@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use serde_json::json;
 
 use crate::conformance::comparison::Line;
-use crate::conformance::printed::{Compared, SUBJECTS};
+use crate::conformance::printed::{Compared, SUBJECTS, without_stack_traces};
 use crate::conformance::tools::Tool;
 use ottla_peers::{Cluster, InstalledPeer, Partition, connect};
 use ottla_workspace::process;
@@ -220,21 +220,6 @@ impl Desk {
     }
 }
 
-/// The output before the first stack trace. Kafka's tools print one after their message; Ottla's
-/// never do.
-fn without_stack_traces(printed: &str) -> &str {
-    let mut end = 0;
-    for line in printed.split_inclusive('\n') {
-        let class = line.split([':', '\n']).next().unwrap_or_default();
-        let is_exception = class.ends_with("Exception") || class.ends_with("Error");
-        if line.starts_with("\tat ") || (is_exception && class.contains('.')) {
-            break;
-        }
-        end += line.len();
-    }
-    &printed[..end]
-}
-
 /// Kafka's tool lists partitions in the iteration order of a hash set.
 fn sort_partitions(line: &mut String) {
     if let Some((head, partitions)) = line.split_once(" for partitions ") {
@@ -250,15 +235,6 @@ pub(super) const LARGEST_FETCH: u64 = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_message_stays_and_the_stack_trace_goes() {
-        let printed = "Error: no\norg.apache.kafka.tools.AdminCommandFailedException: no\n\tat a.b(C.java:1)\n";
-        assert_eq!(without_stack_traces(printed), "Error: no\n");
-        let printed = "Error: org.apache.kafka.common.errors.X: no\n";
-        assert_eq!(without_stack_traces(printed), printed);
-        assert_eq!(without_stack_traces("a: b\nc"), "a: b\nc");
-    }
 
     #[test]
     fn partitions_are_named_in_one_order() {

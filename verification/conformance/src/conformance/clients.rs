@@ -25,6 +25,14 @@ pub enum Client {
     Transactions,
     Shares,
     StreamsGroups,
+    SecuredJava,
+    SecuredDenied,
+    SecuredLogins,
+    SecuredFranz,
+    SecuredSarama,
+    SecuredConfluent,
+    SecuredAiokafka,
+    SecuredKafkajs,
 }
 
 /// The kind of node pair that a script needs.
@@ -38,20 +46,23 @@ pub enum Nodes {
     /// Nodes on which members of share groups learn of new assignments quickly, and which allow
     /// lock durations of a few seconds.
     Sharing,
+    /// With listeners for TLS and logins (see `secured.rs`).
+    Secured,
 }
 
 impl Nodes {
-    pub const ALL: [Nodes; 4] = [
+    pub const ALL: [Nodes; 5] = [
         Nodes::Plain,
         Nodes::Equipped,
         Nodes::Transactional,
         Nodes::Sharing,
+        Nodes::Secured,
     ];
 }
 
 impl Client {
     /// In start order, slowest first.
-    const ALL: [Client; 13] = [
+    const ALL: [Client; 21] = [
         Client::LogDirs,
         Client::Telemetry,
         Client::Java,
@@ -65,6 +76,14 @@ impl Client {
         Client::Confluent,
         Client::Transactions,
         Client::Shares,
+        Client::SecuredJava,
+        Client::SecuredDenied,
+        Client::SecuredLogins,
+        Client::SecuredFranz,
+        Client::SecuredSarama,
+        Client::SecuredConfluent,
+        Client::SecuredAiokafka,
+        Client::SecuredKafkajs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -82,6 +101,14 @@ impl Client {
             Client::Transactions => "transactions",
             Client::Shares => "shares",
             Client::StreamsGroups => "streams-groups",
+            Client::SecuredJava => "secured-java",
+            Client::SecuredDenied => "secured-denied",
+            Client::SecuredLogins => "secured-logins",
+            Client::SecuredFranz => "secured-franz",
+            Client::SecuredSarama => "secured-sarama",
+            Client::SecuredConfluent => "secured-confluent",
+            Client::SecuredAiokafka => "secured-aiokafka",
+            Client::SecuredKafkajs => "secured-kafkajs",
         }
     }
 
@@ -90,8 +117,23 @@ impl Client {
             Client::LogDirs | Client::Telemetry => Nodes::Equipped,
             Client::Transactions => Nodes::Transactional,
             Client::Shares => Nodes::Sharing,
+            Client::SecuredJava
+            | Client::SecuredDenied
+            | Client::SecuredLogins
+            | Client::SecuredFranz
+            | Client::SecuredSarama
+            | Client::SecuredConfluent
+            | Client::SecuredAiokafka
+            | Client::SecuredKafkajs => Nodes::Secured,
             _ => Nodes::Plain,
         }
+    }
+
+    /// Those whose scripts run on such nodes.
+    pub fn on(nodes: Nodes) -> impl Iterator<Item = Client> {
+        Client::ALL
+            .into_iter()
+            .filter(move |client| client.nodes() == nodes)
     }
 }
 
@@ -117,10 +159,12 @@ impl Prepared {
     }
 }
 
-/// The clients with these names, or all if there are none.
-pub fn selected(names: &[String]) -> Result<Vec<Client>> {
+/// The clients with these names, or, if there are none, all clients of secured nodes or all others.
+pub fn selected(names: &[String], are_secured: bool) -> Result<Vec<Client>> {
     if names.is_empty() {
-        return Ok(Client::ALL.to_vec());
+        let all = Client::ALL.into_iter();
+        let is_asked_for = |client: &Client| (client.nodes() == Nodes::Secured) == are_secured;
+        return Ok(all.filter(is_asked_for).collect());
     }
     names
         .iter()
@@ -149,6 +193,14 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
                 Client::Confluent => python("confluent_script.py"),
                 Client::Aiokafka => python("aiokafka_script.py"),
                 Client::Franz => go("franz"),
+                Client::SecuredJava => java::program(kafka, "secured", "SecuredScript"),
+                Client::SecuredDenied => java::program(kafka, "secured", "DeniedSteps"),
+                Client::SecuredLogins => java::program(kafka, "secured", "LoginSteps"),
+                Client::SecuredFranz => go("secured-franz"),
+                Client::SecuredSarama => go("secured-sarama"),
+                Client::SecuredConfluent => python("secured_confluent_script.py"),
+                Client::SecuredAiokafka => python("secured_aiokafka_script.py"),
+                Client::SecuredKafkajs => node("secured_kafkajs_script.js"),
                 Client::Sarama => go("sarama"),
                 Client::Kafkajs => node("kafkajs_script.js"),
                 Client::LogDirs => java::program(kafka, "equipped", "LogDirsScript"),
@@ -279,9 +331,14 @@ mod tests {
 
     #[test]
     fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
-        assert_eq!(selected(&[]).unwrap().len(), 13);
-        assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
-        let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
+        let plain = selected(&[], false).unwrap();
+        let secured = selected(&[], true).unwrap();
+        assert_eq!(plain.len() + secured.len(), Client::ALL.len());
+        assert!(secured.contains(&Client::SecuredJava) && !plain.contains(&Client::SecuredJava));
+        let franz = selected(&["franz".to_owned()], false).unwrap();
+        assert_eq!(franz, [Client::Franz]);
+        let error = selected(&["perl".to_owned()], false).unwrap_err();
+        let error = error.to_string();
         assert!(
             error.contains("perl") && error.contains("kafkajs"),
             "{error}"

@@ -21,19 +21,39 @@ pub enum Compared {
     /// Each distinct line shape once, with one `#` for the integer part of a number and one for
     /// each decimal.
     Shapes,
+    /// As shapes, with delegation tokens and their HMACs replaced.
+    Tokens,
 }
 
 impl Compared {
     /// The comparable lines of a tool's output.
     pub fn lines(self, printed: &str, subject: &str) -> Vec<String> {
         let mut lines = normalised(printed, subject);
-        if self == Compared::Shapes {
+        if self == Compared::Tokens {
+            lines = lines.iter().map(|line| without_tokens(line)).collect();
+        }
+        if self != Compared::Lines {
             lines = lines.iter().map(|line| shape(line, subject)).collect();
             lines.sort();
             lines.dedup();
         }
         lines
     }
+}
+
+/// The output before the first stack trace. Kafka's tools print one after their message; Ottla's
+/// never do.
+pub fn without_stack_traces(printed: &str) -> &str {
+    let mut end = 0;
+    for line in printed.split_inclusive('\n') {
+        let class = line.split([':', '\n']).next().unwrap_or_default();
+        let is_exception = class.ends_with("Exception") || class.ends_with("Error");
+        if line.starts_with("\tat ") || (is_exception && class.contains('.')) {
+            break;
+        }
+        end += line.len();
+    }
+    &printed[..end]
 }
 
 /// The normalised lines, sorted, because Kafka's tools print in the iteration order of hash maps.
@@ -46,9 +66,10 @@ fn normalised(printed: &str, subject: &str) -> Vec<String> {
         // this point.
         .filter(|line| !SUBJECTS.iter().any(|other| is_row_of(line, other)))
         .map(|line| {
+            let line = without_request(line);
             let line = VARYING
                 .iter()
-                .fold(line.to_owned(), |line, before| masked(&line, before));
+                .fold(line, |line, before| masked(&line, before));
             if VARYING_LINES.iter().any(|part| line.contains(part)) {
                 "VARIES".to_owned()
             } else {
@@ -107,6 +128,36 @@ fn shape(line: &str, subject: &str) -> String {
     shape.replace("NaN", "#.##")
 }
 
+/// The line with each word that is random bytes in Base64 replaced.
+fn without_tokens(line: &str) -> String {
+    const SHORTEST: usize = 22;
+    let is_random = |word: &str| {
+        let is_base64 = |it: char| it.is_ascii_alphanumeric() || "+/=-_".contains(it);
+        word.len() >= SHORTEST
+            && word.chars().all(is_base64)
+            && word.contains(|it: char| it.is_ascii_uppercase())
+            && word.contains(|it: char| it.is_ascii_lowercase())
+    };
+    let words = line.split(' ').map(|word| match is_random(word) {
+        true => "TOKEN",
+        false => word,
+    });
+    words.collect::<Vec<&str>>().join(" ")
+}
+
+/// The line without Kafka's text for a denied request, which contains object addresses and a thread
+/// number.
+fn without_request(line: &str) -> String {
+    const BEGIN: &str = "Request Request(";
+    match line.split_once(BEGIN) {
+        Some((before, request)) => match request.split_once(") needs ") {
+            Some((_, right)) => format!("{before}Request needs {right}"),
+            None => line.to_owned(),
+        },
+        None => line.to_owned(),
+    }
+}
+
 /// The line with the word after each occurrence of `before` replaced.
 fn masked(line: &str, before: &str) -> String {
     let mut parts = line.split(before);
@@ -125,6 +176,25 @@ fn masked(line: &str, before: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_stays_and_the_stack_trace_goes() {
+        let printed = "Error: no\norg.apache.kafka.tools.AdminCommandFailedException: no\n\tat a.b(C.java:1)\n";
+        assert_eq!(without_stack_traces(printed), "Error: no\n");
+        let printed = "Error: org.apache.kafka.common.errors.X: no\n";
+        assert_eq!(without_stack_traces(printed), printed);
+        assert_eq!(without_stack_traces("a: b\nc"), "a: b\nc");
+    }
+
+    #[test]
+    fn a_denied_request_is_left_out_and_the_missing_right_is_kept() {
+        let denied = "no: Request Request(processor=6, session=a.B@1f, envelope=None) needs DESCRIBE permission.";
+        let expected = "no: Request needs DESCRIBE permission.";
+        assert_eq!(Compared::Lines.lines(denied, "ours"), [expected]);
+        let ours =
+            "no: Request DescribeAcls of User:carol from 127.0.0.1 needs DESCRIBE permission.";
+        assert_eq!(Compared::Lines.lines(ours, "ours"), [ours]);
+    }
 
     #[test]
     fn what_varies_is_left_out_and_the_rest_is_kept() {
@@ -157,6 +227,16 @@ mod tests {
             assert!(is_row_of(line, "ours"), "{line}");
         }
         assert!(!is_row_of("partitions moves-ours-0", "ours"));
+    }
+
+    #[test]
+    fn tokens_become_a_word_and_names_stay() {
+        assert_eq!(
+            without_tokens("vK3-p_QhSmaIeLgZ5ZlbDw 2VbX+/k0aWQxMjM0NTY3ODkwYWJjZA== User:alice"),
+            "TOKEN TOKEN User:alice"
+        );
+        let message = "org.apache.kafka.common.errors.DelegationTokenDisabledException";
+        assert_eq!(without_tokens(message), message);
     }
 
     #[test]

@@ -125,7 +125,7 @@ mod tests {
                 format!("{{\"step\":\"{step}\",\"outcome\":{outcome}}}")
             };
             let lines: Vec<String> = ["a", "b", "c", "d"].iter().map(line).collect();
-            parse(&lines.join("\n"), 9092).unwrap()
+            parse(&lines.join("\n"), &[9092]).unwrap()
         };
         let known = KnownDifferences::default();
         Found {

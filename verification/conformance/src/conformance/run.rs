@@ -117,7 +117,7 @@ fn run_one(client: &Prepared, side: &Side, out: &Path) -> Result<Vec<Line>> {
     let status = child.wait(PATIENCE)?;
     let printed = std::fs::read_to_string(&stdout)?;
     match status {
-        Some(status) if status.success() => comparison::parse(&printed, side.node.port()),
+        Some(status) if status.success() => comparison::parse(&printed, &side.ports),
         other => {
             let steps = printed.lines().count();
             let last = printed.lines().last().unwrap_or_default();

@@ -14,7 +14,43 @@ pub struct Side {
     pub(super) node: Node,
     /// Additional arguments of its scripts, after the address.
     pub(super) arguments: Vec<String>,
+    /// How tools log in, if they must.
+    pub(super) logins: Option<Logins>,
+    /// The ports of all client listeners, the plaintext one first.
+    pub(super) ports: Vec<u16>,
 }
+
+/// How tools log in on a side.
+pub(super) struct Logins {
+    pub bootstrap: String,
+    /// Holds `USER.properties`.
+    pub dir: PathBuf,
+}
+
+impl Logins {
+    /// The `--command-config` of a user.
+    pub fn of(&self, user: &str) -> PathBuf {
+        self.dir.join(user).with_extension("properties")
+    }
+}
+
+/// The settings of every node of a comparison.
+#[rustfmt::skip]
+pub(super) const OVERRIDES: &[(&str, &str)] = &[
+    // Groups start soon, and the join of a second member is not delayed by three seconds.
+    ("group.initial.rebalance.delay.ms", "500"),
+    // Members of the consumer protocol learn of a new assignment with their next heartbeat.
+    ("group.consumer.min.heartbeat.interval.ms", "300"),
+    ("group.consumer.heartbeat.interval.ms", "300"),
+    ("group.streams.min.heartbeat.interval.ms", "300"),
+    ("group.streams.heartbeat.interval.ms", "300"),
+    // Members of the groups that the tools inspect later must not time out before that.
+    ("group.streams.max.session.timeout.ms", "600000"),
+    ("auto.create.topics.enable", "true"),
+    // The scripts' records have old timestamps. Retention, which starts half a minute after the
+    // broker, would delete them in auto-created topics before a slow script has read them.
+    ("log.initial.task.delay.ms", "3600000"),
+];
 
 pub(super) fn stop(sides: &mut [Side; 2]) -> Result<()> {
     for side in sides {
@@ -40,25 +76,12 @@ pub(super) fn start_with(
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
     }
-    let overrides = [
-        // Groups start soon, and the join of a second member is not delayed by three seconds.
-        ("group.initial.rebalance.delay.ms", "500".to_owned()),
-        // Members of the consumer protocol learn of a new assignment with their next heartbeat.
-        ("group.consumer.min.heartbeat.interval.ms", "300".to_owned()),
-        ("group.consumer.heartbeat.interval.ms", "300".to_owned()),
-        ("group.streams.min.heartbeat.interval.ms", "300".to_owned()),
-        ("group.streams.heartbeat.interval.ms", "300".to_owned()),
-        // Members of the groups that the tools inspect later must not time out before that.
-        ("group.streams.max.session.timeout.ms", "600000".to_owned()),
-        ("auto.create.topics.enable", "true".to_owned()),
-        // The scripts' records have old timestamps. Retention, which starts half a minute after the
-        // broker, would delete them in auto-created topics before a slow script has read them.
-        ("log.initial.task.delay.ms", "3600000".to_owned()),
-    ];
-    let overrides = overrides
+    let common = OVERRIDES
         .iter()
-        .chain(settings)
-        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .map(|(key, value)| (*key, (*value).to_owned()));
+    let overrides = common
+        .chain(settings.iter().cloned())
+        .map(|(key, value)| (key.to_owned(), value))
         .collect();
     let node = peer.start(NodeOptions {
         dir,
@@ -69,8 +92,10 @@ pub(super) fn start_with(
     Ok(Side {
         label: label.to_owned(),
         peer: peer.clone(),
+        ports: vec![node.port()],
         node,
         arguments: Vec::new(),
+        logins: None,
     })
 }
 

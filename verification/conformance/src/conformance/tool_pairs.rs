@@ -17,19 +17,19 @@ use serde_json::json;
 
 use super::clients::Client;
 use super::comparison::{self, KnownDifferences, Line};
-use super::printed::{Compared, SUBJECTS};
+use super::printed::{Compared, SUBJECTS, without_stack_traces};
 use super::repeated::Found;
 use super::tools::{
     API_VERSIONS, CLUSTER, CONFIGS, CONSUMER, CONSUMER_GROUPS, CONSUMER_TEST, DELETE_RECORDS,
     ELECTION, FEATURES, GROUPS, LATENCY_TEST, LOG_DIRS, METRICS, OFFSETS, PRODUCER, PRODUCER_TEST,
-    QUORUM, REASSIGN, REPLICAS, STORAGE, TOPICS, Tool,
+    QUORUM, REASSIGN, REPLICAS, STORAGE, TOKENS, TOPICS, Tool,
 };
 use super::{Side, shown};
 
 /// A command: the tool, its arguments as one string, and its standard input. `BROKER` is replaced
-/// with the bootstrap flag and address, `ADDRESS` with the address, `SUBJECT` with `theirs` or
-/// `ours`, `FILE` with a file that lists partitions of the subject's topic, and `TOPICS` with one
-/// that lists the topic.
+/// with the bootstrap flag and address, `AS-USER` with the flags with which this user connects to a
+/// secured broker, `ADDRESS` with the address, `SUBJECT` with `theirs` or `ours`, `FILE` with a file
+/// that lists partitions of the subject's topic, and `TOPICS` with one that lists the topic.
 pub(super) struct Step {
     tool: Tool,
     arguments: &'static str,
@@ -43,6 +43,16 @@ pub(super) const fn measuring(tool: Tool, arguments: &'static str) -> Step {
         arguments,
         input: "",
         compared: Compared::Shapes,
+    }
+}
+
+/// For a tool that prints delegation tokens.
+pub(super) const fn of_tokens(arguments: &'static str) -> Step {
+    Step {
+        tool: TOKENS,
+        arguments,
+        input: "",
+        compared: Compared::Tokens,
     }
 }
 
@@ -301,7 +311,12 @@ fn run(
             "ADDRESS" => command.arg(broker.node.bootstrap()),
             "FILE" => command.arg(&file),
             "TOPICS" => command.arg(&topics),
-            word => command.arg(word.replace("SUBJECT", subject)),
+            word => match (word.strip_prefix("AS-"), &broker.logins) {
+                (Some(user), Some(logins)) => command
+                    .args(["--bootstrap-server", &logins.bootstrap, "--command-config"])
+                    .arg(logins.of(user)),
+                _ => command.arg(word.replace("SUBJECT", subject)),
+            },
         };
     }
     let mut child = command
@@ -315,13 +330,16 @@ fn run(
     let _ = stdin.write_all(step.input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output()?;
-    let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut printed = without_stack_traces(&printed).to_owned();
     let told = String::from_utf8_lossy(&output.stderr);
     for line in told.lines().filter(|line| line.starts_with(PASSED_OVER)) {
         printed.push('\n');
         printed += line;
     }
-    let printed = without_port(&printed, broker.node.port());
+    for port in &broker.ports {
+        printed = without_port(&printed, *port);
+    }
     Ok(json!({
         "status": output.status.code(),
         "out": step.compared.lines(&printed, subject),

@@ -57,5 +57,7 @@ tools! {
     CONSUMER_TEST = "consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance";
     LATENCY_TEST = "e2e-latency", "org.apache.kafka.tools.EndToEndLatency";
     STORAGE = "storage", "kafka.tools.StorageTool";
+    ACLS = "acls", "org.apache.kafka.tools.AclCommand";
+    TOKENS = "delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand";
     TRANSACTIONS = "transactions", "org.apache.kafka.tools.TransactionsCommand";
 }

@@ -29,13 +29,20 @@ pub struct Workload {
 pub struct Refusal(pub String);
 
 impl Workload {
-    /// Starts the process against this address, at which each broker listens in turn.
-    pub fn start(kafka: &InstalledPeer, bootstrap: &str, dir: &Path) -> Result<Workload> {
+    /// Starts the process against this address, at which each broker listens in turn. `login` is a file
+    /// with the settings that its clients need to log in.
+    pub fn start(
+        kafka: &InstalledPeer,
+        bootstrap: &str,
+        login: Option<&Path>,
+        dir: &Path,
+    ) -> Result<Workload> {
         let words = java::program(kafka, "takeover", "Workload")?;
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])
             .arg(bootstrap)
+            .args(login)
             .current_dir(dir)
             .stderr(File::create(dir.join("workload.log"))?);
         let (child, commands, output) = OwnedChild::converse(&mut command)?;

@@ -7,7 +7,8 @@ use ottla_client::Admin;
 use ottla_types::ErrorCode;
 
 use super::{ConsumerGroupsArgs, chosen_groups};
-use crate::tools::offset_reset::{Partition, UsageError, named_partitions, print_csv};
+use crate::tools::UsageError;
+use crate::tools::offset_reset::{Partition, named_partitions, print_csv};
 
 pub(super) async fn reset(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let mut results: BTreeMap<String, BTreeMap<Partition, i64>> = BTreeMap::new();

@@ -8,9 +8,10 @@ use ottla_client::admin::OffsetSpec;
 use ottla_types::ErrorCode;
 
 use super::ShareGroupsArgs;
+use crate::tools::UsageError;
 use crate::tools::consumer_groups::reset::print_table;
 use crate::tools::offset_reset::{
-    Partition, UsageError, by_time, check_exist, named_partitions, offsets, parse_datetime,
+    Partition, by_time, check_exist, named_partitions, offsets, parse_datetime,
 };
 
 pub(super) async fn reset(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {

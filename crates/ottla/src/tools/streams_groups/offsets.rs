@@ -7,7 +7,8 @@ use ottla_client::Admin;
 use ottla_client::admin::{CommittedOffset, DescribedStreamsGroup, OffsetSpec};
 
 use super::wrapped;
-use crate::tools::offset_reset::{self, Partition, UsageError};
+use crate::tools::UsageError;
+use crate::tools::offset_reset::{self, Partition};
 
 /// A partition that a member of the group reads.
 pub(super) struct OffsetsOfPartition {

@@ -9,8 +9,9 @@ use ottla_types::ErrorCode;
 use super::internal_topics::internal_topics;
 use super::offsets::committed;
 use super::{StreamsGroupsArgs, chosen_groups, print_error, wrapped};
+use crate::tools::UsageError;
 use crate::tools::java_exceptions;
-use crate::tools::offset_reset::{Partition, UsageError, check_exist, named_partitions, print_csv};
+use crate::tools::offset_reset::{Partition, check_exist, named_partitions, print_csv};
 
 pub(super) async fn reset(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let mut results: BTreeMap<String, BTreeMap<Partition, i64>> = BTreeMap::new();
