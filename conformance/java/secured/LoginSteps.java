@@ -28,6 +28,7 @@ public final class LoginSteps {
         steps.scramTokens();
         steps.afterLogin();
         steps.sessions();
+        new OAuthSteps(steps.script).run();
         for (Map.Entry<String, Future<Object>> talk : steps.talks.entrySet()) {
             Object heard = talk.getValue().get();
             Script.step("login: " + talk.getKey(), () -> heard);

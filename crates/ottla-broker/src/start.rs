@@ -16,7 +16,10 @@ use ottla_context::{BrokerState, NodeContext, StopStep};
 use ottla_log::{Handles, retry_lacking};
 use ottla_metadata::MetadataImage;
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
-use ottla_net::{BoundListener, Connection, ListenerInfo, Network, accept_connections};
+use ottla_net::{
+    BoundListener, Connection, ListenerInfo, Network, accept_connections, keep_token_keys,
+    load_token_keys,
+};
 use ottla_node::{ControllerHandle, Membership};
 use ottla_partition::cleaner::Cleaner;
 use ottla_partition::maintenance::Maintenance;
@@ -121,6 +124,7 @@ impl Broker {
             let context = &resolving.context;
             let config = context.config();
             context.tls.load(&config).map_err(|error| error.0)?;
+            load_token_keys(context)?;
             resolving.address_limits.resolve(&config)
         })
         .await
@@ -179,6 +183,7 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
         ottla_sync::task::spawn(heap),
         ottla_sync::task::spawn(close_idle_connections(Arc::clone(&broker.network))),
         ottla_sync::task::spawn(watch_certificates(Arc::clone(&broker.context))),
+        ottla_sync::task::spawn(keep_token_keys(Arc::clone(&broker.context))),
         ottla_sync::task::spawn(Arc::clone(broker).wake_at_stop()),
         ottla_sync::task::spawn(open_missing_partitions(Arc::clone(broker))),
         ottla_sync::task::spawn(Arc::clone(&broker.dir_assignments).send_all()),

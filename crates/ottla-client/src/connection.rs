@@ -231,8 +231,8 @@ impl Connection {
     /// Authenticates with SASL.
     async fn log_in(&self, config: &SecurityConfig) -> Result<(), ClientError> {
         let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
-        let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &config.credentials)
-        else {
+        let credentials = config.credentials_now()?;
+        let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &credentials) else {
             let missing = "there is no sasl.mechanism, or no sasl.jaas.config";
             return Err(ClientError::Config(missing.into()));
         };

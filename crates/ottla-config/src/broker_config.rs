@@ -11,6 +11,7 @@ mod dynamic;
 mod error;
 mod examine;
 mod listeners;
+mod oauth;
 mod sasl;
 mod unknown_keys;
 mod validate;

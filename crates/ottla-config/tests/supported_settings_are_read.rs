@@ -59,6 +59,19 @@ const READ_AS: &[(&str, &str)] = &[
     ("sasl.jaas.config", "sasl"),
     ("sasl.mechanism.controller.protocol", "sasl"),
     ("sasl.mechanism.inter.broker.protocol", "sasl"),
+    // By what resolves the listeners' logins.
+    ("sasl.oauthbearer.clock.skew.seconds", "sasl"),
+    ("sasl.oauthbearer.expected.audience", "sasl"),
+    ("sasl.oauthbearer.expected.issuer", "sasl"),
+    ("sasl.oauthbearer.jwks.endpoint.refresh.ms", "sasl"),
+    (
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl",
+    ),
+    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl"),
+    ("sasl.oauthbearer.jwks.endpoint.url", "sasl"),
+    ("sasl.oauthbearer.scope.claim.name", "sasl"),
+    ("sasl.oauthbearer.sub.claim.name", "sasl"),
     (
         "security.inter.broker.protocol",
         "inter_broker_listener_name",

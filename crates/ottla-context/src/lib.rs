@@ -20,6 +20,7 @@ mod effective_config;
 mod handle_budget;
 mod node_tls;
 mod state;
+mod token_keys;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -43,6 +44,7 @@ pub use handle_budget::HandleBudget;
 pub use node_tls::{ListenerTls, NodeTls};
 pub use state::{BrokerState, StopStep};
 use state::{StateCell, StopStepCell};
+pub use token_keys::TokenKeys;
 
 /// How often the size of the heap is looked at.
 const HEAP_CHECK: Duration = Duration::from_secs(1);
@@ -65,6 +67,8 @@ pub struct NodeContext {
     pub complaints: Complaints,
     /// What the node shows and trusts where it uses TLS.
     pub tls: NodeTls,
+    /// What OAuth tokens are checked with.
+    pub token_keys: TokenKeys,
     /// The file handles of the process, divided at the start.
     pub handles: HandleBudget,
     state: StateCell,
@@ -102,6 +106,7 @@ impl NodeContext {
             metrics: Metrics::default(),
             complaints: Complaints::default(),
             tls: NodeTls::default(),
+            token_keys: TokenKeys::default(),
             handles,
             state: StateCell::default(),
             heap_budget: AtomicU64::new(Budgets::of(&machine).heap_bytes),

@@ -28,6 +28,7 @@ mod sasl_credentials;
 mod send;
 mod service;
 mod stream;
+mod token_keys;
 mod unsent_answers;
 
 pub use address_limits::AddressLimits;
@@ -44,4 +45,5 @@ pub use request_context::{RequestContext, WaitedTime};
 pub use request_memory::{Covered, RequestMemory};
 pub use response::encode_response;
 pub use service::{Answer, PendingAnswer, RequestError, Service};
+pub use token_keys::{keep_token_keys, load_token_keys};
 pub use unsent_answers::UnsentAnswers;

@@ -163,6 +163,7 @@ impl Login {
             bootstrap: &bootstrap,
             tokens: &tokens,
             config: &config,
+            context,
         };
         let now = Moment {
             now_ms: context.now_ms(),

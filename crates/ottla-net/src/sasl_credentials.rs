@@ -9,10 +9,14 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
+use ottla_context::NodeContext;
 use ottla_metadata::{MetadataImage, ScramImage};
 use ottla_protocol::metadata_records::UserScramCredentialRecord;
+use ottla_sasl::oauth_token::{TokenError, validate, validate_unsecured};
 use ottla_sasl::scram::{ScramCredential, ScramKeys};
-use ottla_sasl::{ScramMechanism, Secret, TokenCredentials, token_decoy};
+use ottla_sasl::{
+    EnabledMechanism, ScramMechanism, Secret, TokenCredentials, TokenValidator, token_decoy,
+};
 use ottla_security::{Moment, OAuthIdentity, SaslCredentials, TokenCredential, token_login};
 use ottla_types::Timestamp;
 
@@ -22,6 +26,7 @@ pub(crate) struct ClusterCredentials<'a> {
     pub bootstrap: &'a ScramImage,
     pub tokens: &'a TokenCredentials,
     pub config: &'a BrokerConfig,
+    pub context: &'a NodeContext,
 }
 
 impl ClusterCredentials<'_> {
@@ -69,8 +74,37 @@ impl SaslCredentials for ClusterCredentials<'_> {
         }
     }
 
-    fn oauth(&self, _: &Secret, _: Moment) -> Result<OAuthIdentity, String> {
-        Err("OAUTHBEARER has no keys to check tokens with".to_owned())
+    fn oauth(
+        &self,
+        enabled: &EnabledMechanism,
+        token: &Secret,
+        now: Moment,
+    ) -> Result<OAuthIdentity, String> {
+        let (token, time) = (token.expose(), now.time_of_day_ms);
+        let validated = match enabled.tokens.as_deref() {
+            Some(TokenValidator::Unsecured(rules)) => validate_unsecured(token, rules, time),
+            Some(TokenValidator::Signed { keys, rules }) => {
+                let known = self.context.token_keys.of(keys).unwrap_or_default();
+                let validated = validate(token, &known, rules, time);
+                if let Err(TokenError::UnknownKey(Some(id))) = &validated {
+                    self.context.token_keys.on_missing(keys, id, now.now_ms);
+                }
+                validated
+            }
+            // The configuration was checked.
+            None => Err(TokenError::UnknownKey(None)),
+        };
+        match validated {
+            Ok(token) => Ok(OAuthIdentity {
+                name: token.subject,
+                expires_at_ms: token.expires_at_ms,
+            }),
+            Err(error) => {
+                let complaints = &self.context.complaints;
+                complaints.say(|| tracing::warn!("an OAuth token is not believed: {error}"));
+                Err(error.answer())
+            }
+        }
     }
 
     fn nonce(&self) -> String {

@@ -26,6 +26,10 @@ pub mod scram;
 
 pub mod oauthbearer;
 
+mod oauth_rules;
+
+pub mod oauth_token;
+
 mod delegation_token;
 
 mod client_login;
@@ -38,5 +42,6 @@ pub use delegation_token::{
 };
 pub use listener::{EnabledMechanism, SaslListener, SaslPeer};
 pub use mechanism::Mechanism;
+pub use oauth_rules::{KeySource, TokenRules, TokenValidator, UnsecuredRules};
 pub use scram::ScramMechanism;
 pub use secret::{Secret, is_same_secret};

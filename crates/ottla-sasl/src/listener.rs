@@ -1,9 +1,11 @@
 //! What a listener asks of those who log in, and who this node is at the listeners of others.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::client_login::ClientCredentials;
 use crate::mechanism::Mechanism;
+use crate::oauth_rules::TokenValidator;
 use crate::secret::{Secret, is_same_secret};
 
 /// `sasl.enabled.mechanisms` of a listener.
@@ -20,6 +22,8 @@ pub struct EnabledMechanism {
     pub max_reauth_ms: Option<u64>,
     /// The users of PLAIN.
     pub users: BTreeMap<String, Secret>,
+    /// How the tokens of OAUTHBEARER are checked.
+    pub tokens: Option<Arc<TokenValidator>>,
 }
 
 /// How this node logs in at a listener of others.
@@ -60,6 +64,7 @@ mod tests {
                 ("alice".to_owned(), Secret::new("hush")),
                 ("empty".to_owned(), Secret::new("")),
             ]),
+            tokens: None,
         };
         let is_password = |user, password| plain.is_password(user, &Secret::new(password));
         assert!(is_password("alice", "hush"));

@@ -44,8 +44,13 @@ pub trait SaslCredentials {
     /// A credential for a delegation token that does not exist, with which nobody is let in.
     fn token_decoy(&self, mechanism: ScramMechanism, token_id: &str) -> ScramCredential;
 
-    /// Whom an OAuth token vouches for; the error is for the log.
-    fn oauth(&self, token: &Secret, now: Moment) -> Result<OAuthIdentity, String>;
+    /// Whom an OAuth token vouches for at a listener with these settings; the error is what the client is sent, as JSON.
+    fn oauth(
+        &self,
+        enabled: &EnabledMechanism,
+        token: &Secret,
+        now: Moment,
+    ) -> Result<OAuthIdentity, String>;
 
     /// Text that nobody can guess, without commas.
     fn nonce(&self) -> String;
@@ -501,10 +506,12 @@ impl Exchange {
                     return Err(Failure::Told(error));
                 }
                 let response = InitialResponse::parse(token).map_err(|_| Failure::Invalid)?;
-                let Ok(identity) = credentials.oauth(&response.token, now) else {
-                    let json = "{\"status\":\"invalid_token\"}".to_owned();
-                    *error = Some(json.clone());
-                    return Ok(Progress::Challenge(json.into_bytes()));
+                let identity = match credentials.oauth(enabled, &response.token, now) {
+                    Ok(identity) => identity,
+                    Err(json) => {
+                        *error = Some(json.clone());
+                        return Ok(Progress::Challenge(json.into_bytes()));
+                    }
                 };
                 let asked = &response.authorization_id;
                 if !asked.is_empty() && *asked != identity.name {

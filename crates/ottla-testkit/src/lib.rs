@@ -12,6 +12,7 @@ mod old_messages;
 pub mod peer;
 pub mod said;
 mod stalling_proxy;
+pub mod tokens;
 
 pub use binary::ottla_binary;
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};

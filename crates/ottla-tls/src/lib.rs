@@ -29,6 +29,7 @@ mod verifier;
 pub use certificate::{Certificate, CertificateFacts};
 pub use principal_mapper::PrincipalMapper;
 pub use settings::{ClientAuth, Given, Purpose, TlsSettings};
+pub use store::trusted_certificates;
 pub use tls_context::{Reloaded, TlsContext};
 
 /// Why something cannot be used: a sentence for people.

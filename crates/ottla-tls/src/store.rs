@@ -6,7 +6,9 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use p12_keystore::{KeyStore as Pkcs12, KeyStoreEntry, Pkcs12ImportPolicy};
 use pkcs8::EncryptedPrivateKeyInfoRef;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+};
 
 use crate::certificate::Certificate;
 use crate::settings::TlsSettings;
@@ -247,6 +249,16 @@ impl TrustStore {
             origin,
         }))
     }
+}
+
+/// The certificates that a client trusts with these settings: those of the trust store, or the system's. Blocks.
+pub fn trusted_certificates(
+    settings: &TlsSettings,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    Ok(match TrustStore::load(settings)? {
+        Some(store) => store.certificates.into_iter().map(|it| it.der).collect(),
+        None => rustls_native_certs::load_native_certs().certs,
+    })
 }
 
 /// What a type says; Java tells JKS and PKCS12 apart by their bytes whichever of the two is said.

@@ -20,11 +20,11 @@ use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest,
     CreateAclsRequest, CreateTopicsRequest, CreateTopicsResponse, DeleteAclsRequest,
     DeleteTopicsRequest, DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
-    DescribeConfigsRequest,
-    DescribeQuorumRequest, DescribeUserScramCredentialsRequest, ElectLeadersRequest,
-    EndQuorumEpochRequest, EnvelopeRequest, FetchRequest, FetchSnapshotRequest,
-    InitProducerIdRequest, ListPartitionReassignmentsRequest, MetadataRequest, RequestHeader,
-    ResponseHeader, UnregisterBrokerRequest, UpdateFeaturesRequest, VoteRequest,
+    DescribeConfigsRequest, DescribeQuorumRequest, DescribeUserScramCredentialsRequest,
+    ElectLeadersRequest, EndQuorumEpochRequest, EnvelopeRequest, FetchRequest,
+    FetchSnapshotRequest, InitProducerIdRequest, ListPartitionReassignmentsRequest,
+    MetadataRequest, RequestHeader, ResponseHeader, UnregisterBrokerRequest, UpdateFeaturesRequest,
+    VoteRequest,
 };
 use ottla_protocol::metadata_records::{AccessControlEntryRecord, MetadataRecord};
 use ottla_protocol::{ApiKey, ApiRequest, Message, Reader};

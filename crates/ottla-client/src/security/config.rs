@@ -28,6 +28,10 @@ pub struct SecurityConfig {
     pub sasl_mechanism: Option<Mechanism>,
     /// The credentials in `sasl.jaas.config`.
     pub credentials: Option<ClientCredentials>,
+    /// `sasl.oauthbearer.token.endpoint.url`, a `file:///path` with the OAUTHBEARER token. The file is read for each login.
+    pub token_url: Option<String>,
+    /// The `extension_<name>` options in `sasl.jaas.config`, which are sent with the token.
+    pub token_extensions: BTreeMap<String, String>,
     /// The `ssl.*` settings as given.
     pub ssl: BTreeMap<String, String>,
     /// The loaded key and trust stores.
@@ -44,6 +48,8 @@ impl fmt::Debug for SecurityConfig {
             .finish_non_exhaustive()
     }
 }
+
+const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
 
 /// Settings of unsupported mechanisms and of Java's TLS. They have no effect here.
 const PREFIXES_WITHOUT_EFFECT: &[&str] = &[
@@ -83,14 +89,25 @@ impl SecurityConfig {
             }
             "sasl.mechanism" => {
                 self.sasl_mechanism = match Mechanism::from_name(value.text()) {
-                    Some(mechanism @ (Mechanism::Plain | Mechanism::Scram(_))) => Some(mechanism),
-                    _ => return Err(value.refused("PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")),
+                    Some(Mechanism::Gssapi) | None => return Err(value.refused(MECHANISMS)),
+                    known => known,
                 };
             }
             "sasl.jaas.config" => {
                 let entry = jaas::parse_property(value.text())
                     .map_err(|error| ClientError::Config(format!("sasl.jaas.config: {error}")))?;
-                self.credentials = Some(credentials(&entry)?);
+                if entry.is_of(Mechanism::OAuthBearer) {
+                    let extension = |(name, value): (&str, &str)| {
+                        let name = name.strip_prefix("extension_")?;
+                        Some((name.to_owned(), value.to_owned()))
+                    };
+                    self.token_extensions = entry.options().filter_map(extension).collect();
+                } else {
+                    self.credentials = Some(credentials(&entry)?);
+                }
+            }
+            "sasl.oauthbearer.token.endpoint.url" => {
+                self.token_url = Some(value.text().to_owned());
             }
             "ssl.protocol" => {
                 value.only(&["TLS", "TLSv1.3", "TLSv1.2"], "there is no other")?;
@@ -129,15 +146,52 @@ impl SecurityConfig {
         Ok(Some(tls))
     }
 
+    /// The path of the OAUTHBEARER token.
+    fn token_file(&self) -> Result<&str, ClientError> {
+        let key = "sasl.oauthbearer.token.endpoint.url";
+        let Some(url) = &self.token_url else {
+            return Err(ClientError::Config(format!(
+                "{key} is missing: OAUTHBEARER needs a token; give file:///path of a file with one"
+            )));
+        };
+        let path = url.strip_prefix("file:").ok_or_else(|| {
+            ClientError::Config(format!(
+                "{key}={url}: this client gets no tokens from servers; give file:///path of a file with one"
+            ))
+        })?;
+        Ok(path.strip_prefix("//").unwrap_or(path))
+    }
+
+    /// The credentials for a login now. Reads the OAUTHBEARER token, which is a small file.
+    pub(crate) fn credentials_now(&self) -> Result<Option<ClientCredentials>, ClientError> {
+        if self.sasl_mechanism != Some(Mechanism::OAuthBearer) {
+            return Ok(self.credentials.clone());
+        }
+        let path = self.token_file()?;
+        let bytes = ottla_sync::fs::read(path).map_err(|error| {
+            ClientError::Config(format!(
+                "sasl.oauthbearer.token.endpoint.url: {path} cannot be read: {error}"
+            ))
+        })?;
+        let token = String::from_utf8_lossy(&bytes).trim().to_owned();
+        Ok(Some(ClientCredentials::Token {
+            token: Secret::new(token),
+            extensions: self.token_extensions.clone(),
+        }))
+    }
+
     /// Refuses incomplete settings.
     pub(crate) fn validate(&self) -> Result<(), ClientError> {
         self.tls()?;
         if self.uses_sasl() && self.sasl_mechanism.is_none() {
             return Err(ClientError::Config(
                 "sasl.mechanism=GSSAPI, which is Kafka's default: this client does not have it; \
-                 give PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+                 give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
                     .into(),
             ));
+        }
+        if self.uses_sasl() && self.sasl_mechanism == Some(Mechanism::OAuthBearer) {
+            return self.token_file().map(drop);
         }
         if self.uses_sasl() && self.credentials.is_none() {
             return Err(ClientError::Config(
@@ -216,5 +270,43 @@ mod tests {
             Ok(true)
         );
         assert!(!format!("{config:?}").contains("hush"));
+    }
+
+    #[test]
+    fn a_token_is_read_from_its_file_for_each_login() {
+        let mut config = SecurityConfig::default();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        let entry = format!(
+            "{} required extension_trace=\"on\";",
+            Mechanism::OAuthBearer.login_module()
+        );
+        for (key, value) in [
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "OAUTHBEARER"),
+            ("sasl.jaas.config", &entry),
+        ] {
+            config.apply(key, Value::new(key, value)).unwrap();
+        }
+        let missing = config.validate().unwrap_err().to_string();
+        assert!(
+            missing.contains("token.endpoint.url is missing"),
+            "{missing}"
+        );
+        config.token_url = Some("https://issuer/token".to_owned());
+        let refused = config.validate().unwrap_err().to_string();
+        assert!(refused.contains("give file:///path"), "{refused}");
+        config.token_url = Some(format!("file://{}", file.display()));
+        config.validate().unwrap();
+        let refused = config.credentials_now().unwrap_err().to_string();
+        assert!(refused.contains("cannot be read"), "{refused}");
+        for text in ["first", "second"] {
+            std::fs::write(&file, format!("{text}\n")).unwrap();
+            let expected = ClientCredentials::Token {
+                token: Secret::new(text),
+                extensions: BTreeMap::from([("trace".to_owned(), "on".to_owned())]),
+            };
+            assert!(config.credentials_now().unwrap() == Some(expected));
+        }
     }
 }

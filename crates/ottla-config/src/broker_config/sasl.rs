@@ -12,10 +12,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_sasl::jaas::{JaasFile, LoginModule, parse_property};
-use ottla_sasl::{ClientCredentials, EnabledMechanism, Mechanism, SaslListener, SaslPeer, Secret};
+use ottla_sasl::{
+    ClientCredentials, EnabledMechanism, KeySource, Mechanism, SaslListener, SaslPeer, Secret,
+    TokenValidator,
+};
 
 use super::ConfigError;
 use super::listeners::{Listener, SecurityProtocol};
+use super::oauth::OAuthSettings;
 use super::values::Values;
 use crate::config_def::split_list;
 
@@ -28,12 +32,26 @@ pub struct SaslConfig {
     peers: BTreeMap<String, Arc<SaslPeer>>,
 }
 
-const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
+const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
 
 impl SaslConfig {
     /// What a listener of this node asks; nothing for one without SASL.
     pub fn listener(&self, name: &str) -> Option<&Arc<SaslListener>> {
         self.listeners.get(name)
+    }
+
+    /// Where the keys of token issuers are, each place once.
+    pub fn key_sources(&self) -> Vec<KeySource> {
+        let mut sources: Vec<KeySource> = Vec::new();
+        let enabled = self.listeners.values().flat_map(|it| &it.mechanisms);
+        for validator in enabled.filter_map(|mechanism| mechanism.tokens.as_deref()) {
+            if let TokenValidator::Signed { keys, .. } = validator
+                && !sources.contains(keys)
+            {
+                sources.push(keys.clone());
+            }
+        }
+        sources
     }
 
     /// Who this node is at a listener of other nodes.
@@ -139,7 +157,7 @@ impl Reader<'_> {
 
     /// Kafka ignores them, and then nobody can log in.
     fn refuse_what_would_be_ignored(&mut self) {
-        let mechanism = "plain, scram-sha-256 or scram-sha-512";
+        let mechanism = "plain, scram-sha-256, scram-sha-512 or oauthbearer";
         let ignored: Vec<String> = self
             .values
             .keys()
@@ -196,14 +214,6 @@ impl Reader<'_> {
                     self.problem(&key, &message);
                     continue;
                 }
-                Some(Mechanism::OAuthBearer) => {
-                    let message = format!(
-                        "listener {} has {key}=OAUTHBEARER, which is not supported yet; give {MECHANISMS}",
-                        listener.name
-                    );
-                    self.problem(&key, &message);
-                    continue;
-                }
                 Some(mechanism) => mechanism,
                 None => {
                     let message = format!(
@@ -249,10 +259,31 @@ impl Reader<'_> {
             );
             self.problem(&key, &message);
         }
+        let tokens = match mechanism {
+            Mechanism::OAuthBearer => self.tokens(prefix, module.as_ref()),
+            _ => None,
+        };
         EnabledMechanism {
             mechanism,
             max_reauth_ms: self.max_reauth_ms(prefix, mechanism),
             users,
+            tokens,
+        }
+    }
+
+    /// How the tokens of OAUTHBEARER are checked.
+    fn tokens(&mut self, prefix: &str, module: Option<&Found>) -> Option<Arc<TokenValidator>> {
+        let settings = OAuthSettings {
+            values: self.values,
+            prefix,
+            module: module.map(|found| &found.module),
+        };
+        match settings.validator() {
+            Ok(validator) => Some(Arc::new(validator)),
+            Err((key, message)) => {
+                self.problem(&key, &message);
+                None
+            }
         }
     }
 

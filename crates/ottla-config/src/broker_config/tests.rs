@@ -170,7 +170,7 @@ fn a_listener_with_kerberos_is_refused() {
         "listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT\n\
          security.inter.broker.protocol=PLAINTEXT\nsasl.mechanism.inter.broker.protocol=PLAIN",
         "server.properties: listener PLAINTEXT has sasl.enabled.mechanisms=GSSAPI, which is Kafka's default: \
-         Kerberos is not supported; give PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+         Kerberos is not supported; give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
     );
 }
 
@@ -444,8 +444,9 @@ fn every_supported_setting_is_read() {
             .iter()
             .any(|topic| crate::broker_synonym_of_topic_config(topic.name) == Some(def.name));
         let read = topic_default
-            // Each listener may have its own: they are looked up by `listener_setting`.
+            // Each listener may have its own: they are looked up by `listener_setting` and `OAuthSettings`.
             || def.name.starts_with("ssl.")
+            || def.name.starts_with("sasl.oauthbearer.")
             || read_into_other_fields.contains(&def.name)
             || BrokerConfig::TYPED_KEYS.contains(&def.name);
         if def.support == Support::Supported {

@@ -78,9 +78,8 @@ pub(super) const JAVA_TLS: Support = Support::AcceptedWithoutEffect(
 );
 pub(super) const KERBEROS: Support =
     Support::AcceptedWithoutEffect("Kerberos is not supported; a listener with GSSAPI is refused");
-pub(super) const OAUTH: Support = Support::AcceptedWithoutEffect(
-    "OAUTHBEARER is not supported yet; a listener with it is refused",
-);
+pub(super) const OAUTH: Support =
+    Support::AcceptedWithoutEffect("nodes do not log in to each other with OAUTHBEARER");
 pub(super) const IDLE: Support =
     Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
 pub(super) const QUEUE: Support = Support::AcceptedWithoutEffect(
@@ -94,6 +93,18 @@ pub(super) const UNUSED: Support = Support::AcceptedWithoutEffect("nothing here 
 pub(super) const PLUGIN: Support = Support::Refused {
     reason: "it names a Java class, which Ottla cannot load; remove the line",
     except: &[],
+};
+pub(super) const TOKEN_HANDLER: Support = Support::Refused {
+    reason: "only OAUTHBEARER has handlers, those of Kafka by name; others are Java classes, which Ottla cannot load",
+    except: &[
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+        "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+    ],
+};
+pub(super) const TOKEN_VALIDATOR: Support = Support::Refused {
+    reason: "only those of Kafka are supported; others are Java classes, which Ottla cannot load",
+    except: &["org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator"],
 };
 pub(super) const AUTHORIZER: Support = Support::Refused {
     reason: "only org.apache.kafka.metadata.authorizer.StandardAuthorizer is supported; others are \

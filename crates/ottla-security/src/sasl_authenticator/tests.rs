@@ -38,7 +38,12 @@ impl SaslCredentials for Cluster {
         ottla_sasl::token_decoy("secret", token_id, mechanism)
     }
 
-    fn oauth(&self, token: &Secret, _: Moment) -> Result<OAuthIdentity, String> {
+    fn oauth(
+        &self,
+        _: &EnabledMechanism,
+        token: &Secret,
+        _: Moment,
+    ) -> Result<OAuthIdentity, String> {
         match token.expose() {
             "good" => Ok(OAuthIdentity {
                 name: "alice".to_owned(),
@@ -48,7 +53,7 @@ impl SaslCredentials for Cluster {
                 name: "alice".to_owned(),
                 expires_at_ms: NOW.time_of_day_ms - 1,
             }),
-            _ => Err("it is none".to_owned()),
+            _ => Err("{\"status\":\"invalid_token\"}".to_owned()),
         }
     }
 
@@ -62,6 +67,7 @@ fn listener(max_reauth_ms: Option<u64>) -> Arc<SaslListener> {
         mechanism,
         max_reauth_ms,
         users: BTreeMap::from([("alice".to_owned(), Secret::new("hush"))]),
+        tokens: None,
     };
     let mechanisms = Mechanism::ALL.into_iter();
     Arc::new(SaslListener {

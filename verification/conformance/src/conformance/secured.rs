@@ -1,5 +1,5 @@
 //! Nodes whose clients log in: listeners with TLS, with SASL and with both, an authorizer, quotas and delegation tokens. The
-//! certificates are made here, and the users, rights and quotas by `conformance/java/secured/SetUp.java`.
+//! certificates and OAuth tokens are made here, and the users, rights and quotas by `conformance/java/secured/SetUp.java`.
 //!
 //! The plain listener stays, for the node itself and for super users: `User:ANONYMOUS` is one.
 
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
 use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_testkit::tokens::TokenIssuer;
 use ottla_workspace::process;
 
 use super::clients::{Client, Nodes};
@@ -26,12 +27,17 @@ const FAILURE_DELAY_MS: &str = "400";
 const SESSION_MS: &str = "1500";
 
 /// The listeners for clients, with their protocols.
-const LISTENERS: [(&str, &str); 4] = [
+const LISTENERS: [(&str, &str); 5] = [
     ("SASL", "SASL_PLAINTEXT"),
     ("SASLSSL", "SASL_SSL"),
     ("SSL", "SSL"),
     ("REAUTH", "SASL_PLAINTEXT"),
+    (OAUTH, "SASL_PLAINTEXT"),
 ];
+/// Where nothing but an OAuth token lets in.
+const OAUTH: &str = "OAUTH";
+const AUDIENCE: &str = "kafka";
+const ISSUER: &str = "https://issuer";
 
 /// Starts a node and sets it up for all clients.
 pub(super) fn start(
@@ -52,6 +58,7 @@ pub(super) fn start(
         ports.push(free_port_pair()?);
     }
     issue_certificates(&dir);
+    issue_tokens(&dir)?;
     let settings = settings(&dir, &ports);
     let overrides = OVERRIDES
         .iter()
@@ -62,6 +69,14 @@ pub(super) fn start(
         dir: dir.clone(),
         port: Some(port),
         overrides,
+        // Kafka reads the keys of tokens from nowhere else.
+        environment: vec![(
+            "JAVA_TOOL_OPTIONS".to_owned(),
+            format!(
+                "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={}",
+                keys_url(&dir)
+            ),
+        )],
         ..NodeOptions::default()
     })?;
     let mut command = Command::new(&set_up[0]);
@@ -75,6 +90,7 @@ pub(super) fn start(
         "saslssl": at(1),
         "ssl": at(2),
         "reauth": at(3),
+        "oauth": at(4),
         "certificates": dir,
     });
     let file = dir.join("place.json");
@@ -125,6 +141,40 @@ fn issue_certificates(dir: &Path) {
     }
 }
 
+fn keys_url(dir: &Path) -> String {
+    format!("file://{}", dir.join("keys.json").display())
+}
+
+/// `keys.json` has the key of the issuer whose tokens count. Each token is in a file of its own; all are alice's.
+fn issue_tokens(dir: &Path) -> Result<()> {
+    let issuer = TokenIssuer::new("key");
+    issuer.write_keys(&dir.join("keys.json"));
+    let stranger = TokenIssuer::new("key");
+    let unknown = TokenIssuer::new("unknown");
+    let good = json!({ "aud": AUDIENCE, "iss": ISSUER });
+    let with = |name: &str, value: serde_json::Value| {
+        let mut claims = good.clone();
+        claims[name] = value;
+        claims
+    };
+    let far = 4_000_000_000_u64;
+    for (name, issuer, seconds, claims) in [
+        ("valid", &issuer, 3600, good.clone()),
+        ("expired", &issuer, -60, good.clone()),
+        ("early", &issuer, 3600, with("nbf", json!(far))),
+        ("audience", &issuer, 3600, with("aud", json!(["other"]))),
+        ("nobody", &issuer, 3600, json!({ "iss": ISSUER })),
+        ("issuer", &issuer, 3600, with("iss", json!("https://other"))),
+        ("stranger", &stranger, 3600, good.clone()),
+        ("unknown-key", &unknown, 3600, good.clone()),
+        ("scopes", &issuer, 3600, with("scope", json!(["a", "a"]))),
+    ] {
+        let token = issuer.token("alice", seconds, &claims);
+        std::fs::write(dir.join(name).with_extension("jwt"), token)?;
+    }
+    Ok(())
+}
+
 fn settings(dir: &Path, ports: &[u16]) -> Vec<(String, String)> {
     let at = |name: &str, port: u16| format!("{name}://127.0.0.1:{port}");
     let mut advertised = vec![at("PLAINTEXT", ports[0])];
@@ -143,6 +193,9 @@ fn settings(dir: &Path, ports: &[u16]) -> Vec<(String, String)> {
         users.concat()
     );
     let scram = format!("{MODULES}.scram.ScramLoginModule required;");
+    let oauth = format!("{MODULES}.oauthbearer.OAuthBearerLoginModule required;");
+    let handler = format!("{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler");
+    let keys = keys_url(dir);
     let listeners = format!("{advertised},{controller}");
     let mut settings: Vec<(String, String)> = [
         ("listeners", &*listeners),
@@ -157,6 +210,15 @@ fn settings(dir: &Path, ports: &[u16]) -> Vec<(String, String)> {
             "listener.name.sasl.sasl.enabled.mechanisms",
             "PLAIN,SCRAM-SHA-256",
         ),
+        ("listener.name.oauth.sasl.enabled.mechanisms", "OAUTHBEARER"),
+        ("listener.name.oauth.oauthbearer.sasl.jaas.config", &oauth),
+        (
+            "listener.name.oauth.oauthbearer.sasl.server.callback.handler.class",
+            &handler,
+        ),
+        ("sasl.oauthbearer.jwks.endpoint.url", &keys),
+        ("sasl.oauthbearer.expected.audience", AUDIENCE),
+        ("sasl.oauthbearer.expected.issuer", ISSUER),
         ("ssl.keystore.type", "PEM"),
         ("ssl.keystore.location", &key_store),
         ("ssl.truststore.type", "PEM"),
@@ -183,7 +245,7 @@ fn settings(dir: &Path, ports: &[u16]) -> Vec<(String, String)> {
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into();
     for (name, protocol) in LISTENERS {
-        if !protocol.starts_with("SASL") {
+        if !protocol.starts_with("SASL") || name == OAUTH {
             continue;
         }
         let name = name.to_lowercase();

@@ -1,0 +1,355 @@
+//! Whether an OAuth token is to be believed: a JSON Web Token, its signature checked with the keys of its issuer (RFC 7519,
+//! RFC 7517), or one without a signature where that is asked for by name.
+//!
+//! Owns no keys: they are given, and so is the time. A symmetric key in a set is not used: whoever can read the set could
+//! sign with it.
+//!
+//! Kafka: `BrokerJwtValidator`, `OAuthBearerUnsecuredValidatorCallbackHandler`, `OAuthBearerUnsecuredJws`.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, decode_header};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::oauth_rules::{TokenRules, UnsecuredRules};
+
+/// Keys without an ID that are tried for one token.
+const MOST_TRIED_KEYS: usize = 16;
+
+/// Characters of a token that are shown.
+const LONGEST_SHOWN: usize = 64;
+
+/// What a token says of whoever brings it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ValidToken {
+    pub subject: String,
+    /// Milliseconds of the time of day.
+    pub expires_at_ms: i64,
+}
+
+/// Why a token is not believed: for the log. The client is told no more than Kafka tells it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("it is no JSON Web Token: {0}")]
+    Format(String),
+    #[error("it is signed with {0}, which is not accepted")]
+    Algorithm(String),
+    /// With the ID that the token names, if it names one.
+    #[error("no key of the issuer fits it (kid {})", .0.as_deref().map_or("not given".to_owned(), shown))]
+    UnknownKey(Option<String>),
+    #[error("its signature is wrong")]
+    Signature,
+    #[error("it has no claim {0} of the right type")]
+    Claim(String),
+    #[error("it expired {0} s ago")]
+    Expired(i64),
+    #[error("it is valid in {0} s from now")]
+    NotYetValid(i64),
+    #[error("it is for {found}, not for {expected}")]
+    Audience { found: String, expected: String },
+    #[error("it is of the issuer {found}, not of {expected}")]
+    Issuer { found: String, expected: String },
+    /// With the scopes that are missing.
+    #[error("it has not all of the scopes [{}]", .0.join(", "))]
+    Scope(Vec<String>),
+}
+
+impl TokenError {
+    /// What the client is sent.
+    pub fn answer(&self) -> String {
+        match self {
+            TokenError::Scope(scopes) => format!(
+                "{{\"status\":\"insufficient_scope\", \"scope\":\"[{}]\"}}",
+                scopes.join(", ")
+            ),
+            _ => "{\"status\":\"invalid_token\"}".to_owned(),
+        }
+    }
+}
+
+/// The public keys of an issuer.
+#[derive(Clone, Debug, Default)]
+pub struct KeySet {
+    keys: Vec<Key>,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    id: Option<String>,
+    /// The one algorithm that it is for, if the set says so.
+    algorithm: Option<Algorithm>,
+    key: DecodingKey,
+}
+
+impl KeySet {
+    /// Reads a JSON Web Key Set. Keys for something else than signatures, and those of unknown kinds, are left out.
+    pub fn parse(text: &str) -> Result<KeySet, String> {
+        let set: Value = serde_json::from_str(text)
+            .map_err(|error| format!("it is no JSON Web Key Set: {error}"))?;
+        let set = set.get("keys").and_then(Value::as_array);
+        let set = set.ok_or("it is no JSON Web Key Set: there is no array `keys`")?;
+        let keys = set.iter().filter_map(|key| Jwk::deserialize(key).ok());
+        let keys: Vec<Key> = keys.filter_map(|key| Key::of(&key)).collect();
+        match keys.is_empty() {
+            true => Err("it has no public key for signatures of RSA, EC or Ed25519".to_owned()),
+            false => Ok(KeySet { keys }),
+        }
+    }
+
+    pub fn has(&self, id: &str) -> bool {
+        self.keys.iter().any(|key| key.id.as_deref() == Some(id))
+    }
+
+    fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &Key> {
+        self.keys
+            .iter()
+            .filter(move |key| key.key.family() == algorithm.family())
+            .filter(move |key| key.algorithm.is_none_or(|only| only == algorithm))
+            .filter(move |key| id.is_none() || key.id.as_deref() == id)
+            .take(MOST_TRIED_KEYS)
+    }
+}
+
+impl Key {
+    fn of(jwk: &Jwk) -> Option<Key> {
+        let common = &jwk.common;
+        let is_for_signatures =
+            matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
+        if !is_for_signatures || matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_)) {
+            return None;
+        }
+        let algorithm = match &common.key_algorithm {
+            None => None,
+            Some(named) => Some(named.to_string().parse().ok()?),
+        };
+        Some(Key {
+            id: common.key_id.clone(),
+            algorithm,
+            key: DecodingKey::from_jwk(jwk).ok()?,
+        })
+    }
+}
+
+/// Checks a signed token with the keys of its issuer.
+pub fn validate(
+    token: &str,
+    keys: &KeySet,
+    rules: &TokenRules,
+    now_ms: i64,
+) -> Result<ValidToken, TokenError> {
+    let header = decode_header(token).map_err(|_| match algorithm_name(token) {
+        Some(name) => TokenError::Algorithm(name),
+        None => TokenError::Format("its header cannot be read".to_owned()),
+    })?;
+    if header.alg.family() == AlgorithmFamily::Hmac {
+        return Err(TokenError::Algorithm(format!("{:?}", header.alg)));
+    }
+    if header.crit.is_some() {
+        // RFC 7515, 4.1.11: none of the extensions that have to be understood is.
+        let text = "its header has critical extensions".to_owned();
+        return Err(TokenError::Format(text));
+    }
+    let (message, signature) = token.rsplit_once('.').unwrap_or_default();
+    let mut result = Err(TokenError::UnknownKey(header.kid.clone()));
+    for key in keys.fitting(header.kid.as_deref(), header.alg) {
+        let verified =
+            jsonwebtoken::crypto::verify(signature, message.as_bytes(), &key.key, header.alg);
+        if matches!(verified, Ok(true)) {
+            result = Ok(());
+            break;
+        }
+        result = Err(TokenError::Signature);
+    }
+    result?;
+    let claims = claims(token)?;
+    check_claims(&claims, rules, now_ms)
+}
+
+/// The claims of a token whose signature was checked.
+fn check_claims(
+    claims: &Map<String, Value>,
+    rules: &TokenRules,
+    now_ms: i64,
+) -> Result<ValidToken, TokenError> {
+    let skew_ms = i64::from(rules.clock_skew_seconds) * 1000;
+    let expires_at_ms = time(claims, "exp")?;
+    time(claims, "iat")?;
+    if now_ms.saturating_sub(skew_ms) >= expires_at_ms {
+        let seconds = now_ms.saturating_sub(expires_at_ms) / 1000;
+        return Err(TokenError::Expired(seconds));
+    }
+    if claims.contains_key("nbf") {
+        let not_before_ms = time(claims, "nbf")?;
+        if now_ms.saturating_add(skew_ms) < not_before_ms {
+            let seconds = not_before_ms.saturating_sub(now_ms) / 1000;
+            return Err(TokenError::NotYetValid(seconds));
+        }
+    }
+    check_audience(claims, rules)?;
+    if let Some(expected) = &rules.issuer {
+        let found = claims.get("iss").and_then(Value::as_str).unwrap_or("none");
+        if found != expected {
+            return Err(TokenError::Issuer {
+                found: found.to_owned(),
+                expected: expected.clone(),
+            });
+        }
+    }
+    check_scopes(claims, &rules.scope_claim)?;
+    Ok(ValidToken {
+        subject: text(claims, &rules.sub_claim)?,
+        expires_at_ms,
+    })
+}
+
+/// A token that names whom it is for is believed only by one of them, which nobody is without
+/// `sasl.oauthbearer.expected.audience`.
+fn check_audience(claims: &Map<String, Value>, rules: &TokenRules) -> Result<(), TokenError> {
+    let found: Vec<&str> = match claims.get("aud") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        Some(_) => return Err(TokenError::Claim("aud".to_owned())),
+    };
+    let expected = &rules.audiences;
+    let is_expected = match found.is_empty() {
+        true => expected.is_empty(),
+        false => found
+            .iter()
+            .any(|it| expected.iter().any(|name| name == it)),
+    };
+    match is_expected {
+        true => Ok(()),
+        false => Err(TokenError::Audience {
+            found: named(&found),
+            expected: named(expected),
+        }),
+    }
+}
+
+fn named(names: &[impl AsRef<str>]) -> String {
+    match names.is_empty() {
+        true => "nobody".to_owned(),
+        false => names
+            .iter()
+            .map(AsRef::as_ref)
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+/// As Kafka: one text is one scope, none may be empty, and none twice.
+fn check_scopes(claims: &Map<String, Value>, name: &str) -> Result<(), TokenError> {
+    let wrong = || TokenError::Claim(name.to_owned());
+    let scopes: Vec<&str> = match claims.get(name) {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(all)) => all
+            .iter()
+            .map(|scope| scope.as_str().ok_or_else(wrong))
+            .collect::<Result<_, _>>()?,
+        _ => Vec::new(),
+    };
+    let is_repeated = |(index, scope): (usize, &&str)| {
+        scopes[..index]
+            .iter()
+            .any(|other| other.trim() == scope.trim())
+    };
+    let is_wrong = scopes.iter().any(|scope| scope.trim().is_empty())
+        || scopes.iter().enumerate().any(is_repeated);
+    match is_wrong {
+        true => Err(wrong()),
+        false => Ok(()),
+    }
+}
+
+/// Checks a token without a signature, which anybody can make.
+pub fn validate_unsecured(
+    token: &str,
+    rules: &UnsecuredRules,
+    now_ms: i64,
+) -> Result<ValidToken, TokenError> {
+    match algorithm_name(token) {
+        Some(name) if name == "none" && token.ends_with('.') => {}
+        Some(name) => return Err(TokenError::Algorithm(name)),
+        None => {
+            let text = "its header cannot be read".to_owned();
+            return Err(TokenError::Format(text));
+        }
+    }
+    let claims = claims(token)?;
+    let subject = text(&claims, &rules.principal_claim)?;
+    let expires_at_ms = time(&claims, "exp")?;
+    if claims.contains_key("iat") {
+        let issued_at_ms = time(&claims, "iat")?;
+        if issued_at_ms > now_ms.saturating_add(rules.clock_skew_ms) {
+            return Err(TokenError::NotYetValid((issued_at_ms - now_ms) / 1000));
+        }
+        if expires_at_ms <= issued_at_ms {
+            return Err(TokenError::Claim("exp".to_owned()));
+        }
+    }
+    if now_ms.saturating_sub(rules.clock_skew_ms) >= expires_at_ms {
+        let seconds = now_ms.saturating_sub(expires_at_ms) / 1000;
+        return Err(TokenError::Expired(seconds));
+    }
+    let scopes: Vec<&str> = match claims.get(&rules.scope_claim) {
+        Some(Value::String(one)) => vec![one.trim()],
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let has_scope = |scope: &String| scopes.contains(&scope.as_str());
+    match rules.required_scopes.iter().all(has_scope) {
+        true => Ok(ValidToken {
+            subject,
+            expires_at_ms,
+        }),
+        false => Err(TokenError::Scope(rules.required_scopes.clone())),
+    }
+}
+
+/// The `alg` of a token, whatever it is.
+fn algorithm_name(token: &str) -> Option<String> {
+    let mut parts = token.split('.');
+    let header = parts.next()?;
+    if parts.count() != 2 {
+        return None;
+    }
+    let name = object(header)?.get("alg")?.as_str()?.to_owned();
+    Some(shown(&name))
+}
+
+/// What nobody vouches for, for the log.
+fn shown(text: &str) -> String {
+    let start: String = text.chars().take(LONGEST_SHOWN).collect();
+    start.escape_debug().to_string()
+}
+
+fn claims(token: &str) -> Result<Map<String, Value>, TokenError> {
+    let payload = token.split('.').nth(1).and_then(object);
+    payload.ok_or_else(|| TokenError::Format("its claims cannot be read".to_owned()))
+}
+
+fn object(part: &str) -> Option<Map<String, Value>> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(part).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn text(claims: &Map<String, Value>, name: &str) -> Result<String, TokenError> {
+    let text = claims.get(name).and_then(Value::as_str).map(str::trim);
+    let text = text.filter(|text| !text.is_empty());
+    let wrong = || TokenError::Claim(name.to_owned());
+    text.map(str::to_owned).ok_or_else(wrong)
+}
+
+/// A point in time, in milliseconds; tokens have seconds, with or without a fraction.
+fn time(claims: &Map<String, Value>, name: &str) -> Result<i64, TokenError> {
+    let seconds = claims.get(name).and_then(Value::as_f64);
+    let seconds = seconds.filter(|seconds| (0.0..1e15).contains(seconds));
+    let wrong = || TokenError::Claim(name.to_owned());
+    Ok((seconds.ok_or_else(wrong)? * 1000.0) as i64)
+}
+
+#[cfg(test)]
+mod tests;

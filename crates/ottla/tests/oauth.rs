@@ -1,0 +1,166 @@
+//! Clients that log in with OAuth tokens: who is believed, who is not, and what happens when the issuer changes its key.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use ottla_testkit::tokens::TokenIssuer;
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use serde_json::{Value, json};
+
+const PACKAGE: &str = "org.apache.kafka.common.security.oauthbearer";
+
+fn broker(keys: &Path, handler: &str) -> BrokerBuilder {
+    let handler = format!("{PACKAGE}.{handler}");
+    let url = format!("file://{}", keys.display());
+    let module = format!("{PACKAGE}.OAuthBearerLoginModule required;");
+    let prefix = "listener.name.out.oauthbearer";
+    let port = free_port();
+    let (inside, controller) = (free_port(), free_port());
+    let out = format!("OUT://127.0.0.1:{port},IN://127.0.0.1:{inside}");
+    BrokerBuilder::new()
+        .port(port)
+        .property(
+            "listeners",
+            &format!("{out},CONTROLLER://127.0.0.1:{controller}"),
+        )
+        .property("advertised.listeners", &out)
+        .property(
+            "controller.quorum.bootstrap.servers",
+            &format!("127.0.0.1:{controller}"),
+        )
+        .property(
+            "listener.security.protocol.map",
+            "OUT:SASL_PLAINTEXT,IN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .property("inter.broker.listener.name", "IN")
+        .property("sasl.enabled.mechanisms", "OAUTHBEARER")
+        .property(
+            &format!("{prefix}.sasl.server.callback.handler.class"),
+            &handler,
+        )
+        .property(&format!("{prefix}.sasl.jaas.config"), &module)
+        .property("sasl.oauthbearer.jwks.endpoint.url", &url)
+        .property("sasl.oauthbearer.expected.audience", "kafka")
+        .property("sasl.oauthbearer.expected.issuer", "https://issuer")
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        .property("super.users", "User:admin;User:ANONYMOUS")
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// What the broker expects, with changes.
+fn claims(changes: Value) -> Value {
+    let mut claims = json!({ "aud": "kafka", "iss": "https://issuer" });
+    for (name, value) in changes.as_object().into_iter().flatten() {
+        claims[name] = value.clone();
+    }
+    claims
+}
+
+/// The client settings of whoever has this token.
+fn client(dir: &Path, token: &str) -> PathBuf {
+    let (token_file, settings) = (dir.join("token"), dir.join("client.properties"));
+    std::fs::write(&token_file, token).expect("a file");
+    let text = format!(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\ndefault.api.timeout.ms=30000\n\
+         sasl.login.callback.handler.class={PACKAGE}.OAuthBearerLoginCallbackHandler\n\
+         sasl.oauthbearer.token.endpoint.url=file://{}\n\
+         sasl.jaas.config={PACKAGE}.OAuthBearerLoginModule required;\n",
+        token_file.display()
+    );
+    std::fs::write(&settings, text).expect("a file");
+    settings
+}
+
+fn topics(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> Output {
+    Command::new(ottla_binary())
+        .args(["topics", "--bootstrap-server", &broker.bootstrap()])
+        .arg("--command-config")
+        .arg(settings)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("starts")
+}
+
+fn printed(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+#[test]
+fn tokens_are_believed_by_their_signature_and_their_claims() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let issuer = TokenIssuer::new("first");
+    let keys = issuer.write_keys(&dir.path().join("keys.json"));
+    let mut broker = broker(&keys, "OAuthBearerValidatorCallbackHandler").start();
+    let run =
+        |token: &str, arguments: &[&str]| topics(&broker, &client(dir.path(), token), arguments);
+    let create = ["--create", "--topic", "orders"];
+    let good = claims(json!({}));
+    let created = run(&issuer.token("admin", 600, &good), &create);
+    assert!(created.status.success(), "{}", printed(&created));
+    let alice = issuer.token("alice", 600, &good);
+    let listed = run(&alice, &["--list"]);
+    assert!(listed.status.success(), "{}", printed(&listed));
+    assert!(!printed(&listed).contains("orders"), "{}", printed(&listed));
+    let denied = run(&alice, &["--create", "--topic", "hers"]);
+    assert!(printed(&denied).to_lowercase().contains("authoriz"));
+
+    let stranger = TokenIssuer::new("first");
+    for token in [
+        issuer.token("admin", -60, &good),
+        issuer.token("admin", 600, &claims(json!({ "aud": "other" }))),
+        issuer.token("admin", 600, &claims(json!({ "iss": "https://other" }))),
+        stranger.token("admin", 600, &good),
+    ] {
+        let refused = run(&token, &["--list"]);
+        let text = printed(&refused);
+        assert!(!refused.status.success(), "{text}");
+        assert!(text.contains("{\"status\":\"invalid_token\"}"), "{text}");
+        assert!(!broker.output().contains(&token), "the token is in the log");
+    }
+    // The log says why, once a minute.
+    let output = broker.output();
+    assert!(
+        output.contains("an OAuth token is not believed: it expired"),
+        "{output}"
+    );
+
+    // The issuer's next key counts without a restart.
+    let next = TokenIssuer::new("second");
+    next.write_keys(&keys);
+    let token = next.token("alice", 600, &good);
+    let began = Instant::now();
+    loop {
+        let listed = run(&token, &["--list"]);
+        if listed.status.success() {
+            break;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "{}",
+            printed(&listed)
+        );
+    }
+    assert!(!run(&alice, &["--list"]).status.success());
+    assert!(broker.stop().success());
+}
+
+#[test]
+fn keys_that_cannot_be_read_end_the_start() {
+    let refusal = broker(
+        Path::new("/nowhere/keys.json"),
+        "OAuthBearerValidatorCallbackHandler",
+    );
+    let output = refusal.start_refused().output;
+    let expected = "sasl.oauthbearer.jwks.endpoint.url=file:///nowhere/keys.json: cannot be read";
+    assert!(output.contains(expected), "{output}");
+}
