@@ -182,14 +182,20 @@ impl Log {
             slices[2 * index + 1] = IoSlice::new(batch.body());
         }
         let position = self.active.segment.size();
-        let written =
-            self.with_active_file(|file| write_all(file, &mut slices[..2 * count], position));
+        let written = self.with_active_file(|file| {
+            let written = write_all(file, &mut slices[..2 * count], position);
+            written
+                .map_err(|(error, written)| self.cut_back(file, batches, position, written, error))
+        });
         match written.map_err(Failure::from)? {
             Ok(()) => {
                 self.publish(batches);
                 Ok((count, bytes))
             }
-            Err((error, written)) => Err(self.cut_back(batches, position, written, error)),
+            Err(failure) => {
+                self.publish(&batches[..failure.written]);
+                Err(failure)
+            }
         }
     }
 
@@ -252,9 +258,10 @@ impl Log {
         (count, bytes)
     }
 
-    /// Cuts the file back to the whole batches of a failed write and publishes those.
+    /// Cuts the file back to the whole batches of a write that failed.
     fn cut_back(
-        &mut self,
+        &self,
+        file: &LogFile,
         batches: &[RecordBatch],
         position: u64,
         written: u64,
@@ -270,49 +277,39 @@ impl Log {
             end = next;
             whole += 1;
         }
-        match self.cut_file_back(end, position + written, error) {
-            Ok(reason) => {
-                self.publish(&batches[..whole]);
-                Failure {
-                    written: whole,
-                    reason,
-                }
-            }
+        match self.cut_file_back(file, end, position + written, error) {
+            Ok(reason) => Failure {
+                written: whole,
+                reason,
+            },
             Err(reason) => Failure::from(reason),
         }
     }
 
-    /// Cuts the bytes of a failed write from `end` to `written_end` off. Returns the reason why the
-    /// write failed; an error means that the bytes are still there.
+    /// Cuts the bytes of a failed write from `end` to `written_end` off, with the handle of the write:
+    /// there may be no other. Returns the reason why the write failed; an error means that the bytes are
+    /// still there.
     ///
     /// If the log stays in use, the cut is fsynced. The recovery point may be exactly at `end`: if
     /// the next append started a segment, recovery would not scan this one again, and a power loss
     /// could bring half a batch back.
     pub(super) fn cut_file_back(
         &self,
+        file: &LogFile,
         end: u64,
         written_end: u64,
         error: io::Error,
     ) -> Result<AppendErrorReason, AppendErrorReason> {
         let path = self.active.segment.path(SegmentFile::Log);
         let path = path.unwrap_or_else(|_| self.dir());
-        // The file may have to be opened for this; if no handle is left, the partial write remains.
-        let cut = self.with_active_file(|file| disk::set_len(file, end));
-        let cut = match cut {
-            Ok(cut) => cut,
-            Err(AppendErrorReason::Temporary(error) | AppendErrorReason::Storage(error)) => {
-                Err(error.error)
-            }
-            Err(other) => return Err(other),
-        };
-        if let Err(error) = cut {
+        if let Err(error) = disk::set_len(file, end) {
             let what = "cut back a failed write to";
             let error = StorageError::new(what, &path, error);
             return Err(AppendErrorReason::Storage(error));
         }
         let reason = AppendErrorReason::from_storage(StorageError::new("write to", &path, error));
         if written_end > end && matches!(reason, AppendErrorReason::Temporary(_)) {
-            self.with_active_file(|file| disk::sync_data(file))?
+            disk::sync_data(file)
                 .map_err(|error| AppendErrorReason::Storage(StorageError::fsync(&path, error)))?;
         }
         Ok(reason)

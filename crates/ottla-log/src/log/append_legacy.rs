@@ -75,13 +75,13 @@ impl Log {
         }
         let position = self.active.segment.size();
         let bytes = message.to_bytes();
-        let written =
-            self.with_active_file(|file| write_all(file, &mut [IoSlice::new(&bytes)], position))?;
-        if let Err((error, written)) = written {
-            return Err(self
-                .cut_file_back(position, position + written, error)
-                .unwrap_or_else(|reason| reason));
-        }
+        self.with_active_file(|file| {
+            let written = write_all(file, &mut [IoSlice::new(&bytes)], position);
+            written.map_err(|(error, written)| {
+                self.cut_file_back(file, position, position + written, error)
+                    .unwrap_or_else(|reason| reason)
+            })
+        })??;
         self.publish_entries(std::iter::once(entry));
         // Epochs must grow with the offsets. As in Kafka, followers truncate to the high watermark
         // until new epochs exist.

@@ -606,6 +606,10 @@ fn rand_seed() -> u64 {
 
 /// A log with segments of this size and three fsynced records.
 fn open(segment_bytes: usize) -> Log {
+    open_with(segment_bytes, crate::Handles::unlimited())
+}
+
+fn open_with(segment_bytes: usize, handles: Arc<crate::Handles>) -> Log {
     let config = TopicConfig {
         segment_bytes: segment_bytes as i32,
         ..config()
@@ -620,7 +624,7 @@ fn open(segment_bytes: usize) -> Log {
         now: Timestamp(1_000_000),
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
-        handles: crate::Handles::unlimited(),
+        handles,
     });
     opened.unwrap().0
 }
@@ -773,6 +777,55 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
         found.push(segments);
     }
     assert!(found.contains(&2), "the new segment was never there");
+}
+
+/// What a full disk has left is cut off with the handle that it was written with: others that take every handle in the
+/// meantime make of it neither a failed disk nor half a batch that stays.
+#[test]
+fn a_failed_write_is_cut_back_without_another_handle() {
+    let batch = |first| build(first, 3, 1_000_000 + first, |builder| builder);
+    let others_take = |handles: &Arc<crate::Handles>| {
+        for _ in 0..20 {
+            let open = || handles.open(|| ottla_sync::fs::File::open("/data/other"));
+            let taken: Vec<_> = std::iter::from_fn(|| open().ok()).collect();
+            thread::sleep(Duration::from_micros(10));
+            drop(taken);
+        }
+    };
+    let fill_the_disk = move |disk: Disk| {
+        ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+        drop(ottla_sync::fs::File::create("/data/other").unwrap());
+        let handles = crate::Handles::new(4);
+        let mut log = open_with(1_000_000, Arc::clone(&handles));
+        log.append(&[batch(0)], Timestamp(1_000_000)).unwrap();
+        let end = log.reader().size();
+        let used: usize = disk.files().values().map(Vec::len).sum();
+        disk.set_capacity(used as u64 + 100);
+        let others = thread::spawn(move || others_take(&handles));
+        let mut failed_writes = 0;
+        for _ in 0..20 {
+            let refused = log.append(&[batch(3)], Timestamp(1_000_000)).unwrap_err();
+            let AppendErrorReason::Temporary(error) = refused.reason else {
+                panic!("{refused}");
+            };
+            failed_writes += u32::from(error.is_disk_full());
+            let path = Path::new(DIR).join("00000000000000000000.log");
+            assert_eq!(disk.files()[&path].len() as u64, end, "{error}");
+        }
+        others.join().unwrap();
+        failed_writes
+    };
+    let mut failed_writes = 0;
+    for seed in 0..100 {
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let host = Host::new("broker").with_disk(&disk);
+            let main = host.spawn("main", move || fill_the_disk(disk));
+            main.join().unwrap()
+        };
+        failed_writes += run(Config::new(seed), body).unwrap();
+    }
+    assert!(failed_writes > 100, "only {failed_writes}");
 }
 
 /// A checkpoint that stays above a truncation lets recovery start above records that were never
