@@ -173,7 +173,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
     suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
     suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
-    suite(Last, "measures", "what is measured of a stall", MEASURES, || xtask(&["test-programs", "--measuring"])),
+    suite(Last, "measures", "what is measured of a stall, and of many who connect", MEASURES, || xtask(&["test-programs", "--measuring"])),
 ];
 
 pub fn run(options: &Options) -> Result<()> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
-use ottla_context::{BrokerState, NodeContext, StopStep};
+use ottla_context::{BrokerState, Limits, NodeContext, StopStep};
 use ottla_coordination::{Groups, ShareGroups, Surroundings, Transactions};
 use ottla_metadata::MetadataImage;
 use ottla_net::{Authorizer, BrokerPeers, Network, RequestContext, RequestMemory};
@@ -175,6 +175,11 @@ impl Broker {
         for partition in self.partitions.load().iter() {
             partition.wake_all();
         }
+    }
+
+    /// What the machine gives this process.
+    pub fn limits(&self) -> Limits {
+        self.context.limits()
     }
 
     pub fn config(&self) -> Guard<Arc<BrokerConfig>> {

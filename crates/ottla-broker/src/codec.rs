@@ -10,7 +10,11 @@ pub(crate) fn decode<M: Message>(
     context: &RequestContext,
     reader: &mut Reader,
 ) -> Result<M, RequestError> {
-    M::decode(reader, context.api_version).map_err(RequestError::Malformed)
+    let message = M::decode(reader, context.api_version).map_err(RequestError::Malformed)?;
+    if let Some(part) = &context.decoded {
+        part.keep(reader.allowance_used());
+    }
+    Ok(message)
 }
 
 /// A response in the version of its request, with length and header in front. Its errors are counted.

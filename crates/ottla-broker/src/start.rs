@@ -154,6 +154,10 @@ impl Broker {
         for bound in of_broker {
             tasks.push(accept(&broker, bound));
         }
+        let partitions = broker.partitions.load().iter().count();
+        for shortage in broker.context.limits().shortages(partitions) {
+            tracing::warn!("{shortage}");
+        }
         broker.context.set_state(BrokerState::Running);
         Ok(RunningBroker {
             broker,

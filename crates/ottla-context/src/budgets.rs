@@ -15,6 +15,9 @@ pub struct Budgets {
     pub heap_bytes: u64,
     /// Requests that are being received or carried out, where `queued.max.request.bytes` is not set.
     pub request_bytes: usize,
+    /// What requests other than Produce take once they are decoded, and a Produce of unusually many partitions. What
+    /// their handlers make of it is several times as much.
+    pub decoded_bytes: usize,
     /// Answers that their clients do not take.
     pub unsent_answer_bytes: usize,
     /// Batches that are decompressed, and compressed anew.
@@ -33,6 +36,7 @@ impl Budgets {
         Budgets {
             heap_bytes: share(2),
             request_bytes: bytes(share(8)),
+            decoded_bytes: bytes(share(32)),
             unsent_answer_bytes: bytes(share(16)),
             compression_bytes: bytes(share(8)),
             fetch_session_partitions: bytes(share(32) / FETCH_SESSION_PARTITION_BYTES),
@@ -56,6 +60,7 @@ mod tests {
     fn budgets_follow_the_memory() {
         let small = Budgets::of(&machine(256 << 20));
         assert_eq!(small.request_bytes, 32 << 20);
+        assert_eq!(small.decoded_bytes, 8 << 20);
         assert_eq!(small.unsent_answer_bytes, 16 << 20);
         let large = Budgets::of(&machine(64 << 30));
         assert_eq!(large.request_bytes, 8 << 30);
@@ -67,7 +72,8 @@ mod tests {
         for memory in [64 << 20, 256 << 20, 24 << 30] {
             let of = Budgets::of(&machine(memory));
             let sessions = of.fetch_session_partitions as u64 * FETCH_SESSION_PARTITION_BYTES;
-            let bytes = of.request_bytes + of.unsent_answer_bytes + of.compression_bytes;
+            let bytes =
+                of.request_bytes + of.decoded_bytes + of.unsent_answer_bytes + of.compression_bytes;
             assert!(bytes as u64 + sessions < memory / 2, "{of:?}");
         }
     }

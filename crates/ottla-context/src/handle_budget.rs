@@ -28,7 +28,11 @@ const RESERVED_PER_DIRECTORY: usize = 56;
 impl HandleBudget {
     /// Divides what the process may have at this moment.
     pub fn of_process(log_directories: usize) -> HandleBudget {
-        let limit = ottla_sync::process::open_files_limit();
+        HandleBudget::of_limit(ottla_sync::process::open_files_limit(), log_directories)
+    }
+
+    /// Divides what a process with this limit may have; `None` is no limit.
+    pub fn of_limit(limit: Option<u64>, log_directories: usize) -> HandleBudget {
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
         HandleBudget::divide(limit.unwrap_or(MOST), log_directories)
     }

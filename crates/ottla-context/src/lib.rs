@@ -18,6 +18,7 @@ mod budgets;
 mod clock;
 mod effective_config;
 mod handle_budget;
+mod limits;
 mod node_tls;
 mod state;
 mod token_keys;
@@ -41,7 +42,9 @@ use clock::Clock;
 pub use clock::time_of_day;
 pub use effective_config::effective_config;
 pub use handle_budget::HandleBudget;
+pub use limits::{Limits, Shortage};
 pub use node_tls::{ListenerTls, NodeTls};
+pub use ottla_sync::machine::meminfo_bytes;
 pub use state::{BrokerState, StopStep};
 use state::{StateCell, StopStepCell};
 pub use token_keys::TokenKeys;
@@ -84,19 +87,9 @@ pub struct NodeContext {
     failure: OnceLock<String>,
 }
 
-/// What this process may use: of the machine, its control group and `ottla.memory.max.bytes` whatever is least.
-fn machine_of(config: &BrokerConfig) -> Machine {
-    let machine = machine::read();
-    match u64::try_from(config.ottla_memory_max_bytes) {
-        Ok(at_most @ 1..) => machine.with_at_most(at_most),
-        _ => machine,
-    }
-}
-
 impl NodeContext {
     pub fn new(config: BrokerConfig) -> NodeContext {
-        let handles = HandleBudget::of_process(config.log_dirs.len());
-        let machine = machine_of(&config);
+        let Limits { machine, handles } = Limits::of(&config);
         NodeContext {
             config: ArcSwap::from_pointee(config),
             metadata: ArcSwap::default(),
@@ -184,6 +177,14 @@ impl NodeContext {
     /// What this process may use of its machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// What this process may use, to show it.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            machine: self.machine,
+            handles: self.handles,
+        }
     }
 
     /// What clients together can make this node hold.

@@ -24,6 +24,7 @@ use ottla_protocol::{ApiKey, DecodeError, Reader, decode_request_header};
 use ottla_sync::net::TcpStream;
 
 use crate::connections::{Connection, Registered};
+use crate::decoded_memory::{Allowance, DecodedPart};
 use crate::frame::{FrameError, FrameReader, Front};
 use crate::handshakes::HandshakeError;
 use crate::login::{Answered, Login, Purpose};
@@ -69,9 +70,13 @@ enum ConnectionError {
     #[error("{0}")]
     Login(String),
     #[error(
-        "it sent a part of a request and then nothing for {STALLED_AFTER:?}, and others wait for the memory"
+        "a part of its request has come and no more for {STALLED_AFTER:?}, and others wait for the memory"
     )]
     Stalled,
+    #[error(
+        "its request has waited for {STALLED_AFTER:?}, and others wait for the memory that it has"
+    )]
+    Holding,
     #[error("it takes next to nothing of its answers, and others wait for the memory")]
     SlowReader,
 }
@@ -133,7 +138,11 @@ pub async fn serve<S: Service>(
             context.metrics.add(Metric::ServerErrors, 1);
             tracing::error!(peer = %registered.connection.peer_addr, "connection closed: {reason}");
         }
-        Err(error @ (ConnectionError::Stalled | ConnectionError::SlowReader)) => {
+        Err(
+            error @ (ConnectionError::Stalled
+            | ConnectionError::Holding
+            | ConnectionError::SlowReader),
+        ) => {
             context.metrics.add(Metric::ConnectionsClosedForMemory, 1);
             let peer = registered.connection.peer_addr;
             let say = || tracing::warn!(%peer, "connection closed: {error}");
@@ -366,13 +375,17 @@ impl<S: Service> Session<S> {
             () = self.connection.woken() => return Ok(false),
             () = stalled(budget, self.memory.is_some()) => return Err(ConnectionError::Stalled),
         }
+        let has_memory = self.memory.is_some();
         let covered = self.memory.get_or_insert_default();
         if !budget.try_cover(covered, missing) {
             self.send_ready().await?;
             let budget = &self.network.request_memory;
             let covered = self.memory.get_or_insert_default();
             ottla_sync::select! {
+                biased;
                 () = budget.cover(covered, missing) => {}
+                // Requests that each hold a part and wait for the rest of it would keep everything from everybody.
+                () = stalled(budget, has_memory) => return Err(ConnectionError::Stalled),
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         }
@@ -486,7 +499,7 @@ impl<S: Service> Session<S> {
         let api_version = header.request_api_version;
         let requests = self.network.context.metrics.requests();
         requests.on_received(api_key, api_version);
-        let context = RequestContext {
+        let mut context = RequestContext {
             api_key,
             api_version,
             correlation_id: header.correlation_id,
@@ -497,20 +510,30 @@ impl<S: Service> Session<S> {
             request_bytes: bytes,
             mutation_quota: None,
             received_at_ms: now_ms,
+            decoded: None,
             waited: WaitedTime::default(),
         };
         let answer = if api_key == ApiKey::Produce {
-            self.service.start_produce(&context, reader)?
+            self.start_produce(&mut context, reader).await?
         } else {
             self.await_all_answers().await?;
             self.send_ready().await?;
             if has_large_answer(api_key) && !self.connection.listener.is_controller {
                 self.await_room_for_answers().await?;
             }
+            let of_all = self.network.decoded_memory.total_bytes();
+            let is_controller = self.connection.listener.is_controller;
+            let allowance = Allowance::of(api_key, bytes, is_controller, of_all);
+            self.allow(&mut context, &mut reader, allowance).await?;
+            let holds = [
+                (&self.network.request_memory, self.memory.is_some()),
+                (&self.network.decoded_memory, context.decoded.is_some()),
+            ];
             let handled = self.service.handle(&context, reader);
             ottla_sync::select! {
                 biased;
                 handled = handled => handled?,
+                () = held_for_long(holds) => return Err(ConnectionError::Holding),
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         };
@@ -536,6 +559,56 @@ impl<S: Service> Session<S> {
         });
         self.queue_ready()?;
         Ok(())
+    }
+
+    /// Has a request decoded within an allowance, which is taken from the budget first where it has to be. Those in flight
+    /// go on meanwhile.
+    async fn allow(
+        &mut self,
+        context: &mut RequestContext,
+        reader: &mut Reader,
+        allowance: Allowance,
+    ) -> Result<(), ConnectionError> {
+        reader.set_allowance(allowance.bytes);
+        if !allowance.is_budgeted {
+            return Ok(());
+        }
+        let network = Arc::clone(&self.network);
+        let mut taking = pin!(DecodedPart::take(&network.decoded_memory, allowance.bytes));
+        loop {
+            self.send_ready().await?;
+            if self.connection.is_closed() {
+                return Err(ConnectionError::Closed);
+            }
+            ottla_sync::select! {
+                biased;
+                part = &mut taking => {
+                    context.decoded = Some(part);
+                    return Ok(());
+                }
+                () = self.connection.woken() => {}
+            }
+        }
+    }
+
+    /// Where a Produce names more partitions than its size lets expect, it is begun again with a part of the budget: it
+    /// is decoded before anything is done for it.
+    async fn start_produce(
+        &mut self,
+        context: &mut RequestContext,
+        mut reader: Reader,
+    ) -> Result<Answer, ConnectionError> {
+        let of_all = self.network.decoded_memory.total_bytes();
+        let bytes = context.request_bytes;
+        let allowance = Allowance::of(ApiKey::Produce, bytes, false, of_all);
+        reader.set_allowance(allowance.bytes);
+        match self.service.start_produce(context, reader.clone()) {
+            Err(RequestError::Malformed(DecodeError::AllowanceExceeded { .. })) => {}
+            started => return Ok(started?),
+        }
+        let allowance = Allowance::of_many_partitions(bytes, of_all);
+        self.allow(context, &mut reader, allowance).await?;
+        Ok(self.service.start_produce(context, reader)?)
     }
 
     /// While too many answers are not taken, no request is carried out that would add to them.
@@ -654,6 +727,21 @@ fn has_large_answer(api_key: ApiKey) -> bool {
             | ApiKey::OffsetCommit
             | ApiKey::ApiVersions
     )
+}
+
+/// Ends when a request should give up the memory that it has: it has been under way for a while, and others wait for some.
+/// A client can have a request wait for days (a long poll), and may have sent more than it needs.
+async fn held_for_long(memory: [(&RequestMemory, bool); 2]) {
+    let held = || memory.iter().filter(|(_, is_held)| *is_held);
+    if held().next().is_none() {
+        return pending().await;
+    }
+    loop {
+        ottla_sync::time::sleep(STALLED_AFTER).await;
+        if held().any(|(memory, _)| memory.is_scarce()) {
+            return;
+        }
+    }
 }
 
 /// Ends when a request that has a part of the budget should give it up: nothing of it has come for a while, and others

@@ -21,6 +21,8 @@ pub struct Network {
     pub address_quotas: AddressQuotas,
     /// `queued.max.request.bytes`, or a share of the memory that there is.
     pub request_memory: RequestMemory,
+    /// What decoded requests take beside their bytes.
+    pub decoded_memory: RequestMemory,
     /// Answers that their clients do not take.
     pub unsent_answers: Arc<UnsentAnswers>,
 }
@@ -39,6 +41,7 @@ impl Network {
             handshakes: Handshakes::default(),
             address_quotas: AddressQuotas::new(config),
             request_memory: RequestMemory::new(request_bytes),
+            decoded_memory: RequestMemory::new(budgets.decoded_bytes),
             unsent_answers: Arc::new(UnsentAnswers::new(budgets.unsent_answer_bytes)),
         }
     }

@@ -12,6 +12,7 @@ use ottla_security::quota::MutationQuota;
 
 use crate::client_identity::ClientIdentity;
 use crate::connections::{Connection, ListenerInfo};
+use crate::decoded_memory::DecodedPart;
 
 /// The circumstances of one request. Kafka: `RequestContext`.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct RequestContext {
     pub mutation_quota: Option<Arc<dyn MutationQuota>>,
     /// When the request was read, on the broker's own clock ([`Broker::now_ms`](crate::Broker::now_ms)).
     pub received_at_ms: u64,
+    /// What it takes, decoded, of the memory for that; nothing where it is small.
+    pub decoded: Option<Arc<DecodedPart>>,
     /// How long its handler has waited for others, as opposed to working on it.
     pub waited: WaitedTime,
 }

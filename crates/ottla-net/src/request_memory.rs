@@ -1,5 +1,5 @@
-//! The memory that requests not yet read completely may take, over all connections; and, with a bound of its own, the
-//! memory of batches that are being recompressed.
+//! The memory that requests not yet read completely may take, over all connections; and, with bounds of their own, the
+//! memory of decoded requests and of batches that are being recompressed.
 //!
 //! Kafka bounds it with `queued.max.request.bytes` and leaves it unbounded by default; here the default
 //! is a share of the memory that the process may use, so that many clients with large requests cannot exhaust it. A
@@ -123,9 +123,17 @@ impl RequestMemory {
     /// Takes so much at once, for work that has its size from the beginning. More than everything is everything, or it
     /// could never be had.
     pub async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let _waiting = Waiting::new(&self.waiting);
         let units = bytes.div_ceil(UNIT_BYTES).min(self.total_units) as u32;
         let taken = Arc::clone(&self.units).acquire_many_owned(units).await;
         taken.expect("the semaphore is never closed")
+    }
+
+    /// Gives back of what was taken all but so many bytes.
+    pub fn keep(taken: &mut OwnedSemaphorePermit, bytes: usize) {
+        let kept = bytes.div_ceil(UNIT_BYTES);
+        let surplus = taken.num_permits().saturating_sub(kept);
+        drop(taken.split(surplus));
     }
 
     /// Bytes of the next piece, and its units. Where the bound is smaller than a piece, the piece is the bound.
@@ -194,6 +202,19 @@ mod tests {
         }
         assert!(!memory.is_scarce());
         assert_eq!(third.unread(), 4 * 1024);
+    }
+
+    #[tokio::test]
+    async fn of_what_was_taken_at_once_the_surplus_is_given_back() {
+        let memory = RequestMemory::new(10 * 1024);
+        let mut taken = memory.take(100 * 1024).await;
+        assert_eq!(memory.available_bytes(), 0);
+        RequestMemory::keep(&mut taken, 3_000);
+        assert_eq!(memory.available_bytes(), 7 * 1024);
+        RequestMemory::keep(&mut taken, 100_000);
+        assert_eq!(memory.available_bytes(), 7 * 1024);
+        drop(taken);
+        assert_eq!(memory.available_bytes(), 10 * 1024);
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ use ottla_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 };
+use ottla_sync::collections::{HashMap, HashSet};
 use ottla_types::ErrorCode;
 
 use crate::node::Node;
@@ -68,16 +69,18 @@ macro_rules! judged_and_forwarded {
             if refused.is_empty() {
                 return hand_on(request).await;
             }
-            let asked_for: Vec<(i8, ByteString)> = request
-                .resources
+            let mut places: HashMap<(i8, ByteString), usize> = HashMap::default();
+            for (place, resource) in request.resources.iter().enumerate() {
+                let key = (resource.resource_type, resource.resource_name.clone());
+                places.entry(key).or_insert(place);
+            }
+            let refused_keys: HashSet<(i8, ByteString)> = refused
                 .iter()
                 .map(|resource| (resource.resource_type, resource.resource_name.clone()))
                 .collect();
             request.resources.retain(|resource| {
-                !refused.iter().any(|refused| {
-                    refused.resource_type == resource.resource_type
-                        && refused.resource_name == resource.resource_name
-                })
+                let key = (resource.resource_type, resource.resource_name.clone());
+                !refused_keys.contains(&key)
             });
             let mut response = match request.resources.is_empty() {
                 true => <$response>::default(),
@@ -85,10 +88,9 @@ macro_rules! judged_and_forwarded {
             };
             response.responses.extend(refused);
             // In the order of the request.
-            response.responses.sort_by_key(|resource| {
-                asked_for.iter().position(|(kind, name)| {
-                    *kind == resource.resource_type && *name == resource.resource_name
-                })
+            response.responses.sort_by_cached_key(|resource| {
+                let key = (resource.resource_type, resource.resource_name.clone());
+                places.get(&key).copied()
             });
             Ok(response)
         }

@@ -21,6 +21,14 @@ pub enum DecodeError {
         count: u64,
         remaining: usize,
     },
+    #[error(
+        "what is at {position} takes {needed} bytes of memory more, and all of the message may take {allowance}"
+    )]
+    AllowanceExceeded {
+        position: usize,
+        needed: usize,
+        allowance: usize,
+    },
     #[error("null at {position}, where the version has no null")]
     UnexpectedNull { position: usize },
     #[error("the string at {position} is not UTF-8")]

@@ -44,7 +44,7 @@ pub use generated::{
 };
 pub use header::{decode_api_versions_response, decode_request_header};
 pub use message::{ApiMessage, ApiRequest, Message};
-pub use reader::Reader;
+pub use reader::{Reader, fair_allowance};
 pub use records::{FileRegion, Records, RegionFile};
 pub use tagged::{RawTaggedField, UnknownTaggedFields};
 

@@ -2,6 +2,10 @@
 //!
 //! Every length is checked against the remaining bytes before it is used. Slices share the buffer's
 //! allocation. Kafka does the same in `ByteBufferAccessor` and `ByteUtils`.
+//!
+//! A struct can take thirty times the memory of its bytes, because most of its fields may be empty. What a peer sends is
+//! therefore read with an allowance ([`Reader::untrusted`]): bytes that would take more are an error before the
+//! memory is reserved. Kafka 4.3 has no such bound; 4.4 has one of the elements of each array.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -14,18 +18,85 @@ use crate::{DecodeError, Records};
 pub struct Reader {
     buffer: Bytes,
     position: usize,
+    allowance: Option<Allowance>,
+}
+
+/// The memory that what is decoded may take beside the bytes it is decoded from.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    bytes: usize,
+    left: usize,
 }
 
 /// Bytes that an array may reserve before its elements are decoded. Beyond that the vector grows
 /// with its elements, so that a false count does not allocate memory for missing elements.
 const RESERVE_AT_MOST: usize = 64 * 1024;
 
+/// What decoding may take at least, however short the bytes are.
+const LEAST_ALLOWANCE: usize = 64 * 1024;
+/// What decoding may take for each byte. Topics with names of six letters take seven times their bytes, of two letters
+/// eleven times, and only arrays of empty elements come to thirty.
+const ALLOWANCE_PER_BYTE: usize = 16;
+
+/// What decoding so many bytes may take where nothing else is known of them.
+pub const fn fair_allowance(bytes: usize) -> usize {
+    let of_bytes = bytes.saturating_mul(ALLOWANCE_PER_BYTE);
+    if of_bytes > LEAST_ALLOWANCE {
+        of_bytes
+    } else {
+        LEAST_ALLOWANCE
+    }
+}
+
 impl Reader {
+    /// Reads what is trusted, such as the node's own files: arrays take what their elements need.
     pub fn new(buffer: Bytes) -> Reader {
         Reader {
             buffer,
             position: 0,
+            allowance: None,
         }
+    }
+
+    /// Reads what a peer has sent.
+    pub fn untrusted(buffer: Bytes) -> Reader {
+        let bytes = fair_allowance(buffer.len());
+        let mut reader = Reader::new(buffer);
+        reader.set_allowance(bytes);
+        reader
+    }
+
+    /// From now on decoding may take so many bytes of memory beside the buffer.
+    pub fn set_allowance(&mut self, bytes: usize) {
+        self.allowance = Some(Allowance { bytes, left: bytes });
+    }
+
+    /// What decoding has taken of the allowance; 0 where there is none.
+    pub fn allowance_used(&self) -> usize {
+        self.allowance.map_or(0, |it| it.bytes - it.left)
+    }
+
+    /// Takes memory of the allowance, before it is allocated.
+    pub(crate) fn take_allowance(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        let Some(allowance) = &mut self.allowance else {
+            return Ok(());
+        };
+        match allowance.left.checked_sub(bytes) {
+            Some(left) => {
+                allowance.left = left;
+                Ok(())
+            }
+            None => Err(DecodeError::AllowanceExceeded {
+                position: self.position,
+                needed: bytes,
+                allowance: allowance.bytes,
+            }),
+        }
+    }
+
+    /// Goes on with what another reader of the same buffer has left of the allowance.
+    pub(crate) fn continue_allowance_of(&mut self, other: &Reader) {
+        self.allowance = other.allowance;
     }
 
     /// The number of bytes not yet read.
@@ -61,6 +132,7 @@ impl Reader {
         Reader {
             buffer: self.buffer.slice(..end),
             position: start,
+            allowance: self.allowance,
         }
     }
 
@@ -309,7 +381,15 @@ impl Reader {
                 remaining,
             });
         }
-        let reserve = count.min(RESERVE_AT_MOST / size_of::<T>().max(1));
+        let size = size_of::<T>().max(1);
+        let reserve = match self.allowance {
+            // All of it is allowed for, and nothing is taken for growing.
+            Some(_) => {
+                self.take_allowance(count.saturating_mul(size))?;
+                count
+            }
+            None => count.min(RESERVE_AT_MOST / size),
+        };
         let mut elements = Vec::with_capacity(reserve);
         for _ in 0..count {
             elements.push(element(self)?);

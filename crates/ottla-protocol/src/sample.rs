@@ -69,6 +69,8 @@ fn dump_hex(out: &mut String, letter: char, bytes: &[u8]) {
 pub struct Sampler {
     state: u64,
     style: Style,
+    /// How many arrays are around the value that is made up.
+    depth: u32,
 }
 
 /// The style of sample values.
@@ -84,6 +86,13 @@ pub enum Style {
     Extreme,
     /// Plausible client values: small numbers, and a few recurring names.
     Plausible,
+    /// What makes much work of few bytes: arrays of so many small elements within so many other arrays of one element.
+    /// All elements are the same, or each is another.
+    Many {
+        count: usize,
+        within: u32,
+        same: bool,
+    },
 }
 
 /// The strings of [`Style::Plausible`], which no other user of a shared test broker uses.
@@ -100,7 +109,11 @@ const PLAUSIBLE: [&str; 8] = [
 
 impl Sampler {
     pub fn new(seed: u64, style: Style) -> Sampler {
-        Sampler { state: seed, style }
+        Sampler {
+            state: seed,
+            style,
+            depth: 0,
+        }
     }
 
     /// The SplitMix64 generator.
@@ -121,6 +134,11 @@ impl Sampler {
     fn number(&mut self, bits: u32) -> u64 {
         let extreme = match self.style {
             Style::Plausible => return [0, 0, 1, 1, 2, 3, 5, u64::MAX][self.below(8) as usize],
+            Style::Many { same: true, .. } => return 0,
+            Style::Many { .. } => {
+                self.state += 1;
+                return self.state;
+            }
             Style::Extreme => self.below(4),
             Style::Mixed => self.below(12),
             Style::Bare | Style::Full => 11,
@@ -138,7 +156,7 @@ impl Sampler {
 
     fn length(&mut self) -> usize {
         match self.style {
-            Style::Bare => 0,
+            Style::Bare | Style::Many { .. } => 0,
             Style::Full => 1 + self.below(12) as usize,
             Style::Extreme => [0, 126, 127, 128, 300][self.below(5) as usize],
             Style::Mixed => self.below(9) as usize,
@@ -149,6 +167,8 @@ impl Sampler {
     fn count(&mut self) -> usize {
         match self.style {
             Style::Bare => 0,
+            Style::Many { count, within, .. } if within == self.depth => count,
+            Style::Many { .. } => 1,
             Style::Full => 2,
             Style::Extreme => 1,
             Style::Mixed => self.below(4) as usize,
@@ -167,7 +187,7 @@ impl Sampler {
     pub(crate) fn nullable<T: Sample>(&mut self, version: i16) -> Option<T> {
         let null = match self.style {
             Style::Bare => true,
-            Style::Full => false,
+            Style::Full | Style::Many { .. } => false,
             Style::Mixed | Style::Extreme => self.below(3) == 0,
             Style::Plausible => self.below(4) == 0,
         };
@@ -177,7 +197,7 @@ impl Sampler {
     /// Tagged fields whose tags no schema defines.
     pub(crate) fn unknown_tagged_fields(&mut self) -> UnknownTaggedFields {
         let count = match self.style {
-            Style::Bare | Style::Full | Style::Plausible => 0,
+            Style::Bare | Style::Full | Style::Plausible | Style::Many { .. } => 0,
             Style::Mixed => self.below(3) as u32,
             Style::Extreme => 1,
         };
@@ -244,6 +264,10 @@ impl Sample for ByteString {
         const LETTERS: [char; 12] = [
             'a', 'Z', '0', '.', '_', ' ', '"', '\u{0}', 'é', 'ß', '語', '🦀',
         ];
+        if let Style::Many { same, .. } = sampler.style {
+            sampler.state += u64::from(!same);
+            return format!("x{}", sampler.state).into();
+        }
         if sampler.style == Style::Plausible {
             return PLAUSIBLE[sampler.below(PLAUSIBLE.len() as u64) as usize].into();
         }
@@ -300,7 +324,10 @@ impl<T: Sample> Sample for Option<T> {
 impl<T: Sample> Sample for Vec<T> {
     fn sample(sampler: &mut Sampler, version: i16) -> Vec<T> {
         let count = sampler.count();
-        (0..count).map(|_| T::sample(sampler, version)).collect()
+        sampler.depth += 1;
+        let elements = (0..count).map(|_| T::sample(sampler, version)).collect();
+        sampler.depth -= 1;
+        elements
     }
 
     fn dump(&self, out: &mut String) {

@@ -105,16 +105,21 @@ impl Reader {
             let position = self.position();
             self.skip(size)?;
             let mut inner = self.at(position, position + size);
-            if !known(&mut inner, tag)? {
+            let is_known = known(&mut inner, tag)?;
+            self.continue_allowance_of(&inner);
+            if !is_known {
                 unknown_count += 1;
-                unknown.push(self, start);
+                unknown.push(self, start)?;
             } else if inner.remaining() > 0 {
                 return Err(DecodeError::InvalidTaggedField { position, tag });
             }
         }
+        if unknown_count > 0 {
+            self.take_allowance(size_of::<Section>())?;
+        }
         Ok(UnknownTaggedFields::new(
             unknown_count,
-            unknown.finish(self),
+            unknown.finish(self)?,
         ))
     }
 
@@ -156,21 +161,29 @@ struct Runs {
 
 impl Runs {
     /// Adds the bytes read since `start`.
-    fn push(&mut self, reader: &Reader, start: usize) {
+    fn push(&mut self, reader: &mut Reader, start: usize) -> Result<(), DecodeError> {
         if self.run.1 != start {
-            self.copied.extend_from_slice(&reader.between(self.run));
+            self.copy(reader)?;
             self.run.0 = start;
         }
         self.run.1 = reader.position();
+        Ok(())
     }
 
-    fn finish(mut self, reader: &Reader) -> Bytes {
-        let last = reader.between(self.run);
+    fn finish(mut self, reader: &mut Reader) -> Result<Bytes, DecodeError> {
         if self.copied.is_empty() {
-            return last;
+            return Ok(reader.between(self.run));
         }
-        self.copied.extend_from_slice(&last);
-        self.copied.freeze()
+        self.copy(reader)?;
+        Ok(self.copied.freeze())
+    }
+
+    /// Appends the last run. The copy grows in powers of two.
+    fn copy(&mut self, reader: &mut Reader) -> Result<(), DecodeError> {
+        let run = reader.between(self.run);
+        reader.take_allowance(run.len().saturating_mul(2))?;
+        self.copied.extend_from_slice(&run);
+        Ok(())
     }
 }
 

@@ -99,7 +99,7 @@ pub mod process {
 
 /// The resources of this process.
 pub mod machine {
-    pub use crate::kernel::machine::{Machine, anonymous_bytes};
+    pub use crate::kernel::machine::{Machine, anonymous_bytes, meminfo_bytes};
 
     /// Reads the limits of the machine and the control groups.
     pub fn read() -> Machine {

@@ -59,6 +59,7 @@ pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
         request_bytes: 0,
         mutation_quota: None,
         received_at_ms: 0,
+        decoded: None,
         waited: Default::default(),
     }
 }

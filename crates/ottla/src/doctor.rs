@@ -71,9 +71,11 @@ fn look(args: &DoctorArgs) -> Result<Vec<Section>, String> {
     if let Some(servers) = &args.bootstrap_server {
         return cluster::look(servers, args.command_config.as_deref());
     }
+    // As the server does, so that what it would have is looked at.
+    server::raise_open_files_limit();
     let properties = server::read_properties(args.properties.as_deref(), &args.overrides)?;
     Ok(vec![
-        ("This machine", machine::look()),
+        ("This machine", machine::look(&properties)?),
         ("This node", node::look(&properties)?),
     ])
 }

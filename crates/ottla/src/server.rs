@@ -200,7 +200,7 @@ fn read_file(path: &Path) -> Result<Properties, String> {
 
 /// Raises the limit of open files to the hard limit, because a partition keeps files of its
 /// segments open. Java does the same (`MaxFDLimit`).
-fn raise_open_files_limit() {
+pub fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -396,6 +396,7 @@ fn introduce(running: &RunningBroker) {
         println!("Metrics and health on http://{address}");
     }
     println!("Data directory: {}", config.log_dirs.join(", "));
+    println!("Limits: {}", running.broker().limits());
 }
 
 #[cfg(test)]

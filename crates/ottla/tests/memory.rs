@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use ottla_protocol::ApiKey;
 use ottla_testkit::{BrokerBuilder, BrokerProcess};
 
 const MIB: u64 = 1024 * 1024;
@@ -108,5 +109,131 @@ fn the_memory_of_a_burst_below_the_bound_comes_back() {
         held / MIB
     );
     drop(open);
+    shrinks_to(&broker, 2 * idle);
+}
+
+/// A request that is an array of elements without anything in them: some bytes each, and thirty times that in memory.
+struct Hollow {
+    api: ApiKey,
+    /// One without compact types, so that zeros are empty strings and arrays.
+    version: u16,
+    /// What comes before the array.
+    front: &'static [u8],
+    /// The least bytes that an element has.
+    element: usize,
+}
+
+const fn hollow(api: ApiKey, version: u16, front: &'static [u8], element: usize) -> Hollow {
+    Hollow {
+        api,
+        version,
+        front,
+        element,
+    }
+}
+
+/// One of each kind: names, topics with partitions, members with bytes, settings, groups; a Produce, and a Fetch.
+const HOLLOW: [Hollow; 16] = [
+    // No transactional id, acks of all, no time.
+    hollow(ApiKey::Produce, 3, &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0], 6),
+    // A consumer that waits for nothing.
+    hollow(
+        ApiKey::Fetch,
+        4,
+        &[
+            0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ],
+        6,
+    ),
+    hollow(ApiKey::Metadata, 1, &[], 2),
+    hollow(ApiKey::ListOffsets, 1, &[0xff; 4], 6),
+    hollow(ApiKey::OffsetCommit, 2, &[0; 16], 6),
+    hollow(ApiKey::OffsetFetch, 1, &[0; 2], 6),
+    hollow(ApiKey::OffsetForLeaderEpoch, 2, &[], 6),
+    hollow(ApiKey::JoinGroup, 2, &[0; 14], 6),
+    hollow(ApiKey::SyncGroup, 0, &[0; 8], 6),
+    hollow(ApiKey::DescribeGroups, 0, &[], 2),
+    hollow(ApiKey::DeleteGroups, 0, &[], 2),
+    hollow(ApiKey::DeleteTopics, 1, &[], 2),
+    hollow(ApiKey::CreateTopics, 2, &[], 16),
+    hollow(ApiKey::DescribeConfigs, 1, &[], 7),
+    hollow(ApiKey::IncrementalAlterConfigs, 0, &[], 7),
+    hollow(ApiKey::AddPartitionsToTxn, 0, &[0; 12], 6),
+];
+
+impl Hollow {
+    fn frame(&self, bytes: usize) -> Vec<u8> {
+        let count = (bytes - 64 - self.front.len()) / self.element;
+        let head = [
+            &self.api.code().to_be_bytes()[..],
+            &self.version.to_be_bytes(),
+            // The correlation id, and no client id.
+            &[0, 0, 0, 7, 0xff, 0xff],
+            self.front,
+            &(count as u32).to_be_bytes(),
+        ];
+        let head = head.concat();
+        let mut frame = (bytes as u32).to_be_bytes().to_vec();
+        frame.extend(head);
+        frame.resize(4 + bytes, 0);
+        frame
+    }
+}
+
+/// Sends it on a connection of its own; whether anything is answered before the connection ends.
+fn send_hollow(broker: &BrokerProcess, frame: &[u8]) -> bool {
+    let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
+    let timeout = Some(Duration::from_secs(30));
+    stream.set_read_timeout(timeout).expect("a socket");
+    // The broker may close before it has read all.
+    let _ = stream.write_all(frame);
+    let mut first = [0; 8];
+    match stream.read_exact(&mut first) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            panic!("neither answered nor closed")
+        }
+        Err(_) => false,
+    }
+}
+
+/// The most that the process ever had in memory.
+fn peak_bytes(broker: &BrokerProcess) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", broker.pid()));
+    let status = status.expect("the broker runs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+    kilobytes
+        .and_then(|it| it.parse::<u64>().ok())
+        .expect("a number")
+        * 1024
+}
+
+/// What a request makes of its frame is bounded by the frame and by the memory that there is, for each kind of request.
+#[test]
+fn a_request_of_empty_elements_takes_no_multiple_of_its_frame() {
+    const FRAME: usize = 24 << 20;
+    let broker = BrokerBuilder::new()
+        .property("ottla.memory.max.bytes", &(256 * MIB).to_string())
+        .start();
+    let idle = idle_bytes(&broker);
+    for hollow in &HOLLOW {
+        let is_answered = send_hollow(&broker, &hollow.frame(FRAME));
+        let peak = peak_bytes(&broker);
+        assert!(
+            peak < idle + 3 * FRAME as u64 + 32 * MIB,
+            "{:?}: {} MiB, and idle {}",
+            hollow.api,
+            peak / MIB,
+            idle / MIB
+        );
+        assert!(!is_answered, "{:?}", hollow.api);
+        assert!(answers(&broker), "{:?}", hollow.api);
+        assert!(
+            send_hollow(&broker, &hollow.frame(1 << 10)),
+            "{:?}: of a size at which all may be said, it is a request",
+            hollow.api
+        );
+    }
     shrinks_to(&broker, 2 * idle);
 }

@@ -23,7 +23,10 @@ use super::{FEATURES, shown};
 const AT_ONCE: usize = 3;
 
 /// Package and name of the programs that measure time. They run alone, as the suite `measures`.
-const MEASURING: [(&str, &str); 1] = [("ottla", "measured_stalls")];
+const MEASURING: [(&str, &str); 2] = [
+    ("ottla", "measured_connections"),
+    ("ottla", "measured_stalls"),
+];
 
 #[derive(clap::Args)]
 pub struct Options {

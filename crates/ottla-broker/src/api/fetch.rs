@@ -21,6 +21,7 @@ use ottla_protocol::messages::fetch_response::{
     FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
 use ottla_protocol::messages::{FetchRequest, FetchResponse};
+use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, Offset, TopicName, Uuid};
 
 use self::follower::Follower;
@@ -415,6 +416,7 @@ fn partitions_of(
             requested.push((key, partition));
         }
     }
+    let requested = once_each(requested);
     let mut forgotten = Vec::new();
     for topic in request.forgotten_topics_data {
         for partition in topic.partitions {
@@ -422,6 +424,21 @@ fn partitions_of(
         }
     }
     (requested, forgotten)
+}
+
+/// Of a partition that is named more than once, what is asked last counts, as in Kafka (`FetchRequest.fetchData`). A
+/// request that waits would otherwise look at one partition as often as it fits into a frame.
+fn once_each(requested: FetchPartitions) -> FetchPartitions {
+    let mut places: HashMap<PartitionKey, usize> = HashMap::default();
+    let mut once = FetchPartitions::with_capacity(requested.len());
+    for (key, partition) in requested {
+        let next = once.len();
+        match *places.entry(key.clone()).or_insert(next) {
+            place if place == next => once.push((key, partition)),
+            place => once[place].1 = partition,
+        }
+    }
+    once
 }
 
 /// Finds the partitions of a request; topics that stand next to each other are looked up once.

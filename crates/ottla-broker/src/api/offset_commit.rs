@@ -12,6 +12,7 @@ use ottla_types::{ErrorCode, PartitionIndex};
 
 use ottla_net::{Operation, RequestContext, ResourceType};
 
+use super::merged::merge_by;
 use crate::Broker;
 
 pub(crate) async fn handle(
@@ -148,14 +149,9 @@ fn merged(
     mut topics: Vec<OffsetCommitResponseTopic>,
     response: OffsetCommitResponse,
 ) -> OffsetCommitResponse {
-    for topic in response.topics {
-        let same = topics
-            .iter_mut()
-            .find(|known| known.name == topic.name && known.topic_id == topic.topic_id);
-        match same {
-            Some(known) => known.partitions.extend(topic.partitions),
-            None => topics.push(topic),
-        }
-    }
+    let key = |topic: &OffsetCommitResponseTopic| (topic.name.clone(), topic.topic_id);
+    merge_by(&mut topics, response.topics, key, |known, topic| {
+        known.partitions.extend(topic.partitions);
+    });
     OffsetCommitResponse { topics, ..response }
 }

@@ -13,6 +13,7 @@ use ottla_types::ErrorCode;
 
 use ottla_net::{Operation, RequestContext, ResourceType};
 
+use super::merged::merge_by;
 use super::offset_commit::take_unknown;
 use crate::Broker;
 
@@ -89,11 +90,9 @@ fn merged(
     if response.error_code != 0 {
         return response;
     }
-    for topic in response.topics {
-        match topics.iter_mut().find(|known| known.name == topic.name) {
-            Some(known) => known.partitions.extend(topic.partitions),
-            None => topics.push(topic),
-        }
-    }
+    let key = |topic: &OffsetDeleteResponseTopic| topic.name.clone();
+    merge_by(&mut topics, response.topics, key, |known, topic| {
+        known.partitions.extend(topic.partitions);
+    });
     OffsetDeleteResponse { topics, ..response }
 }

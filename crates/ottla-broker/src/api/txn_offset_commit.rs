@@ -22,6 +22,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_partition::partition::Partition;
 use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 
+use super::merged::merge_by;
 use super::offset_commit::take_unknown;
 use crate::Broker;
 
@@ -79,12 +80,15 @@ pub(crate) async fn handle(
         }
         Err(error) => all_failed(&topics, error),
     };
-    for topic in committed.topics {
-        match response.topics.iter_mut().find(|it| it.name == topic.name) {
-            Some(known) => known.partitions.extend(topic.partitions),
-            None => response.topics.push(topic),
-        }
-    }
+    let key = |topic: &TxnOffsetCommitResponseTopic| topic.name.clone();
+    merge_by(
+        &mut response.topics,
+        committed.topics,
+        key,
+        |known, topic| {
+            known.partitions.extend(topic.partitions);
+        },
+    );
     response
 }
 

@@ -15,6 +15,7 @@ use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 use ottla_coordination::transactions::{EndedTransaction, write_markers};
 use ottla_net::{Operation, RequestContext, ResourceType};
 
+use super::merged::merge_by;
 use crate::Broker;
 
 /// The name under which a cluster is authorised.
@@ -64,20 +65,19 @@ pub(crate) async fn handle(
             result(marker.producer_id, written)
         });
     }
-    let mut markers: Vec<WritableTxnMarkerResult> = Vec::new();
+    let mut results = Vec::new();
     while let Some(written) = writing.join_next().await {
         // A panic has been reported where it happened.
         let Ok(written) = written else {
             continue;
         };
-        match markers
-            .iter_mut()
-            .find(|it| it.producer_id == written.producer_id)
-        {
-            Some(known) => known.topics.extend(written.topics),
-            None => markers.push(written),
-        }
+        results.push(written);
     }
+    let mut markers = Vec::new();
+    let producer_id = |it: &WritableTxnMarkerResult| it.producer_id;
+    merge_by(&mut markers, results, producer_id, |known, written| {
+        known.topics.extend(written.topics);
+    });
     WriteTxnMarkersResponse {
         markers,
         ..Default::default()
@@ -92,25 +92,23 @@ fn partitions_of(marker: &WritableTxnMarker) -> impl Iterator<Item = TopicPartit
 }
 
 fn result(producer_id: i64, written: Vec<(TopicPartition, ErrorCode)>) -> WritableTxnMarkerResult {
-    let mut topics: Vec<WritableTxnMarkerTopicResult> = Vec::new();
-    for (partition, error) in written {
+    let of_partitions = written.into_iter().map(|(partition, error)| {
         let result = WritableTxnMarkerPartitionResult {
             partition_index: partition.partition.0,
             error_code: error.code(),
             ..Default::default()
         };
-        match topics
-            .iter_mut()
-            .find(|topic| topic.name == partition.topic)
-        {
-            Some(topic) => topic.partitions.push(result),
-            None => topics.push(WritableTxnMarkerTopicResult {
-                name: partition.topic,
-                partitions: vec![result],
-                ..Default::default()
-            }),
+        WritableTxnMarkerTopicResult {
+            name: partition.topic,
+            partitions: vec![result],
+            ..Default::default()
         }
-    }
+    });
+    let mut topics = Vec::new();
+    let name = |it: &WritableTxnMarkerTopicResult| it.name.clone();
+    merge_by(&mut topics, of_partitions, name, |known, topic| {
+        known.partitions.extend(topic.partitions);
+    });
     WritableTxnMarkerResult {
         producer_id,
         topics,

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ottla_protocol::messages::ApiVersionsRequest;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::fetch_request::FetchPartition;
+use ottla_protocol::messages::{ApiVersionsRequest, FetchRequest};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
@@ -372,4 +374,115 @@ async fn peers_that_stop_in_the_middle_make_room_where_others_wait() {
         closed += u32::from(is_closed.await == Ok(true));
     }
     assert!(closed > 0);
+}
+
+/// Requests that have a part of the memory, of which more has come than there is memory for: they wait for each other.
+#[tokio::test]
+async fn requests_that_wait_for_each_others_memory_give_it_up() {
+    let broker = with_little_memory().await;
+    let mut waiting = Vec::new();
+    for _ in 0..5 {
+        waiting.push(begin(&broker, 400_000).await);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let began = Instant::now();
+    assert!(produces_much(&broker).await, "{:?}", began.elapsed());
+}
+
+/// Waits for days at a partition that it names so often that the request is large.
+fn large_long_poll() -> FetchRequest {
+    let mut request = fetch_from("orders", 0, 0);
+    request.max_wait_ms = i32::MAX;
+    let partitions = &mut request.topics[0].partitions;
+    *partitions = vec![partitions[0].clone(); 8_000];
+    request
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_polls_that_hold_memory_are_closed_where_others_wait_for_it() {
+    let broker = with_little_memory().await;
+    let mut waiting = Vec::new();
+    // The third goes beyond the bound.
+    while broker.broker().network.request_memory.available_bytes() > 100_000 || waiting.len() < 3 {
+        let mut client = broker.connect().await;
+        client.send(4, &large_long_poll()).await;
+        waiting.push(client);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(waiting.len() < 20);
+    }
+    for _ in 0..3 {
+        let mut client = broker.connect().await;
+        client.send(4, &large_long_poll()).await;
+        waiting.push(client);
+    }
+    assert!(
+        produces_much(&broker).await,
+        "within the patience with them"
+    );
+    let metrics = &broker.broker().context.metrics;
+    assert!(metrics.get(Metric::ConnectionsClosedForMemory) > 0);
+}
+
+/// A connection has one request that waits, and a client that wants more of them needs more connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_has_one_long_poll() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let metrics = &broker.broker().context.metrics;
+    let begun = || -> u64 {
+        let mut apis = metrics.requests().apis();
+        let (_, fetch) = apis.find(|(key, _)| *key == ApiKey::Fetch).unwrap();
+        fetch
+            .requests_by_version()
+            .iter()
+            .map(|(_, count)| count)
+            .sum()
+    };
+    let mut client = broker.connect().await;
+    for _ in 0..100 {
+        client.send(12, &fetch_from("orders", 0, 0)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(begun(), 1);
+    let mut second = broker.connect().await;
+    second.send(12, &fetch_from("orders", 0, 0)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(begun(), 2);
+    assert!(produces_much(&broker).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_partition_that_is_named_twice_the_last_counts() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 2, &[]).await;
+    let mut client = broker.connect().await;
+    for value in ["a", "b", "c"] {
+        client
+            .ask(9, &produce_to("orders", 0, 1, batch(&[value])))
+            .await;
+    }
+    let mut request = fetch_from("orders", 0, 2);
+    request.min_bytes = 0;
+    let partitions = &mut request.topics[0].partitions;
+    let first = partitions[0].clone();
+    let other = FetchPartition {
+        partition: 1,
+        fetch_offset: 0,
+        ..first.clone()
+    };
+    let again = FetchPartition {
+        fetch_offset: 3,
+        ..first
+    };
+    partitions.extend([other, again]);
+    let answer = client.ask(12, &request).await;
+    let partitions = &answer.responses[0].partitions;
+    let indexes: Vec<i32> = partitions.iter().map(|it| it.partition_index).collect();
+    assert_eq!(indexes, [0, 1]);
+    assert!(
+        partitions[0]
+            .records
+            .as_ref()
+            .is_none_or(|it| it.is_empty())
+    );
 }

@@ -78,7 +78,8 @@ async fn outcome_of(
     version: i16,
     body: &[u8],
 ) -> Outcome {
-    let what = format!("{} in version {version}: {body:?}", api.key);
+    let shown = &body[..body.len().min(1_000)];
+    let what = format!("{} in version {version}: {shown:?}", api.key);
     let mut client = Client::connect(broker.address(endpoint)).await;
     let next = frame(0, &ApiVersionsRequest::default(), NEXT_CORRELATION_ID);
     let bytes = [framed(api.key, version, body), next].concat();
@@ -179,7 +180,7 @@ async fn what_is_cut_off_ends_the_connection() {
         let (body, _) = (api.request.sample)(sampler, version).expect("a request");
         for length in 0..body.len() {
             let cut = body.slice(..length);
-            let is_request = (api.request.decode)(cut.clone(), version);
+            let is_request = (api.request.decode)(Reader::new(cut.clone()), version);
             let outcome = outcome_of(&broker, Endpoint::Broker, &api, version, &cut).await;
             match outcome {
                 Outcome::Closed if !is_request => closed += 1,
@@ -226,4 +227,39 @@ async fn what_no_client_would_send_is_answered_in_every_version() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Requests that name thousands of things, or the same one thousands of times, take a time that grows with their size.
+/// They are answered, or are none where their structs are so much larger than they.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn much_that_is_named_at_once_is_answered_in_time() {
+    const COUNT: usize = 20_000;
+    let broker = broker_of_every_api(&[("group.initial.rebalance.delay.ms", "0")]).await;
+    let mut asked = 0;
+    for endpoint in [Endpoint::Broker, Endpoint::Controller] {
+        for (api, versions) in advertised(endpoint) {
+            if ends_the_broker(api.key) {
+                continue;
+            }
+            for (within, same) in [(0, false), (0, true), (1, false), (1, true)] {
+                let count = COUNT;
+                let style = Style::Many {
+                    count,
+                    within,
+                    same,
+                };
+                let version = *versions.end();
+                let sampler = Sampler::new(0, style);
+                let (body, _) = (api.request.sample)(sampler, version).expect("a request");
+                if body.len() < COUNT {
+                    continue;
+                }
+                // Fails if it is not answered in time.
+                outcome_of(&broker, endpoint, &api, version, &body).await;
+                println!("{endpoint:?} {} {within} {same}", api.key);
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 100, "only {asked} were large");
 }

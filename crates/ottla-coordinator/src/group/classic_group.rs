@@ -645,7 +645,7 @@ fn subscribed_topics_in(metadata: &Bytes) -> Option<Vec<ByteString>> {
     if metadata.len() < VERSION_BYTES {
         return None;
     }
-    let mut reader = Reader::new(metadata.slice(VERSION_BYTES..));
+    let mut reader = Reader::untrusted(metadata.slice(VERSION_BYTES..));
     let subscription = ConsumerProtocolSubscription::decode(&mut reader, 0).ok()?;
     Some(subscription.topics)
 }

@@ -17,7 +17,7 @@ pub struct AnyMessage {
     /// Decodes a message at the start of some bytes.
     pub read: fn(Bytes, i16) -> Result<ReadMessage, DecodeError>,
     /// Only decodes; returns whether the bytes start with a message.
-    pub decode: fn(Bytes, i16) -> bool,
+    pub decode: fn(Reader, i16) -> bool,
     /// Generates a sample: its bytes and its canonical text.
     pub sample: fn(Sampler, i16) -> Result<(Bytes, String), EncodeError>,
 }
@@ -59,8 +59,8 @@ fn read<T: Message + Sample>(bytes: Bytes, version: i16) -> Result<ReadMessage, 
     })
 }
 
-fn decode<T: Message>(bytes: Bytes, version: i16) -> bool {
-    T::decode(&mut Reader::new(bytes), version).is_ok()
+fn decode<T: Message>(mut reader: Reader, version: i16) -> bool {
+    T::decode(&mut reader, version).is_ok()
 }
 
 fn sample<T: Message + Sample>(

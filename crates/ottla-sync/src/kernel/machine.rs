@@ -34,7 +34,7 @@ impl Machine {
     pub fn read() -> Machine {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         let text = |path: &str| read(Path::new(path)).unwrap_or_default();
-        let of_machine = total_memory(&text("/proc/meminfo"));
+        let of_machine = meminfo_bytes("MemTotal");
         let of_group = group_limit(
             &text("/proc/self/cgroup"),
             &text("/proc/self/mountinfo"),
@@ -72,12 +72,15 @@ fn anonymous_pages(statm: &str) -> Option<u64> {
     Some(resident.saturating_sub(shared))
 }
 
-/// `MemTotal` of `/proc/meminfo`, in bytes.
-fn total_memory(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+/// A number of `/proc/meminfo`, in bytes: `MemTotal`, `MemAvailable`, `SwapTotal`.
+pub fn meminfo_bytes(key: &str) -> Option<u64> {
+    bytes_of(&std::fs::read_to_string("/proc/meminfo").ok()?, key)
+}
+
+fn bytes_of(meminfo: &str, key: &str) -> Option<u64> {
+    let mut lines = meminfo.lines();
+    let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
 
@@ -219,10 +222,10 @@ mod tests {
         assert_eq!(limit("4:memory:/a\n", "nonsense", &[]), None);
         assert_eq!(limit("nonsense", VERSION_1, &[]), None);
         assert_eq!(
-            total_memory("MemTotal:       24610020 kB\n"),
+            bytes_of("MemTotal:       24610020 kB\n", "MemTotal"),
             Some(25_200_660_480)
         );
-        assert_eq!(total_memory("MemFree: 1 kB\n"), None);
+        assert_eq!(bytes_of("MemFree: 1 kB\n", "MemTotal"), None);
     }
 
     #[test]

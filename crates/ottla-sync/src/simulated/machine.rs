@@ -1,6 +1,6 @@
 //! The resources of a process, on the real machine or on a simulated host.
 
-pub use crate::kernel::machine::Machine;
+pub use crate::kernel::machine::{Machine, meminfo_bytes};
 use crate::simulation::world;
 
 /// Equal for every simulated host, so that a run does not depend on the machine.

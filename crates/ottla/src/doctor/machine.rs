@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use rustix::process::{Resource, getrlimit};
+use ottla_broker::{Limits, Shortage, meminfo_bytes};
+use ottla_config::{BrokerConfig, Properties};
+use ottla_types::TopicPartition;
 
 use super::check::{Check, bytes_text};
 
@@ -16,49 +18,63 @@ const ENOUGH_BACKLOG: u64 = 1_024;
 /// Above this, the kernel may swap out the broker's memory to keep files in the page cache.
 const MUCH_SWAPPINESS: u64 = 10;
 
-pub(super) fn look() -> Vec<Check> {
-    let limit = getrlimit(Resource::Nofile).maximum;
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+pub(super) fn look(properties: &Properties) -> Result<Vec<Check>, String> {
+    let (config, _) =
+        BrokerConfig::from_properties(properties).map_err(|error| error.to_string())?;
+    let limits = Limits::of(&config);
+    let shortages = limits.shortages(partitions_in(&config.log_dirs));
+    let of = |subject| {
+        shortages
+            .iter()
+            .find(|shortage| shortage.subject == subject)
+    };
     let mut checks = vec![
-        open_files(limit),
-        memory(
-            of_meminfo(&meminfo, "MemAvailable"),
-            number_in("/sys/fs/cgroup/memory.max"),
-        ),
+        open_files(limits.handles.process as u64, of("open files")),
+        memory(&limits, meminfo_bytes("MemAvailable"), of("memory")),
+        Check::good("processors", limits.machine.processors.to_string()),
     ];
     checks.extend(swap(
-        of_meminfo(&meminfo, "SwapTotal"),
+        meminfo_bytes("SwapTotal"),
         number_in("/proc/sys/vm/swappiness"),
     ));
     checks.extend(number_in("/proc/sys/net/core/somaxconn").map(backlog));
     checks.push(clock(is_clock_synchronised()));
-    checks
+    Ok(checks)
 }
 
-/// `None` means no limit.
-fn open_files(limit: Option<u64>) -> Check {
+/// How many partitions the directories hold.
+fn partitions_in(log_dirs: &[String]) -> usize {
+    let entries = log_dirs.iter().filter_map(|dir| fs::read_dir(dir).ok());
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let partitions = names.filter(|name| TopicPartition::from_dir_name(name).is_ok());
+    partitions.count()
+}
+
+fn open_files(limit: u64, shortage: Option<&Shortage>) -> Check {
     const MEND: &str =
         "LimitNOFILE=1048576 in the systemd unit, or `ulimit -Hn 1048576` as root before the start";
-    match limit {
-        None => Check::good("open files", "no limit"),
-        Some(limit) if limit >= ENOUGH_FILES => Check::good("open files", format!("up to {limit}")),
-        Some(limit) => {
-            let what = format!(
-                "at most {limit}; each segment of a partition and each connection needs some"
-            );
-            match limit < FEW_FILES {
-                true => Check::problem("open files", what, MEND),
-                false => Check::warning("open files", what, MEND),
-            }
-        }
+    if let Some(shortage) = shortage {
+        return Check::warning("open files", &shortage.what, &shortage.mend);
+    }
+    if limit >= ENOUGH_FILES {
+        return Check::good("open files", format!("up to {limit}"));
+    }
+    let what =
+        format!("at most {limit}; each segment of a partition and each connection needs some");
+    match limit < FEW_FILES {
+        true => Check::problem("open files", what, MEND),
+        false => Check::warning("open files", what, MEND),
     }
 }
 
-fn memory(available: Option<u64>, limit: Option<u64>) -> Check {
-    let Some(available) = available else {
-        return Check::good("memory", "unknown: there is no /proc/meminfo");
-    };
-    let room = available.min(limit.unwrap_or(u64::MAX));
+fn memory(limits: &Limits, available: Option<u64>, shortage: Option<&Shortage>) -> Check {
+    if let Some(shortage) = shortage {
+        return Check::warning("memory", &shortage.what, &shortage.mend);
+    }
+    let all = limits.machine.memory_bytes;
+    let room = available.map_or(all, |available| available.min(all));
     let what = format!("{} available", bytes_text(room));
     match room >= ENOUGH_MEMORY {
         true => Check::good("memory", what),
@@ -124,19 +140,7 @@ fn is_clock_synchronised() -> Option<bool> {
     }
 }
 
-/// The value of a line such as `MemAvailable:   1024 kB`, in bytes.
-fn of_meminfo(meminfo: &str, key: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
-    let kilobytes: u64 = line
-        .strip_prefix(':')?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()?;
-    Some(kilobytes * 1024)
-}
-
-/// `None` for `max`, and if there is no such file.
+/// `None` if there is no such file.
 fn number_in(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -146,14 +150,33 @@ mod tests {
     use super::super::check::Level;
     use super::*;
 
+    fn properties() -> Properties {
+        crate::server::read_properties(None, &[]).unwrap()
+    }
+
+    fn with_memory(bytes: u64) -> Limits {
+        let (config, _) = BrokerConfig::from_properties(&properties()).unwrap();
+        let mut limits = Limits::of(&config);
+        limits.machine.memory_bytes = bytes;
+        limits
+    }
+
     #[test]
     fn what_is_too_little_is_told_with_a_command() {
-        assert_eq!(open_files(Some(1024)).level, Level::Problem);
-        assert_eq!(open_files(Some(65_536)).level, Level::Warning);
-        assert_eq!(open_files(Some(1_048_576)).level, Level::Good);
-        assert_eq!(open_files(None).level, Level::Good);
-        assert_eq!(memory(Some(8 << 30), Some(1 << 26)).level, Level::Warning);
-        assert_eq!(memory(Some(8 << 30), None).level, Level::Good);
+        assert_eq!(open_files(1024, None).level, Level::Problem);
+        assert_eq!(open_files(65_536, None).level, Level::Warning);
+        assert_eq!(open_files(1_048_576, None).level, Level::Good);
+        let limits = with_memory(8 << 30);
+        assert_eq!(memory(&limits, Some(1 << 33), None).level, Level::Good);
+        assert_eq!(memory(&limits, Some(1 << 26), None).level, Level::Warning);
+        let limits = with_memory(1 << 27);
+        assert_eq!(memory(&limits, Some(1 << 33), None).level, Level::Warning);
+        let shortages = limits.shortages(1_000_000);
+        let check = memory(&limits, Some(1 << 33), shortages.last());
+        assert!(
+            check.what.starts_with("1000000 partitions take"),
+            "{check:?}"
+        );
         assert_eq!(swap(Some(1 << 30), Some(60)).unwrap().level, Level::Warning);
         assert_eq!(swap(Some(0), Some(60)).unwrap().level, Level::Good);
         assert_eq!(
@@ -164,15 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_read_in_kilobytes() {
-        let text = "MemTotal:       100 kB\nMemAvailable:    7 kB\n";
-        assert_eq!(of_meminfo(text, "MemAvailable"), Some(7 * 1024));
-        assert_eq!(of_meminfo(text, "SwapTotal"), None);
-    }
-
-    #[test]
     fn this_machine_can_be_looked_at() {
-        let subjects: Vec<String> = look().into_iter().map(|check| check.subject).collect();
+        let subjects: Vec<String> = look(&properties())
+            .unwrap()
+            .into_iter()
+            .map(|check| check.subject)
+            .collect();
         assert!(subjects.contains(&"open files".to_owned()), "{subjects:?}");
         assert!(subjects.contains(&"clock".to_owned()), "{subjects:?}");
     }

@@ -159,6 +159,11 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         )
         .value(broker.network.request_memory.total_bytes() as f64),
         Family::gauge(
+            "ottla_decoded_memory_available_bytes",
+            "Bytes that requests may still take once they are decoded",
+        )
+        .value(broker.network.decoded_memory.available_bytes() as f64),
+        Family::gauge(
             "ottla_unsent_answer_bytes",
             "Bytes of answers in memory that their clients do not take",
         )

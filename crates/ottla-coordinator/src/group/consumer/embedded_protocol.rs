@@ -27,7 +27,7 @@ pub(super) fn version_of(bytes: &Bytes) -> Result<i16, Malformed> {
 
 fn read<M: Message>(bytes: &Bytes) -> Result<M, Malformed> {
     let version = known_version(version_of(bytes)?)?;
-    let mut reader = Reader::new(bytes.slice(size_of::<i16>()..));
+    let mut reader = Reader::untrusted(bytes.slice(size_of::<i16>()..));
     M::decode(&mut reader, version).map_err(|_| Malformed)
 }
 

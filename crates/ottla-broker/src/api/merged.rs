@@ -1,0 +1,26 @@
+//! Answers about the same thing, put together.
+
+use std::hash::Hash;
+
+use ottla_sync::collections::HashMap;
+
+/// Adds what came to what is there: to the one of the same key, or behind all. In a time that grows with their number, since a
+/// client may name as many as fit into a request.
+pub(crate) fn merge_by<T, K: Hash + Eq>(
+    known: &mut Vec<T>,
+    came: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+    merge: impl Fn(&mut T, T),
+) {
+    let mut index_of: HashMap<K, usize> = HashMap::default();
+    for (index, it) in known.iter().enumerate() {
+        index_of.entry(key(it)).or_insert(index);
+    }
+    for it in came {
+        let next = known.len();
+        match *index_of.entry(key(&it)).or_insert(next) {
+            index if index == next => known.push(it),
+            index => merge(&mut known[index], it),
+        }
+    }
+}
