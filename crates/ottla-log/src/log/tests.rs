@@ -6,6 +6,7 @@ mod cleaning;
 mod cleaning_model;
 mod crash;
 mod crash_points;
+mod failed_writes;
 mod model;
 mod open;
 mod retention;
