@@ -69,6 +69,7 @@ pub(crate) struct Flushed {
 }
 
 impl Shared {
+    #[track_caller]
     pub(crate) fn offset(&self, counter: &AtomicI64) -> Offset {
         Offset(counter.load(Ordering::Acquire))
     }

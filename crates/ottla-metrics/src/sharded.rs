@@ -4,6 +4,7 @@
 //! still count correctly, because shards are atomic; they only contend for the cache line.
 
 use std::cell::Cell;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -16,9 +17,8 @@ pub struct Sharded<T> {
 
 impl<T: Default> Default for Sharded<T> {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Sharded {
-            shards: (0..cores).map(|_| CachePadded::default()).collect(),
+            shards: (0..cores()).map(|_| CachePadded::default()).collect(),
         }
     }
 }
@@ -32,6 +32,14 @@ impl<T> Sharded<T> {
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.shards.iter().map(|shard| &**shard)
     }
+}
+
+/// The cores that this process may use. They are counted once: the standard library reads a dozen files of the control
+/// groups for it, and counters are also made on threads that serve sockets.
+fn cores() -> usize {
+    static CORES: LazyLock<usize> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    *CORES
 }
 
 fn place_of_this_thread() -> usize {
@@ -53,9 +61,8 @@ pub struct Counters<const N: usize>(Sharded<[AtomicU64; N]>);
 
 impl<const N: usize> Default for Counters<N> {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Counters(Sharded {
-            shards: (0..cores)
+            shards: (0..cores())
                 .map(|_| CachePadded::new([const { AtomicU64::new(0) }; N]))
                 .collect(),
         })

@@ -126,7 +126,6 @@ fn node(id: i32, roles: &str, voters: &str) -> Node {
                 &replicas,
             ),
             ("share.coordinator.state.topic.min.isr", MIN_ISR),
-            ("controlled.shutdown.max.retries", "1"),
         ]);
     }
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());

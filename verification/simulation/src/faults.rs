@@ -1,5 +1,5 @@
 //! What goes wrong, drawn from the seed: processes are killed, machines lose their power, links are cut, connections break,
-//! disks are slow, and nodes are stopped and started in order.
+//! disks are slow, full or fail, handles run out, and nodes are stopped and started in order.
 //!
 //! Kafka promises to keep what `acks=all` acknowledged while only processes die, however many. A machine that loses
 //! its power may lose records that were not forced, so the power goes only where every replica is in sync, and nothing
@@ -18,6 +18,8 @@ use crate::outcome::Outcome;
 
 /// How long the cluster is given to have all replicas in sync after a loss of power.
 const RECOVERY: Duration = Duration::from_secs(30);
+/// More files than a node has open.
+const MOST_HANDLES: u64 = 64;
 
 pub(crate) struct FaultInjector {
     random: Random,
@@ -88,27 +90,37 @@ impl FaultInjector {
         }
     }
 
-    /// A disk that is full, or whose calls fail now and then, for a while. A failing one may take the node with it.
+    /// A disk that is full, one whose calls fail now and then, or a process that has no file handles left, for a while.
+    /// A failing disk may take the node with it.
     fn spoil_disk(&mut self, index: usize, cluster: &Cluster, outcome: &mut Outcome) {
         let node = &cluster.nodes[index];
-        if self.random.one_in(2) {
-            tracing::info!(node = node.name, "has a full disk");
-            outcome.full_disks += 1;
-            let full = Faults {
-                is_full: true,
-                ..Faults::default()
-            };
-            node.spoil_disk(DiskTrouble::Full, full);
-        } else {
-            tracing::info!(node = node.name, "has a disk that fails");
-            outcome.failed_disks += 1;
-            let failing = Faults {
-                reads_fail_one_in: 400,
-                writes_fail_one_in: 100,
-                syncs_fail_one_in: 40,
-                ..Faults::default()
-            };
-            node.spoil_disk(DiskTrouble::Failing, failing);
+        match self.random.below(3) {
+            0 => {
+                tracing::info!(node = node.name, "has a full disk");
+                outcome.full_disks += 1;
+                let full = Faults {
+                    is_full: true,
+                    ..Faults::default()
+                };
+                node.spoil_disk(DiskTrouble::Short, full);
+            }
+            1 => {
+                tracing::info!(node = node.name, "has a disk that fails");
+                outcome.failed_disks += 1;
+                let failing = Faults {
+                    reads_fail_one_in: 400,
+                    writes_fail_one_in: 100,
+                    syncs_fail_one_in: 40,
+                    ..Faults::default()
+                };
+                node.spoil_disk(DiskTrouble::Failing, failing);
+            }
+            _ => {
+                let handles = self.random.below(MOST_HANDLES) as u32;
+                tracing::info!(node = node.name, handles, "is short of file handles");
+                outcome.short_handles += 1;
+                node.limit_handles(handles);
+            }
         }
         let until = now() + self.millis(200..3_000);
         self.without_disk.push((index, until));

@@ -2,6 +2,10 @@
 //! hosts, disks, clocks and links, with faults. Checks the responses that clients have received,
 //! the contents of the disks, and the state after the faults are over (`docs/simulation.md`).
 
+/// As the product: the allocator of the C library takes twice as long.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod checks;
 mod clients;
 mod cluster;

@@ -19,8 +19,8 @@ const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DiskTrouble {
     None,
-    /// It goes on, but it may not start.
-    Full,
+    /// No space or no file handles are left: the node goes on, but it may not start.
+    Short,
     /// It may stop by itself, too.
     Failing,
 }
@@ -38,6 +38,8 @@ pub(crate) struct Node {
 }
 
 struct Running {
+    /// It may have logs that it could not load, because its disk was full or no file handle was left.
+    started_in_trouble: bool,
     host: Host,
     stop: watch::Sender<bool>,
     main: thread::JoinHandle<()>,
@@ -75,7 +77,8 @@ impl Node {
         for (key, value) in &self.settings {
             properties.set(key, value);
         }
-        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        let (config, warnings) = BrokerConfig::from_properties(&properties).expect("good settings");
+        assert!(warnings.is_empty(), "{warnings:?}");
         config
     }
 
@@ -129,6 +132,7 @@ impl Node {
             });
         });
         self.running = Some(Running {
+            started_in_trouble: self.trouble.get() != DiskTrouble::None,
             host,
             stop,
             main,
@@ -136,18 +140,27 @@ impl Node {
         });
     }
 
-    /// Has its disk be full or calls fail.
+    /// Fills its disk, or makes calls fail.
     pub fn spoil_disk(&self, trouble: DiskTrouble, faults: Faults) {
         self.trouble.set(trouble);
         self.disk.set_faults("/data", faults);
     }
 
-    /// A process that has met a failing disk, or has not started, is replaced by one on a disk that works.
+    /// Limits how many files it may have open.
+    pub fn limit_handles(&self, handles: u32) {
+        self.trouble.set(DiskTrouble::Short);
+        self.disk.set_max_handles(handles);
+    }
+
+    /// A process that has met a failing disk, has not started, or was started in trouble is replaced by one on a disk
+    /// that works. The last may have logs that it could not load; its log says "start again".
     pub fn mend_disk(&mut self) {
         self.disk.set_faults("/data", Faults::default());
-        let has_ended = |running: &Running| running.main.is_finished();
+        self.disk.set_max_handles(u32::MAX);
+        let is_to_be_replaced =
+            |running: &Running| running.started_in_trouble || running.main.is_finished();
         let was_failing = self.trouble.replace(DiskTrouble::None) == DiskTrouble::Failing;
-        if was_failing || self.running.as_ref().is_some_and(has_ended) {
+        if was_failing || self.running.as_ref().is_some_and(is_to_be_replaced) {
             self.kill();
         }
     }

@@ -16,6 +16,8 @@ pub struct Outcome {
     pub cuts: u64,
     pub full_disks: u64,
     pub failed_disks: u64,
+    /// How often a node ran out of file handles.
+    pub short_handles: u64,
     /// How often a partition was reassigned.
     pub moves: u64,
     pub leader_epochs: u64,
@@ -48,6 +50,7 @@ impl Outcome {
         self.cuts += other.cuts;
         self.full_disks += other.full_disks;
         self.failed_disks += other.failed_disks;
+        self.short_handles += other.short_handles;
         self.moves += other.moves;
         self.leader_epochs += other.leader_epochs;
         self.metadata_epochs += other.metadata_epochs;

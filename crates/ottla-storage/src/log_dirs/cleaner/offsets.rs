@@ -87,7 +87,17 @@ impl LogDirs {
         }
         match checkpoint.write(&dir.path.join(CLEANER_OFFSET_CHECKPOINT)) {
             Ok(()) => *written = Some(checkpoint),
-            Err(error) => self.on_storage_error(dir, &error),
+            Err(error) => {
+                // A higher offset is valid although the file does not have it yet: without it the cleaner would clean
+                // the log again at once, and again. The next change writes it.
+                if let (Some(known), Some(offset)) = (written.as_mut(), offset)
+                    && error.is_temporary()
+                    && known.offsets.get(topic_partition) < Some(&offset)
+                {
+                    known.offsets.insert(topic_partition.clone(), offset);
+                }
+                self.on_storage_error(dir, &error);
+            }
         }
     }
 }

@@ -191,12 +191,16 @@ impl Disk {
 
     #[track_caller]
     pub(super) fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.call(path, Call::Name)?;
+        let called = self.call(path, Call::Name);
         let mut state = self.0.lock();
         let (dir, name) = state.tree.place(path)?;
-        if state.tree.dirs[&dir].names.contains_key(name) {
+        // A kernel looks for the name before it looks for space.
+        let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+        let is_there = state.tree.dirs[&dir].names.contains_key(name);
+        if is_there && called.as_ref().err().is_none_or(is_full) {
             return Err(Errno::EXIST.into());
         }
+        called?;
         let number = state.tree.number();
         state.tree.dirs.insert(number, Default::default());
         let add = NameChange::Add(name.to_owned(), Node::Dir(number));
