@@ -20,6 +20,7 @@ mod owners;
 pub mod planted;
 mod reassigner;
 mod sharers;
+mod unclean;
 mod world;
 
 pub use outcome::Outcome;

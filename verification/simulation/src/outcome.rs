@@ -37,6 +37,9 @@ pub struct Outcome {
     pub refused_commits: u64,
     /// The number of records that were settled while locks were checked.
     pub locked: u64,
+    /// Records that were acknowledged where unclean elections are permitted, and those of them that are lost.
+    pub acknowledged_uncleanly: u64,
+    pub lost_uncleanly: u64,
 }
 
 impl Outcome {
@@ -65,5 +68,7 @@ impl Outcome {
         self.commits += other.commits;
         self.refused_commits += other.refused_commits;
         self.locked += other.locked;
+        self.acknowledged_uncleanly += other.acknowledged_uncleanly;
+        self.lost_uncleanly += other.lost_uncleanly;
     }
 }

@@ -22,6 +22,7 @@ use crate::outcome::Outcome;
 use crate::owners::Owners;
 use crate::reassigner::Reassigner;
 use crate::sharers::{self, Sharers};
+use crate::unclean::UncleanTopic;
 
 const WORKERS: u32 = 3;
 /// How long there are faults.
@@ -130,6 +131,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     let owners = groups.one_in(2).then(|| Owners::start(&scene));
     let looks_at_locks = groups.one_in(3);
     let reassigner = groups.one_in(3).then(|| Reassigner::start(&scene));
+    let unclean = groups.one_in(3).then(|| UncleanTopic::start(&scene));
 
     let mut checks = LogChecks::default();
     let mut faults = FaultInjector::new();
@@ -164,6 +166,9 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     history.extend(operations.iter().cloned());
     if let Some(fault) = faults.into_iter().next() {
         return Err(fault);
+    }
+    if let Some(unclean) = unclean {
+        (outcome.acknowledged_uncleanly, outcome.lost_uncleanly) = unclean.settle()?;
     }
     if let Some(movers) = movers {
         outcome.client_kills += movers.kills;
