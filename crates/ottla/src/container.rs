@@ -7,6 +7,7 @@
 //! are. Kafka: `KafkaDockerWrapper`, and the scripts of `apache/kafka`.
 
 use std::collections::BTreeMap;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
 use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 
+use crate::owner_file::write_for_owner;
 use crate::server;
 
 /// As in Kafka's image.
@@ -109,7 +111,7 @@ fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
         )
     };
     std::fs::create_dir_all(&args.final_configs_dir).map_err(at)?;
-    std::fs::write(&file, text_of(&settings)).map_err(at)?;
+    write_for_owner(&file, &text_of(&settings)).map_err(at)?;
     let properties = server::read_properties(Some(&file), &[])?;
     let (config, _) =
         BrokerConfig::from_properties(&properties).map_err(|error| error.to_string())?;
@@ -225,14 +227,22 @@ fn first_quorum(
         return Ok(InitialQuorum::None);
     }
     let bootstrap = settings.get("controller.quorum.bootstrap.servers");
-    match bootstrap.is_none_or(|servers| !servers.contains(',')) {
-        true => Ok(InitialQuorum::Standalone),
-        false => Err(
-            "several controllers need controller.quorum.voters in a container \
+    match bootstrap.map(|servers| servers.trim()) {
+        None | Some("") => Ok(InitialQuorum::Standalone),
+        Some(server) if is_of_this_machine(server) => Ok(InitialQuorum::Standalone),
+        Some(servers) => Err(format!(
+            "controller.quorum.bootstrap.servers={servers} names other controllers; a container needs \
+             controller.quorum.voters then \
              (KAFKA_CONTROLLER_QUORUM_VOTERS=1@first:9093,2@second:9093,3@third:9093)"
-                .into(),
-        ),
+        )),
     }
+}
+
+/// Whether `server` is one `host:port`, and the host an address of this machine. Two controllers that name the first of
+/// them would otherwise become two quorums.
+fn is_of_this_machine(server: &str) -> bool {
+    let host = server.rsplit_once(':').map(|(host, _)| host);
+    host.is_some_and(|host| UdpSocket::bind((host.trim_matches(['[', ']']), 0)).is_ok())
 }
 
 /// In the format of properties files.
@@ -324,12 +334,19 @@ mod tests {
         assert!(matches!(quorum(&[]), Ok(InitialQuorum::Standalone)));
         let voters = [("controller.quorum.voters", "1@h:1")];
         assert!(matches!(quorum(&voters), Ok(InitialQuorum::Static)));
-        let several = [("controller.quorum.bootstrap.servers", "a:1,b:1")];
-        assert!(
-            quorum(&several)
-                .unwrap_err()
-                .contains("KAFKA_CONTROLLER_QUORUM_VOTERS")
-        );
+        let bootstrap = |servers| quorum(&[("controller.quorum.bootstrap.servers", servers)]);
+        let itself = ["localhost:9093", "127.0.0.1:9093", "[::1]:9093"];
+        let is_standalone =
+            |servers: &&str| matches!(bootstrap(servers), Ok(InitialQuorum::Standalone));
+        assert!(itself.iter().filter(|it| is_standalone(it)).count() >= 2);
+        // 192.0.2.0/24 is nobody's: RFC 5737.
+        for others in ["a:1,b:1", "192.0.2.1:9093", "localhost:9093,192.0.2.1:9093"] {
+            let refused = bootstrap(others).unwrap_err();
+            assert!(
+                refused.contains("KAFKA_CONTROLLER_QUORUM_VOTERS"),
+                "{refused}"
+            );
+        }
         assert!(matches!(
             first_quorum(&of(&[]), false),
             Ok(InitialQuorum::None)

@@ -13,6 +13,7 @@ mod container;
 mod doctor;
 mod heap;
 mod node_properties;
+mod owner_file;
 mod preflight;
 mod scripts;
 mod server;

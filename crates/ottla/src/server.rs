@@ -183,7 +183,8 @@ fn keep_controller_listener(properties: &mut Properties) {
     let Some(listeners) = properties.get("listeners") else {
         return;
     };
-    if !listeners.value.contains("CONTROLLER://") {
+    let mut each = listeners.value.split(',');
+    if !each.any(|listener| listener.trim_start().starts_with("CONTROLLER://")) {
         // The kernel picks the port, so that several such nodes can run on one machine.
         let listeners = format!("{},CONTROLLER://127.0.0.1:0", listeners.value);
         properties.set("listeners", &listeners);

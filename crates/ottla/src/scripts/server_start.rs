@@ -134,6 +134,7 @@ fn server_arguments(command_line: &[String]) -> Vec<String> {
         match argument.as_str() {
             "--daemon" | "--loggc" => {}
             "--name" => drop(arguments.next()),
+            name if name.starts_with("--name=") => {}
             _ => kept.push(argument.clone()),
         }
     }
@@ -157,6 +158,9 @@ mod tests {
             "s.properties",
             "--override",
             "x=-daemon",
+            "--name=b",
+            "--name",
+            "c",
         ]));
         assert_eq!(line[2], "--daemon");
         assert_eq!(

@@ -5,10 +5,9 @@
 //! an interrupted start can be resumed, and a start on the same directory is a start of the same
 //! cluster. A node's `server.properties` belongs to the user after it is created.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ottla_config::{BrokerConfig, Properties};
@@ -18,6 +17,7 @@ use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, for
 use ottla_types::{BrokerId, Uuid};
 
 use super::secured::Secured;
+use crate::owner_file::write_for_owner;
 use crate::tools::storage::random_uuid;
 
 const CLUSTER_FILE: &str = "cluster.properties";
@@ -135,7 +135,7 @@ impl Layout {
                 read
             }
             (Err(error), Some(new)) if error.kind() == ErrorKind::NotFound => {
-                write_whole(&file, &text_of(&new)).map_err(at)?;
+                write_for_owner(&file, &text_of(&new)).map_err(at)?;
                 new
             }
             (Err(error), _) => return Err(at(error)),
@@ -198,7 +198,7 @@ impl Layout {
             let at = |error: std::io::Error| format!("{}: {error}", file.display());
             fs::create_dir_all(self.node_dir(node)).map_err(at)?;
             if !file.exists() {
-                write_whole(&file, &self.server_properties(node)).map_err(at)?;
+                write_for_owner(&file, &self.server_properties(node)).map_err(at)?;
             }
             let name = file.display().to_string();
             let properties = Properties::parse_bytes(&fs::read(&file).map_err(at)?, &name)
@@ -330,16 +330,6 @@ fn take_lock(dir: &Path) -> Result<File, String> {
         )),
         Err(TryLockError::Error(error)) => Err(at(error)),
     }
-}
-
-/// Writes the file atomically. Readable for its owner only, because a node's settings may contain
-/// passwords.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let unfinished = path.with_extension("unfinished");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&unfinished)?.write_all(text.as_bytes())?;
-    fs::rename(&unfinished, path)
 }
 
 fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
