@@ -373,7 +373,7 @@ impl<S: Service> Session<S> {
             biased;
             readable = self.stream.readable() => readable?,
             () = self.connection.woken() => return Ok(false),
-            () = stalled(budget, self.memory.is_some()) => return Err(ConnectionError::Stalled),
+            () = stalled(budget, self.memory.is_some(), 0) => return Err(ConnectionError::Stalled),
         }
         let has_memory = self.memory.is_some();
         let covered = self.memory.get_or_insert_default();
@@ -385,7 +385,7 @@ impl<S: Service> Session<S> {
                 biased;
                 () = budget.cover(covered, missing) => {}
                 // Requests that each hold a part and wait for the rest of it would keep everything from everybody.
-                () = stalled(budget, has_memory) => return Err(ConnectionError::Stalled),
+                () = stalled(budget, has_memory, 1) => return Err(ConnectionError::Stalled),
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         }
@@ -521,13 +521,17 @@ impl<S: Service> Session<S> {
             if has_large_answer(api_key) && !self.connection.listener.is_controller {
                 self.await_room_for_answers().await?;
             }
-            let of_all = self.network.decoded_memory.total_bytes();
+            let of_all = self.network.decoded_memory.most_bytes();
             let is_controller = self.connection.listener.is_controller;
             let allowance = Allowance::of(api_key, bytes, is_controller, of_all);
             self.allow(&mut context, &mut reader, allowance).await?;
+            let decoded_memory = &self.network.decoded_memory;
             let holds = [
                 (&self.network.request_memory, self.memory.is_some()),
-                (&self.network.decoded_memory, context.decoded.is_some()),
+                (
+                    decoded_memory.half_for(allowance),
+                    context.decoded.is_some(),
+                ),
             ];
             let handled = self.service.handle(&context, reader);
             ottla_sync::select! {
@@ -574,7 +578,8 @@ impl<S: Service> Session<S> {
             return Ok(());
         }
         let network = Arc::clone(&self.network);
-        let mut taking = pin!(DecodedPart::take(&network.decoded_memory, allowance.bytes));
+        let memory = network.decoded_memory.half_for(allowance);
+        let mut taking = pin!(DecodedPart::take(memory, allowance.bytes));
         loop {
             self.send_ready().await?;
             if self.connection.is_closed() {
@@ -598,7 +603,7 @@ impl<S: Service> Session<S> {
         context: &mut RequestContext,
         mut reader: Reader,
     ) -> Result<Answer, ConnectionError> {
-        let of_all = self.network.decoded_memory.total_bytes();
+        let of_all = self.network.decoded_memory.most_bytes();
         let bytes = context.request_bytes;
         let allowance = Allowance::of(ApiKey::Produce, bytes, false, of_all);
         reader.set_allowance(allowance.bytes);
@@ -745,14 +750,14 @@ async fn held_for_long(memory: [(&RequestMemory, bool); 2]) {
 }
 
 /// Ends when a request that has a part of the budget should give it up: nothing of it has come for a while, and others
-/// wait for memory.
-async fn stalled(budget: &RequestMemory, has_memory: bool) {
+/// wait for memory: more than `itself`, which is 1 where the request waits too.
+async fn stalled(budget: &RequestMemory, has_memory: bool, itself: usize) {
     if !has_memory {
         return pending().await;
     }
     loop {
         ottla_sync::time::sleep(STALLED_AFTER).await;
-        if budget.is_scarce() {
+        if budget.waiting() > itself {
             return;
         }
     }

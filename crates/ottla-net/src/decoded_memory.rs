@@ -20,6 +20,42 @@ const BUDGETED_BYTES: usize = 16 * 1024;
 /// What a Produce may take beside a share of its bytes: some hundred partitions.
 const LEAST_OF_PRODUCE: usize = 64 * 1024;
 
+/// The budget, in two halves: a request that may take little never waits for one that waits for much. Otherwise an
+/// acknowledgement could wait for a follower's Fetch, the Fetch for a request that wants the whole budget, and that one
+/// for the request that waits for the acknowledgement.
+#[derive(Debug)]
+pub struct DecodedMemory {
+    small: RequestMemory,
+    large: RequestMemory,
+}
+
+impl DecodedMemory {
+    pub(crate) fn new(bytes: usize) -> Self {
+        DecodedMemory {
+            small: RequestMemory::new(bytes / 2),
+            large: RequestMemory::new(bytes / 2),
+        }
+    }
+
+    /// The most that one request may take.
+    pub(crate) fn most_bytes(&self) -> usize {
+        self.large.total_bytes()
+    }
+
+    /// What nobody has taken.
+    pub fn available_bytes(&self) -> usize {
+        self.small.available_bytes() + self.large.available_bytes()
+    }
+
+    /// The half that a request takes its part from.
+    pub(crate) fn half_for(&self, allowance: Allowance) -> &RequestMemory {
+        match allowance.bytes <= self.small.total_bytes() / 4 {
+            true => &self.small,
+            false => &self.large,
+        }
+    }
+}
+
 /// The part that one request has of the budget; given back when it is dropped.
 #[derive(Debug)]
 pub struct DecodedPart(Mutex<OwnedSemaphorePermit>);
@@ -78,7 +114,30 @@ fn at_most(request_bytes: usize, all_bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_small_request_does_not_wait_for_one_that_waits_for_the_whole_budget() {
+        const KIB: usize = 1024;
+        let memory = DecodedMemory::new(1024 * KIB);
+        let allowance = |bytes| Allowance::of(ApiKey::Fetch, bytes, false, memory.most_bytes());
+        let part = async |request_bytes: usize| {
+            let allowance = allowance(request_bytes);
+            DecodedPart::take(memory.half_for(allowance), allowance.bytes).await
+        };
+        let waiting_for_a_follower = part(100 * KIB).await;
+        waiting_for_a_follower.keep(10 * KIB);
+        let all = part(1024 * KIB);
+        tokio::pin!(all);
+        let soon = Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, &mut all).await.is_err());
+        let of_the_follower = tokio::time::timeout(soon, part(8 * KIB)).await;
+        assert!(of_the_follower.is_ok());
+        drop(waiting_for_a_follower);
+        all.await;
+    }
 
     #[test]
     fn a_request_may_take_a_multiple_of_its_bytes_and_no_more_than_there_is() {

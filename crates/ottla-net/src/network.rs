@@ -8,6 +8,7 @@ use ottla_context::NodeContext;
 use crate::address_limits::AddressLimits;
 use crate::connections::Connections;
 use crate::creation_rate::AddressQuotas;
+use crate::decoded_memory::DecodedMemory;
 use crate::handshakes::Handshakes;
 use crate::request_memory::RequestMemory;
 use crate::unsent_answers::UnsentAnswers;
@@ -22,7 +23,7 @@ pub struct Network {
     /// `queued.max.request.bytes`, or a share of the memory that there is.
     pub request_memory: RequestMemory,
     /// What decoded requests take beside their bytes.
-    pub decoded_memory: RequestMemory,
+    pub decoded_memory: DecodedMemory,
     /// Answers that their clients do not take.
     pub unsent_answers: Arc<UnsentAnswers>,
 }
@@ -41,7 +42,7 @@ impl Network {
             handshakes: Handshakes::default(),
             address_quotas: AddressQuotas::new(config),
             request_memory: RequestMemory::new(request_bytes),
-            decoded_memory: RequestMemory::new(budgets.decoded_bytes),
+            decoded_memory: DecodedMemory::new(budgets.decoded_bytes),
             unsent_answers: Arc::new(UnsentAnswers::new(budgets.unsent_answer_bytes)),
         }
     }

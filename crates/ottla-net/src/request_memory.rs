@@ -85,7 +85,12 @@ impl RequestMemory {
 
     /// Whether requests wait for memory.
     pub fn is_scarce(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting() > 0
+    }
+
+    /// How many requests wait for memory.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Covers a piece of the `missing` bytes of a request if there is room for it.
