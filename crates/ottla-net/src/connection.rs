@@ -314,7 +314,7 @@ impl<S: Service> Session<S> {
         let connection = &self.connection;
         let mut woken = pin!(connection.woken());
         let covered = self.memory.as_ref().map(Covered::unread);
-        let mut stalled = pin!(stalled(&self.network.request_memory, covered.is_some()));
+        let mut stalled = pin!(stalled(&self.network.request_memory, covered.is_some(), 0));
         let mut overdue = pin!(Login::overdue(self.login.as_ref()));
         let is_low = self.network.request_memory.is_low();
         let mut has_waited = false;

@@ -334,7 +334,7 @@ mod tests {
         assert!(matches!(quorum(&[]), Ok(InitialQuorum::Standalone)));
         let voters = [("controller.quorum.voters", "1@h:1")];
         assert!(matches!(quorum(&voters), Ok(InitialQuorum::Static)));
-        let bootstrap = |servers| quorum(&[("controller.quorum.bootstrap.servers", servers)]);
+        let bootstrap = |servers: &str| quorum(&[("controller.quorum.bootstrap.servers", servers)]);
         let itself = ["localhost:9093", "127.0.0.1:9093", "[::1]:9093"];
         let is_standalone =
             |servers: &&str| matches!(bootstrap(servers), Ok(InitialQuorum::Standalone));
