@@ -235,6 +235,7 @@ impl LocalReplicas {
     /// Retries to open replicas that could not be opened when the metadata named them, for example
     /// on a full disk. `on_leader_opened` is called for each that this broker leads. Blocks.
     pub fn open_missing_partitions(&self, on_leader_opened: impl FnMut(&LocalReplica)) {
+        self.reload_failed_logs();
         let _changing = self.partitions.changing.lock();
         if !self.partitions.is_incomplete.swap(false, Ordering::AcqRel) {
             return;
@@ -265,6 +266,26 @@ impl LocalReplicas {
             .iter()
             .filter(|replica| leads(replica))
             .for_each(on_leader_opened);
+    }
+
+    /// Recovery may take seconds, so that changes of the metadata do not wait for it.
+    fn reload_failed_logs(&self) {
+        if let Some(log_dirs) = self.host.log_dirs() {
+            let image = self.host.context.metadata();
+            log_dirs.reload_failed(|replica| {
+                let config = self.topic_config(&image, &replica.topic);
+                self.open_settings(&config, false)
+            });
+        }
+    }
+
+    fn open_settings(&self, config: &Arc<TopicConfig>, is_new: bool) -> OpenSettings {
+        OpenSettings {
+            config: Arc::clone(config),
+            producer_id_expiration_ms: self.host.context.config().producer_id_expiration_ms.into(),
+            now: self.host.context.timestamp(),
+            is_new,
+        }
     }
 
     /// The settings of a topic: the broker's defaults with the topic's overrides.
@@ -417,12 +438,7 @@ impl LocalReplicas {
         config: &Arc<TopicConfig>,
     ) -> Result<Log, String> {
         let directory = replica.registration.directory(self.broker_id());
-        let settings = OpenSettings {
-            config: Arc::clone(config),
-            producer_id_expiration_ms: self.host.context.config().producer_id_expiration_ms.into(),
-            now: self.host.context.timestamp(),
-            is_new,
-        };
+        let settings = self.open_settings(config, is_new);
         let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
         log_dirs
             .open_log(topic_partition, replica.topic_id, directory, settings)

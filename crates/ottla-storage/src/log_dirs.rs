@@ -111,7 +111,10 @@ pub enum OpenLogError {
     DirectoryOffline { path: String },
     #[error("log directory {path} is offline and may hold the log")]
     MayBeOffline { path: String },
-    #[error("the log is in log directory {path}, but could not be loaded at start; start again")]
+    #[error(
+        "the log is in log directory {path}, but could not be loaded at start; if space or file handles were missing, \
+         it is loaded as soon as they are there, otherwise at the next start"
+    )]
     NotLoaded { path: String },
     #[error(transparent)]
     Log(#[from] LogError),

@@ -26,7 +26,7 @@ use super::dir_names::{self, DirKind};
 use super::known_logs::{FailedLog, LoadedLog};
 use super::log_dir::LogDir;
 use super::recovery_progress::{DirProgress, Loading, ProgressLogger, bytes_to_recover};
-use super::{LogDirs, remove_dir};
+use super::{LogDirs, OpenSettings, remove_dir};
 
 /// How logs are loaded.
 pub struct LoadSettings<'a> {
@@ -149,12 +149,68 @@ impl LogDirs {
                 }
                 Err(error) => {
                     tracing::error!(%topic_partition, "the log could not be loaded: {error}");
-                    let failed = load.failed(topic_partition);
+                    let failed = load.failed(topic_partition, &error);
                     self.failed.lock().insert(topic_partition.clone(), failed);
                     self.on_log_error(&load.dir, &error);
                 }
             }
         }
+    }
+}
+
+/// Reloading, once space, handles or memory are available again.
+impl LogDirs {
+    /// Loads the logs that could not be loaded at start because the disk was full, or no file handle or memory was
+    /// left. Partitions then claim them with [`LogDirs::open_log`]. Blocks.
+    pub fn reload_failed(&self, settings: impl Fn(&TopicPartition) -> OpenSettings) {
+        let can_succeed =
+            |log: &FailedLog| log.is_temporary && log.dir.is_online() && log.dir.space.is_open();
+        let failed: Vec<_> = {
+            let failed = self.failed.lock();
+            let again = failed.iter().filter(|(_, log)| can_succeed(log));
+            again
+                .map(|(partition, log)| (partition.clone(), log.clone()))
+                .collect()
+        };
+        for (topic_partition, log) in failed {
+            match self.reload(&topic_partition, &log, settings(&topic_partition)) {
+                Ok(loaded) => {
+                    tracing::info!(%topic_partition, "the log is loaded, which was not possible at start");
+                    self.loaded.lock().insert(topic_partition.clone(), loaded);
+                    let mut failed = self.failed.lock();
+                    failed.remove(&topic_partition);
+                    let is_there = |other: &FailedLog| Arc::ptr_eq(&other.dir, &log.dir);
+                    if !failed.values().any(is_there) {
+                        log.dir.set_loaded();
+                    }
+                }
+                Err(error) => self.on_log_error(&log.dir, &error),
+            }
+        }
+    }
+
+    fn reload(
+        &self,
+        topic_partition: &TopicPartition,
+        failed: &FailedLog,
+        settings: OpenSettings,
+    ) -> Result<LoadedLog, LogError> {
+        let path = failed.dir.path.join(topic_partition.dir_name());
+        let topic_id = PartitionMetadata::read(&path)?.map(|metadata| metadata.topic_id);
+        let offset = |known: Option<Offset>| known.unwrap_or_default().max(Offset::ZERO);
+        let params = OpenParams {
+            recovery_point: offset(failed.recovery_point),
+            log_start_offset: offset(failed.log_start_offset),
+            ..settings.without_checkpoints(path, topic_partition, &self.handles)
+        };
+        let (mut log, _) = Log::open(params)?;
+        log.set_high_watermark(offset(failed.high_watermark));
+        log.close_files();
+        Ok(LoadedLog {
+            log,
+            dir: Arc::clone(&failed.dir),
+            topic_id,
+        })
     }
 }
 
@@ -208,11 +264,12 @@ impl DirLoad {
         self.progress.set_bytes_to_recover(bytes.sum());
     }
 
-    fn failed(&self, topic_partition: &TopicPartition) -> FailedLog {
+    fn failed(&self, topic_partition: &TopicPartition, error: &LogError) -> FailedLog {
         let offset =
             |checkpoint: &OffsetCheckpoint| checkpoint.offsets.get(topic_partition).copied();
         FailedLog {
             dir: Arc::clone(&self.dir),
+            is_temporary: error.storage().is_some_and(StorageError::is_temporary),
             recovery_point: offset(&self.recovery_points),
             log_start_offset: offset(&self.log_start_offsets),
             high_watermark: offset(&self.high_watermarks),
