@@ -39,6 +39,7 @@ pub struct BrokerBuilder {
     is_unformatted: bool,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
+    processor: Option<u32>,
 }
 
 /// The result of a start that the broker refused.
@@ -57,6 +58,7 @@ pub struct BrokerProcess {
     port: u16,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
+    processor: Option<u32>,
     /// Deletes the folder after the broker has exited.
     _temporary: Option<TempDir>,
 }
@@ -108,6 +110,12 @@ impl BrokerBuilder {
     /// Limits the number of open files and sockets of the process (soft and hard limit).
     pub fn open_files(mut self, limit: u32) -> BrokerBuilder {
         self.open_files = Some(limit);
+        self
+    }
+
+    /// The one processor that the process may run on (`taskset`).
+    pub fn processor(mut self, number: u32) -> BrokerBuilder {
+        self.processor = Some(number);
         self
     }
 
@@ -182,6 +190,7 @@ impl BrokerBuilder {
             port,
             environment: self.environment,
             open_files: self.open_files,
+            processor: self.processor,
             _temporary: temporary,
         }
     }
@@ -314,11 +323,14 @@ impl BrokerProcess {
     pub fn launch(&mut self) {
         assert!(self.child.is_none(), "the broker runs already");
         let output = File::create(self.output_file()).expect("the output can be kept");
-        let mut command = match self.open_files {
-            None => Command::new(ottla_binary()),
-            Some(limit) => {
+        let files = self.open_files.map(|limit| format!("ulimit -n {limit} && "));
+        let processor = self.processor.map(|number| format!("taskset -c {number} "));
+        let mut command = match (files, processor) {
+            (None, None) => Command::new(ottla_binary()),
+            (files, processor) => {
+                let (files, processor) = (files.unwrap_or_default(), processor.unwrap_or_default());
                 let mut shell = Command::new("sh");
-                let limited = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                let limited = format!("{files}exec {processor}\"$0\" \"$@\"");
                 shell.args(["-c", &limited]).arg(ottla_binary());
                 shell
             }

@@ -237,3 +237,123 @@ fn a_request_of_empty_elements_takes_no_multiple_of_its_frame() {
     }
     shrinks_to(&broker, 2 * idle);
 }
+
+/// Connections until no other is let in, or as many as this process may have.
+fn connect_until_refused(broker: &BrokerProcess) -> Vec<TcpStream> {
+    let address = broker.bootstrap().parse().expect("an address");
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(2));
+    (0..600).map_while(|_| connect().ok()).collect()
+}
+
+/// Clients that ask for what is long and do not read it.
+fn unread_answers(broker: &BrokerProcess, connections: usize) -> Vec<TcpStream> {
+    const NAMES: u32 = 4_000;
+    const LENGTH: usize = 200;
+    // Metadata in version 1.
+    let mut body = vec![0, 3, 0, 1, 0, 0, 0, 7, 0xff, 0xff];
+    body.extend(NAMES.to_be_bytes());
+    for number in 0..NAMES {
+        body.extend((LENGTH as u16).to_be_bytes());
+        body.extend(format!("{number:x>LENGTH$}").into_bytes());
+    }
+    let frame = [&(body.len() as u32).to_be_bytes()[..], &body].concat();
+    let ask = |_| {
+        let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
+        let timeout = Some(Duration::from_millis(100));
+        stream.set_write_timeout(timeout).expect("a socket");
+        for _ in 0..3 {
+            let _ = stream.write_all(&frame);
+        }
+        stream
+    };
+    (0..connections).map(ask).collect()
+}
+
+fn tool(broker: &BrokerProcess, command: &str) -> String {
+    let words = command
+        .split(' ')
+        .chain(["--bootstrap-server", "{bootstrap}"]);
+    broker.tool(&words.collect::<Vec<_>>())
+}
+
+/// Writes so many records to `orders` and finds them and those before.
+fn serves(broker: &BrokerProcess, before: u32) -> u32 {
+    const RECORDS: u32 = 2_000;
+    tool(
+        broker,
+        &format!(
+            "producer-perf-test --topic orders --num-records {RECORDS} --record-size 500 --throughput -1"
+        ),
+    );
+    let all = before + RECORDS;
+    assert_eq!(records_in_orders(broker), all);
+    tool(
+        broker,
+        &format!("consumer-perf-test --topic orders --num-records {all} --timeout 60000"),
+    );
+    all
+}
+
+fn records_in_orders(broker: &BrokerProcess) -> u32 {
+    let offsets = tool(broker, "get-offsets --topic orders");
+    let ends = offsets
+        .lines()
+        .filter_map(|line| line.rsplit(':').next()?.parse::<u32>().ok());
+    ends.sum()
+}
+
+/// Starts, serves, is attacked in every way while it serves, and starts again. Returns the most that it took.
+fn lives_through_attacks(builder: BrokerBuilder) -> u64 {
+    let mut broker = builder
+        .property("offsets.topic.num.partitions", "1")
+        .start();
+    tool(&broker, "topics --create --topic orders --partitions 20");
+    let mut written = serves(&broker, 0);
+
+    let half = half_frames(&broker, 100, 2 * MIB as usize);
+    written = serves(&broker, written);
+    drop(half);
+    for hollow in &HOLLOW {
+        send_hollow(&broker, &hollow.frame(1 << 20));
+    }
+    let unread = unread_answers(&broker, 50);
+    written = serves(&broker, written);
+    drop(unread);
+    let open = connect_until_refused(&broker);
+    assert!(open.len() > 100, "{}", open.len());
+    drop(open);
+    written = serves(&broker, written);
+    let peak = peak_bytes(&broker);
+
+    let output = broker.output();
+    assert!(
+        !output.contains("offline") && !output.contains("panicked"),
+        "{output}"
+    );
+    assert!(broker.stop().success(), "{}", broker.output());
+    broker.start_again();
+    assert_eq!(records_in_orders(&broker), written);
+    broker.kill();
+    broker.start_again();
+    serves(&broker, written);
+    peak
+}
+
+/// All that it takes, records in the page cache apart, is within what it may.
+#[test]
+fn a_node_with_256_megabytes_lives_through_attacks() {
+    let bound = 256 * MIB;
+    let little = BrokerBuilder::new().property("ottla.memory.max.bytes", &bound.to_string());
+    let peak = lives_through_attacks(little);
+    assert!(peak < bound, "{} MiB", peak / MIB);
+}
+
+#[test]
+fn a_node_with_1024_handles_lives_through_attacks() {
+    lives_through_attacks(BrokerBuilder::new().open_files(1_024));
+}
+
+#[test]
+fn a_node_with_one_processor_lives_through_attacks() {
+    lives_through_attacks(BrokerBuilder::new().processor(0));
+}
