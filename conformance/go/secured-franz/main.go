@@ -63,19 +63,13 @@ func client(brokers []string, options ...kgo.Opt) *kgo.Client {
 }
 
 // way is how a client gets in.
-type way struct{ listener, protocol, mechanism string }
+type way struct{ lines.Way }
 
 var (
-	ways = []way{
-		{"sasl", "SASL_PLAINTEXT", "PLAIN"}, {"sasl", "SASL_PLAINTEXT", "SCRAM-SHA-256"},
-		{"saslssl", "SASL_SSL", "PLAIN"}, {"saslssl", "SASL_SSL", "SCRAM-SHA-256"},
-		{"saslssl", "SASL_SSL", "SCRAM-SHA-512"}, {"ssl", "SSL", ""},
-	}
+	ways   = lines.Ways(func(it lines.Way) way { return way{it} })
 	usual  = ways[4]
 	mutual = ways[5]
 )
-
-func (it way) String() string { return strings.TrimSpace(it.protocol + " " + it.mechanism) }
 
 // login is what a client needs that gets in this way as this user, or with this certificate.
 func (it way) login(user, password string) []kgo.Opt {
@@ -84,11 +78,11 @@ func (it way) login(user, password string) []kgo.Opt {
 
 func (it way) trusting(authority, user, password string) []kgo.Opt {
 	options := []kgo.Opt{}
-	if strings.HasSuffix(it.protocol, "SSL") {
+	if strings.HasSuffix(it.Protocol, "SSL") {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(place.Certificate(authority + ".pem"))
 		config := &tls.Config{RootCAs: pool}
-		if it.mechanism == "" && user != "" {
+		if it.Mechanism == "" && user != "" {
 			pair, err := tls.X509KeyPair(place.Certificate(user+".crt"), place.Certificate(user+".key"))
 			if err != nil {
 				panic(err)
@@ -97,7 +91,7 @@ func (it way) trusting(authority, user, password string) []kgo.Opt {
 		}
 		options = append(options, kgo.DialTLSConfig(config))
 	}
-	switch it.mechanism {
+	switch it.Mechanism {
 	case "PLAIN":
 		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
 	case "SCRAM-SHA-256":
@@ -109,7 +103,7 @@ func (it way) trusting(authority, user, password string) []kgo.Opt {
 }
 
 func (it way) client(login []kgo.Opt, more ...kgo.Opt) *kgo.Client {
-	return client([]string{place.Addresses[it.listener]}, append(append([]kgo.Opt{}, login...), more...)...)
+	return client([]string{place.Addresses[it.Listener]}, append(append([]kgo.Opt{}, login...), more...)...)
 }
 
 func as(user string, more ...kgo.Opt) *kgo.Client {
@@ -178,7 +172,7 @@ func allowed() {
 	for _, it := range ways {
 		step("allowed "+it.String(), func() (any, error) {
 			user := "alice"
-			if it.mechanism == "" {
+			if it.Mechanism == "" {
 				user = "client"
 			}
 			made := it.client(it.login(user, user+"-secret"), kgo.ConsumeTopics(topic),
@@ -231,7 +225,7 @@ func refused() {
 		tries = append(tries, try{it.String() + ", wrong password", it, it.login("alice", "wrong")},
 			try{it.String() + ", unknown user", it, it.login("nobody", "nobody-secret")})
 	}
-	absent := way{"sasl", "SASL_PLAINTEXT", "SCRAM-SHA-512"}
+	absent := way{lines.Way{Listener: "sasl", Protocol: "SASL_PLAINTEXT", Mechanism: "SCRAM-SHA-512"}}
 	tries = append(tries,
 		try{"mechanism that is not enabled", absent, absent.login("alice", "alice-secret")},
 		try{"SSL, an authority that the client does not trust", mutual, mutual.trusting("stranger", "client", "")},
@@ -509,7 +503,7 @@ func sessions() {
 	mechanisms := []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 	sort.Strings(mechanisms)
 	for _, mechanism := range mechanisms {
-		it := way{"reauth", "SASL_PLAINTEXT", mechanism}
+		it := way{lines.Way{Listener: "reauth", Protocol: "SASL_PLAINTEXT", Mechanism: mechanism}}
 		step(fmt.Sprintf("sessions: %v", it), func() (any, error) {
 			made := it.client(it.login("alice", "alice-secret"))
 			defer made.Close()

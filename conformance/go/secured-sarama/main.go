@@ -38,21 +38,15 @@ func main() {
 }
 
 // way is how a client gets in.
-type way struct{ listener, protocol, mechanism string }
+type way struct{ lines.Way }
 
 var (
-	ways = []way{
-		{"sasl", "SASL_PLAINTEXT", "PLAIN"}, {"sasl", "SASL_PLAINTEXT", "SCRAM-SHA-256"},
-		{"saslssl", "SASL_SSL", "PLAIN"}, {"saslssl", "SASL_SSL", "SCRAM-SHA-256"},
-		{"saslssl", "SASL_SSL", "SCRAM-SHA-512"}, {"ssl", "SSL", ""},
-	}
+	ways   = lines.Ways(func(it lines.Way) way { return way{it} })
 	usual  = ways[4]
 	mutual = ways[5]
 )
 
-func (it way) String() string { return strings.TrimSpace(it.protocol + " " + it.mechanism) }
-
-func (it way) brokers() []string { return []string{place.Addresses[it.listener]} }
+func (it way) brokers() []string { return []string{place.Addresses[it.Listener]} }
 
 func base() *sarama.Config {
 	made := sarama.NewConfig()
@@ -73,12 +67,12 @@ func base() *sarama.Config {
 // config is that of a client that gets in this way as this user, or with this certificate.
 func (it way) config(authority, user, password string) *sarama.Config {
 	made := base()
-	if strings.HasSuffix(it.protocol, "SSL") {
+	if strings.HasSuffix(it.Protocol, "SSL") {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(place.Certificate(authority + ".pem"))
 		made.Net.TLS.Enable = true
 		made.Net.TLS.Config = &tls.Config{RootCAs: pool}
-		if it.mechanism == "" && user != "" {
+		if it.Mechanism == "" && user != "" {
 			pair, err := tls.X509KeyPair(place.Certificate(user+".crt"), place.Certificate(user+".key"))
 			if err != nil {
 				panic(err)
@@ -86,12 +80,12 @@ func (it way) config(authority, user, password string) *sarama.Config {
 			made.Net.TLS.Config.Certificates = []tls.Certificate{pair}
 		}
 	}
-	if it.mechanism != "" {
+	if it.Mechanism != "" {
 		made.Net.SASL.Enable = true
-		made.Net.SASL.Mechanism = sarama.SASLMechanism(it.mechanism)
+		made.Net.SASL.Mechanism = sarama.SASLMechanism(it.Mechanism)
 		made.Net.SASL.User, made.Net.SASL.Password = user, password
 		made.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
-			if it.mechanism == "SCRAM-SHA-256" {
+			if it.Mechanism == "SCRAM-SHA-256" {
 				return sha256Exchange()
 			}
 			return sha512Exchange()
@@ -163,7 +157,7 @@ func allowed() {
 	for _, it := range ways {
 		step("allowed "+it.String(), func() (any, error) {
 			user := "alice"
-			if it.mechanism == "" {
+			if it.Mechanism == "" {
 				user = "client"
 			}
 			config := it.config("authority", user, user+"-secret")
@@ -232,7 +226,7 @@ func refused() {
 		tries = append(tries, try{it.String() + ", wrong password", it, it.config("authority", "alice", "wrong")},
 			try{it.String() + ", unknown user", it, it.config("authority", "nobody", "nobody-secret")})
 	}
-	absent := way{"sasl", "SASL_PLAINTEXT", "SCRAM-SHA-512"}
+	absent := way{lines.Way{Listener: "sasl", Protocol: "SASL_PLAINTEXT", Mechanism: "SCRAM-SHA-512"}}
 	oldHandshake := ways[0].config("authority", "alice", "wrong")
 	oldHandshake.Net.SASL.Version = sarama.SASLHandshakeV0
 	tries = append(tries,
@@ -403,7 +397,7 @@ func throttled() {
 // sessions last for a second and a half; the client begins each anew.
 func sessions() {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		it := way{"reauth", "SASL_PLAINTEXT", mechanism}
+		it := way{lines.Way{Listener: "reauth", Protocol: "SASL_PLAINTEXT", Mechanism: mechanism}}
 		step("sessions: "+it.String(), func() (any, error) {
 			producer, err := sarama.NewSyncProducer(it.brokers(), it.config("authority", "alice", "alice-secret"))
 			if err != nil {
