@@ -1,32 +1,34 @@
-//! What clients together can make a node hold, each kind of it bounded by a share of the memory that the process may
-//! use. `docs/operations.md` has what happens at each bound.
+//! Bounds on the memory that clients together can make a node use, each a share of the memory
+//! available to the process. `docs/operations.md` describes what happens at each bound.
 //!
-//! The shares add up to less than half: the rest is the page cache's, which every record is read from.
+//! Without the bound of the heap as a whole, the shares add up to less than half of the memory. The
+//! rest is left to the page cache, which serves reads of records.
 
 use ottla_sync::machine::Machine;
 
-/// No budget is smaller, however small the machine is: below that nothing would work.
+/// The smallest budget, even on a small machine: with less, a node could not work.
 const LEAST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The budgets of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
-    /// All of the heap: above it nothing is begun that stays, such as a member of a group.
+    /// The whole heap. Above this, no request is accepted that creates long-lived state, such as a
+    /// group member.
     pub heap_bytes: u64,
-    /// Requests that are being received or carried out, where `queued.max.request.bytes` is not set.
+    /// Requests that are being received or processed, if `queued.max.request.bytes` is not set.
     pub request_bytes: usize,
-    /// What requests other than Produce take once they are decoded, and a Produce of unusually many partitions. What
-    /// their handlers make of it is several times as much.
+    /// Decoded requests other than Produce, and decoded Produce requests with unusually many
+    /// partitions. The handlers of these requests may use several times as much.
     pub decoded_bytes: usize,
-    /// Answers that their clients do not take.
+    /// Responses that clients do not read.
     pub unsent_answer_bytes: usize,
-    /// Batches that are decompressed, and compressed anew.
+    /// Batches that are being decompressed and recompressed.
     pub compression_bytes: usize,
     /// Partitions of all incremental fetch sessions.
     pub fetch_session_partitions: usize,
 }
 
-/// What a partition of a fetch session takes: its key twice, what was asked and what was answered.
+/// Memory per partition of a fetch session: its key twice, and the last request and response.
 const FETCH_SESSION_PARTITION_BYTES: u64 = 256;
 
 impl Budgets {

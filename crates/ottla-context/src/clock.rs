@@ -1,4 +1,4 @@
-//! The node's clocks: a monotonic one that begins with the node, and the time of day.
+//! The clocks of a node: a monotonic clock that starts with the node, and the wall clock.
 
 use std::time::{Instant, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ impl Clock {
         }
     }
 
-    /// Milliseconds since the node began.
+    /// Milliseconds since the node started.
     pub(crate) fn now_ms(&self) -> u64 {
         ottla_sync::time::elapsed(self.started).as_millis() as u64
     }
@@ -27,7 +27,8 @@ impl Clock {
     }
 }
 
-/// Milliseconds since 1970, UTC, of the machine's clock: for what has no node yet, such as formatting.
+/// The wall clock, in milliseconds since 1970 UTC, for code that runs without a node, such as
+/// formatting.
 pub fn time_of_day() -> Timestamp {
     let since_epoch = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
     Timestamp(since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64))

@@ -1,4 +1,5 @@
-//! The configuration in force: the file's, overlaid with the dynamic settings that the cluster image holds.
+//! The effective configuration: the properties file, overlaid with the dynamic settings in the
+//! cluster image.
 //!
 //! Kafka: `DynamicBrokerConfig`.
 
@@ -8,8 +9,8 @@ use ottla_config::{BrokerConfig, Warning};
 use ottla_metadata::{ConfigResource, MetadataImage};
 use ottla_types::BrokerId;
 
-/// The file's configuration with the dynamic settings of the cluster and then of this broker over it, and what of them
-/// is not accepted.
+/// Returns the configuration of the file, overlaid with the dynamic cluster-wide settings and then
+/// with those of this broker, and a warning for each dynamic setting that is not accepted.
 pub fn effective_config(
     file_config: &BrokerConfig,
     image: &MetadataImage,

@@ -1,4 +1,4 @@
-//! How the file handles that the process may have are divided.
+//! Divides the file handles of the process between logs and sockets.
 //!
 //! | part | for | how much |
 //! | --- | --- | --- |
@@ -6,32 +6,33 @@
 //! | logs | open segments | half of the rest |
 //! | sockets | connections of clients and other brokers | the other half |
 //!
-//! A log that is not in use gives its handles to others of its part (`ottla-log/src/handles.rs`), and a listener that has
-//! used up its part accepts nobody until a connection closes. So neither takes what the other needs.
+//! A log that is not in use gives its handles to other logs (`ottla-log/src/handles.rs`), and a
+//! listener whose share is used up accepts no connection until one closes. So logs and sockets
+//! cannot take each other's handles.
 
-/// The handles of a process, by what they are for.
+/// The file handles of a process, by purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandleBudget {
-    /// What the process may have (`RLIMIT_NOFILE`).
+    /// The limit of the process (`RLIMIT_NOFILE`).
     pub process: usize,
     pub reserved: usize,
     pub logs: usize,
     pub sockets: usize,
 }
 
-/// Where the limit is "unlimited": more than the kernel gives.
+/// Used if the limit is "unlimited"; more than the kernel grants.
 const MOST: usize = 1 << 20;
 const RESERVED: usize = 64;
-/// Twice the threads that may work on a directory at once.
+/// Twice the number of threads that may work on one directory at a time.
 const RESERVED_PER_DIRECTORY: usize = 56;
 
 impl HandleBudget {
-    /// Divides what the process may have at this moment.
+    /// Divides the current limit of the process.
     pub fn of_process(log_directories: usize) -> HandleBudget {
         HandleBudget::of_limit(ottla_sync::process::open_files_limit(), log_directories)
     }
 
-    /// Divides what a process with this limit may have; `None` is no limit.
+    /// Divides `limit`; `None` means unlimited.
     pub fn of_limit(limit: Option<u64>, log_directories: usize) -> HandleBudget {
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
         HandleBudget::divide(limit.unwrap_or(MOST), log_directories)

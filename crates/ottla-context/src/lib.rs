@@ -1,17 +1,17 @@
-//! What every part of a node reads: its configuration, the cluster image, the clock, the counters, and whether the node
-//! is stopping.
+//! The context that all parts of a node share: configuration, cluster image, clock, metrics, and
+//! whether the node is stopping.
 //!
-//! Owns these values and nothing that acts on them. It is the lowest of the crates with a clock; the parts of the node
-//! (network, storage, quorum, partitions, coordinators) hold an `Arc` of it instead of the whole broker, so that none of
-//! them reaches the others.
+//! This crate owns these values and contains nothing that acts on them. It is the lowest crate with
+//! a clock. The parts of a node (network, storage, quorum, partitions, coordinators) hold an `Arc`
+//! of it instead of the whole broker, so that they cannot reach each other.
 //!
 //! Invariants:
-//! - Configuration and image are replaced whole; a reader sees one version of each.
-//! - The first reason for which a node fails wins.
+//! - Configuration and image are replaced as a whole; a reader sees one consistent version of each.
+//! - The first reason for a failure of the node wins.
 //!
 //! Kafka: `SharedServer`, `BrokerState`.
 
-// Tests make files and threads of their own.
+// Tests create files and threads.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod budgets;
@@ -49,41 +49,41 @@ pub use state::{BrokerState, StopStep};
 use state::{StateCell, StopStepCell};
 pub use token_keys::TokenKeys;
 
-/// How often the size of the heap is looked at.
+/// How often the size of the heap is checked.
 const HEAP_CHECK: Duration = Duration::from_secs(1);
 
-/// What every part of a node reads. Everything in it is either immutable, or guards itself.
+/// The shared context of a node. Its parts are immutable or synchronise themselves.
 #[derive(Debug)]
 pub struct NodeContext {
-    /// The settings of the file, overlaid with the dynamic ones.
+    /// The settings of the file, overlaid with the dynamic settings.
     config: ArcSwap<BrokerConfig>,
-    /// The cluster as of the last committed metadata record that was applied.
+    /// The cluster image as of the last metadata record that was applied.
     metadata: ArcSwap<MetadataImage>,
-    /// The SCRAM credentials on this node's disk, for logins before the cluster's are known.
+    /// The SCRAM credentials that this node was formatted with, for logins before there is an
+    /// image.
     bootstrap_scram: ArcSwap<ScramImage>,
-    /// What logins with the delegation tokens of the image are checked against.
+    /// The credentials derived from the delegation tokens in the image.
     token_credentials: ArcSwap<TokenCredentials>,
     clock: Clock,
-    /// What this process may use of its machine.
+    /// The resources that this process may use.
     machine: Machine,
     pub metrics: Metrics,
     pub complaints: Complaints,
-    /// What the node shows and trusts where it uses TLS.
     pub tls: NodeTls,
-    /// What OAuth tokens are checked with.
+    /// The keys that verify OAuth tokens.
     pub token_keys: TokenKeys,
-    /// The file handles of the process, divided at the start.
+    /// The file handles of the process, divided at start.
     pub handles: HandleBudget,
     state: StateCell,
-    /// Above so many bytes the heap is full.
+    /// The heap counts as full above this number of bytes.
     heap_budget: AtomicU64,
     is_heap_full: AtomicBool,
     stop_step: StopStepCell,
-    /// Becomes true when the node begins to stop.
+    /// Becomes true when the node starts to stop.
     stopping: watch::Sender<bool>,
-    /// Becomes true when the stop is to wait for no other node.
+    /// Becomes true when the stop must not wait for other nodes.
     hurried: watch::Sender<bool>,
-    /// Why the node cannot go on: a sentence for people. The first reason wins.
+    /// Why the node has failed: a sentence for people. The first reason wins.
     failure: OnceLock<String>,
 }
 
@@ -116,12 +116,12 @@ impl NodeContext {
         self.config.load()
     }
 
-    /// Puts a configuration with other dynamic settings in force.
+    /// Replaces the configuration after a change of dynamic settings.
     pub fn set_config(&self, config: BrokerConfig) {
         self.config.store(Arc::new(config));
     }
 
-    /// The cluster as this node knows it.
+    /// The cluster image as this node knows it.
     pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
         self.metadata.load()
     }
@@ -130,8 +130,8 @@ impl NodeContext {
         self.metadata.store(Arc::new(image));
     }
 
-    /// The SCRAM credentials on this node's disk: controllers log in to each other with them before they have a leader,
-    /// and so before any image.
+    /// The SCRAM credentials that this node was formatted with. Controllers log in to each other
+    /// with them before they have a leader, and so before there is an image.
     pub fn bootstrap_scram(&self) -> Guard<Arc<ScramImage>> {
         self.bootstrap_scram.load()
     }
@@ -140,14 +140,14 @@ impl NodeContext {
         self.bootstrap_scram.store(Arc::new(scram));
     }
 
-    /// What logins with the delegation tokens of the image are checked against; none without
+    /// The credentials derived from the delegation tokens in the image; empty without
     /// `delegation.token.secret.key`.
     pub fn token_credentials(&self) -> Guard<Arc<TokenCredentials>> {
         self.token_credentials.load()
     }
 
-    /// Follows the tokens of an image that is about to be put in force. Derives keys in thousands of rounds each: not for
-    /// a thread that serves connections.
+    /// Updates the token credentials for an image that is about to become visible. Each derivation
+    /// takes thousands of hash rounds, so do not call this on a thread that serves connections.
     pub fn follow_tokens(&self, image: &MetadataImage) {
         let config = self.config();
         let Some(secret_key) = config.delegation_token_secret_key() else {
@@ -164,22 +164,22 @@ impl NodeContext {
         BrokerId(self.config().node_id)
     }
 
-    /// Milliseconds of the node's own clock, which only moves forward. For waiting and deadlines.
+    /// Milliseconds of the node's monotonic clock. Use it for waits and deadlines.
     pub fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
-    /// The time of day. For what is written down.
+    /// The wall clock. Use it for what is stored.
     pub fn timestamp(&self) -> Timestamp {
         self.clock.timestamp()
     }
 
-    /// What this process may use of its machine.
+    /// The resources that this process may use.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// What this process may use, to show it.
+    /// The resources that this process may use, for display.
     pub fn limits(&self) -> Limits {
         Limits {
             machine: self.machine,
@@ -187,23 +187,23 @@ impl NodeContext {
         }
     }
 
-    /// What clients together can make this node hold.
+    /// The bounds on the memory that clients together can make this node use.
     pub fn budgets(&self) -> Budgets {
         Budgets::of(&self.machine)
     }
 
-    /// Whether nothing may be begun that stays in memory: a member, a producer ID, a transactional ID. What is there
-    /// goes on.
+    /// Whether the heap is above its budget. If so, no group member, producer ID or transactional
+    /// ID is created; existing ones continue to work.
     pub fn is_heap_full(&self) -> bool {
         self.is_heap_full.load(Ordering::Relaxed)
     }
 
-    /// In force with the next look.
+    /// Takes effect at the next check of the heap.
     pub fn set_heap_budget(&self, bytes: u64) {
         self.heap_budget.store(bytes, Ordering::Relaxed);
     }
 
-    /// Looks again and again whether the heap is above its budget. Ends when the node begins to stop.
+    /// Checks periodically whether the heap is above its budget, until the node starts to stop.
     pub async fn watch_heap(&self) {
         loop {
             ottla_sync::select! {
@@ -224,12 +224,12 @@ impl NodeContext {
         }
     }
 
-    /// Refuses what would stay in memory where the heap is full.
+    /// Returns an error if the heap is full. To be called before long-lived state is created.
     pub fn check_heap(&self) -> Result<(), ErrorCode> {
         match self.is_heap_full() {
             true => {
                 self.metrics.add(Metric::RefusedForMemory, 1);
-                // Clients try again after a while.
+                // A retriable error, so that clients try again later.
                 Err(ErrorCode::CoordinatorLoadInProgress)
             }
             false => Ok(()),
@@ -253,7 +253,7 @@ impl NodeContext {
         self.stop_step.set(step);
     }
 
-    /// Returns when the node begins to stop.
+    /// Returns when the node starts to stop.
     pub async fn stopping(&self) {
         let mut stopping = self.stopping.subscribe();
         // The sender lives as long as the context, so waiting cannot fail.
@@ -268,29 +268,29 @@ impl NodeContext {
         self.stopping.send_replace(true);
     }
 
-    /// Makes a stop, under way or to come, wait for no other node: the controllers then move the leaders when they miss
-    /// this one. Nothing that is on disk is lost.
+    /// Makes a current or future stop not wait for other nodes: the controllers move the leaders
+    /// once they have missed this node's heartbeats. Data on disk is not lost.
     pub fn hurry(&self) {
         self.hurried.send_replace(true);
     }
 
-    /// Returns when the stop is to wait for no other node.
+    /// Returns when the stop must not wait for other nodes.
     pub async fn hurried(&self) {
         let mut hurried = self.hurried.subscribe();
         // The sender lives as long as the context, so waiting cannot fail.
         let _ = hurried.wait_for(|&hurried| hurried).await;
     }
 
-    /// Begins to stop because the node cannot go on, where Kafka halts. The owner of the node sees
-    /// [`NodeContext::stopping`] return, stops it and reports [`NodeContext::failure`].
+    /// Starts to stop because the node cannot continue, where Kafka halts. The owner of the node
+    /// sees [`NodeContext::stopping`] return, stops the node and reports [`NodeContext::failure`].
     pub fn fail(&self, reason: String) {
         tracing::error!("the broker stops: {reason}");
-        // The first reason is the one that is reported.
+        // Only the first reason is kept.
         let _ = self.failure.set(reason);
         self.begin_stop();
     }
 
-    /// Why the node stops by itself; `None` where it does not, or was told to.
+    /// Why the node stopped by itself; `None` if it did not, or was asked to stop.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }

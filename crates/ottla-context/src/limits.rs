@@ -1,6 +1,8 @@
-//! What the machine gives this process, and whether that is enough for what its directories hold.
+//! The resources that the machine grants this process, and whether they suffice for the partitions
+//! on its disks.
 //!
-//! `vm.max_map_count` is no such limit: Kafka maps the indexes of every segment into memory, and no file is mapped here.
+//! `vm.max_map_count` is not such a limit: Kafka maps the indexes of every segment into memory, and
+//! this broker maps no file.
 
 use std::fmt;
 
@@ -10,33 +12,33 @@ use ottla_sync::machine::{self, Machine};
 use crate::budgets::Budgets;
 use crate::handle_budget::HandleBudget;
 
-/// What an idle partition takes of the heap, with room for those that are in use.
+/// Heap per idle partition, with a reserve for partitions that are in use.
 const PARTITION_BYTES: u64 = 8 * 1024;
-/// What a node without partitions takes, with some clients.
+/// Heap of a node without partitions and with a few clients.
 const NODE_BYTES: u64 = 64 * 1024 * 1024;
-/// What a limit of open files should be raised to.
+/// The recommended limit of open files.
 const ENOUGH_FILES: u64 = 1 << 20;
 
-/// What this process may use.
+/// The resources that this process may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     pub machine: Machine,
     pub handles: HandleBudget,
 }
 
-/// A limit that is too low for what the directories hold.
+/// A limit that is too low for the partitions on the disks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shortage {
     /// `open files`, `memory`
     pub subject: &'static str,
     pub what: String,
-    /// The command or setting that mends it.
+    /// The command or setting that raises the limit.
     pub mend: String,
 }
 
 impl Limits {
-    /// Of the memory of the machine, of its control group and `ottla.memory.max.bytes` the least; and the handles that
-    /// the process may have at this moment.
+    /// Memory is the minimum of the machine's, the control group's and `ottla.memory.max.bytes`.
+    /// File handles are the current limit of the process.
     pub fn of(config: &BrokerConfig) -> Limits {
         let machine = machine::read();
         Limits {
@@ -48,13 +50,13 @@ impl Limits {
         }
     }
 
-    /// What is too low for so many partitions.
+    /// The limits that are too low for this number of partitions.
     pub fn shortages(&self, partitions: usize) -> Vec<Shortage> {
         let (files, memory) = (self.files(partitions), self.memory(partitions));
         files.into_iter().chain(memory).collect()
     }
 
-    /// Fewer handles than partitions are no fault, but slow where most partitions are in use.
+    /// Fewer handles than partitions are not an error, but slow if most partitions are in use.
     fn files(&self, partitions: usize) -> Option<Shortage> {
         let HandleBudget { process, logs, .. } = self.handles;
         (partitions > logs).then(|| Shortage {
@@ -72,7 +74,7 @@ impl Limits {
     fn memory(&self, partitions: usize) -> Option<Shortage> {
         let needed = (partitions as u64).saturating_mul(PARTITION_BYTES) + NODE_BYTES;
         let machine = &self.machine;
-        // What the heap does not get is the page cache's.
+        // The rest of the memory is left to the page cache.
         let heap = Budgets::of(machine).heap_bytes;
         (needed > heap).then(|| Shortage {
             subject: "memory",

@@ -1,8 +1,8 @@
-//! What the node shows and trusts where it uses TLS: for each listener that does, its own and those of other nodes that
-//! it connects to.
+//! The TLS contexts of the node: one for each of its own listeners with TLS, and one for each
+//! listener of other nodes that it only connects to.
 //!
-//! Kafka resolves the settings of a listener in `ChannelBuilders.channelBuilderConfigs`; which listener has to trust
-//! itself is in `SslChannelBuilder`.
+//! Kafka: `ChannelBuilders.channelBuilderConfigs` resolves the settings of a listener;
+//! `SslChannelBuilder` decides which listener must trust its own certificate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,18 +23,20 @@ pub struct ListenerTls {
 #[derive(Debug, Default)]
 pub struct NodeTls {
     by_listener: ArcSwap<BTreeMap<String, Arc<TlsContext>>>,
-    /// What the last attempt to replace one has failed over, by listener.
+    /// Why the last reload failed, by listener.
     failures: Mutex<BTreeMap<String, TlsError>>,
-    /// How many of the warnings of its end each certificate has had: by listener, alias and end.
+    /// How many expiry warnings were logged for each certificate, by listener, alias and expiry
+    /// time.
     warned: Mutex<BTreeMap<(String, String, i64), usize>>,
 }
 
-/// How many days before its end a certificate is warned of.
+/// A warning is logged this many days before a certificate expires.
 const WARNED_DAYS: [i64; 4] = [30, 7, 1, 0];
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 impl NodeTls {
-    /// Reads what the configuration names, for all listeners. Blocks. The error is the first, for people.
+    /// Loads key and trust stores of all listeners. Blocks. Returns the first error, as people read
+    /// it.
     pub fn load(&self, config: &BrokerConfig) -> Result<(), TlsError> {
         let mut by_listener = BTreeMap::new();
         for listener in &config.listeners {
@@ -61,12 +63,13 @@ impl NodeTls {
         Ok(())
     }
 
-    /// That of the listener over which this node connects to controllers.
+    /// The context of the listener through which this node connects to controllers.
     pub fn of_controllers(&self, config: &BrokerConfig) -> Option<Arc<TlsContext>> {
         self.of(config.controller_listener_names.first()?)
     }
 
-    /// Warns of certificates that are about to expire: at 30, 7 and 1 days, and when they have.
+    /// Logs a warning when a certificate has 30, 7 or 1 days left, and an error when it has
+    /// expired.
     pub fn warn_of_expiry(&self, now: SystemTime) {
         let mut warned = self.warned.lock();
         for ListenerTls { listener, context } in self.all() {
@@ -76,7 +79,7 @@ impl NodeTls {
                     .iter()
                     .filter(|days| left <= **days * DAY_SECONDS)
                     .count();
-                // One that replaces it begins anew.
+                // A new certificate has another expiry time, and so starts at 0.
                 let key = (listener.clone(), alias, facts.not_after);
                 let before = warned.insert(key, stage).unwrap_or(0);
                 if stage <= before {
@@ -97,8 +100,8 @@ impl NodeTls {
         }
     }
 
-    /// Takes settings and files that have changed. What cannot be taken is logged, once, and leaves what is in force.
-    /// Blocks.
+    /// Reloads settings and files that have changed. If that fails, the error is logged once, and
+    /// the previous context stays in use. Blocks.
     pub fn refresh(&self, config: &BrokerConfig) {
         let mut failures = self.failures.lock();
         for (listener, settings) in settings(config) {
@@ -130,7 +133,7 @@ impl NodeTls {
         }
     }
 
-    /// Whether [`NodeTls::refresh`] would take what a configuration names. Blocks.
+    /// Whether [`NodeTls::refresh`] would accept this configuration. Blocks.
     pub fn check(&self, config: &BrokerConfig) -> Result<(), TlsError> {
         for (listener, settings) in settings(config) {
             if let Some(context) = self.of(&listener) {
@@ -140,7 +143,7 @@ impl NodeTls {
         Ok(())
     }
 
-    /// That of a listener, which has one if its protocol is SSL or SASL_SSL.
+    /// The context of a listener; `None` unless its protocol is SSL or SASL_SSL.
     pub fn of(&self, listener: &str) -> Option<Arc<TlsContext>> {
         self.by_listener.load().get(listener).cloned()
     }
@@ -154,8 +157,8 @@ impl NodeTls {
         all.collect()
     }
 
-    /// What is wrong with the settings and files of each listener, and what is in force though it should not be. Reads
-    /// the files; changes nothing.
+    /// Returns the errors in the settings and files of each listener, and warnings about those that
+    /// can be used. Reads the files and changes nothing.
     pub fn examine(config: &BrokerConfig) -> (Vec<TlsError>, Vec<String>) {
         let mut errors = Vec::new();
         let mut warnings = Vec::new();
@@ -169,7 +172,7 @@ impl NodeTls {
     }
 }
 
-/// The listeners with TLS that a node of this configuration needs, and their settings.
+/// The listeners with TLS that a node with this configuration needs, and their settings.
 pub(crate) fn settings(config: &BrokerConfig) -> Vec<(String, TlsSettings)> {
     let inter_broker = &config.inter_broker_listener_name;
     let of_own = config.listeners.iter().map(|listener| {
@@ -181,7 +184,8 @@ pub(crate) fn settings(config: &BrokerConfig) -> Vec<(String, TlsSettings)> {
         (listener.name.clone(), listener.protocol, purpose)
     });
     let mut all: Vec<_> = of_own.collect();
-    // Where this node is only a client: a broker connects to the controllers over the first of their listeners.
+    // A broker without the controller role connects to the first controller listener, and is only a
+    // client there.
     if let Some(name) = config.controller_listener_names.first()
         && !all.iter().any(|(known, ..)| known == name)
         && let Some(protocol) = config.listener_protocol(name)
@@ -217,7 +221,8 @@ fn of_listener(
 
 const CLIENT_AUTH: &str = "ssl.client.auth";
 
-/// With SASL, that says who a client is; a certificate is asked for only where the listener itself says so.
+/// With SASL, the client is authenticated by SASL. It is asked for a certificate only if the
+/// setting has the prefix of this listener.
 fn is_ignored(given: &str, key: &str, protocol: SecurityProtocol) -> bool {
     key == CLIENT_AUTH && given == key && protocol == SecurityProtocol::SaslSsl
 }

@@ -1,4 +1,4 @@
-//! What a node is doing as a whole.
+//! The lifecycle state of a node.
 
 use ottla_sync::atomic::{AtomicU8, Ordering};
 
@@ -7,16 +7,16 @@ use ottla_sync::atomic::{AtomicU8, Ordering};
 #[repr(u8)]
 pub enum BrokerState {
     Starting = 1,
-    /// Its logs are being opened, and recovered where they need it.
+    /// Logs are being opened, and recovered if necessary.
     Recovery = 2,
     Running = 3,
-    /// Requests in flight are answered; no others are taken.
+    /// Requests in flight are answered; no new ones are accepted.
     PendingControlledShutdown = 6,
     ShuttingDown = 7,
 }
 
 impl BrokerState {
-    /// For people.
+    /// The state as people read it.
     pub fn description(self) -> &'static str {
         match self {
             BrokerState::Starting => "starting",
@@ -28,17 +28,17 @@ impl BrokerState {
     }
 }
 
-/// What a stop waits for.
+/// The steps of a stop that may take time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum StopStep {
-    /// The controller, to give this node's partitions to other brokers.
+    /// The controller moves the leadership of this node's partitions to other brokers.
     Leaders,
-    /// Clients, to take the answers to what they have asked.
+    /// Clients receive the responses to requests in flight.
     Clients,
-    /// The disks, to have everything.
+    /// The logs are written to disk.
     Logs,
-    /// Another controller, to lead the metadata quorum.
+    /// Another controller becomes leader of the metadata quorum.
     Quorum,
 }
 
@@ -50,7 +50,7 @@ impl StopStep {
         StopStep::Quorum,
     ];
 
-    /// For people: what is waited for.
+    /// What the node waits for, as people read it.
     pub fn description(self) -> &'static str {
         match self {
             StopStep::Leaders => {
@@ -62,13 +62,13 @@ impl StopStep {
         }
     }
 
-    /// Whether it is given up where the stop is to wait for no other node.
+    /// Whether the step depends on other nodes. A hurried stop skips such steps.
     pub fn needs_others(self) -> bool {
         matches!(self, StopStep::Leaders | StopStep::Quorum)
     }
 }
 
-/// A [`StopStep`] that threads share; none before the stop.
+/// A [`StopStep`] shared between threads; `None` before the stop.
 #[derive(Default, Debug)]
 pub(crate) struct StopStepCell(AtomicU8);
 
@@ -84,7 +84,7 @@ impl StopStepCell {
     }
 }
 
-/// A [`BrokerState`] that threads share.
+/// A [`BrokerState`] shared between threads.
 #[derive(Debug)]
 pub(crate) struct StateCell(AtomicU8);
 

@@ -1,4 +1,5 @@
-//! The keys of token issuers, as last read from where a listener's settings say, and which of them are missed.
+//! The keys of token issuers as they were last read, and the IDs of unknown keys that tokens have
+//! named.
 //!
 //! Kafka: `RefreshingHttpsJwks`.
 
@@ -8,13 +9,12 @@ use ottla_sasl::KeySource;
 use ottla_sasl::oauth_token::KeySet;
 use ottla_sync::{ArcSwap, Mutex};
 
-/// IDs of keys that are remembered as missed, and how long one may be (Kafka's bounds).
+/// How many unknown key IDs are remembered, and the maximum length of one (Kafka's bounds).
 const MOST_MISSED: usize = 16;
 const LONGEST_ID: usize = 1000;
-/// How long nobody asks for a key again that was missed.
+/// How long an unknown key ID does not cause another read.
 const MISSED_MS: u64 = 60_000;
 
-/// The keys of the issuers.
 #[derive(Debug, Default)]
 pub struct TokenKeys {
     by_source: ArcSwap<Vec<(KeySource, Arc<KeySet>)>>,
@@ -26,19 +26,19 @@ struct Missed {
     source: KeySource,
     id: String,
     at_ms: u64,
-    /// Whether somebody has gone to read it since.
+    /// Whether the source has been read, or is being read, since then.
     is_taken: bool,
 }
 
 impl TokenKeys {
-    /// Those of a source; nothing where it was never read.
+    /// The keys of a source; `None` if it has not been read yet.
     pub fn of(&self, source: &KeySource) -> Option<Arc<KeySet>> {
         let by_source = self.by_source.load();
         let found = by_source.iter().find(|(known, _)| known == source);
         found.map(|(_, keys)| Arc::clone(keys))
     }
 
-    /// Puts what was read in force.
+    /// Replaces the keys of a source.
     pub fn set(&self, source: &KeySource, keys: KeySet) {
         let mut by_source = Vec::clone(&self.by_source.load());
         by_source.retain(|(known, _)| known != source);
@@ -46,8 +46,9 @@ impl TokenKeys {
         self.by_source.store(Arc::new(by_source));
     }
 
-    /// A token names a key that the source does not have: it may have it by now. Whoever sends such tokens cannot make
-    /// this node ask more than once a minute for each of a few IDs.
+    /// Records that a token names a key that the source did not have, because the source may have
+    /// it by now. A client that sends such tokens causes at most one read a minute for each of at
+    /// most 16 key IDs.
     pub fn on_missing(&self, source: &KeySource, id: &str, now_ms: u64) {
         if id.len() > LONGEST_ID {
             return;
@@ -65,7 +66,7 @@ impl TokenKeys {
         }
     }
 
-    /// Whether a source is to be read out of turn; it is then taken to be.
+    /// Returns whether a source must be read before its next regular time, and clears that mark.
     pub fn take_missing(&self, source: &KeySource) -> bool {
         let mut missed = self.missed.lock();
         let mut of_source = missed
@@ -104,7 +105,7 @@ mod tests {
         assert!(!keys.take_missing(&one));
         keys.on_missing(&one, "k", MISSED_MS);
         assert!(keys.take_missing(&one));
-        // Neither long IDs nor many of them.
+        // Neither IDs that are too long nor too many of them cause a read.
         keys.on_missing(&other, &"k".repeat(LONGEST_ID + 1), MISSED_MS);
         assert!(!keys.take_missing(&other));
         for id in 0..100 {
