@@ -37,9 +37,10 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-client", "types sasl sync records protocol tls"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),
+    ("ottla-console", "types records protocol client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
-    ("ottla", "types config records protocol log security metadata controller storage broker client bench protocol-codegen"),
+    ("ottla", "types config records protocol log security metadata controller storage broker client bench console protocol-codegen"),
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),
