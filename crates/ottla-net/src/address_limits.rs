@@ -1,8 +1,9 @@
-//! `max.connections.per.ip.overrides`: the addresses that may have more or fewer connections than others.
+//! `max.connections.per.ip.overrides`: addresses with a connection limit of their own.
 //!
-//! A name in it stands for the address that it has when the setting is read, as in Kafka: at a start, where a name
-//! without an address is refused, and when the setting changes, where what was in force stays then. Names are asked
-//! for on a thread that may wait, and never when a connection comes.
+//! A host name in the setting stands for the address that it resolves to when the setting is read,
+//! as in Kafka: at start, where a name without an address is an error, and when the setting
+//! changes, where the previous value then stays in effect. Names are resolved on a thread that may
+//! block, never when a connection is accepted.
 //!
 //! Kafka: `ConnectionQuotas.maxConnectionsPerIpOverrides`.
 
@@ -14,33 +15,36 @@ use ottla_config::BrokerConfig;
 use ottla_sync::ArcSwap;
 use ottla_sync::Mutex;
 
-/// What the setting says, with names resolved.
+/// The setting with host names resolved.
 #[derive(Debug, Default)]
 pub struct AddressLimits {
     by_address: ArcSwap<HashMap<IpAddr, i32>>,
-    /// The setting as it was resolved last. Held while names are resolved, so that the last change wins.
+    /// The setting that was resolved last. The lock is held while names are resolved, so that the
+    /// last change wins.
     resolved: Mutex<BTreeMap<String, i32>>,
 }
 
 impl AddressLimits {
-    /// How many connections an address may have, where it is not as many as others.
+    /// The connection limit of an address, if it has one of its own.
     pub fn of(&self, address: IpAddr) -> Option<i32> {
         self.by_address.load().get(&address.to_canonical()).copied()
     }
 
-    /// Reads the setting. The error is for people. Blocks while names are resolved.
+    /// Resolves the setting. The error is for people. Blocks while names are resolved.
     pub fn resolve(&self, config: &BrokerConfig) -> Result<(), String> {
         self.resolve_into(&mut self.resolved.lock(), config)
     }
 
-    /// Whether the setting is what it was when it was last read. No, while it is being read.
+    /// Whether the setting was last resolved from this configuration. False while it is being
+    /// resolved.
     pub(crate) fn are_of(&self, config: &BrokerConfig) -> bool {
         self.resolved
             .try_lock()
             .is_some_and(|resolved| *resolved == config.max_connections_per_ip_overrides)
     }
 
-    /// Resolves the setting that `config` returns once it is this thread's turn: whoever comes last has read last.
+    /// Resolves the setting of the configuration that `config` returns once this thread holds the
+    /// lock. So the thread that runs last has the newest configuration.
     pub(crate) fn resolve_latest(
         &self,
         config: impl FnOnce() -> Arc<BrokerConfig>,
@@ -67,7 +71,7 @@ impl AddressLimits {
     }
 }
 
-/// The address that Java would take: the first, of IPv4 where there is one.
+/// The address that Java would use: the first IPv4 address, or the first one if there is none.
 fn address_of(host: &str) -> Result<IpAddr, String> {
     let bare = host
         .strip_prefix('[')

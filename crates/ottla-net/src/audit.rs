@@ -1,9 +1,11 @@
-//! The lines that say who was allowed or denied what, as Kafka's logger `kafka.authorizer.logger` has them, and for a
-//! denial the command that would allow it.
+//! The audit log: authorisation decisions in the format of Kafka's logger
+//! `kafka.authorizer.logger`, and for a denial also the command that would allow the request.
 //!
-//! A client that is denied in a loop cannot fill the disk, nor hide what others are denied: of the lines of one second,
-//! so many are written for each principal and address, and for all together. The next denial after that second says how
-//! many were left out. `ottla.audit.file` has the same as JSON, and allowed requests where that is wanted. What a client has chosen is written on one line, whatever it contains.
+//! A client that is denied in a loop must neither fill the disk nor hide the denials of others.
+//! Therefore the number of lines per second is limited, for each principal and address and in
+//! total. The next denial after that second reports how many were left out. `ottla.audit.file`
+//! receives the same decisions as JSON, and allowed requests if configured. Text that a client
+//! chose is always written on one line.
 
 mod file;
 
@@ -22,14 +24,15 @@ use ottla_sync::collections::HashMap;
 use file::AuditQueue;
 
 const LOGGER: &str = "kafka.authorizer.logger";
-/// How many denials of one principal and address are written in a second.
+/// The maximum number of denials per second of one principal and address.
 const DENIALS_OF_ONE: u64 = 10;
-/// How many are written in a second.
+/// The maximum number of denials per second in total.
 const DENIALS_OF_ALL: u64 = 200;
-/// How many principals and addresses are told apart in a second. The others are counted as one.
+/// The maximum number of principals and addresses that are distinguished within a second. Others
+/// share one count.
 const CLIENTS: usize = 1000;
 
-/// Writes the lines, and counts those of the second.
+/// The audit log of an authorizer.
 #[derive(Debug)]
 pub(crate) struct Audit {
     since: Instant,
@@ -46,7 +49,7 @@ struct AuditFile {
     has_allowed: bool,
 }
 
-/// Those of one second.
+/// The denials of the current second.
 #[derive(Debug, Default)]
 struct Denials {
     second: u64,
@@ -72,7 +75,7 @@ impl Audit {
         }
     }
 
-    /// Writes the file, where there is to be one, until the node stops.
+    /// Writes the file, if it is configured, until the node stops.
     pub fn write_file(&self, context: &Arc<NodeContext>) -> impl Future<Output = ()> + use<> {
         let file = self.file.as_ref();
         let writing = file.map(|file| {
@@ -108,7 +111,8 @@ impl Audit {
         }
     }
 
-    /// A denial of what was asked for; `is_asked` is false where the answer only leaves something out.
+    /// Logs a denial. `is_asked` is false if the client did not name the resource, and the response
+    /// just leaves it out.
     pub fn on_denied(
         &self,
         authorizer: &StandardAuthorizer,
@@ -148,7 +152,8 @@ impl Audit {
 }
 
 impl Denials {
-    /// Whether another denial of this client may be written in this second, and how many were left out in the last one.
+    /// Counts a denial. Returns whether it may be logged, and how many were left out in the
+    /// previous second.
     fn count(&mut self, second: u64, client: Client<'_>) -> (bool, u64) {
         let mut left_out = 0;
         if second != self.second {
@@ -198,7 +203,7 @@ fn line(client: Client<'_>, action: Action<'_>, api_key: ApiKey, rule: &Rule) ->
     )
 }
 
-/// What an administrator would do to allow it.
+/// The command that an administrator could run to allow the request.
 fn way_out(client: Client<'_>, action: Action<'_>, rule: &Rule) -> String {
     let resource = match action.resource_type {
         ResourceType::Topic => format!("--topic {}", quoted(action.name)),
@@ -225,8 +230,8 @@ fn way_out(client: Client<'_>, action: Action<'_>, rule: &Rule) -> String {
     }
 }
 
-/// With control characters, and what ends a line, written as escapes: a client chooses its name, and may not write lines
-/// of its own.
+/// Escapes control characters and line separators: a client chooses its name, and must not be able
+/// to forge lines.
 fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(ends_line) {
         return Cow::Borrowed(text);
@@ -245,7 +250,7 @@ fn ends_line(char: char) -> bool {
     char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')
 }
 
-/// As a shell takes it for one word. A client chooses the name.
+/// Quotes text as one word of a shell command. A client may have chosen it.
 fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":._-/=@,".contains(&byte);
     match text.bytes().all(is_plain) && !text.is_empty() {

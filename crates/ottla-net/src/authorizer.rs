@@ -1,8 +1,8 @@
-//! The one place that decides whether a request may do what it asks for.
+//! Decides whether a request is authorised.
 //!
-//! Every handler asks here before it touches a resource. The ACLs follow the metadata image; the decision itself is
-//! `ottla-security`'s. Without `authorizer.class.name` everything is allowed, as in Kafka. Until the ACLs are loaded, only
-//! super users are.
+//! Every handler asks here before it accesses a resource. The ACLs follow the metadata image;
+//! `ottla-security` makes the decision. Without `authorizer.class.name` everything is allowed, as
+//! in Kafka. Until the ACLs are loaded, only super users are authorised.
 //!
 //! Kafka: `AuthHelper`, `StandardAuthorizer`, `AclPublisher`.
 
@@ -18,26 +18,28 @@ use ottla_sync::{ArcSwap, Mutex};
 use crate::audit::Audit;
 use crate::request_context::RequestContext;
 
-/// Whether the table of authorisation says that a request asks for this operation on this type of resource.
+/// Whether the authorisation table lists this operation on this resource type for the request.
 pub type IsInTable = fn(&RequestContext, Operation, ResourceType) -> bool;
 
-/// Decides on requests.
+/// The authorizer of a node.
 #[derive(Debug)]
 pub struct Authorizer {
-    /// `None` where everything is allowed.
+    /// `None` if everything is allowed.
     configured: Option<Configured>,
-    /// Checked with each question in builds with assertions, so that the table is true.
+    /// Checked on each decision in builds with debug assertions, so that the documented table stays
+    /// correct.
     is_in_table: IsInTable,
 }
 
 #[derive(Debug)]
 struct Configured {
-    /// What decides. Replaced whole.
+    /// The authorizer in use. Replaced as a whole.
     current: ArcSwap<StandardAuthorizer>,
     allow_everyone_if_no_acl_found: bool,
-    /// Whether what is in force follows the deltas. Held while the next authorizer is made.
+    /// Whether the first delta has been applied. The lock is held while the next authorizer is
+    /// built.
     is_following: Mutex<bool>,
-    /// Whether the ACLs of the cluster are in force, and not only the super users.
+    /// Whether the ACLs of the cluster are in use, and not only the super users.
     is_loaded: AtomicBool,
     audit: Audit,
 }
@@ -66,7 +68,7 @@ impl Authorizer {
         }
     }
 
-    /// Allows everything.
+    /// An authorizer that allows everything.
     pub fn allow_all() -> Authorizer {
         Authorizer {
             configured: None,
@@ -74,7 +76,7 @@ impl Authorizer {
         }
     }
 
-    /// Writes the audit file, where there is to be one, until the node stops.
+    /// Writes the audit file, if it is configured, until the node stops.
     pub async fn write_audit_file(self: Arc<Self>, context: Arc<NodeContext>) {
         if let Some(configured) = &self.configured {
             configured.audit.write_file(&context).await;
@@ -85,13 +87,14 @@ impl Authorizer {
         self.configured.is_some()
     }
 
-    /// Whether a denial means what it says. Before the ACLs are loaded it says only that the client is no super user.
+    /// Whether a denial is definite. Before the ACLs are loaded, it only means that the client is
+    /// not a super user.
     pub fn is_ready(&self) -> bool {
         let configured = self.configured.as_ref();
         configured.is_none_or(|configured| configured.is_loaded.load(Ordering::Acquire))
     }
 
-    /// Puts all ACLs of an image in force, for the time before the first delta.
+    /// Loads all ACLs of an image. For the time before the first delta.
     pub fn load(&self, image: &MetadataImage) {
         if let Some(configured) = &self.configured {
             let is_following = configured.is_following.lock();
@@ -101,7 +104,8 @@ impl Authorizer {
         }
     }
 
-    /// Puts the ACLs of a delta in force. The first one says nothing about what was loaded before it, and replaces that.
+    /// Applies the ACL changes of a delta. The first delta is not relative to the image that was
+    /// loaded before, so it reloads all ACLs.
     pub fn follow(&self, delta: &MetadataDelta) {
         let Some(configured) = &self.configured else {
             return;
@@ -125,7 +129,7 @@ impl Authorizer {
         configured.current.store(next.into());
     }
 
-    /// Whether the client may do this to that resource.
+    /// Whether the client may perform this operation on this resource. Logs a denial.
     pub fn is_allowed(
         &self,
         context: &RequestContext,
@@ -136,7 +140,8 @@ impl Authorizer {
         self.decide(context, operation, resource_type, name, true)
     }
 
-    /// The same for what is not asked for by name, or may be allowed otherwise: a denial is no news.
+    /// Like [`is_allowed`](Self::is_allowed), for resources that the client did not name, or
+    /// operations that may be allowed by another rule: a denial is not logged.
     pub fn is_allowed_quietly(
         &self,
         context: &RequestContext,
@@ -176,13 +181,13 @@ impl Authorizer {
         match is_allowed {
             true => audit.on_allowed(&current, client, action, api_key),
             false if is_ready => audit.on_denied(&current, client, action, api_key, is_asked),
-            // Nobody has decided that: the ACLs are not known yet.
+            // Not a decision: the ACLs are not known yet.
             false => {}
         }
         is_allowed
     }
 
-    /// Whether there is any resource of the type that the client may do this to.
+    /// Whether there is any resource of this type on which the client may perform this operation.
     pub fn is_allowed_by_resource_type(
         &self,
         context: &RequestContext,
@@ -197,8 +202,8 @@ impl Authorizer {
         })
     }
 
-    /// The operations that the client may do to a resource, as the bit field that DescribeGroups,
-    /// Metadata and DescribeCluster answer with.
+    /// The operations that the client may perform on the resource, as the bit field in the
+    /// responses of DescribeGroups, Metadata and DescribeCluster.
     pub fn authorized_operations(
         &self,
         context: &RequestContext,

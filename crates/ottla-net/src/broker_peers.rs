@@ -1,7 +1,7 @@
-//! Connections to the other brokers of the cluster that requests of many kinds share: one for each broker, opened
-//! when it is first needed, and again when it has ended.
+//! Shared connections to the other brokers of the cluster: one per broker, opened when it is first
+//! needed, and reopened after it has ended.
 //!
-//! Replicas have connections of their own, whose answers are long in coming.
+//! Replication has connections of its own, because its responses take long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub struct BrokerPeers {
 }
 
 impl BrokerPeers {
-    /// The connection to a broker. Whoever finds none opens it; the others wait for that.
+    /// Returns the connection to a broker. The first caller opens it, and concurrent callers wait;
+    /// if it fails, the next caller tries again.
     pub async fn connection(
         &self,
         context: &NodeContext,

@@ -1,15 +1,16 @@
-//! Who a request comes from, and from where.
+//! The identity of a client: principal and address.
 
 use std::net::IpAddr;
 
 use ottla_security::{Client, Principal, host_address};
 
-/// A principal and an address. Made once for a connection, and for each request that a broker has forwarded.
+/// The principal and address of a client. Created once per connection, and once per request that a
+/// broker forwards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientIdentity {
     pub principal: Principal,
     address: IpAddr,
-    /// The address as ACLs and audit lines spell it.
+    /// The address in the spelling of ACLs and audit lines.
     host: String,
 }
 

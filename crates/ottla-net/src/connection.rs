@@ -1,13 +1,14 @@
-//! One connection: reads requests, has them answered, and sends the answers in the order of the requests.
+//! One connection: reads requests, passes them to the service, and sends the responses in the order
+//! of the requests.
 //!
-//! A Produce may start while earlier Produces of the connection wait for their acknowledgements; every
-//! other request first waits until all before it are answered, because clients rely on Kafka's taking
-//! one request of a connection at a time (a commit, then a fetch of the offsets; InitProducerId, then a
-//! Produce). What is in flight is bounded in number and in bytes; over the bound the connection is not
-//! read, and neither is it while the peer does not take its answers, or while its client is over a quota (KIP-219).
+//! A Produce may start while earlier Produces of the connection wait for their acknowledgements.
+//! Every other request first waits until all earlier ones are answered, because clients rely on
+//! Kafka processing one request of a connection at a time (a commit, then a fetch of the offsets;
+//! InitProducerId, then a Produce). Requests in flight are limited in number and in bytes. The
+//! connection is not read above that limit, while the peer does not read its responses, and while
+//! its client exceeds a quota (KIP-219).
 //!
-//! Kafka does the same in `kafka.network.Processor`, where a channel is muted while a request of it is
-//! processed.
+//! Kafka: `kafka.network.Processor`, which mutes a channel while a request of it is processed.
 
 use std::collections::VecDeque;
 use std::future::{Future, pending, poll_fn};
@@ -36,24 +37,24 @@ use crate::service::{Answer, RequestError, Service};
 use crate::stream::Stream;
 use crate::unsent_answers::Unsent;
 
-/// The most requests of a connection that wait for their answers.
+/// The maximum number of unanswered requests of a connection.
 const MAX_IN_FLIGHT: usize = 64;
-/// From here on a connection takes no further request until one in flight is answered.
+/// Above this size, a connection accepts no further request until one in flight is answered.
 const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
-/// After so many bytes other connections of the thread get their turn.
+/// After this many bytes, the task yields to other connections.
 const YIELD_BYTES: usize = 1024 * 1024;
-/// Frames that lack more than this take their memory from the budget that all connections share, and so does one of this
-/// size that came whole.
+/// A frame of which more than this is missing reserves memory from the shared budget, and so does a
+/// frame of this size that arrived whole.
 const BUDGETED_BYTES: usize = 16 * 1024;
-/// Behind so many requests in flight, one takes from the budget whatever its size.
+/// With this many requests in flight, every request reserves memory, whatever its size.
 const UNBUDGETED_IN_FLIGHT: usize = 8;
-/// A peer that has sent a part of a request and then nothing for so long is closed where others wait for the memory, and
-/// so is one that has taken less than [`LEAST_TAKEN_BYTES`] of its answers.
+/// If others wait for memory, a peer is disconnected that has sent a part of a request and then
+/// nothing for this time, and one that has read less than [`LEAST_TAKEN_BYTES`] of its responses.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
-/// What a peer takes at least within [`STALLED_AFTER`].
+/// The minimum that a peer must read within [`STALLED_AFTER`].
 const LEAST_TAKEN_BYTES: u64 = 64 * 1024;
 
-/// Why a connection ends before its peer closes it.
+/// Why this node ends a connection.
 #[derive(Debug, thiserror::Error)]
 enum ConnectionError {
     #[error(transparent)]
@@ -64,7 +65,7 @@ enum ConnectionError {
     Io(#[from] io::Error),
     #[error("closed by the broker")]
     Closed,
-    /// Logged already.
+    /// Logged where it happened.
     #[error("the peer could not log in")]
     Unauthenticated,
     #[error("{0}")]
@@ -165,7 +166,8 @@ pub async fn serve<S: Service>(
     drop(registered);
 }
 
-/// Lets a peer in by the protocol of its listener; none where it does not come in, which is logged and counted.
+/// Performs the TLS handshake if the listener requires it. `None` if the peer is rejected, which is
+/// logged and counted.
 async fn admit(
     network: &Network,
     connection: &Arc<Connection>,
@@ -211,19 +213,19 @@ struct Session<S> {
     connection: Arc<Connection>,
     stream: Stream,
     frames: FrameReader,
-    /// Who has to log in first; nothing on a listener that lets everybody in.
+    /// The login; `None` on a listener without SASL.
     login: Option<Login>,
-    /// Requests without an answer, in their order. Only Produces wait here.
+    /// Unanswered requests, in order. Only Produces stay here.
     in_flight: VecDeque<InFlight>,
     in_flight_bytes: usize,
-    /// What the frame being read takes of the shared budget.
+    /// The memory that the current frame holds of the shared budget.
     memory: Option<Covered>,
     queue: SendQueue,
-    /// The requests whose answers stand in the queue.
+    /// The requests whose responses are in the queue.
     unsent: Vec<(ApiKey, RequestTimes)>,
-    /// What the queue takes of the memory for answers that are not taken.
+    /// The memory that the queue holds of the budget for unread responses.
     unsent_answers: Unsent,
-    /// Bytes read since other connections had their turn.
+    /// Bytes read since the task last yielded.
     unyielded_bytes: usize,
 }
 
@@ -237,7 +239,8 @@ struct InFlight {
 }
 
 impl<S: Service> Session<S> {
-    /// Serves until the peer has no more requests, or cannot be understood; what it asked before is answered.
+    /// Serves until the peer has no more requests, or sends malformed data. Earlier requests are
+    /// answered.
     async fn run(&mut self) -> Result<(), ConnectionError> {
         let mut ended = self.take_and_answer().await;
         if let Err(ConnectionError::Frame(_)) = ended
@@ -307,8 +310,8 @@ impl<S: Service> Session<S> {
         }
     }
 
-    /// Reads from the socket; `None` where an answer became ready, or the connection is to end, before
-    /// anything came.
+    /// Reads from the socket. `None` if a response became ready, or the connection has to end,
+    /// before anything arrived.
     async fn read_or_wake(&mut self, front: &Front) -> Result<Option<usize>, ConnectionError> {
         let (frames, stream) = (&mut self.frames, &mut self.stream);
         let connection = &self.connection;
@@ -349,14 +352,15 @@ impl<S: Service> Session<S> {
         self.in_flight.len() < MAX_IN_FLIGHT && self.in_flight_bytes < MAX_IN_FLIGHT_BYTES
     }
 
-    /// How long no further request is taken.
+    /// How long no further request is accepted.
     fn muted_for(&self) -> Duration {
         let context = &self.network.context;
         self.connection.muted_for(|| context.now_ms())
     }
 
-    /// Sees to it that the next bytes of a large frame are covered by the shared budget. Waits for bytes first and then
-    /// for room, so that a peer that sends nothing takes nothing. False where the connection was woken meanwhile.
+    /// Reserves memory for the next bytes of a large frame. Waits for data before it waits for
+    /// memory, so that a peer that sends nothing reserves nothing. Returns false if the connection
+    /// was woken meanwhile.
     async fn take_memory(&mut self, front: &Front) -> Result<bool, ConnectionError> {
         let Front::Partial { missing } = *front else {
             return Ok(true);
@@ -384,7 +388,8 @@ impl<S: Service> Session<S> {
             ottla_sync::select! {
                 biased;
                 () = budget.cover(covered, missing) => {}
-                // Requests that each hold a part and wait for the rest of it would keep everything from everybody.
+                // Otherwise requests that each hold a part and wait for the rest could block each
+                // other forever.
                 () = stalled(budget, has_memory, 1) => return Err(ConnectionError::Stalled),
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
@@ -392,7 +397,7 @@ impl<S: Service> Session<S> {
         Ok(true)
     }
 
-    /// A frame is a request, unless somebody has yet to log in.
+    /// Treats a frame as a request, or as a part of the login.
     async fn take_frame(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
         let Some(login) = &mut self.login else {
             return self.take_request(frame).await;
@@ -450,7 +455,7 @@ impl<S: Service> Session<S> {
         self.send_ready().await
     }
 
-    /// `connection.failed.authentication.delay.ms`: whoever guesses passwords waits.
+    /// `connection.failed.authentication.delay.ms`: slows down the guessing of passwords.
     async fn delay(&self) -> Result<(), ConnectionError> {
         let delay = self
             .network
@@ -463,8 +468,8 @@ impl<S: Service> Session<S> {
         }
     }
 
-    /// Covers a request that came whole, before it is carried out. Those in flight go on meanwhile, because others may
-    /// wait for what they have.
+    /// Reserves memory for a request that arrived whole, before it is processed. Requests in flight
+    /// continue meanwhile, because others may wait for the memory that they hold.
     async fn cover_whole(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         let mut covered = Covered::default();
         if !self.network.request_memory.try_cover(&mut covered, bytes) {
@@ -565,8 +570,8 @@ impl<S: Service> Session<S> {
         Ok(())
     }
 
-    /// Has a request decoded within an allowance, which is taken from the budget first where it has to be. Those in flight
-    /// go on meanwhile.
+    /// Sets the allowance for decoding a request, and reserves it if necessary. Requests in flight
+    /// continue meanwhile.
     async fn allow(
         &mut self,
         context: &mut RequestContext,
@@ -596,8 +601,9 @@ impl<S: Service> Session<S> {
         }
     }
 
-    /// Where a Produce names more partitions than its size lets expect, it is begun again with a part of the budget: it
-    /// is decoded before anything is done for it.
+    /// Starts a Produce. If it names more partitions than its size suggests, it is started again
+    /// with a reservation. This has no side effects, because the request is decoded before anything
+    /// else.
     async fn start_produce(
         &mut self,
         context: &mut RequestContext,
@@ -616,7 +622,7 @@ impl<S: Service> Session<S> {
         Ok(self.service.start_produce(context, reader)?)
     }
 
-    /// While too many answers are not taken, no request is carried out that would add to them.
+    /// Waits while too many responses are unread, before a request that would add to them.
     async fn await_room_for_answers(&self) -> Result<(), ConnectionError> {
         let answers = &self.network.unsent_answers;
         if answers.has_room() {
@@ -628,7 +634,7 @@ impl<S: Service> Session<S> {
         }
     }
 
-    /// The barrier before every request that is no Produce.
+    /// The barrier before every request other than Produce.
     async fn await_all_answers(&mut self) -> Result<(), ConnectionError> {
         loop {
             self.queue_ready()?;
@@ -643,7 +649,7 @@ impl<S: Service> Session<S> {
         }
     }
 
-    /// Moves the answers whose turn it is to the send queue.
+    /// Moves the responses that are due to the send queue.
     fn queue_ready(&mut self) -> Result<(), ConnectionError> {
         while let Some(first) = self.in_flight.front() {
             if let Answer::Pending(pending) = &first.answer
@@ -690,7 +696,7 @@ impl<S: Service> Session<S> {
         Ok(())
     }
 
-    /// Sends the answers that are ready, all in one write where that is possible.
+    /// Sends the responses that are ready, in one write if possible.
     async fn send_ready(&mut self) -> Result<(), ConnectionError> {
         self.queue_ready()?;
         if self.queue.is_empty() {
@@ -719,8 +725,8 @@ impl<S: Service> Session<S> {
     }
 }
 
-/// Whether a request waits while too many answers are not taken. What keeps replicas and members alive does not: its
-/// answers are small, or regions of files.
+/// Whether a request waits while too many responses are unread. Requests that keep replicas and
+/// members alive do not: their responses are small, or file regions.
 fn has_large_answer(api_key: ApiKey) -> bool {
     !matches!(
         api_key,
@@ -734,8 +740,9 @@ fn has_large_answer(api_key: ApiKey) -> bool {
     )
 }
 
-/// Ends when a request should give up the memory that it has: it has been under way for a while, and others wait for some.
-/// A client can have a request wait for days (a long poll), and may have sent more than it needs.
+/// Completes when a request should give up its memory: it has been processed for a while, and
+/// others wait for memory. A client can make a request wait for days (a long poll), and may have
+/// sent more than needed.
 async fn held_for_long(memory: [(&RequestMemory, bool); 2]) {
     let held = || memory.iter().filter(|(_, is_held)| *is_held);
     if held().next().is_none() {
@@ -749,8 +756,9 @@ async fn held_for_long(memory: [(&RequestMemory, bool); 2]) {
     }
 }
 
-/// Ends when a request that has a part of the budget should give it up: nothing of it has come for a while, and others
-/// wait for memory: more than `itself`, which is 1 where the request waits too.
+/// Completes when a request should give up its memory: nothing of it has arrived for a while, and
+/// more than `itself` requests wait for memory. `itself` is 1 if this request is one of those that
+/// wait.
 async fn stalled(budget: &RequestMemory, has_memory: bool, itself: usize) {
     if !has_memory {
         return pending().await;

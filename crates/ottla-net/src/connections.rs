@@ -1,6 +1,6 @@
-//! All open connections: who they are, how many there may be, and which have been idle too long.
+//! The registry of open connections: their identities, limits on their number, and idle expiry.
 //!
-//! Kafka does the same in `kafka.network.ConnectionQuotas` and in the idle expiry of
+//! Kafka: `kafka.network.ConnectionQuotas`, and the idle expiry of
 //! `org.apache.kafka.common.network.Selector`.
 
 use ottla_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -19,15 +19,15 @@ use ottla_types::{BrokerEpoch, BrokerId};
 use crate::client_identity::ClientIdentity;
 use crate::creation_rate::delay;
 
-/// What is known of a listener by everything behind it.
+/// A listener, as its connections and requests see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenerInfo {
     /// Upper case: `PLAINTEXT`.
     pub name: String,
     pub protocol: SecurityProtocol,
-    /// Where it is bound; the port is the real one where the configuration says 0.
+    /// The bound address. The port is the actual one if the configuration says 0.
     pub local_addr: SocketAddr,
-    /// Whether controllers and brokers talk here rather than clients.
+    /// Whether this is a listener for controllers and brokers rather than clients.
     pub is_controller: bool,
 }
 
@@ -41,22 +41,23 @@ pub struct Connection {
     pub id: u64,
     pub listener: Arc<ListenerInfo>,
     pub peer_addr: SocketAddr,
-    /// Who is connected; anonymous until TLS or SASL says otherwise.
+    /// The identity of the client; anonymous until TLS or SASL authenticates it.
     identity: ArcSwap<ClientIdentity>,
     /// Name and version of the client, from its ApiVersions request (KIP-511).
     client_software: Mutex<Option<(ByteString, ByteString)>>,
-    /// The broker whose heartbeats come over it, of which registration.
+    /// The broker ID and epoch in the last heartbeat that was accepted on this connection.
     heard_broker: Mutex<Option<(BrokerId, BrokerEpoch)>>,
     state: AtomicU8,
-    /// When the last request came, on the broker's own clock.
+    /// When the last bytes were received or sent, in milliseconds of the node's clock.
     last_active_ms: AtomicU64,
-    /// Until when the connection is not read, on the broker's own clock: its client is over a quota.
+    /// The connection is not read until then, in milliseconds of the node's clock, because its
+    /// client exceeds a quota.
     muted_until_ms: AtomicU64,
-    /// Nothing has come for a while: the connection keeps no memory that it could do without.
+    /// No bytes have moved for a while. The connection releases memory that it does not need.
     is_quiet: AtomicBool,
-    /// Raised when an answer became ready, or the state changed.
+    /// Notified when a response has become ready or the state has changed.
     signal: Notify,
-    /// Raised when the connection has to close now.
+    /// Notified when the connection must close at once.
     closed: Notify,
 }
 
@@ -81,18 +82,18 @@ impl Connection {
         }
     }
 
-    /// Who is connected.
+    /// The identity of the client.
     pub fn identity(&self) -> Arc<ClientIdentity> {
         self.identity.load_full()
     }
 
-    /// The peer has shown who it is. Requests that were taken before stay those of whom they were.
+    /// Sets the principal after authentication. Requests that were read before keep their identity.
     pub fn set_principal(&self, principal: Principal) {
         let identity = ClientIdentity::new(principal, self.peer_addr.ip());
         self.identity.store(Arc::new(identity));
     }
 
-    /// As in Kafka's log: both ends of the connection, and a number.
+    /// The name of the connection in Kafka's log format: both addresses and a number.
     pub fn channel_id(&self) -> String {
         format!(
             "{}-{}-{}",
@@ -100,7 +101,7 @@ impl Connection {
         )
     }
 
-    /// Name and version of the client, where it has said them.
+    /// Name and version of the client, if it has sent them.
     pub fn client_software(&self) -> Option<(ByteString, ByteString)> {
         self.client_software.lock().clone()
     }
@@ -109,17 +110,18 @@ impl Connection {
         *self.client_software.lock() = Some((name, version));
     }
 
-    /// The controller has taken a heartbeat of that registration of a broker.
+    /// The controller has accepted a heartbeat of this broker registration.
     pub fn on_heartbeat(&self, of: (BrokerId, BrokerEpoch)) {
         *self.heard_broker.lock() = Some(of);
     }
 
-    /// Whose heartbeats have come over it.
+    /// The broker whose heartbeats arrive on this connection.
     pub fn heard_broker(&self) -> Option<(BrokerId, BrokerEpoch)> {
         *self.heard_broker.lock()
     }
 
-    /// Bytes came in or went out: a large request or answer on a slow line is not idle.
+    /// Bytes were received or sent. So a large request or response on a slow line does not count as
+    /// idle.
     pub fn on_active(&self, now_ms: u64) {
         self.last_active_ms.store(now_ms, Ordering::Relaxed);
         if self.is_quiet.load(Ordering::Relaxed) {
@@ -131,12 +133,13 @@ impl Connection {
         self.is_quiet.load(Ordering::Relaxed)
     }
 
-    /// Has no further request read before then (KIP-219). Answers are sent all the same.
+    /// Delays further requests until then (KIP-219). Responses are still sent.
     pub fn mute_until(&self, until_ms: u64) {
         self.muted_until_ms.fetch_max(until_ms, Ordering::Relaxed);
     }
 
-    /// How long no further request is to be read. The clock is not asked for a connection that never was muted.
+    /// How long no further request is read. The clock is not read for a connection that was never
+    /// muted.
     pub fn muted_for(&self, now_ms: impl FnOnce() -> u64) -> Duration {
         match self.muted_until_ms.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -144,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// Says that an answer which the connection's task may wait for is ready.
+    /// A response that the connection's task may be waiting for is ready.
     pub fn wake(&self) {
         self.signal.notify_one();
     }
@@ -153,7 +156,7 @@ impl Connection {
         self.signal.notified().await;
     }
 
-    /// Takes no more requests, answers those that it has taken, and closes.
+    /// Accepts no more requests, answers the accepted ones, and closes.
     pub fn drain(&self) {
         self.state.fetch_max(DRAINING, Ordering::AcqRel);
         self.signal.notify_one();
@@ -174,7 +177,7 @@ impl Connection {
         self.signal.notify_one();
     }
 
-    /// Ends when the connection has to close at once.
+    /// Completes when the connection must close at once.
     pub async fn closed(&self) {
         while !self.is_closed() {
             self.closed.notified().await;
@@ -187,16 +190,16 @@ impl Connection {
 pub struct Connections {
     next_id: AtomicU64,
     open: Mutex<Open>,
-    /// Raised when a connection has closed.
+    /// Notified when a connection has closed.
     room: Notify,
 }
 
-/// Who may still come in. Listeners of the broker and of the controller have counts of their own, as they
-/// have servers of their own in Kafka.
+/// The counts that admission depends on. Broker and controller listeners are counted separately, as
+/// they belong to separate servers in Kafka.
 #[derive(Debug, Default)]
 struct Open {
     by_id: BTreeMap<u64, Arc<Connection>>,
-    /// By whether the listener is a controller's.
+    /// Indexed by whether the listener is a controller listener.
     totals: [usize; 2],
     per_listener: HashMap<String, usize>,
     per_ip: HashMap<(bool, IpAddr), usize>,
@@ -204,26 +207,27 @@ struct Open {
     rate_per_listener: HashMap<String, Rate>,
 }
 
-/// What the configuration allows on one listener, read anew for each connection: it may change.
+/// The limits of one listener. Read from the configuration for each connection, because they may
+/// change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// `max.connections`.
     pub in_all: usize,
-    /// The same of the listener.
+    /// `max.connections` of the listener.
     pub of_listener: usize,
     /// `max.connection.creation.rate`.
     pub rate: i32,
     pub listener_rate: i32,
-    /// `quota.window.*`: what the rates look back over.
+    /// `quota.window.*`: the windows over which rates are measured.
     pub windows: Windows,
     pub per_ip: usize,
-    /// The brokers talk here, and there are other listeners: it is open when `max.connections` is
-    /// reached, and then another connection makes room.
+    /// Whether this is the inter-broker listener and not the only one. It accepts connections at
+    /// `max.connections` too; another connection is then closed.
     pub is_protected: bool,
 }
 
 impl Limits {
-    /// `of_address` is what applies to the peer instead of `max.connections.per.ip`.
+    /// `of_address` overrides `max.connections.per.ip` for the peer.
     pub fn of(config: &BrokerConfig, listener: &ListenerInfo, of_address: Option<i32>) -> Limits {
         let prefix = format!("listener.name.{}.", listener.name.to_lowercase());
         let of_listener = |key: &str, broker: i32| {
@@ -251,17 +255,17 @@ impl Limits {
     }
 }
 
-/// Why a connection is not let in.
+/// Why a connection is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It may be when another has closed.
+    /// It can be admitted once another connection has closed.
     #[error("there are as many connections as max.connections allows")]
     NoRoom,
     #[error("{ip} already has {limit} connections, which is what max.connections.per.ip allows")]
     TooManyOfAddress { ip: IpAddr, limit: usize },
 }
 
-/// Takes the connection out of the registry when its task ends, however that is.
+/// Removes the connection from the registry when its task ends, for whatever reason.
 #[derive(Debug)]
 pub struct Registered {
     connections: Arc<Connections>,
@@ -269,7 +273,7 @@ pub struct Registered {
 }
 
 impl Connections {
-    /// Counts a connection that has come, and says how long it has to wait.
+    /// Counts a new connection, and returns how long it must wait.
     pub fn delay(&self, listener: &ListenerInfo, limits: &Limits, now_ms: u64) -> Duration {
         let mut open = self.open.lock();
         let of_all = match limits.is_protected {
@@ -289,7 +293,7 @@ impl Connections {
         ))
     }
 
-    /// Takes a connection out of the count that was turned away over the quota of its address.
+    /// Removes a connection from the rates because it was rejected by the quota of its address.
     pub fn take_back(&self, listener: &ListenerInfo, limits: &Limits, now_ms: u64) {
         let mut open = self.open.lock();
         if !limits.is_protected {
@@ -300,7 +304,7 @@ impl Connections {
         }
     }
 
-    /// Lets a connection in where the limits allow it.
+    /// Admits a connection if the limits permit it.
     pub fn register(
         self: &Arc<Self>,
         listener: Arc<ListenerInfo>,
@@ -320,7 +324,8 @@ impl Connections {
         if is_full && !limits.is_protected {
             return Err(Refusal::NoRoom);
         }
-        // Without an entry for an address that is turned away: that would be memory for each that tries.
+        // No entry is created for a rejected address, because that would use memory for each one
+        // that tries.
         let of_ip = open.per_ip.get(&(is_controller, ip)).copied();
         if of_ip.unwrap_or(0) >= limits.per_ip {
             let limit = limits.per_ip;
@@ -341,20 +346,20 @@ impl Connections {
         })
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub fn count(&self) -> usize {
         self.open.lock().totals.iter().sum()
     }
 
-    /// Ends when a connection closes after this was called.
+    /// Completes when a connection closes after this call.
     pub fn closing(&self) -> impl Future<Output = ()> {
         let mut closing = Box::pin(self.room.notified());
-        // From now on, and not from when it is first waited for.
+        // Registers now, not when the future is first polled.
         closing.as_mut().enable();
         closing
     }
 
-    /// Ends when no connection is open to listeners of the controller, or to the others.
+    /// Completes when no connection to controller listeners, or to the others, is open.
     pub async fn none_left(&self, to_controller: bool) {
         loop {
             let closing = self.closing();
@@ -371,7 +376,7 @@ impl Connections {
         }
     }
 
-    /// Closes what has been idle since before `since_ms`; returns how many those were.
+    /// Closes connections that have been idle since before `since_ms`. Returns their number.
     pub fn close_idle(&self, since_ms: u64) -> usize {
         let mut closed = 0;
         self.for_each(|connection| {
@@ -383,7 +388,8 @@ impl Connections {
         closed
     }
 
-    /// Has those that have been idle since before `since_ms` give back the memory they could do without.
+    /// Makes connections that have been idle since before `since_ms` release memory that they do
+    /// not need.
     pub fn quieten(&self, since_ms: u64) {
         self.for_each(|connection| {
             if connection.last_active_ms.load(Ordering::Relaxed) < since_ms
@@ -396,7 +402,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Makes room on listeners other than this one.
+    /// Closes the connection that has been idle longest on the other listeners.
     fn close_longest_idle(&self, protected: &ListenerInfo) {
         let others = self.by_id.values().filter(|connection| {
             let listener = &connection.listener;

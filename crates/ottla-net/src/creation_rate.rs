@@ -1,9 +1,9 @@
-//! How fast connections may come: `max.connection.creation.rate`, of the broker and of each listener, and the quota
-//! `connection_creation_rate` of an address.
+//! Limits on the rate of new connections: `max.connection.creation.rate` of the broker and of each
+//! listener, and the quota `connection_creation_rate` of an address.
 //!
-//! Over the rate of the broker or the listener, the listener lets the next one in later, by a window at most. A connection
-//! over the quota of its address is accepted, not served, and closed after that time, so that others need not wait for
-//! it.
+//! Above the rate of the broker or listener, the listener admits the next connection later, by at
+//! most one window. A connection above the quota of its address is accepted but not served, and
+//! closed after that time, so that others do not have to wait for it.
 //!
 //! Kafka: `ConnectionQuotas.recordConnectionAndGetThrottleTimeMs`, `recordIpConnectionMaybeThrottle`.
 
@@ -16,23 +16,24 @@ use ottla_security::quota::{Applied, Ledger, Rate, Windows};
 use ottla_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ottla_sync::{ArcSwap, Mutex};
 
-/// The most addresses that are counted. The one that has been idle longest makes room.
+/// The maximum number of addresses that are counted. The one that was idle longest is dropped.
 const MAX_ADDRESSES: usize = 10_000;
-/// The most connections that are kept open only to be closed later. More are closed at once.
+/// The maximum number of connections that are kept open only to be closed later. Others are closed
+/// at once.
 const MAX_HELD: usize = 1_000;
 
-/// Counts one connection, and says how long it has to wait to keep to so many a second.
+/// Counts a connection, and returns how long it must wait to stay within `per_second`.
 pub(super) fn delay(rate: &mut Rate, windows: Windows, per_second: i32, now_ms: u64) -> Duration {
     rate.record(windows, 1.0, now_ms);
     let wait_ms = match per_second {
         1.. => rate.throttle_ms(windows, f64::from(per_second), now_ms),
-        // Nothing may come; as with Kafka each comes after the longest wait.
+        // No connection is permitted; as in Kafka, each one waits the longest time.
         _ => u64::MAX,
     };
     Duration::from_millis(wait_ms.min(windows.length_ms))
 }
 
-/// The quotas of addresses.
+/// The connection rates of addresses.
 #[derive(Debug)]
 pub struct AddressQuotas {
     is_set: AtomicBool,
@@ -42,7 +43,7 @@ pub struct AddressQuotas {
     held: AtomicUsize,
 }
 
-/// How many connections a second an address may open.
+/// The connections that an address may open per second.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AddressRates {
     pub by_address: BTreeMap<IpAddr, i32>,
@@ -73,7 +74,8 @@ impl AddressQuotas {
         }
     }
 
-    /// Counts a connection; after how long it is to be closed where it is one too many. Such a one is not counted.
+    /// Counts a connection. If it exceeds the quota of its address, it is not counted, and the
+    /// result is the time after which it should be closed.
     pub(super) fn record(&self, address: IpAddr, now_ms: u64) -> Option<Duration> {
         if !self.is_set.load(Ordering::Acquire) {
             return None;
@@ -97,7 +99,7 @@ impl AddressQuotas {
         Some(delay)
     }
 
-    /// Room to keep a connection open that is to be closed; `None` where there are too many.
+    /// Registers a connection that will be closed later; `None` if there are too many.
     pub(super) fn hold(&self) -> Option<Held<'_>> {
         let before = self.held.fetch_add(1, Ordering::Relaxed);
         let held = Held(self);
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn a_burst_passes_and_what_follows_waits() {
         let mut rate = Rate::default();
-        // Ten windows of two are twenty connections.
+        // Ten windows of 2 per second allow 20 connections.
         for _ in 0..20 {
             assert_eq!(delay(&mut rate, WINDOWS, 2, 5_000), Duration::ZERO);
         }
@@ -133,12 +135,12 @@ mod tests {
             delay(&mut rate, WINDOWS, 2, 5_000),
             Duration::from_millis(500)
         );
-        // No longer than a window, however many have come.
+        // The wait is at most one window, for any number of connections.
         for _ in 0..20 {
             delay(&mut rate, WINDOWS, 2, 5_500);
         }
         assert_eq!(delay(&mut rate, WINDOWS, 2, 5_500), Duration::from_secs(1));
-        // Forgotten after all windows.
+        // After all windows have passed, nothing is counted.
         assert_eq!(delay(&mut rate, WINDOWS, 2, 17_000), Duration::ZERO);
     }
 
@@ -166,7 +168,7 @@ mod tests {
         };
         assert_eq!(let_in(greedy, 0), 10);
         assert_eq!(let_in(modest, 0), 30);
-        // What was turned away was not counted.
+        // Rejected connections were not counted.
         assert_eq!(let_in(greedy, 11_000), 10);
         quotas.set(AddressRates::default());
         assert_eq!(let_in(greedy, 11_000), 50);

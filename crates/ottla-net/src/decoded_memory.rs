@@ -1,12 +1,14 @@
-//! What requests take once they are decoded.
+//! The memory of decoded requests.
 //!
-//! A frame of 100 MB can be an array of empty elements, and the structs of those thirty times as large. So what a request
-//! may take is bounded by its size (`ottla_protocol::fair_allowance`) and by a budget that all share; bytes that
-//! would take more are no request. A request of some size waits for as much of the budget as it may take at most, and
-//! gives back what it does not need once it is decoded.
+//! A frame of 100 MB can be an array of empty elements, whose structs take thirty times as much.
+//! Therefore the memory of a decoded request is limited by its size
+//! (`ottla_protocol::fair_allowance`) and by a budget that all requests share. Bytes that would
+//! need more are rejected as malformed. A request of more than `BUDGETED_BYTES` reserves the
+//! maximum that it may use, and returns the surplus once it is decoded.
 //!
-//! A Produce is nearly all records, which stay slices of its frame. It takes nothing from the budget, unless it names
-//! unusually many partitions for its size. Requests of other nodes on a controller's listener wait for nothing.
+//! A Produce consists almost entirely of records, which stay slices of its frame. It reserves
+//! nothing from the budget, unless it names unusually many partitions for its size. Requests of
+//! other nodes on a controller listener never wait.
 
 use std::sync::Arc;
 
@@ -15,14 +17,15 @@ use ottla_sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::request_memory::RequestMemory;
 
-/// Smaller requests take nothing from the budget, as they take nothing from that of frames.
+/// Smaller requests reserve nothing here, as they reserve nothing from the budget for frames.
 const BUDGETED_BYTES: usize = 16 * 1024;
-/// What a Produce may take beside a share of its bytes: some hundred partitions.
+/// The memory that a Produce may use in addition to a share of its bytes: enough for some hundred
+/// partitions.
 const LEAST_OF_PRODUCE: usize = 64 * 1024;
 
-/// The budget, in two halves: a request that may take little never waits for one that waits for much. Otherwise an
-/// acknowledgement could wait for a follower's Fetch, the Fetch for a request that wants the whole budget, and that one
-/// for the request that waits for the acknowledgement.
+/// The budget, in two halves, so that a small request never waits for a large one. Otherwise there
+/// could be a cycle: an acknowledgement waits for a follower's Fetch, the Fetch for a request that
+/// needs the whole budget, and that request for the one that waits for the acknowledgement.
 #[derive(Debug)]
 pub struct DecodedMemory {
     small: RequestMemory,
@@ -37,17 +40,17 @@ impl DecodedMemory {
         }
     }
 
-    /// The most that one request may take.
+    /// The maximum for a single request.
     pub(crate) fn most_bytes(&self) -> usize {
         self.large.total_bytes()
     }
 
-    /// What nobody has taken.
+    /// The part of the budget that is not reserved.
     pub fn available_bytes(&self) -> usize {
         self.small.available_bytes() + self.large.available_bytes()
     }
 
-    /// The half that a request takes its part from.
+    /// The half that a request with this allowance reserves from.
     pub(crate) fn half_for(&self, allowance: Allowance) -> &RequestMemory {
         match allowance.bytes <= self.small.total_bytes() / 4 {
             true => &self.small,
@@ -56,7 +59,7 @@ impl DecodedMemory {
     }
 }
 
-/// The part that one request has of the budget; given back when it is dropped.
+/// The reservation of one request. Returned when dropped.
 #[derive(Debug)]
 pub struct DecodedPart(Mutex<OwnedSemaphorePermit>);
 
@@ -65,13 +68,13 @@ impl DecodedPart {
         Arc::new(DecodedPart(Mutex::new(memory.take(bytes).await)))
     }
 
-    /// The request is decoded and has taken so much.
+    /// Reduces the reservation to the bytes that the decoded request uses.
     pub fn keep(&self, bytes: usize) {
         RequestMemory::keep(&mut self.0.lock(), bytes);
     }
 }
 
-/// What a request may take, and whether it has to be taken from the budget first.
+/// The memory that a decoded request may use, and whether it must be reserved first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allowance {
     pub bytes: usize,
@@ -79,7 +82,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Of a request of so many bytes.
+    /// The allowance of a request of `request_bytes`.
     pub fn of(
         api_key: ApiKey,
         request_bytes: usize,
@@ -98,7 +101,7 @@ impl Allowance {
         }
     }
 
-    /// Of a Produce for which the first was too little.
+    /// The allowance of a Produce that exceeded the regular one.
     pub fn of_many_partitions(request_bytes: usize, all_bytes: usize) -> Self {
         Allowance {
             bytes: at_most(request_bytes, all_bytes),
@@ -107,7 +110,7 @@ impl Allowance {
     }
 }
 
-/// The whole budget, unless that is less than what small requests may take anyway.
+/// At most the whole budget, but never less than small requests may use without a reservation.
 fn at_most(request_bytes: usize, all_bytes: usize) -> usize {
     fair_allowance(request_bytes).min(all_bytes.max(fair_allowance(BUDGETED_BYTES)))
 }

@@ -1,13 +1,14 @@
-//! Cuts the bytes of a connection into frames: four bytes of length, then the request, or the answer of a peer.
+//! Splits the bytes of a connection into frames: a length of four bytes, then a request or the
+//! response of a peer.
 //!
-//! A frame is handed out as a slice of the buffer it was read into, so that records go from there to the
-//! file without a copy. To make that cheap, a large frame is read exactly to its end and the four bytes
-//! of the next length behind it: when the frame is done with, the same memory takes the next one, and
-//! nothing but those four bytes is moved.
+//! A frame is a slice of the buffer that it was read into, so that records reach the file without a
+//! copy. To make that cheap, a large frame is read exactly to its end, plus the four bytes of the
+//! next length. Once the frame is dropped, the same memory takes the next frame, and only those
+//! four bytes are moved.
 //!
-//! A length that is negative or above `socket.request.max.bytes` is refused before its body is read, and
-//! memory for a body that is not there yet is taken from a budget that all connections share.
-//! Kafka does the same in `org.apache.kafka.common.network.NetworkReceive`.
+//! A length that is negative or above `socket.request.max.bytes` is rejected before its body is
+//! read. Memory for a body that has not arrived is taken from a budget that all connections share.
+//! Kafka: `org.apache.kafka.common.network.NetworkReceive`.
 
 use std::future::Future;
 use std::io;
@@ -17,23 +18,23 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes of the length in front of each frame.
+/// The size of the length before each frame.
 const LENGTH_SIZE: usize = 4;
-/// Reads of small frames take this much at once, so that many fit into one call.
+/// The size of a read of small frames, so that one call returns many of them.
 const READ_BYTES: usize = 16 * 1024;
-/// The largest buffer that a connection keeps while nothing arrives.
+/// The largest buffer that an idle connection keeps.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// The bytes of a connection that were read and not yet handed out.
+/// The bytes of a connection that were read and not yet returned as frames.
 #[derive(Debug)]
 pub struct FrameReader {
     buffer: BytesMut,
     max_frame_bytes: usize,
-    /// The size of the last frame with its length: the next one is likely to be like it.
+    /// The size of the last frame including its length, as an estimate for the next one.
     last_frame_bytes: usize,
 }
 
-/// Why the bytes of a connection cannot be a sequence of requests.
+/// Why the bytes of a connection are not a sequence of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     #[error("a request of {0} bytes: a length cannot be negative")]
@@ -42,14 +43,14 @@ pub enum FrameError {
     TooLarge { length: usize, max: usize },
 }
 
-/// What stands at the front of the buffer.
+/// The state of the first frame in the buffer.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Front {
-    /// Fewer than four bytes: not even the length of the next request.
+    /// Fewer than four bytes.
     Nothing,
-    /// The length, and not all of the body; so many bytes of it are missing.
+    /// The length and an incomplete body, of which this many bytes are missing.
     Partial { missing: usize },
-    /// A whole request of this many bytes.
+    /// A complete frame of this many bytes.
     Complete { length: usize },
 }
 
@@ -62,12 +63,12 @@ impl FrameReader {
         }
     }
 
-    /// From now on frames may be so long.
+    /// Changes the maximum length of frames.
     pub fn set_max_frame_bytes(&mut self, max_frame_bytes: usize) {
         self.max_frame_bytes = max_frame_bytes;
     }
 
-    /// Looks at the front of the buffer without taking anything.
+    /// Examines the first frame without taking it.
     pub fn front(&self) -> Result<Front, FrameError> {
         let Some(length) = self.buffer.first_chunk::<LENGTH_SIZE>() else {
             return Ok(Front::Nothing);
@@ -90,7 +91,7 @@ impl FrameReader {
         })
     }
 
-    /// Takes the next whole request, without its length.
+    /// Takes the first frame if it is complete, without its length.
     pub fn next_frame(&mut self) -> Result<Option<Bytes>, FrameError> {
         let Front::Complete { length } = self.front()? else {
             return Ok(None);
@@ -100,9 +101,9 @@ impl FrameReader {
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
-    /// Reads what the socket has, as much as suits the frame that is being read, and no more of that frame than
-    /// is `covered` by the budget, if it is one of those that are. Where memory is low, several small frames, or the next
-    /// large one, are not read at once. 0 is the end of the stream.
+    /// Reads from the socket, by an amount that suits the current frame. If the frame is subject to
+    /// the budget, reads at most the `covered` part of it. If memory is low, reads less ahead.
+    /// Returns 0 at the end of the stream.
     pub fn poll_read_from(
         &mut self,
         context: &mut Context<'_>,
@@ -121,15 +122,16 @@ impl FrameReader {
                 READ_BYTES.max(self.last_frame_bytes.min(KEPT_BYTES))
             }
         };
-        // For all of the frame, so that what has arrived is never moved: what is not written to takes no memory.
+        // For the whole frame, so that received bytes are never moved. Pages that are not written
+        // use no memory.
         self.buffer.reserve(read_bytes);
         let covered = covered.map_or(read_bytes, |covered| covered + LENGTH_SIZE);
         let mut buffer = (&mut self.buffer).limit(read_bytes.min(covered));
         pin!(stream.read_buf(&mut buffer)).poll(context)
     }
 
-    /// Gives memory back before a wait that may be long: all of it where nothing has come for a while, or
-    /// where it is little and soon had again.
+    /// Releases memory before a wait that may be long: everything if the connection is quiet, or if
+    /// the buffer is either small and cheap to allocate again, or too large to keep.
     pub fn shrink(&mut self, is_quiet: bool) {
         let capacity = self.buffer.capacity();
         let is_worth_keeping = (READ_BYTES + 1..=KEPT_BYTES).contains(&capacity);

@@ -1,5 +1,5 @@
-//! Handshakes that are under way: bounded in time, and in number by cutting off the oldest, so that peers who connect and
-//! then say nothing keep nobody out.
+//! TLS handshakes and SASL logins in progress. They are limited in time, and in number by closing
+//! the oldest, so that peers that connect and send nothing cannot keep others out.
 //!
 //! Kafka leaves a handshake that stalls to `connections.max.idle.ms`.
 
@@ -16,12 +16,12 @@ use ottla_tls::TlsContext;
 use crate::connections::Connection;
 use crate::stream::Stream;
 
-/// How long a handshake may take.
+/// The maximum duration of a TLS handshake.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How many may be under way at once.
+/// The maximum number of handshakes and logins in progress.
 const MOST: usize = 1024;
 
-/// The oldest first.
+/// Oldest first.
 type UnderWayQueue = Mutex<VecDeque<Arc<Connection>>>;
 
 #[derive(Debug, Default)]
@@ -29,22 +29,22 @@ pub struct Handshakes {
     under_way: Arc<UnderWayQueue>,
 }
 
-/// Why a peer is not let in.
+/// Why a peer is not admitted.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The peer went away, or this node closed the connection.
+    /// The peer closed the connection, or this node did.
     #[error("the connection ended")]
     Ended,
-    /// What Kafka reports as a failed authentication; the reason is for the log.
+    /// Kafka reports this as a failed authentication. The reason is for the log only.
     #[error("SSL handshake failed")]
     Failed { reason: String },
-    /// Its certificate is good, and no principal comes of it.
+    /// The certificate is valid, but no principal can be derived from it.
     #[error("{0}")]
     NoPrincipal(String),
 }
 
 impl Handshakes {
-    /// Speaks TLS with a peer and finds out who it is.
+    /// Performs the TLS handshake and sets the principal of the connection.
     pub async fn accept(
         &self,
         stream: TcpStream,
@@ -82,7 +82,7 @@ impl Handshakes {
         Ok(stream)
     }
 
-    /// A handshake or a login begins; it ends when what this returns is dropped.
+    /// Registers a handshake or a login. It ends when the returned guard is dropped.
     pub fn begin(&self, connection: &Arc<Connection>) -> UnderWay {
         let mut under_way = self.under_way.lock();
         under_way.push_back(Arc::clone(connection));

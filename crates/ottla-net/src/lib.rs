@@ -1,10 +1,10 @@
-//! Sockets: accepts connections, cuts their bytes into requests, and sends the answers in order; and opens connections to
-//! other nodes.
+//! Network connections: accepts them, splits their bytes into requests, sends the responses in
+//! order, and connects to other nodes.
 //!
-//! Owns listeners, connections, their limits and the memory that requests may take. Never touches what a request means
-//! (a [`Service`] does), nor logs.
+//! This crate owns listeners, connections, their limits, and the memory that requests may use. It
+//! never interprets a request (that is the task of a [`Service`]), and never touches logs.
 
-// Tests make files and threads of their own.
+// Tests create files and threads.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod address_limits;

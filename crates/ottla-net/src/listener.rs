@@ -1,8 +1,10 @@
-//! Binds the listeners and lets connections in.
+//! Binds listeners and accepts connections.
 //!
-//! At `max.connections`, where the process has no handle left for another connection, and when connections come faster than `max.connection.creation.rate`, a listener
-//! holds the one that it has accepted back and accepts no other: those who come wait in the kernel's queue,
-//! as they do with Kafka. An address that has `max.connections.per.ip` connections is turned away at once.
+//! A listener holds back the connection that it has accepted, and accepts no other, at
+//! `max.connections`, while the process has no file handle for another connection, and while
+//! connections arrive faster than `max.connection.creation.rate`. Other clients wait in the
+//! kernel's backlog, as with Kafka. A connection from an address that already has
+//! `max.connections.per.ip` connections is closed at once.
 //!
 //! Kafka: `SocketServer.Acceptor`, `ConnectionQuotas`.
 
@@ -20,12 +22,12 @@ use crate::network::Network;
 use crate::service::Service;
 use ottla_metrics::Metric;
 
-/// How long to pause when the kernel has no more file descriptors or memory for a connection.
+/// The pause after the kernel has refused a connection for lack of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often a listener that is full looks whether its limit was raised.
+/// How often a full listener checks whether its limit was raised.
 const LIMITS_CHECK: Duration = Duration::from_secs(1);
 
-/// A listener that was bound and does not accept yet.
+/// A listener that is bound and does not accept yet.
 #[derive(Debug)]
 pub struct BoundListener {
     pub info: Arc<ListenerInfo>,
@@ -41,7 +43,7 @@ impl BoundListener {
             Some(host) => host,
             None => every_address(),
         };
-        // As the settings have it.
+        // In the spelling of the settings.
         let written = listener.host.as_deref().unwrap_or("");
         let address = net::resolve(host, port)
             .map_err(|error| error.to_string())
@@ -81,11 +83,11 @@ impl BoundListener {
     }
 }
 
-/// Kafka's default, which its `server.properties` spells out, so that nearly every file has it.
+/// Kafka's default. Its `server.properties` contains it explicitly, and so do nearly all files.
 const KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES: i32 = 102_400;
 
-/// Where a listener without a host listens: on all addresses of both kinds, as in Java, or on those of IPv4 where the
-/// machine has no other.
+/// The address of a listener without a host: all IPv4 and IPv6 addresses, as in Java, or only IPv4
+/// if the machine has no IPv6.
 fn every_address() -> &'static str {
     match net::has_ipv6() {
         true => "::",
@@ -101,7 +103,7 @@ fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
     net::listen(address, options)
 }
 
-/// Lets connections in until the broker stops.
+/// Accepts connections until the broker stops.
 pub async fn accept_connections<S: Service>(
     network: Arc<Network>,
     service: Arc<S>,
@@ -112,7 +114,8 @@ pub async fn accept_connections<S: Service>(
         loop {
             match listener.socket.accept().await {
                 Ok((stream, mut peer_addr)) => {
-                    // A peer of IPv4 on a socket of both kinds is known by the address that it has elsewhere.
+                    // An IPv4 peer on a dual-stack socket gets its plain IPv4 address, as on other
+                    // sockets.
                     peer_addr.set_ip(peer_addr.ip().to_canonical());
                     let_in(&network, &service, &listener.info, stream, peer_addr).await;
                 }
@@ -133,7 +136,7 @@ pub async fn accept_connections<S: Service>(
     }
 }
 
-/// Whether `accept` failed over a connection that was gone before it was let in.
+/// Whether `accept` failed because the connection was closed before it was accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -143,7 +146,8 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Waits as the limits say; nobody else is accepted on the listener meanwhile.
+/// Admits a connection when the limits permit it. The listener accepts no other connection
+/// meanwhile.
 async fn let_in<S: Service>(
     network: &Arc<Network>,
     service: &Arc<S>,
@@ -155,7 +159,8 @@ async fn let_in<S: Service>(
     let limits = || {
         let of_address = network.address_limits.of(peer_addr.ip());
         let mut limits = Limits::of(&network.context.config(), info, of_address);
-        // What the process has no handle for waits in the kernel's queue, as what is over max.connections does.
+        // Connections that the process has no handle for wait in the kernel's backlog, like those
+        // above max.connections.
         limits.in_all = limits.in_all.min(network.context.handles.sockets);
         limits
     };
@@ -175,7 +180,7 @@ async fn let_in<S: Service>(
         match connections.register(info, peer_addr, &limits(), network.context.now_ms()) {
             Err(Refusal::NoRoom) => {
                 network.context.metrics.add(Metric::AcceptsPaused, 1);
-                // The limit may be raised meanwhile.
+                // Wakes up now and then, because the limit may be raised.
                 let _ = ottla_sync::time::timeout(LIMITS_CHECK, closing).await;
             }
             outcome => break outcome,
@@ -203,7 +208,8 @@ async fn let_in<S: Service>(
     }
 }
 
-/// Closes a connection whose address is over its quota after a while, so that its client does not come again at once.
+/// Closes a connection above the quota of its address after a delay, so that the client does not
+/// reconnect at once.
 fn close_later(network: &Arc<Network>, stream: TcpStream, delay: Duration) {
     network.context.metrics.add(Metric::ConnectionsThrottled, 1);
     let network = Arc::clone(network);
@@ -218,8 +224,9 @@ fn close_later(network: &Arc<Network>, stream: TcpStream, delay: Duration) {
     });
 }
 
-/// What `socket.receive.buffer.bytes` fixes the buffer at; `None` leaves it to the kernel, which begins with as much and
-/// lets it grow (`docs/decisions/0017-receive-buffer.md`).
+/// The fixed receive buffer that `socket.receive.buffer.bytes` asks for. `None` leaves the size to
+/// the kernel, which starts with about as much and grows it
+/// (`docs/decisions/0017-receive-buffer.md`).
 fn fixed_receive_buffer(bytes: i32) -> Option<usize> {
     match bytes {
         KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES => None,
@@ -267,7 +274,7 @@ mod tests {
         BrokerConfig::from_properties(&properties).unwrap().0
     }
 
-    /// The kernel says twice of what it was asked for, for what it adds to it.
+    /// The kernel reports twice the size that was requested, because it includes its own overhead.
     #[tokio::test]
     async fn sockets_have_the_buffers_of_the_settings() {
         for bytes in [20_000, 40_000] {
@@ -287,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Linux lets one more in than the backlog says, and whoever comes then is not answered.
+    /// Linux admits one connection more than the backlog; after that, connections get no answer.
     #[tokio::test]
     async fn as_many_connections_wait_to_be_accepted_as_the_setting_says() {
         for backlog in [1, 4] {

@@ -1,10 +1,11 @@
-//! The login of a connection: what its frames are for until somebody has logged in, and when a session ends.
+//! The SASL login of a connection: which frames belong to it, and when its session ends.
 //!
-//! A connection to a listener with SASL has a [`Login`]; each frame is shown to it before it is taken for a request. What
-//! may come when is decided in `ottla-security`; here it is decoded, answered and counted.
+//! A connection to a SASL listener has a [`Login`], which sees each frame before it is treated as a
+//! request. `ottla-security` decides which messages are valid when; this file decodes, encodes and
+//! counts.
 //!
-//! Kafka: `KafkaChannel`, which lets a channel be read when its authenticator is complete, and `Processor`, which begins
-//! sessions anew and closes expired ones.
+//! Kafka: `KafkaChannel`, which becomes readable once its authenticator is complete, and
+//! `Processor`, which re-authenticates sessions and closes expired ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,50 +26,51 @@ use crate::handshakes::{Handshakes, UnderWay};
 use crate::response::{encode_response, encode_token};
 use crate::sasl_credentials::ClusterCredentials;
 
-/// A login that takes longer is cut off.
+/// The maximum duration of the first login.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Sessions of one connection begin at least so far apart, as in Kafka.
+/// The minimum time between two re-authentications of a connection, as in Kafka.
 const BETWEEN_SESSIONS_MS: u64 = 1_000;
 
-/// The login of one connection.
+/// The login state of one connection.
 #[derive(Debug)]
 pub(crate) struct Login {
     listener: Arc<SaslListener>,
-    /// What is under way.
+    /// The login in progress.
     under_way: Option<SaslAuthenticator>,
     session: Option<Session>,
-    /// Before this the first login has to be complete.
+    /// The first login must be complete by then.
     deadline: Instant,
     last_begun_ms: Option<u64>,
-    /// Until the first login is complete, it is one of a bounded number.
+    /// Counts the first login among those in progress until it is complete.
     unfinished: Option<UnderWay>,
 }
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// A request of somebody who has logged in.
+    /// A request of an authenticated client.
     Request,
-    /// ApiVersions, which may be asked before.
+    /// ApiVersions, which is permitted before the login.
     Versions,
     Login,
-    /// A request that comes after the session has ended.
+    /// A request after the session has expired.
     Expired,
 }
 
-/// What follows from a frame of a login.
+/// The outcome of a login frame.
 #[derive(Debug)]
 pub(crate) enum Answered {
     Continue(Encoded),
-    /// Somebody has logged in.
+    /// The login is complete.
     LoggedIn(Encoded),
-    /// After the delay the peer gets the answer, if there is one, and the connection is closed.
+    /// After a delay, the peer receives the response, if there is one, and the connection is
+    /// closed.
     Refused(Option<Encoded>),
     Closed(String),
 }
 
 impl Login {
-    /// That of a new connection; nothing where the listener lets everybody in.
+    /// The login of a new connection; `None` if the listener has no SASL.
     pub fn of(
         config: &BrokerConfig,
         handshakes: &Handshakes,
@@ -77,7 +79,8 @@ impl Login {
         if !connection.listener.protocol.uses_sasl() {
             return None;
         }
-        // The configuration was checked: a listener with SASL has mechanisms. Without them nobody is let in.
+        // The configuration was checked: a SASL listener has mechanisms. Without any, nobody could
+        // log in.
         let listener = config.sasl.listener(&connection.listener.name).cloned();
         let listener = listener.unwrap_or_default();
         Some(Login {
@@ -94,7 +97,7 @@ impl Login {
         self.session.is_some()
     }
 
-    /// Ends when the first login has taken too long.
+    /// Completes when the first login has taken too long.
     pub async fn overdue(login: Option<&Login>) {
         match login {
             Some(login) if !login.is_logged_in() => {
@@ -146,7 +149,7 @@ impl Login {
         }
     }
 
-    /// A frame of the login.
+    /// Processes a frame of the login.
     pub fn on_frame(
         &mut self,
         frame: Bytes,
@@ -192,7 +195,7 @@ impl Login {
         Ok(self.follow(outcome, Some((api_key, header)), context, connection))
     }
 
-    /// A frame came that is longer than a login may be. Returns what is logged.
+    /// Reports a frame that is longer than a login may be. The caller closes the connection.
     pub fn on_invalid_frame(&mut self, context: &NodeContext, connection: &Connection) {
         if let Some(under_way) = &mut self.under_way {
             let outcome = under_way.on_invalid_frame();
@@ -200,7 +203,7 @@ impl Login {
         }
     }
 
-    /// Counts what came of a frame, and encodes the answer.
+    /// Counts the outcome of a frame, and encodes the response.
     fn follow(
         &mut self,
         outcome: Outcome,
@@ -252,7 +255,7 @@ impl Login {
     }
 }
 
-/// As Kafka's `Selector` logs it.
+/// Logs in the format of Kafka's `Selector`.
 fn report_failure(context: &NodeContext, connection: &Connection, is_again: bool, message: &str) {
     let (metric, again) = match is_again {
         true => (Metric::FailedReauthentications, "re-"),

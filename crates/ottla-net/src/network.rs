@@ -1,4 +1,4 @@
-//! What all connections of a node share: who is connected, and what may be taken.
+//! The state that all connections of a node share: registry, limits and budgets.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub struct Network {
     pub address_limits: AddressLimits,
     pub(crate) handshakes: Handshakes,
     pub address_quotas: AddressQuotas,
-    /// `queued.max.request.bytes`, or a share of the memory that there is.
+    /// `queued.max.request.bytes`, or a share of the available memory.
     pub request_memory: RequestMemory,
-    /// What decoded requests take beside their bytes.
+    /// Memory of decoded requests, in addition to their bytes.
     pub decoded_memory: DecodedMemory,
-    /// Answers that their clients do not take.
+    /// Responses that clients do not read.
     pub unsent_answers: Arc<UnsentAnswers>,
 }
 
@@ -48,7 +48,8 @@ impl Network {
     }
 }
 
-/// Follows a change of `max.connections.per.ip.overrides`; names are resolved on a thread of their own.
+/// Applies a change of `max.connections.per.ip.overrides`. Host names are resolved on a separate
+/// thread.
 pub fn follow_address_limits(network: &Arc<Network>) {
     if network.address_limits.are_of(&network.context.config()) {
         return;

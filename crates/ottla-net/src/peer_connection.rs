@@ -1,15 +1,18 @@
-//! A connection from this node to another: to a controller, a voter of the metadata quorum, or a broker.
+//! A connection from this node to another one: to a controller, a voter of the metadata quorum, or
+//! a broker.
 //!
-//! Requests are written in the order in which they are sent and may be many under way at once; answers come
-//! back in that order. One task owns the socket, so that a caller who goes away in the middle of a request
-//! leaves no half a frame behind. The first failure ends the connection for everybody: answers would no
-//! longer match questions. Whoever wants another connection opens one.
+//! Requests are written in the order in which they are sent, many may be in flight, and responses
+//! arrive in that order. One task owns the socket, so that a caller that is cancelled in the middle
+//! of a request does not leave a partial frame. The first failure ends the connection for all
+//! callers, because responses would no longer match requests. A caller that needs another
+//! connection opens one.
 //!
-//! What is under way is bounded by those who send: each waits for its answer. The records of an answer are
-//! slices of the frame that it came in.
+//! The number of requests in flight is bounded by the callers, each of which waits for its
+//! response. The records of a response are slices of its frame.
 //!
-//! Never touches: who leads, when to try again (`ottla-node`, the quorum and the fetchers decide
-//! that). Kafka: `NetworkClient` as `NodeToControllerRequestThread` and `BrokerBlockingSender` use it.
+//! This file does not decide which node to connect to, or when to retry: the code in `ottla-node`,
+//! the quorum and the fetchers does. Kafka: `NetworkClient`, as used by
+//! `NodeToControllerRequestThread` and `BrokerBlockingSender`.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -45,29 +48,29 @@ use crate::stream::{PeerReader, PeerWriter, to_peer};
 #[cfg(test)]
 mod tests;
 
-/// Requests that wait for the socket; whoever sends more waits for a place.
+/// Requests that wait for the socket. A caller waits if there are more.
 const UNWRITTEN_REQUESTS: usize = 64;
-/// Pieces of frames that one call hands to the socket.
+/// The maximum number of buffers in one write.
 const WRITTEN_TOGETHER: usize = 64;
 
-/// How a connection to a peer behaves.
+/// The settings of a connection to a peer.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
-    /// What the peer sees in its logs; Kafka gives the node's id.
+    /// The client ID that the peer logs; Kafka uses the node ID.
     pub client_id: ByteString,
-    /// How long a request may be without an answer before the connection is given up.
+    /// The connection is given up if a request has no response after this time.
     pub request_timeout: Duration,
-    /// What this node shows and trusts, where the listener of the peer uses TLS.
+    /// The TLS context, if the listener of the peer uses TLS.
     pub tls: Option<Arc<TlsContext>>,
-    /// Who this node is there, where the listener of the peer uses SASL.
+    /// The credentials of this node, if the listener of the peer uses SASL.
     pub sasl: Option<Arc<SaslPeer>>,
-    /// How long looking the name up, connecting and the handshake may take together.
+    /// The maximum duration of name resolution, connecting and TLS handshake together.
     pub connection_setup_timeout: Duration,
-    /// The largest answer that is read, in bytes.
+    /// The maximum size of a response in bytes.
     pub receive_limit: usize,
 }
 
-/// What went wrong with a peer: a sentence for people that starts with its address.
+/// A failed exchange with a peer: a sentence for people that starts with the address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{address}: {failure}")]
 pub struct PeerError {
@@ -78,10 +81,10 @@ pub struct PeerError {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PeerFailure {
-    /// The name is not known, nobody listens, or nobody answers.
+    /// The name is unknown, or nothing accepts the connection.
     #[error("cannot connect: {0}")]
     Unreachable(String),
-    /// Nothing is known of the fate of what was under way.
+    /// Whether the requests in flight were processed is unknown.
     #[error("the connection ended: {0}")]
     Closed(String),
     #[error("no answer to {} within {} ms", api.name(), after.as_millis())]
@@ -95,18 +98,18 @@ pub enum PeerFailure {
         served: String,
         spoken: String,
     },
-    /// The bytes that came are not what was asked for.
+    /// The response is malformed.
     #[error("{0}")]
     Unreadable(String),
-    /// The peer does not let this node in.
+    /// The peer rejects the login of this node.
     #[error("cannot log in{who}: {reason}")]
     NotLetIn { who: String, reason: String },
-    /// The request cannot be said in the version that both serve.
+    /// The request cannot be expressed in the version that both nodes support.
     #[error("{} cannot be sent: {reason}", api.name())]
     Unsendable { api: ApiKey, reason: EncodeError },
 }
 
-/// A connection whose peer has said what it serves. Dropping it closes the socket.
+/// A connection whose API versions are negotiated. Dropping it closes the socket.
 #[derive(Debug)]
 pub struct PeerConnection {
     address: Arc<str>,
@@ -114,13 +117,14 @@ pub struct PeerConnection {
     outgoing: mpsc::Sender<Outgoing>,
     in_flight: Arc<InFlight>,
     served: HashMap<ApiKey, RangeInclusive<i16>>,
-    /// When the next session has to begin, where sessions expire. Held from the first message of a login to its last, and
-    /// while a request is handed to the socket: no other request may come between the messages of a login.
+    /// When the next re-authentication is due, if sessions expire. The lock is held from the first
+    /// to the last message of a login, and while a request is passed to the socket, because no
+    /// other request may come between the messages of a login.
     next_login: ottla_sync::async_lock::Mutex<Option<Instant>>,
     task: AbortHandle,
 }
 
-/// A request on its way to the socket.
+/// A request that is waiting to be written.
 struct Outgoing {
     api: ApiKey,
     version: i16,
@@ -129,10 +133,10 @@ struct Outgoing {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What follows the header of a response, or why there is none.
+/// The bytes after the response header, or why there are none.
 type Answer = Result<Bytes, PeerFailure>;
 
-/// The requests that wait for their answer, oldest first, and why there will be no more.
+/// The requests that wait for a response, oldest first, and why the connection has ended.
 #[derive(Debug, Default)]
 struct InFlight {
     state: Mutex<InFlightState>,
@@ -152,7 +156,7 @@ struct Waiting {
 }
 
 impl PeerConnection {
-    /// Connects, and asks which versions of the APIs the peer serves.
+    /// Connects, negotiates API versions, and logs in.
     pub async fn open(
         host: &str,
         port: u16,
@@ -209,7 +213,7 @@ impl PeerConnection {
         }
     }
 
-    /// Says who this node is. Returns when to do so again.
+    /// Logs in. Returns when the next login is due.
     async fn log_in(&self, sasl: &SaslPeer) -> Result<Option<Instant>, PeerFailure> {
         let name = sasl.credentials.username();
         let who = name.map(|name| format!(" as {name}")).unwrap_or_default();
@@ -252,7 +256,7 @@ impl PeerConnection {
                 .on_message(&answer.auth_bytes)
                 .map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
         }
-        // Well before its end, as Kafka's clients do.
+        // Well before the session ends, as Kafka's clients do.
         let lasts = Duration::from_millis(lifetime_ms / 100 * 85);
         Ok((lifetime_ms > 0).then(|| ottla_sync::time::now() + lasts))
     }
@@ -264,7 +268,8 @@ impl PeerConnection {
         R::Response::decode_all(&body, version).map_err(|error| unreadable(R::API_KEY, &error))
     }
 
-    /// In our newest version first; a peer that does not know it answers in version 0 with those it knows.
+    /// Starts with the newest version of ApiVersions. A peer that does not support it answers in
+    /// version 0 with the versions that it supports.
     async fn negotiate(&mut self) -> Result<(), PeerFailure> {
         let mut version = *ApiKey::ApiVersions.stable_versions().end();
         loop {
@@ -309,17 +314,17 @@ impl PeerConnection {
         &self.address
     }
 
-    /// The versions of the APIs that the peer serves.
+    /// The API versions that the peer supports.
     pub fn served(&self) -> &HashMap<ApiKey, RangeInclusive<i16>> {
         &self.served
     }
 
-    /// Whether the connection is of no more use.
+    /// Whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.in_flight.state.lock().closed.is_some()
     }
 
-    /// The newest version of an API that both sides serve.
+    /// The newest version of an API that both nodes support.
     pub fn version(&self, api: ApiKey) -> Result<i16, PeerError> {
         self.shared_version(api)
             .map_err(|failure| self.error(failure))
@@ -344,13 +349,13 @@ impl PeerConnection {
         })
     }
 
-    /// Sends a request, in the newest version that both serve, and waits for its answer.
+    /// Sends a request, in the newest version that both nodes support, and waits for the response.
     pub async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, PeerError> {
         let version = self.version(R::API_KEY)?;
         self.send_in(request, version).await
     }
 
-    /// As [`send`](Self::send), for a request whose fields depend on the version that will be used.
+    /// Like [`send`](Self::send), for a request whose fields depend on the version.
     pub async fn send_with<R: ApiRequest>(
         &self,
         build: impl FnOnce(i16) -> R,
@@ -371,7 +376,7 @@ impl PeerConnection {
         answered.await.map_err(|failure| self.error(failure))
     }
 
-    /// `is_login` is for what goes before requests: it does not wait for a login.
+    /// `is_login`: the exchange is a part of opening or of a login, and does not wait for one.
     async fn exchange<R: ApiRequest>(&self, request: &R, version: i16, is_login: bool) -> Answer {
         let mut encoder = Encoder::new();
         let encoded = request.encode(&mut encoder, version);
@@ -391,7 +396,7 @@ impl PeerConnection {
                 (Some(sasl), false) => {
                     let mut next_login = self.next_login.lock().await;
                     if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
-                        // Boxed: a login is an exchange itself.
+                        // Boxed, because a login consists of exchanges.
                         *next_login = Box::pin(self.log_in(sasl)).await?;
                     }
                     self.outgoing.send(outgoing).await
@@ -408,7 +413,7 @@ impl PeerConnection {
         match ottla_sync::time::timeout(after, exchanged).await {
             Ok(answer) => answer,
             Err(_) => {
-                // Answers come in order: what comes after this request would wait for it too.
+                // Responses arrive in order, so later requests would wait for this one too.
                 let api = R::API_KEY;
                 let failure = PeerFailure::TimedOut { api, after };
                 self.in_flight.close(failure.clone());
@@ -433,7 +438,7 @@ impl Drop for PeerConnection {
 }
 
 impl InFlight {
-    /// Ends everything that waits; only the first reason counts.
+    /// Fails all waiting requests. Only the first reason is kept.
     fn close(&self, failure: PeerFailure) {
         let (waiting, failure) = {
             let mut state = self.state.lock();
@@ -441,7 +446,7 @@ impl InFlight {
             (std::mem::take(&mut state.waiting), failure)
         };
         for waiting in waiting {
-            // Whoever asked may have gone.
+            // The caller may have been cancelled.
             let _ = waiting.answer.send(Err(failure.clone()));
         }
     }
@@ -451,7 +456,7 @@ impl InFlight {
         closed.unwrap_or_else(|| PeerFailure::Closed("this node stops".to_owned()))
     }
 
-    /// Gives the oldest request its answer.
+    /// Passes a response to the oldest request.
     fn answer(&self, frame: Bytes) -> Result<(), String> {
         let Some(oldest) = self.state.lock().waiting.pop_front() else {
             return Err("it answered a request that was not sent".to_owned());
@@ -478,7 +483,7 @@ impl InFlight {
     }
 }
 
-/// Writes and reads until either ends.
+/// Writes and reads until either fails.
 async fn drive(
     (read, write): (PeerReader, PeerWriter),
     queue: mpsc::Receiver<Outgoing>,
@@ -491,7 +496,7 @@ async fn drive(
         reason = write_requests(write, &mut queue, &in_flight, client_id) => reason,
         reason = read_answers(read, &in_flight, receive_limit) => reason,
     };
-    // Before the queue goes: whoever waits in it is told the reason too.
+    // Before the queue is dropped, so that callers that wait for a place in it get the reason too.
     in_flight.close(PeerFailure::Closed(reason));
 }
 
@@ -532,7 +537,7 @@ async fn write_requests(
     "this node closed it".to_owned()
 }
 
-/// A request as it goes over the wire, in pieces: records stay where they were encoded.
+/// Encodes a request in pieces: records are not copied.
 fn frame(
     correlation_id: i32,
     client_id: &ByteString,

@@ -1,4 +1,4 @@
-//! Who asks, for what, and since when: what handlers know of a request besides its body.
+//! The context of a request: everything that a handler knows about it except its body.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::client_identity::ClientIdentity;
 use crate::connections::{Connection, ListenerInfo};
 use crate::decoded_memory::DecodedPart;
 
-/// The circumstances of one request. Kafka: `RequestContext`.
+/// The context of one request. Kafka: `RequestContext`.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
     pub api_key: ApiKey,
@@ -22,19 +22,20 @@ pub struct RequestContext {
     pub correlation_id: i32,
     pub client_id: Option<ByteString>,
     pub connection: Arc<Connection>,
-    /// Who asks: who is connected, or whose request a broker has forwarded.
+    /// The client: the peer of the connection, or the client whose request a broker has forwarded.
     pub identity: Arc<ClientIdentity>,
-    /// Whether a broker has forwarded it: its connection is not the client's, and is not slowed down.
+    /// Whether a broker has forwarded the request. If so, the connection is not the client's, and
+    /// is not throttled.
     pub is_forwarded: bool,
-    /// The length of the request, header included.
+    /// The length of the request, including its header.
     pub request_bytes: usize,
-    /// What its changes of topics count to, where the client has such a quota.
+    /// The quota that this request's changes to topics are charged to, if the client has one.
     pub mutation_quota: Option<Arc<dyn MutationQuota>>,
-    /// When the request was read, on the broker's own clock ([`Broker::now_ms`](crate::Broker::now_ms)).
+    /// When the request was read, in milliseconds of the node's clock (`NodeContext::now_ms`).
     pub received_at_ms: u64,
-    /// What it takes, decoded, of the memory for that; nothing where it is small.
+    /// The part of the budget for decoded requests that this request holds; `None` if it is small.
     pub decoded: Option<Arc<DecodedPart>>,
-    /// How long its handler has waited for others, as opposed to working on it.
+    /// How long the handler has waited, as opposed to working.
     pub waited: WaitedTime,
 }
 
@@ -52,7 +53,7 @@ impl RequestContext {
         format!("/{}", self.identity.host())
     }
 
-    /// The client id, empty where none was given.
+    /// The client ID, or an empty string if there is none.
     pub fn client_id(&self) -> ByteString {
         self.client_id.clone().unwrap_or_default()
     }
@@ -61,25 +62,25 @@ impl RequestContext {
         &self.identity.principal
     }
 
-    /// How long a handler has worked since it began, without the time in which it waited for others.
+    /// How long a handler has worked since it began, without the time that it has waited.
     pub fn worked_since(&self, began: Option<Instant>) -> Option<Duration> {
         let elapsed = ottla_sync::time::elapsed(began?);
         Some(elapsed.saturating_sub(self.waited.total()))
     }
 
-    /// Whose quotas apply: the user's name and the client id, empty where none was given.
+    /// The entity whose quotas apply: the user's name and the client ID, empty if there is none.
     pub fn quota_entity(&self) -> (&str, &str) {
         let client_id = self.client_id.as_deref().unwrap_or_default();
         (self.identity.principal.name(), client_id)
     }
 }
 
-/// Adds up the times of waiting within one request.
+/// Sums the times that a handler waits within one request.
 #[derive(Debug, Default)]
 pub struct WaitedTime(AtomicU64);
 
 impl WaitedTime {
-    /// Waiting lasts until what this returns is dropped.
+    /// Starts to wait. The wait ends when the returned guard is dropped.
     pub fn begin(&self) -> Waiting<'_> {
         Waiting {
             time: self,

@@ -1,45 +1,46 @@
-//! The memory that requests not yet read completely may take, over all connections; and, with bounds of their own, the
-//! memory of decoded requests and of batches that are being recompressed.
+//! A memory budget. One instance limits requests that are not yet read completely, over all
+//! connections; others limit decoded requests and batches that are being recompressed.
 //!
-//! Kafka bounds it with `queued.max.request.bytes` and leaves it unbounded by default; here the default
-//! is a share of the memory that the process may use, so that many clients with large requests cannot exhaust it. A
-//! connection that finds no room is not read until there is some.
+//! Kafka has `queued.max.request.bytes`, which is unlimited by default. Here the default is a share
+//! of the memory available to the process, so that many clients with large requests cannot exhaust
+//! it. A connection that finds no room is not read until there is some.
 //!
-//! A request is covered piece by piece as it arrives, and not by what it announces, so that peers that announce much and
-//! send nothing take nothing from others. Pieces alone could end with many requests that each wait for the last of
-//! the others' memory, so one request at a time may go beyond the bound, up to its end; and whoever has taken
-//! something and sends nothing more has to make room where others wait ([`RequestMemory::is_scarce`]).
+//! A request is covered piece by piece as it arrives, not by the length that it announces, so that
+//! peers that announce much and send nothing reserve nothing. Pieces alone could lead to a deadlock
+//! of requests that each hold a part and wait for the rest. Therefore one request at a time may
+//! exceed the budget until it is complete, and a peer that holds memory but sends nothing is
+//! disconnected if others wait ([`RequestMemory::is_scarce`]).
 
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use ottla_sync::{OwnedSemaphorePermit, Semaphore};
 
-/// One permit of the semaphore stands for so many bytes.
+/// One permit of the semaphore represents this many bytes.
 const UNIT_BYTES: usize = 1024;
-/// The most that is covered at once: what one read of a socket brings.
+/// The maximum that is covered at once: as much as one read of a socket returns.
 const PIECE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub struct RequestMemory {
     units: Arc<Semaphore>,
     total_units: usize,
-    /// One permit: whose request may go beyond the bound.
+    /// One permit, for the request that may exceed the budget.
     beyond: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
-/// The memory of one request; given back when it is dropped.
+/// The memory of one request. Returned when dropped.
 #[derive(Debug, Default)]
 pub struct Covered {
     units: Option<OwnedSemaphorePermit>,
     beyond: Option<OwnedSemaphorePermit>,
-    /// Covered bytes that have not arrived.
+    /// Covered bytes that have not arrived yet.
     unread: usize,
 }
 
 impl Covered {
-    /// How much may be read before more has to be covered.
+    /// How many bytes may be read before more must be covered.
     pub fn unread(&self) -> usize {
         self.unread
     }
@@ -68,17 +69,18 @@ impl RequestMemory {
         }
     }
 
-    /// The bound.
+    /// The size of the budget.
     pub fn total_bytes(&self) -> usize {
         self.total_units.saturating_mul(UNIT_BYTES)
     }
 
-    /// What nobody has taken.
+    /// The part of the budget that is not reserved.
     pub fn available_bytes(&self) -> usize {
         self.units.available_permits().saturating_mul(UNIT_BYTES)
     }
 
-    /// Whether most of it is taken: connections then keep and read no more than they must.
+    /// Whether more than half is reserved. Connections then keep smaller buffers and read less
+    /// ahead.
     pub fn is_low(&self) -> bool {
         self.units.available_permits() < self.total_units / 2
     }
@@ -93,7 +95,7 @@ impl RequestMemory {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Covers a piece of the `missing` bytes of a request if there is room for it.
+    /// Covers a piece of the `missing` bytes of a request if there is room.
     pub fn try_cover(&self, covered: &mut Covered, missing: usize) -> bool {
         let (bytes, units) = self.piece(missing);
         if covered.beyond.is_some() {
@@ -109,7 +111,7 @@ impl RequestMemory {
         }
     }
 
-    /// The same; waits for room.
+    /// Like [`try_cover`](Self::try_cover), but waits for room.
     pub async fn cover(&self, covered: &mut Covered, missing: usize) {
         let _waiting = Waiting::new(&self.waiting);
         let (bytes, units) = self.piece(missing);
@@ -125,8 +127,8 @@ impl RequestMemory {
         }
     }
 
-    /// Takes so much at once, for work that has its size from the beginning. More than everything is everything, or it
-    /// could never be had.
+    /// Reserves `bytes` at once, for work whose size is known in advance. A larger amount than the
+    /// budget reserves the whole budget, because otherwise it could never succeed.
     pub async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
         let _waiting = Waiting::new(&self.waiting);
         let units = bytes.div_ceil(UNIT_BYTES).min(self.total_units) as u32;
@@ -134,14 +136,14 @@ impl RequestMemory {
         taken.expect("the semaphore is never closed")
     }
 
-    /// Gives back of what was taken all but so many bytes.
+    /// Returns everything except `bytes` of a reservation.
     pub fn keep(taken: &mut OwnedSemaphorePermit, bytes: usize) {
         let kept = bytes.div_ceil(UNIT_BYTES);
         let surplus = taken.num_permits().saturating_sub(kept);
         drop(taken.split(surplus));
     }
 
-    /// Bytes of the next piece, and its units. Where the bound is smaller than a piece, the piece is the bound.
+    /// The bytes of the next piece, and its units: at most the whole budget.
     fn piece(&self, missing: usize) -> (usize, u32) {
         let bytes = missing.min(PIECE_BYTES);
         let units = bytes.div_ceil(UNIT_BYTES).min(self.total_units);

@@ -1,10 +1,10 @@
-//! A response as it goes over the wire: its length, its header, its body.
+//! Encodes a response: length, header, body.
 
 use bytes::BytesMut;
 use ottla_protocol::messages::ResponseHeader;
 use ottla_protocol::{ApiKey, Chunk, EncodeError, Encoded, Encoder, Message};
 
-/// The response to a request of this API, version and correlation ID.
+/// Encodes the response to a request of this API, version and correlation ID.
 pub fn encode_response<M: Message>(
     api_key: ApiKey,
     version: i16,
@@ -16,14 +16,14 @@ pub fn encode_response<M: Message>(
         ..Default::default()
     };
     let mut encoder = Encoder::new();
-    // The length is not known yet: its bytes are put in when everything stands.
+    // A placeholder: the length is known only after the body is encoded.
     encoder.i32(0);
     header.encode(&mut encoder, api_key.response_header_version(version))?;
     response.encode(&mut encoder, version)?;
     with_length(encoder.finish())
 }
 
-/// Bytes without a header, with their length in front.
+/// Encodes bytes without a header, preceded by their length.
 pub(crate) fn encode_token(token: &[u8]) -> Result<Encoded, EncodeError> {
     let mut encoder = Encoder::new();
     encoder.i32(0);
@@ -31,7 +31,7 @@ pub(crate) fn encode_token(token: &[u8]) -> Result<Encoded, EncodeError> {
     with_length(encoder.finish())
 }
 
-/// Puts the length in front, where the first buffer has room for it.
+/// Writes the length into the four bytes at the start of the first buffer.
 fn with_length(mut encoded: Encoded) -> Result<Encoded, EncodeError> {
     let length = i32::try_from(encoded.len() - 4).map_err(|_| EncodeError::TooLong {
         length: encoded.len() as usize,

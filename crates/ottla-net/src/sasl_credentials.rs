@@ -1,7 +1,8 @@
-//! What a login needs of the cluster: the credentials in the metadata, and chance.
+//! The credentials for logins: those in the metadata image, and random nonces.
 //!
-//! A user who does not exist gets a decoy that is the same on every node and with each attempt: it is made of a key that
-//! only nodes know, and looks like the credential of a user who does exist.
+//! An unknown user gets a decoy credential that is the same on every node and in each attempt. It
+//! looks like the credential of an existing user, and is derived from that user's server key, which
+//! the nodes know, and that user.
 //!
 //! Kafka: `CredentialProvider`, `ScramServerCallbackHandler`.
 
@@ -20,7 +21,8 @@ use ottla_sasl::{
 use ottla_security::{Moment, OAuthIdentity, SaslCredentials, TokenCredential, token_login};
 use ottla_types::Timestamp;
 
-/// The credentials of an image, and before there is one those that the node was formatted with.
+/// The credentials of the image, or, before there is an image, those that the node was formatted
+/// with.
 pub(crate) struct ClusterCredentials<'a> {
     pub image: Arc<MetadataImage>,
     pub bootstrap: &'a ScramImage,
@@ -30,7 +32,7 @@ pub(crate) struct ClusterCredentials<'a> {
 }
 
 impl ClusterCredentials<'_> {
-    /// A controller has to know who the others are before they have a log in common.
+    /// Controllers must authenticate each other before they have replicated any metadata.
     fn scram(&self) -> &ScramImage {
         match self.image.features.metadata_version() {
             None => self.bootstrap,
@@ -91,7 +93,7 @@ impl SaslCredentials for ClusterCredentials<'_> {
                 }
                 validated
             }
-            // The configuration was checked.
+            // Cannot happen: the configuration was checked.
             None => Err(TokenError::UnknownKey(None)),
         };
         match validated {
@@ -112,7 +114,7 @@ impl SaslCredentials for ClusterCredentials<'_> {
     }
 }
 
-/// Text that nobody can guess.
+/// An unpredictable text.
 pub(crate) fn nonce() -> String {
     format!(
         "{:032x}",
@@ -120,7 +122,8 @@ pub(crate) fn nonce() -> String {
     )
 }
 
-/// Nothing for one that cannot be used: Kafka refuses fewer iterations too.
+/// Converts a stored credential. `None` if it is unusable, or has fewer iterations than Kafka
+/// accepts.
 fn credential(
     mechanism: ScramMechanism,
     record: &UserScramCredentialRecord,

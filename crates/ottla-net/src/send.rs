@@ -1,12 +1,13 @@
-//! Sends answers: all that are ready in as few calls as possible, file regions from the page cache.
+//! Sends responses: all that are ready in as few calls as possible, and file regions from the page
+//! cache.
 //!
-//! Buffers that follow each other leave in one vectored write; a file region leaves with `sendfile`, and
-//! what stands before it is sent with `MSG_MORE`, so that the length and header of a response do not
-//! travel in a packet of their own. A region that ends before its length does (it was cut short under
-//! our hands) cannot be made good: the peer has been promised more, so the connection has to close.
-//! Through TLS, small buffers and what is read of file regions are put together into pieces of a bounded size, which are
-//! encrypted and sent one by one; of a region that is not in the page cache a thread that may wait reads the piece.
-//! Kafka does the same in `ByteBufferSend` and `FileRecords.writeTo`.
+//! Consecutive buffers are sent with one vectored write. A file region is sent with `sendfile`, and
+//! the bytes before it with `MSG_MORE`, so that length and header of a response do not travel in a
+//! separate packet. If the file ends within a region (it was truncated meanwhile), the connection
+//! must be closed, because the peer expects the announced length. With TLS, small buffers and the
+//! contents of file regions are collected into pieces of a bounded size, which are encrypted and
+//! sent one by one. A region that is not in the page cache is read on a thread that may block.
+//! Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,21 +23,22 @@ use ottla_metrics::stalls;
 
 use crate::stream::{Stream, TlsStream};
 
-/// The most buffers that one call takes.
+/// The maximum number of buffers in one call.
 const MAX_SLICES: usize = 64;
-/// The most that one `sendfile` is asked for, so that one connection does not keep its thread for long.
+/// The maximum size of one `sendfile`, so that a connection does not occupy its thread for long.
 const SENDFILE_BYTES: u64 = 1024 * 1024;
-/// What is encrypted at once: four records of the largest size, and what rustls takes before it has to send.
+/// The maximum that is encrypted at once: four TLS records of the maximum size, which is as much as
+/// rustls buffers.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What still has to be sent on a connection.
+/// The unsent part of the responses of a connection.
 #[derive(Debug, Default)]
 pub struct SendQueue {
     chunks: VecDeque<Chunk>,
 }
 
 impl SendQueue {
-    /// Appends one response, whose length stands in front already.
+    /// Appends a response. It already starts with its length.
     pub fn push(&mut self, response: Encoded) {
         self.chunks.extend(response.chunks);
     }
@@ -45,8 +47,9 @@ impl SendQueue {
         self.chunks.is_empty()
     }
 
-    /// Sends everything; returns how many bytes that were. Waits where the peer does not read, for as long as which what
-    /// is in memory counts as `unsent`, and calls `on_progress` whenever it has taken some.
+    /// Sends everything and returns the number of bytes. Waits while the peer does not read;
+    /// meanwhile the bytes in memory count as `unsent`. Calls `on_progress` after each partial
+    /// send.
     pub async fn send_all(
         &mut self,
         stream: &mut Stream,
@@ -122,7 +125,8 @@ impl SendQueue {
         Ok(sent)
     }
 
-    /// Takes what stands at the front, up to the size of a piece or to a buffer that is one by itself.
+    /// Fills `piece` from the front of the queue, up to the size of a piece or to a buffer that is
+    /// as large as one.
     async fn fill(&mut self, piece: &mut Vec<u8>) -> io::Result<usize> {
         let waiting: u64 = self.chunks.iter().take(MAX_SLICES).map(Chunk::len).sum();
         let size = waiting.min(PIECE_BYTES as u64) as usize;
@@ -167,7 +171,7 @@ impl SendQueue {
         in_memory.sum()
     }
 
-    /// Makes one call for what stands at the front.
+    /// Makes one call for the front of the queue.
     fn try_send(&mut self, stream: &TcpStream) -> io::Result<u64> {
         if let Some(Chunk::File(region)) = self.chunks.front_mut() {
             let sent = send_file(stream, region)?;
@@ -196,7 +200,7 @@ impl SendQueue {
         Ok(sent as u64)
     }
 
-    /// Drops what was sent of the buffers at the front.
+    /// Removes bytes that were sent from the buffers at the front.
     fn advance(&mut self, mut sent: usize) {
         while sent > 0 {
             let Some(Chunk::Bytes(bytes)) = self.chunks.front_mut() else {
@@ -212,7 +216,7 @@ impl SendQueue {
     }
 }
 
-/// Whom a connection leads to.
+/// Displays the peer of a connection.
 struct Peer<'a>(&'a TcpStream);
 
 impl std::fmt::Display for Peer<'_> {
@@ -224,7 +228,8 @@ impl std::fmt::Display for Peer<'_> {
     }
 }
 
-/// Reads from the front of a region, here if it is in the page cache, else on a thread that may wait.
+/// Reads from the start of a region: inline if it is in the page cache, otherwise on a thread that
+/// may block.
 async fn read_region(region: &FileRegion, buffer: &mut [u8]) -> io::Result<usize> {
     let position = region.position;
     let last = position + (buffer.len() as u64).saturating_sub(1);
@@ -253,7 +258,7 @@ fn cut_short() -> io::Error {
     )
 }
 
-/// Sends from the front of the region and moves the front on.
+/// Sends from the start of the region and advances it.
 fn send_file(stream: &TcpStream, region: &mut FileRegion) -> io::Result<u64> {
     let wanted = region.len.min(SENDFILE_BYTES) as usize;
     let sent = net::send_file(stream, &*region.file, region.position, wanted)? as u64;

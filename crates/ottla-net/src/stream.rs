@@ -1,8 +1,9 @@
-//! The bytes of a connection: plain, or through TLS.
+//! The byte stream of a connection: plain TCP or TLS.
 //!
-//! Plain ones take the ways of the kernel, with file regions by `sendfile`. Through TLS, what is read comes through a
-//! buffer that many records fit into, kept only while something arrives; what is sent is encrypted piece by piece
-//! (`send.rs`). TLS is not simulated: its keys and times are the system's.
+//! Plain connections use the kernel's calls directly, with `sendfile` for file regions. With TLS,
+//! reads go through a buffer that holds several TLS records and is kept only while data arrives;
+//! writes are encrypted piece by piece (`send.rs`). TLS is not simulated, because it uses the
+//! system's randomness and clock.
 
 use std::io;
 use std::pin::Pin;
@@ -16,11 +17,11 @@ use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-/// What one read takes from the socket at most: four records of the largest size, as rustls by itself would ask for a
-/// quarter of one.
+/// The maximum that one read takes from the socket: four TLS records of the maximum size. rustls by
+/// itself reads a quarter of a record at a time.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// How long a goodbye may take.
+/// The maximum time for sending TLS's close_notify.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A connection that a listener has accepted.
@@ -30,17 +31,17 @@ pub enum Stream {
     Tls(Box<TlsStream>),
 }
 
-/// One through TLS, after the handshake.
+/// A TLS connection after the handshake.
 pub type TlsStream = server::TlsStream<ReadAhead>;
 
 impl Stream {
-    /// Speaks TLS with a client that has connected.
+    /// Performs the server's part of the TLS handshake.
     pub async fn accept_tls(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<Stream> {
         let accepted = TlsAcceptor::from(config).accept(ReadAhead::new(stream));
         Ok(Stream::Tls(Box::new(accepted.await?)))
     }
 
-    /// The certificates that the client has shown, its own first.
+    /// The certificate chain that the client presented, its own certificate first.
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         match self {
             Stream::Plain(_) => &[],
@@ -48,20 +49,20 @@ impl Stream {
         }
     }
 
-    /// Says goodbye where TLS has one, so that the peer knows that nothing was cut off. One that does not read is not
-    /// waited for.
+    /// Sends close_notify if this is a TLS connection, so that the peer can detect truncation. Does
+    /// not wait long for a peer that does not read.
     pub async fn close(&mut self) {
         if let Stream::Tls(stream) = self {
-            // It is only a courtesy.
+            // A failure has no consequence: the connection is closed anyway.
             let _ = ottla_sync::time::timeout(GOODBYE, stream.shutdown()).await;
         }
     }
 
-    /// Returns when there is something to read, or the end.
+    /// Returns when there is data to read, or the stream has ended.
     pub async fn readable(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(stream) => stream.readable().await,
-            // Not whether the socket has bytes: what it had may be decrypted already.
+            // Not whether the socket has data, because earlier data may already be decrypted.
             Stream::Tls(stream) => {
                 let fill = |context: &mut Context<'_>| {
                     Pin::new(&mut **stream).poll_fill_buf(context).map_ok(drop)
@@ -85,8 +86,8 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Many clients close the socket without TLS's goodbye; that is an end all the same, as for Kafka. A request that is cut
-/// short by it is never complete.
+/// Treats the end of the TCP stream without close_notify as a regular end, because many clients end
+/// like this and Kafka accepts it. A request that is truncated by it is never complete.
 fn of_end(read: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
     match read {
         Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -96,11 +97,11 @@ fn of_end(read: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
     }
 }
 
-/// Reads from a socket in large pieces, for rustls, which reads in small ones.
+/// Reads from a socket in large pieces on behalf of rustls, which reads in small ones.
 #[derive(Debug)]
 pub struct ReadAhead {
     stream: TcpStream,
-    /// Empty while nothing arrives, so that an idle connection has none.
+    /// Empty while no data arrives, so that an idle connection has no buffer.
     buffer: Vec<u8>,
     position: usize,
 }
@@ -134,7 +135,8 @@ impl AsyncRead for ReadAhead {
                 this.buffer = Vec::new();
                 return read;
             }
-            // SAFETY: the read has filled the first `filled` bytes of the spare capacity, which begins at length 0.
+            // SAFETY: the read has initialised the first `filled` bytes of the spare capacity,
+            // which begins at length 0.
             unsafe { this.buffer.set_len(filled) };
             ready!(read)?;
         }
@@ -176,19 +178,20 @@ impl AsyncWrite for ReadAhead {
     }
 }
 
-/// What comes from a node that this one has connected to.
+/// The read half of a connection to another node.
 pub enum PeerReader {
     Plain(OwnedReadHalf),
     Tls(ReadHalf<client::TlsStream<ReadAhead>>),
 }
 
-/// What goes to it.
+/// The write half of a connection to another node.
 pub enum PeerWriter {
     Plain(OwnedWriteHalf),
     Tls(WriteHalf<client::TlsStream<ReadAhead>>),
 }
 
-/// Speaks TLS, if there is a configuration for it, with a node that this one has connected to by the name `host`.
+/// Performs the client's part of the TLS handshake if `tls` is given. `host` is the name that this
+/// node has connected to.
 pub async fn to_peer(
     stream: TcpStream,
     host: &str,

@@ -1,7 +1,9 @@
-//! Reads the keys of token issuers from where `sasl.oauthbearer.jwks.endpoint.url` says: at the start, then again and again.
+//! Reads the keys of token issuers from `sasl.oauthbearer.jwks.endpoint.url`: at start, and then
+//! periodically.
 //!
-//! A source that cannot be read at the start ends the start, as in Kafka. Later the keys that were read stay in force, and
-//! the attempt is repeated after `sasl.oauthbearer.jwks.endpoint.retry.backoff.ms`, twice that, and so on.
+//! If a source cannot be read at start, the start fails, as in Kafka. If it cannot be read later,
+//! the previous keys stay in use, and the read is retried after
+//! `sasl.oauthbearer.jwks.endpoint.retry.backoff.ms`, twice that, and so on.
 //!
 //! Kafka: `RefreshingHttpsJwks`, `JwksFileVerificationKeyResolver`.
 
@@ -14,14 +16,14 @@ use ottla_sasl::oauth_token::KeySet;
 use ottla_tls::{Given, Purpose, TlsSettings, trusted_certificates};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// How often it is looked whether a source is to be read.
+/// How often each source is checked for a due read.
 const CHECK: Duration = Duration::from_secs(1);
-/// How long an answer may take, from the first byte that is sent to the last that comes.
+/// The maximum duration of an HTTP exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest set of keys.
+/// The maximum size of a key set.
 const MOST_BYTES: u64 = 1024 * 1024;
 
-/// Reads all sources that the configuration names. Blocks. The error is for people.
+/// Reads all sources of the configuration. Blocks. The error is for people.
 pub fn load_token_keys(context: &NodeContext) -> Result<(), String> {
     for source in context.config().sasl.key_sources() {
         let text = read(&source)?;
@@ -31,8 +33,8 @@ pub fn load_token_keys(context: &NodeContext) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads sources again until the node stops: files when they are others, and what is at other URLs every
-/// `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names a key that is not there.
+/// Reads the sources again until the node stops: a file every second, and a URL every
+/// `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names an unknown key.
 pub async fn keep_token_keys(context: Arc<NodeContext>) {
     let reading = async {
         let mut readers: Vec<Reader> = Vec::new();
@@ -56,12 +58,12 @@ pub async fn keep_token_keys(context: Arc<NodeContext>) {
     }
 }
 
-/// A source, and how it was read last.
+/// A source and the state of its reads.
 struct Reader {
     source: KeySource,
     due_at_ms: u64,
     backoff: Duration,
-    /// What a file said.
+    /// The text of the last read.
     last: Option<String>,
 }
 
@@ -130,7 +132,7 @@ fn is_file(source: &KeySource) -> bool {
     source.url.starts_with("file:")
 }
 
-/// The text of a source. Blocks.
+/// Reads the text of a source. Blocks.
 fn read(source: &KeySource) -> Result<String, String> {
     let read = match source.url.strip_prefix("file:") {
         Some(path) => read_file(path),
@@ -139,7 +141,7 @@ fn read(source: &KeySource) -> Result<String, String> {
     read.map_err(|error| of_source(source, &error))
 }
 
-/// `/path`, or `//path` with an empty name of a host before it.
+/// Accepts `/path`, and `//path` with an empty host name.
 fn read_file(path: &str) -> Result<String, String> {
     let path = path.strip_prefix("//").unwrap_or(path);
     let bytes = ottla_sync::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
@@ -159,7 +161,8 @@ fn read_url(source: &KeySource) -> Result<String, String> {
     let agent = ureq::Agent::from(config.build());
     let failed = |error: ureq::Error| format!("cannot be read: {error}");
     let mut answer = agent.get(&source.url).call().map_err(failed)?;
-    // A redirection is none of the failures, and is not followed: it may lead to a server that nobody has named.
+    // A redirect is not followed, because it may lead to a server that is not configured. ureq does
+    // not report it as an error.
     if !answer.status().is_success() {
         return Err(format!("cannot be read: http status: {}", answer.status()));
     }
@@ -167,7 +170,7 @@ fn read_url(source: &KeySource) -> Result<String, String> {
     body.read_to_string().map_err(failed)
 }
 
-/// How the server is recognised: by the trust store of the JAAS entry, or those whom the system trusts.
+/// How the server is authenticated: by the trust store in the JAAS entry, or by the system's.
 fn tls(source: &KeySource) -> Result<TlsConfig, String> {
     let settings = TlsSettings::read("the issuer's keys", Purpose::Client, |key| {
         let value = source.ssl.get(key)?.expose().to_owned();
@@ -243,7 +246,7 @@ mod tests {
         std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             let mut stream = StreamOwned::new(session, stream);
-            // A client that does not trust this server ends it here.
+            // A client that does not trust this server closes the connection here.
             if stream.read(&mut [0; 4096]).is_ok() {
                 stream.write_all(answer.as_bytes()).unwrap();
                 stream.conn.send_close_notify();

@@ -1,8 +1,9 @@
-//! The memory of answers that their clients do not take.
+//! The memory of responses that clients do not read.
 //!
-//! An answer is counted from the moment at which its client's socket is full to the one at which the kernel has the
-//! last of it; regions of files are in no memory and not counted. At the bound no further request is carried out whose
-//! answer might be large, and clients that take next to nothing are closed ([`Unsent::stalled`]). Kafka has no bound.
+//! A response is counted from the time when the client's socket is full until the kernel has
+//! accepted its last byte. File regions are not in memory and are not counted. When the bound is
+//! reached, no further request is processed whose response may be large, and clients that read
+//! almost nothing are disconnected ([`Unsent::stalled`]). Kafka has no such bound.
 
 use ottla_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub struct UnsentAnswers {
     bound: usize,
     bytes: AtomicUsize,
     waiting: AtomicUsize,
-    /// Raised when answers were sent, or given up, while somebody waited.
+    /// Notified when responses were sent or dropped while a request waited.
     room: Notify,
 }
 
@@ -29,7 +30,7 @@ impl UnsentAnswers {
         }
     }
 
-    /// What is unsent on all connections.
+    /// Unsent bytes of all connections.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::SeqCst)
     }
@@ -38,7 +39,7 @@ impl UnsentAnswers {
         self.bytes() < self.bound
     }
 
-    /// Whether requests wait because of answers that were not taken.
+    /// Whether requests wait because of unread responses.
     pub fn is_scarce(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
@@ -56,12 +57,12 @@ impl UnsentAnswers {
     }
 }
 
-/// What one connection has of it; given back when it is dropped.
+/// The unsent bytes of one connection. Subtracted when dropped.
 #[derive(Debug)]
 pub struct Unsent {
     all: Arc<UnsentAnswers>,
     bytes: AtomicUsize,
-    /// What the client has taken so far.
+    /// Bytes that the client has read so far.
     taken: AtomicU64,
 }
 
@@ -74,7 +75,7 @@ impl Unsent {
         }
     }
 
-    /// So much of the connection's answers is unsent now.
+    /// Sets the number of unsent bytes of this connection.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         if bytes > before {
@@ -82,7 +83,7 @@ impl Unsent {
         }
         if bytes < before {
             self.all.bytes.fetch_sub(before - bytes, Ordering::SeqCst);
-            // Who waits has counted itself before it looked at the bytes.
+            // A waiter increments `waiting` before it reads `bytes`, so it is not missed here.
             if self.all.is_scarce() {
                 self.all.room.notify_waiters();
             }
@@ -93,8 +94,8 @@ impl Unsent {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns when the client should be closed: for so long it has taken less than `least_bytes`, and it holds some of
-    /// the memory that is used up.
+    /// Returns when the client should be disconnected: it has read less than `least_bytes` within
+    /// `patience`, the bound is reached, and this connection has unsent bytes.
     pub async fn stalled(&self, patience: Duration, least_bytes: u64) {
         loop {
             let before = self.taken.load(Ordering::Relaxed);

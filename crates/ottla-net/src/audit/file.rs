@@ -1,8 +1,8 @@
-//! `ottla.audit.file`: the decisions as lines of JSON, for those who collect them.
+//! `ottla.audit.file`: authorisation decisions as lines of JSON.
 //!
-//! A request hands its line to a bounded queue and goes on; where the queue is full, or the file cannot be written, lines
-//! are lost, counted, and spoken of once a minute, in the log and in the file. The file is opened for each batch of lines,
-//! so it can be renamed or deleted at any time.
+//! A request adds its line to a bounded queue and continues. If the queue is full, or the file
+//! cannot be written, lines are lost. Their number is reported once a minute, in the log and in the
+//! file. The file is opened for each batch of lines, so it can be renamed or deleted at any time.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -17,7 +17,7 @@ use ottla_sync::fs::OpenOptions;
 use ottla_sync::{Mutex, Notify};
 use serde_json::{Value, json};
 
-/// The most lines that wait to be written.
+/// The maximum number of lines in the queue.
 const MAX_LINES: usize = 8_192;
 const SPEAK_EVERY: Duration = Duration::from_secs(60);
 
@@ -49,7 +49,7 @@ impl AuditQueue {
     }
 }
 
-/// One decision. `way_out` is the command that would allow it.
+/// Formats one decision. `way_out` is the command that would allow the request.
 pub(super) fn line(
     client: Client<'_>,
     action: Action<'_>,
@@ -80,7 +80,7 @@ fn now() -> String {
     now.map_or_else(|_| String::new(), |now| format!("{now:.3}"))
 }
 
-/// Writes the lines until the node stops, and what is left then.
+/// Writes lines until the node stops, and then the remaining ones.
 pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, path: String) {
     let mut spoken = ottla_sync::time::now();
     loop {
@@ -89,7 +89,7 @@ pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, pat
             () = context.stopping() => true,
         };
         let writing = (Arc::clone(&queue), path.clone());
-        // The disk may make it wait; the lines that come meanwhile are written together.
+        // The write may block on the disk. Lines that arrive meanwhile are written together.
         let written = ottla_sync::task::spawn_blocking(move || {
             let (queue, path) = writing;
             write_lines(&queue, Path::new(&path), &mut spoken, is_last);
@@ -97,7 +97,7 @@ pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, pat
         });
         match written.await {
             Ok(after) if !is_last => spoken = after,
-            // A panic has been reported where it happened.
+            // A panic has already been reported.
             _ => return,
         }
     }
@@ -124,7 +124,7 @@ fn write_lines(queue: &AuditQueue, path: &Path, spoken: &mut Instant, is_last: b
         return;
     }
     if let Err(error) = append(path, &text) {
-        // Said with the next count of those that are lost.
+        // Reported with the next number of lost lines.
         tracing::debug!("{}: {error}", path.display());
         queue.lose(lost + lines.len() as u64);
     }
@@ -205,7 +205,7 @@ mod tests {
             queue.push(&json!({}));
         }
         let mut spoken = ottla_sync::time::now();
-        // A directory cannot be written to as a file.
+        // A directory cannot be written as a file.
         write_lines(&queue, directory.path(), &mut spoken, false);
         let path = directory.path().join("audit");
         queue.push(&json!({"last": true}));

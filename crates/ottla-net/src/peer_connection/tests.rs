@@ -1,4 +1,4 @@
-//! Against a peer that answers as a test says.
+//! Tests against a peer that answers as each test tells it.
 
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, VoteRequest};
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ async fn connect(port: u16) -> PeerConnection {
     connected.unwrap()
 }
 
-/// The epoch of a request says whether `is_fenced` is to be set in its answer.
+/// The epoch of the request tells the peer whether to set `is_fenced` in its response.
 fn heartbeat(broker_epoch: i64) -> BrokerHeartbeatRequest {
     BrokerHeartbeatRequest {
         broker_epoch,
