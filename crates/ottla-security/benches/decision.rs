@@ -1,6 +1,6 @@
-//! How long one decision takes, by the number of ACLs: 10,000 and 100,000 of them, half LITERAL and half PREFIXED, over
-//! as many principals. The first column asks for one client again and again, the second for each in turn, which finds
-//! little of the index in the processor's caches.
+//! The time of one decision by the number of ACLs: up to 100,000, half LITERAL and half PREFIXED,
+//! for as many principals. The first column repeats one client; the second cycles through all of
+//! them, so that little of the index is in the processor's caches.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -37,14 +37,14 @@ fn authorizer(acls: usize) -> StandardAuthorizer {
     authorizer
 }
 
-/// Nanoseconds of the processor that this process has had, so that a busy machine does not count.
+/// CPU time of this process in nanoseconds, so that a busy machine does not distort the result.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     let first = text.split_whitespace().next().expect("a number");
     first.parse().expect("a number")
 }
 
-/// The least of several rounds.
+/// The minimum of several rounds.
 fn ns_per_call(mut call: impl FnMut()) -> f64 {
     const CALLS: u64 = 300_000;
     let round = |_| {
@@ -62,7 +62,7 @@ fn main() {
     println!("{:>10} {:>12} {:>12}", "ACLs", "one client", "any client");
     for acls in [0, 10, 10_000, 100_000] {
         let authorizer = authorizer(acls);
-        // Many principals and names, so that the processor's caches hold what they would of a cluster's.
+        // Many principals and names, so that the caches contain what they would in a cluster.
         let requests: Vec<(String, String)> = (0..acls.max(1))
             .map(|i| {
                 let team = i / 10;

@@ -1,4 +1,4 @@
-//! One ACL: who may, or may not, do what to which resources, from where.
+//! One ACL: a principal, a host, an operation, a resource pattern, and ALLOW or DENY.
 //!
 //! Kafka: `StandardAcl`, `ResourcePattern`, `AccessControlEntry`.
 
@@ -11,7 +11,7 @@ use ottla_types::Uuid;
 
 use crate::names::{Operation, PatternType, PermissionType, ResourceType, WILDCARD};
 
-/// Which resources an ACL is about.
+/// The resources that an ACL applies to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pattern {
     pub resource_type: ResourceType,
@@ -19,14 +19,14 @@ pub struct Pattern {
     pub pattern_type: PatternType,
 }
 
-/// An ACL without its id. Sorts as Kafka looks through them: by resource type, by name from the last to the first, so that
-/// longer prefixes come first, then by the rest.
+/// An ACL without its ID. Sorts in the order in which Kafka searches: by resource type, by name in
+/// descending order so that longer prefixes come first, then by the rest.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acl {
     pub pattern: Pattern,
-    /// `User:alice`; `User:*` is everybody.
+    /// `User:alice`; `User:*` means everybody.
     pub principal: ByteString,
-    /// An address as [`host_address`](crate::host_address) spells it; `*` is any.
+    /// An address in the spelling of [`host_address`](crate::host_address); `*` means any.
     pub host: ByteString,
     pub operation: Operation,
     pub permission_type: PermissionType,
@@ -61,13 +61,13 @@ impl Acl {
         }
     }
 
-    /// Whether it is about a request by `principal` from `host`.
+    /// Whether the ACL applies to a request by `principal` from `host`.
     pub(crate) fn is_about(&self, principal: &str, host: &str) -> bool {
         (self.principal == principal || self.principal == "User:*")
             && (self.host == WILDCARD || self.host == host)
     }
 
-    /// Whether it decides about the operation. What does not allow denies, as in Kafka.
+    /// Whether the ACL decides about the operation. Anything but ALLOW counts as DENY, as in Kafka.
     pub(crate) fn covers(&self, operation: Operation) -> bool {
         match self.is_allow() {
             true => self.operation.grants(operation),
@@ -100,7 +100,7 @@ impl PartialOrd for Acl {
     }
 }
 
-/// As Java prints the record: what audit lines have.
+/// As Java prints the record. Audit lines contain this.
 impl fmt::Display for Acl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Pattern {

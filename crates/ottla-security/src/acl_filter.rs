@@ -1,4 +1,4 @@
-//! Which ACLs DescribeAcls and DeleteAcls are about.
+//! The filter of DescribeAcls and DeleteAcls.
 //!
 //! Kafka: `AclBindingFilter`, `ResourcePatternFilter`, `AccessControlEntryFilter`.
 
@@ -12,7 +12,7 @@ use crate::names::{Operation, PatternType, PermissionType, ResourceType, WILDCAR
 pub struct AclFilter {
     pub resource_type: ResourceType,
     pub name: Option<ByteString>,
-    /// `Match` also finds the ACLs that are in force for a resource of that name.
+    /// `Match` also matches the ACLs that apply to a resource of that name.
     pub pattern_type: PatternType,
     pub principal: Option<ByteString>,
     pub host: Option<ByteString>,

@@ -1,8 +1,9 @@
-//! The ACLs of a cluster, found by the resource that a request is about.
+//! An index of the ACLs of a cluster by resource.
 //!
-//! A resource is looked up once by its name, once as `*`, and once by each length that a prefix has; what is found there
-//! is looked up by principal. A decision therefore takes the time of a few lookups, however many ACLs there are. A copy
-//! shares everything with its original: the next state of the index is made beside the one that decides.
+//! A resource is looked up by its name, by `*`, and by each existing length of a prefix; the result
+//! is looked up by principal. A decision therefore takes a few lookups, whatever the number of
+//! ACLs. A clone shares everything with its original, so that the next state of the index is built
+//! while the current one is used.
 //!
 //! Kafka: `AclCache`, `StandardAuthorizerData.checkSection`.
 
@@ -19,49 +20,49 @@ pub struct AclIndex {
     len: usize,
 }
 
-/// The ACLs about one type of resources.
+/// The ACLs of one resource type.
 #[derive(Clone, Debug, Default)]
 struct OfType {
     literal: NameMap<OfPattern>,
-    /// The ACLs about `*`, which are LITERAL.
+    /// The ACLs of `*`, which are LITERAL.
     wildcard: OfPattern,
     prefixed: NameMap<OfPattern>,
-    /// How long the prefixes are, with how many patterns have that length; longest first.
+    /// The lengths of prefixes and the number of patterns with each length, in descending order.
     prefix_lengths: Vec<(usize, usize)>,
 }
 
-/// The ACLs with one pattern.
+/// The ACLs with the same pattern.
 #[derive(Clone, Debug, Default)]
 struct OfPattern {
-    /// Those of `User:*`.
+    /// The ACLs of `User:*`.
     of_everybody: OfPrincipal,
     by_principal: NameMap<OfPrincipal>,
     len: usize,
 }
 
-/// The ACLs of one principal with one pattern.
+/// The ACLs of one principal with the same pattern.
 #[derive(Clone, Debug, Default)]
 struct OfPrincipal {
     any_host: Operations,
     /// By address, sorted.
     by_host: Vec<(ByteString, Operations)>,
-    /// What the above is made of.
+    /// The ACLs from which the above is computed.
     acls: Vec<Acl>,
 }
 
-/// What ACLs allow and deny, as bits.
+/// The operations that ACLs allow and deny, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Operations {
     allowed: i32,
     denied: i32,
 }
 
-/// What the ACLs about a resource say of an operation.
+/// The decision of the ACLs of a resource about an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Denied,
     Allowed,
-    /// There are ACLs about the resource, and none decides.
+    /// The resource has ACLs, but none of them matches.
     Undecided,
     NoAcls,
 }
@@ -72,7 +73,7 @@ impl AclIndex {
         self.of_type_mut(&acl).insert(acl);
     }
 
-    /// Takes one ACL out that equals this one.
+    /// Removes one ACL that is equal to this one.
     pub fn remove(&mut self, acl: &Acl) {
         if self.of_type_mut(acl).remove(acl) {
             self.len -= 1;
@@ -118,7 +119,7 @@ impl AclIndex {
         }
     }
 
-    /// The ACLs that decide about an operation, in the order in which Kafka looks at them.
+    /// The ACLs that match an operation, in Kafka's search order.
     pub(crate) fn deciding<'a>(
         &'a self,
         principal: &str,
@@ -141,7 +142,7 @@ impl AclIndex {
         deciding
     }
 
-    /// The ACLs about a type of resources that are a principal's or everybody's, and hold for the host, in no order.
+    /// The ACLs of a resource type that apply to the principal and host, in no particular order.
     pub(crate) fn of_client<'a>(
         &'a self,
         principal: &'a str,
@@ -159,7 +160,7 @@ impl AclIndex {
 }
 
 impl OfType {
-    /// The patterns that a name matches and that have ACLs.
+    /// The patterns with ACLs that match a name.
     fn about<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a OfPattern> {
         let literal = match name {
             WILDCARD => None,
@@ -167,7 +168,7 @@ impl OfType {
         };
         let lengths = self.prefix_lengths.iter();
         let prefixed = lengths.filter_map(move |(length, _)| {
-            // None for a name that is shorter, or where a character lies across that length.
+            // `None` if the name is shorter, or if the length is not at a character boundary.
             let prefix = name.get(..*length)?;
             self.prefixed.get(prefix)
         });
@@ -195,7 +196,7 @@ impl OfType {
         }
     }
 
-    /// Whether there was one.
+    /// Returns whether the ACL existed.
     fn remove(&mut self, acl: &Acl) -> bool {
         let Pattern { name, is_literal } = Pattern::of(acl);
         if is_literal && name == WILDCARD {
@@ -234,7 +235,7 @@ impl OfType {
     }
 }
 
-/// Under which name an ACL is found. What is not LITERAL is taken for a prefix, as in Kafka.
+/// The key of an ACL in the index. Any pattern that is not LITERAL counts as a prefix, as in Kafka.
 struct Pattern {
     name: ByteString,
     is_literal: bool,
@@ -277,7 +278,7 @@ impl OfPattern {
         self.by_principal.insert_new(principal, own);
     }
 
-    /// Whether there was one.
+    /// Returns whether the ACL existed.
     fn remove(&mut self, acl: &Acl) -> bool {
         let own = match &*acl.principal {
             EVERYBODY => Some(&mut self.of_everybody),
@@ -327,7 +328,7 @@ impl OfPrincipal {
         }
     }
 
-    /// Whether there was one.
+    /// Returns whether the ACL existed.
     fn remove(&mut self, acl: &Acl) -> bool {
         let Some(found) = self.acls.iter().position(|other| other == acl) else {
             return false;
@@ -343,7 +344,7 @@ impl OfPrincipal {
 }
 
 impl Operations {
-    /// What one ACL decides, with what it implies.
+    /// The operations that one ACL decides, including implied ones.
     fn of(acl: &Acl) -> Operations {
         let covered = Operation::ALL
             .iter()

@@ -1,4 +1,4 @@
-//! Whom a delegation token (KIP-48) lets in, and until when.
+//! Delegation tokens (KIP-48): their owner and expiry.
 //!
 //! In Kafka: `DelegationTokenControlManager`, `DelegationTokenPublisher`.
 
@@ -9,13 +9,13 @@ use ottla_types::Timestamp;
 use crate::principal::Principal;
 use crate::sasl_authenticator::TokenCredential;
 
-/// Whether the time of a token is over.
+/// Whether a token has expired.
 pub fn is_token_expired(token: &DelegationTokenRecord, now: Timestamp) -> bool {
     token.max_timestamp < now.0 || token.expiration_timestamp < now.0
 }
 
-/// What a login with the token is checked against; none once its time is over. `credential` is the one that was derived
-/// for the token.
+/// The credential for a login with the token; `None` if the token has expired. `credential` is the
+/// one derived for the token.
 pub fn token_login(
     token: &DelegationTokenRecord,
     credential: &ScramCredential,

@@ -1,18 +1,20 @@
-//! Who asks, what they may do, and how much of it: logins, principals, ACLs and the decision about one request, client
-//! quotas.
+//! Access control: logins, principals, ACLs, the authorisation of a request, and client quotas.
 //!
-//! Owns: the names of Kafka's access control, the ACLs of a cluster in an index that decides in constant time, and the
-//! rules by which they decide; the limits of clients and what they have used of them. Never touches: a clock, a socket, a
-//! file, a log. The ACLs come from the metadata log's records, and the answer is a value; who logs it stands outside.
+//! This crate owns the names of Kafka's access control, an index of the ACLs of a cluster that
+//! decides in constant time, the rules of the decision, and the limits of clients and their usage.
+//! It never touches a clock, a socket, a file or a log. The ACLs come from the records of the
+//! metadata log, and a decision is a value; the caller logs it.
 //!
 //! Invariants:
-//! 1. A DENY that matches wins over every ALLOW.
-//! 2. Only a super user is allowed what no ACL allows, unless `allow.everyone.if.no.acl.found` is set and no ACL is
-//!    about the resource.
-//! 3. Nobody is let in whose mechanism the listener has not enabled, and no login tells whether a user exists.
-//! 4. A decision allocates nothing, and takes the same time with ten ACLs and a hundred thousand.
+//! 1. A matching DENY takes precedence over every ALLOW.
+//! 2. Without a matching ALLOW, only a super user is authorised, unless
+//!    `allow.everyone.if.no.acl.found` is set and the resource has no ACL.
+//! 3. Only enabled mechanisms of the listener can be used, and no login reveals whether a user
+//!    exists.
+//! 4. A decision allocates nothing, and takes the same time with ten ACLs and with a hundred
+//!    thousand.
 //!
-//! Kafka does the same in `org.apache.kafka.metadata.authorizer`, `org.apache.kafka.common.acl` and
+//! Kafka: `org.apache.kafka.metadata.authorizer`, `org.apache.kafka.common.acl`,
 //! `org.apache.kafka.common.security.authenticator`.
 
 #![forbid(unsafe_code)]

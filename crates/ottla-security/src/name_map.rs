@@ -1,20 +1,21 @@
-//! A map by name whose copies share what did not change.
+//! A map with names as keys, whose clones share unchanged parts.
 //!
-//! The entries are spread over tables of a few dozen. A change copies one table and the list of tables, not the map, so
-//! a cluster can be given its ACLs one by one; and a lookup touches little memory, as it would not in a tree.
+//! The entries are distributed over tables of a few dozen. A change copies one table and the list
+//! of tables, not the whole map, so that ACLs can be added one by one. A lookup touches less memory
+//! than in a tree.
 
 use std::sync::Arc;
 
 use bytestring::ByteString;
 use hashbrown::HashTable;
 
-/// The most entries that a table has on average.
+/// The maximum average number of entries per table.
 const ENTRIES_PER_TABLE: usize = 32;
 
 /// Cheap to clone, up to many thousands of entries.
 #[derive(Clone, Debug)]
 pub(crate) struct NameMap<V> {
-    /// None, or a power of two.
+    /// Empty, or a power of two.
     tables: Vec<Arc<HashTable<(ByteString, V)>>>,
     len: usize,
 }
@@ -37,7 +38,7 @@ impl<V: Clone> NameMap<V> {
     }
 
     pub fn get_mut(&mut self, name: &str) -> Option<&mut V> {
-        // Copies no table in vain.
+        // Avoids copying the table if the name is absent.
         self.get(name)?;
         let hash = hash(name);
         let table = self.table(hash);
@@ -46,7 +47,7 @@ impl<V: Clone> NameMap<V> {
         Some(value)
     }
 
-    /// The name is not in the map yet.
+    /// Inserts a name that is not in the map.
     pub fn insert_new(&mut self, name: ByteString, value: V) {
         if self.len >= self.tables.len() * ENTRIES_PER_TABLE {
             self.grow();
@@ -68,13 +69,13 @@ impl<V: Clone> NameMap<V> {
         }
     }
 
-    /// In no order.
+    /// In no particular order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         let tables = self.tables.iter();
         tables.flat_map(|table| table.iter().map(|(_, value)| value))
     }
 
-    /// Which table has the names with this hash. The tables themselves look at the other bits.
+    /// The table for names with this hash. The tables themselves use the other bits.
     fn table(&self, hash: u64) -> usize {
         (hash >> 24) as usize & self.tables.len().wrapping_sub(1)
     }
@@ -97,8 +98,8 @@ impl<V: Clone> NameMap<V> {
     }
 }
 
-/// The names in a map are an administrator's, so nobody gains by names that collide; what a client chooses is only looked
-/// up.
+/// Not resistant to chosen collisions. The names in a map come from an administrator; names that a
+/// client chooses are only looked up.
 fn hash(name: &str) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let bytes = name.as_bytes();
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A map does as a `BTreeMap` does, and a copy does not see what happens to its original.
+        /// A map behaves like a `BTreeMap`, and a clone is not affected by changes to its original.
         #[test]
         fn a_map_does_as_a_sorted_one(
             changes in prop::collection::vec((0..400_u32, any::<bool>()), 0..600),

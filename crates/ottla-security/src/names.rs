@@ -1,12 +1,12 @@
-//! The words of access control with their codes in requests and records, as Kafka spells them.
+//! The names of access control and their codes in requests and records, in Kafka's spelling.
 //!
-//! A code that this release does not know is `Unknown`, as in Kafka.
+//! Unknown codes become `Unknown`, as in Kafka.
 
 use std::fmt;
 
 /// The name of the only resource of the type CLUSTER: `Resource.CLUSTER_NAME`.
 pub const CLUSTER_NAME: &str = "kafka-cluster";
-/// Any name, any host: `ResourcePattern.WILDCARD_RESOURCE`, `AclEntry.WildcardHost`.
+/// Any name or host: `ResourcePattern.WILDCARD_RESOURCE`, `AclEntry.WildcardHost`.
 pub const WILDCARD: &str = "*";
 
 macro_rules! names {
@@ -47,7 +47,7 @@ macro_rules! names {
 }
 
 names! {
-    /// What is done to a resource: `org.apache.kafka.common.acl.AclOperation`.
+    /// An operation on a resource: `org.apache.kafka.common.acl.AclOperation`.
     pub enum Operation {
         Unknown = 0 "UNKNOWN",
         Any = 1 "ANY",
@@ -69,7 +69,7 @@ names! {
 }
 
 names! {
-    /// What a right is about: `org.apache.kafka.common.resource.ResourceType`.
+    /// The type of a resource: `org.apache.kafka.common.resource.ResourceType`.
     pub enum ResourceType {
         Unknown = 0 "UNKNOWN",
         Any = 1 "ANY",
@@ -83,8 +83,8 @@ names! {
 }
 
 names! {
-    /// How the name in an ACL is meant: `org.apache.kafka.common.resource.PatternType`. `Any` and `Match` are for
-    /// filters.
+    /// How the name in an ACL is matched: `org.apache.kafka.common.resource.PatternType`. `Any` and
+    /// `Match` occur only in filters.
     pub enum PatternType {
         Unknown = 0 "UNKNOWN",
         Any = 1 "ANY",
@@ -95,7 +95,7 @@ names! {
 }
 
 names! {
-    /// Whether an ACL grants or takes: `org.apache.kafka.common.acl.AclPermissionType`.
+    /// Whether an ACL grants or denies: `org.apache.kafka.common.acl.AclPermissionType`.
     pub enum PermissionType {
         Unknown = 0 "UNKNOWN",
         Any = 1 "ANY",
@@ -105,12 +105,12 @@ names! {
 }
 
 impl Operation {
-    /// As commands have it, `SecurityUtils.operationName`: `DescribeConfigs`.
+    /// The name in commands, `SecurityUtils.operationName`: `DescribeConfigs`.
     pub fn title(self) -> String {
         title(self.name())
     }
 
-    /// Whether an ALLOW of this operation grants `wanted`. A DENY implies nothing.
+    /// Whether an ALLOW of this operation grants `wanted`. A DENY implies no other operation.
     pub(crate) fn grants(self, wanted: Operation) -> bool {
         use Operation::*;
         match wanted {
@@ -120,19 +120,19 @@ impl Operation {
         }
     }
 
-    /// This operation's bit in the bit fields of responses and of the index.
+    /// The bit of this operation in responses and in the index.
     pub fn bit(self) -> i32 {
         1 << self.code()
     }
 }
 
 impl ResourceType {
-    /// As audit lines have it, `SecurityUtils.resourceTypeName`: `TransactionalId`.
+    /// The name in audit lines, `SecurityUtils.resourceTypeName`: `TransactionalId`.
     pub fn title(self) -> String {
         title(self.name())
     }
 
-    /// What can be done to such a resource: `AclEntry.supportedOperations`.
+    /// The operations on resources of this type: `AclEntry.supportedOperations`.
     pub fn operations(self) -> &'static [Operation] {
         use Operation::*;
         match self {
@@ -164,7 +164,7 @@ impl ResourceType {
     }
 }
 
-/// `DESCRIBE_CONFIGS` to `DescribeConfigs`.
+/// Converts `DESCRIBE_CONFIGS` to `DescribeConfigs`.
 fn title(name: &str) -> String {
     let words = name.split('_').map(|word| {
         let (first, rest) = word.split_at(1);

@@ -1,7 +1,7 @@
-//! Who a request comes from, and from where.
+//! Principals, and the spelling of client addresses.
 //!
-//! Kafka: `KafkaPrincipal`, `DefaultKafkaPrincipalBuilder` for its bytes in an envelope, `InetAddress.getHostAddress`
-//! for the spelling of addresses.
+//! Kafka: `KafkaPrincipal`, `DefaultKafkaPrincipalBuilder` for the bytes in an Envelope,
+//! `InetAddress.getHostAddress` for the spelling of addresses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,23 +11,23 @@ use bytestring::ByteString;
 use ottla_protocol::messages::DefaultPrincipalData;
 use ottla_protocol::{EncodeError, Message, Reader};
 
-/// The type of every principal that Kafka itself makes.
+/// The type of all principals that Kafka itself creates.
 const USER_TYPE: &str = "User";
-/// The newest version of `DefaultPrincipalData`, which stands in front of it.
+/// The newest version of `DefaultPrincipalData`. The version precedes the data.
 const PRINCIPAL_VERSION: i16 = 0;
 
-/// A type and a name, `User:alice`. Cheap to clone.
+/// A type and a name, such as `User:alice`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Principal {
     /// Type, colon, name.
     text: ByteString,
-    /// Where the colon stands: the type has none.
+    /// The position of the colon. The type contains none.
     colon: usize,
-    /// Whether a delegation token vouched for it: such a client gets no further tokens.
+    /// Whether the client logged in with a delegation token. Such a client cannot create tokens.
     is_token_authenticated: bool,
 }
 
-/// A text that is no principal.
+/// A text that is not a principal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvalidPrincipal(pub String);
 
@@ -42,7 +42,7 @@ impl fmt::Display for InvalidPrincipal {
 }
 
 impl Principal {
-    /// Whom nobody has authenticated: `User:ANONYMOUS`.
+    /// The principal of an unauthenticated client: `User:ANONYMOUS`.
     pub fn anonymous() -> Principal {
         Principal {
             text: ByteString::from_static("User:ANONYMOUS"),
@@ -60,7 +60,7 @@ impl Principal {
         }
     }
 
-    /// Reads `type:name`; the name may hold colons. Kafka: `SecurityUtils.parseKafkaPrincipal`.
+    /// Parses `type:name`. The name may contain colons. Kafka: `SecurityUtils.parseKafkaPrincipal`.
     pub fn parse(text: &str) -> Result<Principal, InvalidPrincipal> {
         match text.find(':') {
             Some(colon) => Ok(Principal {
@@ -89,7 +89,7 @@ impl Principal {
         self.is_token_authenticated
     }
 
-    /// The same, of a client for whom a delegation token vouches.
+    /// The same principal, authenticated by a delegation token.
     pub fn token_authenticated(self) -> Principal {
         Principal {
             is_token_authenticated: true,
@@ -97,7 +97,7 @@ impl Principal {
         }
     }
 
-    /// As an envelope carries it: the version, then `DefaultPrincipalData`.
+    /// Encodes the principal for an Envelope: the version, then `DefaultPrincipalData`.
     pub fn to_bytes(&self) -> Result<Bytes, EncodeError> {
         let data = DefaultPrincipalData {
             r#type: ByteString::from(self.principal_type()),
@@ -111,7 +111,8 @@ impl Principal {
         Ok(bytes.freeze())
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) writes; `None` for other bytes, and for a version that is not known.
+    /// Decodes the result of [`to_bytes`](Self::to_bytes); `None` for malformed bytes or an unknown
+    /// version.
     pub fn from_bytes(mut bytes: Bytes) -> Option<Principal> {
         let version = bytes.try_get_i16().ok()?;
         if version != PRINCIPAL_VERSION {
@@ -135,8 +136,8 @@ impl fmt::Display for Principal {
     }
 }
 
-/// An address as Java prints it and ACLs name it: IPv6 in eight groups without leading zeros, never shortened by `::`; an
-/// IPv4 address within IPv6 as IPv4.
+/// An address in Java's spelling, which ACLs use: IPv6 as eight groups without leading zeros and
+/// without `::`, and an IPv4-mapped address as IPv4.
 pub fn host_address(ip: IpAddr) -> String {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.to_string(),

@@ -1,6 +1,7 @@
-//! Client quotas: whose limit applies to a request, how much was used of it, and how long the client has to pause.
+//! Client quotas: which limit applies to a request, how much of it is used, and how long the client
+//! is throttled.
 //!
-//! Time comes in as milliseconds of a clock that does not go back. Nothing here locks or logs.
+//! Time is passed in as milliseconds of a monotonic clock. Nothing here locks or logs.
 //!
 //! Kafka: `ClientQuotaManager` with its `DefaultQuotaCallback`, `metrics.stats.Rate`, `TokenBucket`, `QuotaUtils`.
 

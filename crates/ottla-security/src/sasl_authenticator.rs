@@ -1,16 +1,18 @@
-//! A login on one connection: what may come in which order, what is answered, and who it is in the end.
+//! The state machine of a SASL login: the valid order of messages, their responses, and the
+//! resulting principal.
 //!
 //! ```text
 //! ApiVersions?  ->  SaslHandshake  ->  SaslAuthenticate, once or twice  ->  authenticated, or closed
 //!                   (version 0: then tokens without a header)
 //! ```
 //!
-//! A session that expires is begun anew on the same connection, with SaslHandshake (KIP-368): with the same mechanism, and
-//! as the same principal.
+//! A session that expires is renewed on the same connection, starting with SaslHandshake (KIP-368),
+//! with the same mechanism and as the same principal.
 //!
-//! A failure that the client is told waits for `connection.failed.authentication.delay.ms`; its owner waits, this decides.
+//! A failure that the client is informed of is delayed by
+//! `connection.failed.authentication.delay.ms`. The caller waits.
 //!
-//! Kafka: `SaslServerAuthenticator`, whose texts these are.
+//! Kafka: `SaslServerAuthenticator`, from which the messages are taken.
 
 use std::sync::Arc;
 
@@ -25,12 +27,12 @@ use ottla_types::ErrorCode;
 
 use crate::principal::Principal;
 
-/// What a login needs of the cluster and of the world.
+/// The credentials and randomness that a login needs.
 pub trait SaslCredentials {
     /// The credential of a user.
     fn scram(&self, mechanism: ScramMechanism, username: &str) -> Option<ScramCredential>;
 
-    /// A credential for a user who does not exist, with which nobody is let in.
+    /// A credential for an unknown user, with which no login succeeds.
     fn scram_decoy(&self, mechanism: ScramMechanism, username: &str) -> ScramCredential;
 
     /// A delegation token that has not expired.
@@ -41,10 +43,11 @@ pub trait SaslCredentials {
         now: Moment,
     ) -> Option<TokenCredential>;
 
-    /// A credential for a delegation token that does not exist, with which nobody is let in.
+    /// A credential for an unknown delegation token, with which no login succeeds.
     fn token_decoy(&self, mechanism: ScramMechanism, token_id: &str) -> ScramCredential;
 
-    /// Whom an OAuth token vouches for at a listener with these settings; the error is what the client is sent, as JSON.
+    /// Validates an OAuth token with the settings of the listener. The error is the JSON that the
+    /// client receives.
     fn oauth(
         &self,
         enabled: &EnabledMechanism,
@@ -52,37 +55,37 @@ pub trait SaslCredentials {
         now: Moment,
     ) -> Result<OAuthIdentity, String>;
 
-    /// Text that nobody can guess, without commas.
+    /// An unpredictable text without commas.
     fn nonce(&self) -> String;
 }
 
-/// What is known of a delegation token.
+/// A delegation token and its credential.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenCredential {
     pub credential: ScramCredential,
     pub owner: Principal,
-    /// Milliseconds of the time of day.
+    /// Wall-clock time in milliseconds.
     pub expires_at_ms: i64,
 }
 
-/// What an OAuth token says.
+/// The identity in an OAuth token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OAuthIdentity {
     pub name: String,
-    /// Milliseconds of the time of day.
+    /// Wall-clock time in milliseconds.
     pub expires_at_ms: i64,
 }
 
-/// Now, by both clocks.
+/// The current time on both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// The node's own clock, which only moves forward.
+    /// The node's monotonic clock.
     pub now_ms: u64,
-    /// The time of day.
+    /// The wall clock.
     pub time_of_day_ms: i64,
 }
 
-/// What is sent to the client.
+/// A response to the client.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
     Handshake(SaslHandshakeResponse),
@@ -91,24 +94,26 @@ pub enum Reply {
     Token(Vec<u8>),
 }
 
-/// Who has logged in, and for how long.
+/// An authenticated session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
     pub principal: Principal,
     pub mechanism: Mechanism,
-    /// By the node's own clock; nothing where it lasts as long as the connection.
+    /// On the node's monotonic clock; `None` if the session lasts as long as the connection.
     pub expires_at_ms: Option<u64>,
-    /// Whether the client can begin a session anew on its connection: it speaks SaslAuthenticate from version 1 on.
+    /// Whether the client can re-authenticate on its connection: it uses SaslAuthenticate version 1
+    /// or newer.
     pub may_reauthenticate: bool,
 }
 
-/// What a message leads to.
+/// The outcome of a message.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
-    /// The exchange goes on.
+    /// The exchange continues.
     Continue(Reply),
     Authenticated(Reply, Session),
-    /// To be counted and logged; after the delay the client gets the reply, and the connection is closed.
+    /// To be counted and logged. After the delay the client receives the reply, and the connection
+    /// is closed.
     Failed {
         reply: Option<Reply>,
         message: String,
@@ -117,27 +122,28 @@ pub enum Outcome {
     Closed(String),
 }
 
-/// One login.
+/// The state of one login.
 #[derive(Debug)]
 pub struct SaslAuthenticator {
     listener: Arc<SaslListener>,
     state: State,
-    /// Whether SaslAuthenticate carries the tokens.
+    /// Whether tokens are sent in SaslAuthenticate.
     has_headers: bool,
     may_reauthenticate: bool,
-    /// The session that this one follows.
+    /// The session that is being renewed.
     previous: Option<Session>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Nothing has come yet.
+    /// No message has been received.
     Initial,
-    /// Requests may be ApiVersions or SaslHandshake.
+    /// The next request may be ApiVersions or SaslHandshake.
     HandshakeOrVersions,
     Handshake,
     Exchange(EnabledMechanism, Box<Exchange>),
-    /// The handshake of a further session named another mechanism. The next message fails with this.
+    /// The handshake of a re-authentication named another mechanism. The next message fails with
+    /// this error.
     BadMechanism(String),
     Done,
 }
@@ -146,22 +152,22 @@ enum State {
 enum Exchange {
     Plain,
     Scram(ScramServer, Option<(Principal, i64)>),
-    /// With the error that the client has been sent and has yet to acknowledge.
+    /// With the error that the client was sent and has not acknowledged yet.
     OAuthBearer(Option<String>),
 }
 
-/// How far a token brought the exchange.
+/// The state of the exchange after a token.
 enum Progress {
     Challenge(Vec<u8>),
-    /// The last message of the broker, who it is, and until when by the time of day.
+    /// The last message of the broker, the principal, and the wall-clock time of expiry.
     Done(Vec<u8>, Principal, Option<i64>),
 }
 
-/// Why it ends.
+/// Why a login fails.
 enum Failure {
-    /// The client sees this text.
+    /// The client receives this message.
     Told(String),
-    /// The client sees one text for all of these, so that it tells nothing.
+    /// The client receives the same message for all of these, so that it reveals nothing.
     Invalid,
 }
 
@@ -191,7 +197,7 @@ impl SaslAuthenticator {
         }
     }
 
-    /// Begins a session anew where one is about to expire.
+    /// Starts the re-authentication of a session.
     pub fn again(listener: Arc<SaslListener>, previous: Session) -> SaslAuthenticator {
         SaslAuthenticator {
             state: State::HandshakeOrVersions,
@@ -206,17 +212,17 @@ impl SaslAuthenticator {
         !self.has_headers && matches!(self.state, State::Exchange(..))
     }
 
-    /// Whether it is not the first login of its connection.
+    /// Whether this is a re-authentication.
     pub fn is_again(&self) -> bool {
         self.previous.is_some()
     }
 
-    /// Whether ApiVersions may be answered now.
+    /// Whether ApiVersions is permitted now.
     pub fn may_ask_versions(&self) -> bool {
         matches!(self.state, State::Initial | State::HandshakeOrVersions)
     }
 
-    /// ApiVersions has been answered; `is_good` where it was with the versions, and not with an error.
+    /// ApiVersions was answered. `is_good`: with the versions, not with an error.
     pub fn on_versions_answered(&mut self, is_good: bool) {
         self.state = match is_good {
             true => State::Handshake,
@@ -242,7 +248,8 @@ impl SaslAuthenticator {
         let Some(enabled) = self.listener.find(mechanism).cloned() else {
             self.state = State::Done;
             let message = format!("Unsupported SASL mechanism {mechanism}");
-            // Kafka begins a further session where it takes requests, which closes a connection that fails there.
+            // Kafka handles a re-authentication in its request path, where an error closes the
+            // connection.
             if self.is_again() {
                 return Outcome::Closed(message);
             }
@@ -274,7 +281,7 @@ impl SaslAuthenticator {
         Outcome::Continue(Reply::Handshake(response))
     }
 
-    /// SaslAuthenticate, or a token without a header, whose version is nothing.
+    /// Processes SaslAuthenticate, or a token without a header, for which `version` is `None`.
     pub fn on_token(
         &mut self,
         version: Option<i16>,
@@ -330,14 +337,14 @@ impl SaslAuthenticator {
                         reply: Some(reply),
                         message,
                     },
-                    // Kafka takes it for a connection that broke.
+                    // Kafka treats this as a broken connection.
                     None => Outcome::Closed(message),
                 }
             }
         }
     }
 
-    /// Any other request.
+    /// Processes any other request.
     pub fn on_other(&mut self, api_key: ApiKey) -> Outcome {
         let name = api_key.name();
         match std::mem::replace(&mut self.state, State::Done) {
@@ -367,7 +374,8 @@ impl SaslAuthenticator {
         }
     }
 
-    /// A request of a version that is not served, which has no shape to answer in. Kafka cannot read it.
+    /// Processes a request in an unsupported version, which has no response format. Kafka cannot
+    /// parse it.
     pub fn on_unsupported_version(&mut self, api_key: ApiKey, version: i16) -> Outcome {
         if !matches!(self.state, State::Exchange(..)) {
             return self.on_other(api_key);
@@ -379,7 +387,7 @@ impl SaslAuthenticator {
         ))
     }
 
-    /// A frame that is longer than `sasl.server.max.receive.size`, or none at all.
+    /// Processes a frame that is longer than `sasl.server.max.receive.size`, or malformed.
     pub fn on_invalid_frame(&mut self) -> Outcome {
         self.state = State::Done;
         Outcome::Failed {
@@ -388,7 +396,7 @@ impl SaslAuthenticator {
         }
     }
 
-    /// A further session is the same principal's.
+    /// Checks that a renewed session has the same principal.
     fn check_principal(&self, progress: Progress) -> Result<Progress, Failure> {
         if let (Progress::Done(_, principal, _), Some(previous)) = (&progress, &self.previous) {
             let before = &previous.principal;
@@ -416,7 +424,7 @@ impl SaslAuthenticator {
         })
     }
 
-    /// What a client is told that fails; without headers there is no way to.
+    /// The response to a client whose login has failed. There is none without headers.
     fn refusal(&self, message: &str) -> Option<Reply> {
         self.has_headers.then(|| {
             Reply::Authenticate(SaslAuthenticateResponse {
@@ -433,7 +441,7 @@ fn during_handshake(api_key: ApiKey) -> String {
     format!("Unexpected Kafka request of type {name} during SASL handshake.")
 }
 
-/// How long a session lasts, by the credential and by `connections.max.reauth.ms`.
+/// The lifetime of a session, limited by the credential and by `connections.max.reauth.ms`.
 fn lifetime_ms(enabled: &EnabledMechanism, expires_at_ms: Option<i64>, now: Moment) -> Option<u64> {
     let of_credential = expires_at_ms.map(|expires_at| {
         let left = expires_at.saturating_sub(now.time_of_day_ms);
@@ -467,7 +475,8 @@ impl Exchange {
                 let mechanism = server.mechanism();
                 let first = server.on_client_first(token)?;
                 let name = &first.username;
-                // The decoy is made whether it is needed or not: time is not to tell either.
+                // The decoy is computed in any case, so that the response time does not reveal
+                // whether the user exists.
                 let (decoy, found) = match first.is_token {
                     true => (
                         credentials.token_decoy(mechanism, name),

@@ -1,6 +1,7 @@
-//! The decision: super users, then the ACLs, then what holds without any.
+//! The authorisation decision: super users, then ACLs, then the default.
 //!
-//! Kafka: `StandardAuthorizerData`, and `Authorizer.authorizeByResourceType` for the question about any resource.
+//! Kafka: `StandardAuthorizerData`, and `Authorizer.authorizeByResourceType` for the decision about
+//! any resource of a type.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,11 +14,11 @@ use crate::acl_index::{AclIndex, Verdict};
 use crate::names::{Operation, PatternType, ResourceType, WILDCARD};
 use crate::principal::{InvalidPrincipal, Principal};
 
-/// Whoever is allowed everything: the setting `super.users`.
+/// The principals that may do everything: the setting `super.users`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SuperUsers(Arc<BTreeSet<String>>);
 
-/// A part of `super.users` that is no principal.
+/// An element of `super.users` that is not a principal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvalidSuperUsers(pub InvalidPrincipal);
 
@@ -32,7 +33,7 @@ impl fmt::Display for InvalidSuperUsers {
 }
 
 impl SuperUsers {
-    /// Reads `User:alice;User:bob`.
+    /// Parses `User:alice;User:bob`.
     pub fn parse(text: &str) -> Result<SuperUsers, InvalidSuperUsers> {
         let mut users = BTreeSet::new();
         for part in text.split(';').map(str::trim).filter(|it| !it.is_empty()) {
@@ -51,16 +52,16 @@ impl SuperUsers {
     }
 }
 
-/// Who asks, and from where.
+/// The client of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Client<'a> {
     /// `User:alice`.
     pub principal: &'a str,
-    /// As [`host_address`](crate::host_address) spells it.
+    /// In the spelling of [`host_address`](crate::host_address).
     pub host: &'a str,
 }
 
-/// What is asked for.
+/// The operation and the resource that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Action<'a> {
     pub operation: Operation,
@@ -68,12 +69,12 @@ pub struct Action<'a> {
     pub name: &'a str,
 }
 
-/// Why something is allowed or denied. Prints as in Kafka's audit lines.
+/// The rule that allows or denies. Prints in the format of Kafka's audit lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rule {
     SuperUser,
     Acl(Acl),
-    /// No ACL is about the resource, and `allow.everyone.if.no.acl.found` is set.
+    /// The resource has no ACL, and `allow.everyone.if.no.acl.found` is set.
     DefaultAllow,
     DefaultDeny,
 }
@@ -99,15 +100,16 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A decision with its reason.
+/// A decision and its reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     pub rule: Rule,
-    /// The ACLs that are about the client, the resource and the operation; the one that decides among them.
+    /// The ACLs that match the client, the resource and the operation, including the one that
+    /// decides.
     pub matching: Vec<Acl>,
 }
 
-/// Decides by ACLs. Cheap to clone.
+/// Authorises requests by ACLs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct StandardAuthorizer {
     pub super_users: SuperUsers,
@@ -147,7 +149,7 @@ impl StandardAuthorizer {
             action.name,
         );
         let denying = deciding.iter().find(|acl| !acl.is_allow());
-        // Kafka names the last one that it has found.
+        // Kafka reports the last ALLOW that it has found.
         let decisive = denying.or(deciding.last());
         let is_super_user = self.super_users.contains(client.principal);
         let rule = match (decisive, self.verdict(client, action)) {
@@ -162,14 +164,16 @@ impl StandardAuthorizer {
         }
     }
 
-    /// Whether there is any resource of the type that the client may do this to. Takes time by the number of patterns.
+    /// Whether there is any resource of this type on which the client may perform the operation.
+    /// Takes time in proportion to the number of patterns.
     pub fn is_allowed_by_resource_type(
         &self,
         client: Client<'_>,
         operation: Operation,
         resource_type: ResourceType,
     ) -> bool {
-        // Kafka asks for some name: a super user is allowed whatever is denied, and without any ACL the default holds.
+        // Kafka first authorises an arbitrary name: a super user is allowed despite any DENY, and
+        // without ACLs the default applies.
         let some_resource = Action {
             operation,
             resource_type,
@@ -185,7 +189,7 @@ impl StandardAuthorizer {
         let acls = self
             .acls
             .of_client(client.principal, client.host, resource_type);
-        // Nothing is implied here, as in Kafka.
+        // Operations imply no others here, as in Kafka.
         for acl in acls.filter(|it| it.operation == operation || it.operation == Operation::All) {
             let (name, pattern_type) = (&acl.pattern.name, acl.pattern.pattern_type);
             let is_wildcard = pattern_type == PatternType::Literal && name == WILDCARD;

@@ -1,5 +1,6 @@
-//! Who has used how much of a quota lately. Clients that have done nothing for an hour are forgotten, as in Kafka, and
-//! there are never more than a fixed number: a client chooses its id, and must not fill the memory with them.
+//! The usage of a quota by each client. Clients that were idle for an hour are dropped, as in
+//! Kafka, and the number of clients is bounded, because clients choose their IDs and could
+//! otherwise exhaust the memory.
 //!
 //! Kafka: the sensors of `ClientQuotaManager`.
 
@@ -12,7 +13,7 @@ use super::windows::{WindowedSum, Windows};
 
 /// Kafka: `ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS`.
 const IDLE_MS: u64 = 60 * 60 * 1_000;
-/// How often it is looked for the idle.
+/// How often idle clients are searched for.
 const SWEEP_MS: u64 = 60 * 1_000;
 /// The windows of the average throttle time: Kafka's defaults for metrics.
 const AVERAGE: Windows = Windows {
@@ -38,17 +39,17 @@ impl<U> ClientUsage<U> {
         self.throttle_count.record(AVERAGE, 1.0, now_ms);
     }
 
-    /// The average time that the client was throttled for; `None` where it was not of late.
+    /// The average throttle time of the client; `None` if it was not throttled recently.
     pub fn average_throttle_ms(&mut self, now_ms: u64) -> Option<f64> {
         let count = self.throttle_count.sum(AVERAGE, now_ms);
         (count > 0.0).then(|| self.throttle_sum.sum(AVERAGE, now_ms) / count)
     }
 }
 
-/// The usage of one quota by all clients, or by a part of them.
+/// The usage of one quota by all clients, or by some of them.
 #[derive(Debug)]
 pub struct Ledger<U> {
-    /// By user and client id; a part that does not tell clients apart is empty.
+    /// By user and client ID. A part that does not distinguish clients is empty.
     users: BTreeMap<ByteString, BTreeMap<ByteString, ClientUsage<U>>>,
     len: usize,
     max_clients: usize,
@@ -65,7 +66,7 @@ impl<U: Default> Ledger<U> {
         }
     }
 
-    /// The usage that a request counts to.
+    /// The usage that a request is charged to.
     pub fn usage(
         &mut self,
         applied: Applied,
@@ -112,7 +113,7 @@ impl<U: Default> Ledger<U> {
         self.len == 0
     }
 
-    /// Nobody is limited any more.
+    /// Drops all usage because no limit is set any more.
     pub fn clear(&mut self) {
         self.users.clear();
         self.len = 0;
@@ -194,7 +195,7 @@ mod tests {
             count(&mut ledger, EACH, &client_id.to_string(), client_id);
             assert!(ledger.len() <= 3);
         }
-        // The longest idle made room.
+        // The client that was idle longest was dropped.
         assert_eq!(count(&mut ledger, EACH, "99", 100), 2);
         assert_eq!(count(&mut ledger, EACH, "98", 100), 2);
         assert_eq!(ledger.all(100 + IDLE_MS - 1).count(), 2);

@@ -1,4 +1,5 @@
-//! Whose limit applies: Kafka's order of the eight kinds of entities, from a user's client id down to every client id.
+//! Which limit applies to a client: Kafka's order of the eight kinds of quota entities, from a
+//! user's client ID to the default client ID.
 //!
 //! Kafka: `ClientQuotaManager.DefaultQuotaCallback`.
 
@@ -6,46 +7,47 @@ use bytestring::ByteString;
 
 use crate::name_map::NameMap;
 
-/// One part of an entity: a name, or what holds for names that have nothing of their own.
+/// One part of a quota entity: a name, or the default for names without a limit of their own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum QuotaPart {
     Named(ByteString),
     Default,
 }
 
-/// The limits of one kind, of all entities. Made anew when one changes.
+/// The limits of one quota type for all entities. Rebuilt when one changes.
 #[derive(Clone, Debug, Default)]
 pub struct ClientLimits {
     users: NameMap<OfUser>,
-    /// Of users without limits of their own.
+    /// For users without limits of their own.
     default_user: OfUser,
-    /// Of client ids, whoever the user is.
+    /// For client IDs, independent of the user.
     any_user: OfUser,
     is_set: bool,
 }
 
-/// What is set for the client ids of one user.
+/// The limits of one user.
 #[derive(Clone, Debug, Default)]
 struct OfUser {
     clients: NameMap<f64>,
     default_client: Option<f64>,
-    /// For all client ids of the user together.
+    /// For all client IDs of the user together.
     together: Option<f64>,
 }
 
-/// The limit of a request, and who shares it.
+/// The limit of a request, and how it is shared.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Applied {
-    /// `None` where nothing is set for this client.
+    /// `None` if there is no limit for this client.
     pub limit: Option<f64>,
-    /// Whether each user has it alone.
+    /// Whether each user has a separate share.
     pub by_user: bool,
-    /// Whether each client id has it alone.
+    /// Whether each client ID has a separate share.
     pub by_client_id: bool,
 }
 
 impl ClientLimits {
-    /// Sets the limit of an entity. One without any part is none.
+    /// Sets the limit of an entity. Has no effect if both parts are `None`, because Kafka has no
+    /// such entity.
     pub fn set(&mut self, user: Option<QuotaPart>, client_id: Option<QuotaPart>, limit: f64) {
         let of_user = match user {
             None => &mut self.any_user,
@@ -71,13 +73,13 @@ impl ClientLimits {
         self.is_set = true;
     }
 
-    /// Whether there is any.
+    /// Whether any limit is set.
     pub fn is_set(&self) -> bool {
         self.is_set
     }
 
-    /// What applies to a client. Allocates nothing. A client that gives no client id has the empty one, which has no limit
-    /// of its own.
+    /// The limit of a client. Allocates nothing. A client without a client ID has the empty one,
+    /// for which only default limits exist.
     pub fn applied(&self, user: &str, client_id: &str) -> Applied {
         let own = self.users.get(user);
         for of_user in own.into_iter().chain([&self.default_user]) {
@@ -110,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// The entities from the first that counts to the last, each with its limit and who shares it.
+    /// The entities in order of precedence, each with its limit and how it is shared.
     const ORDER: [(Option<&str>, Option<&str>, f64, bool, bool); 8] = [
         (Some("u"), Some("c"), 1.0, true, true),
         (Some("u"), Some("<default>"), 2.0, true, true),
@@ -181,13 +183,13 @@ mod tests {
     }
 
     proptest! {
-        /// The same as going through the order for each question.
+        /// The result equals that of a search through the order for each client.
         #[test]
         fn many_entities_decide_as_a_list_does(
             entities in prop::collection::btree_map((0u8..5, 0u8..5), 1u32..1_000, 0..20),
             user in 2u8..5, client_id in 2u8..5,
         ) {
-            // 0 is no part, 1 the default, the others are names.
+            // 0 means no part, 1 the default; the others are names.
             let part = |part: u8| match part {
                 0 => None,
                 1 => Some(QuotaPart::Default),

@@ -1,19 +1,19 @@
-//! The quota of changes to topics, as the controller sees it while it decides a request.
+//! The controller mutation quota, as the controller sees it while it processes a request.
 //!
 //! Kafka: `ControllerMutationQuota`.
 
 use std::fmt;
 
-/// Nothing more may be changed now.
+/// The quota is used up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QuotaExceeded;
 
-/// What the changes of one client count to.
+/// The quota that the topic changes of one client are charged to.
 pub trait MutationQuota: fmt::Debug + Send + Sync {
-    /// Counts the creation or deletion of so many partitions, unless that is refused. Older versions of a request are
-    /// never refused: their client is only slowed down afterwards.
+    /// Charges the creation or deletion of this many partitions, or rejects it. Requests in older
+    /// versions are never rejected; their client is only throttled afterwards.
     fn record(&self, partitions: usize) -> Result<(), QuotaExceeded>;
 
-    /// How long the client has to pause for what was recorded or refused, from now on.
+    /// How long the client is throttled from now on for what was charged or rejected.
     fn throttle_time_ms(&self) -> u64;
 }

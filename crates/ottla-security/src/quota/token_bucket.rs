@@ -1,11 +1,12 @@
-//! Permits that come back with time: for rare and large requests, which a rate over windows would hold up for too long.
+//! A token bucket, for rare and large requests, which a rate over windows would throttle for too
+//! long.
 //!
 //! Kafka: `metrics.stats.TokenBucket`, `ControllerMutationQuotaManager` (KIP-599).
 
 use super::windows::Windows;
 
-/// Full at the beginning, with as much as all windows hold. What is taken may leave it below zero; nothing more is given
-/// until it is back at zero.
+/// Starts full, with as many tokens as all windows hold. A request may take it below zero; then no
+/// further request is admitted until it is back at zero.
 #[derive(Clone, Debug, Default)]
 pub struct TokenBucket {
     tokens: f64,
@@ -13,7 +14,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// What is in it, at this limit in tokens a second.
+    /// The current number of tokens, at this limit in tokens per second.
     pub fn tokens(&mut self, windows: Windows, limit: f64, now_ms: u64) -> f64 {
         let burst = windows.span_ms() as f64 / 1_000.0 * limit;
         let filled = match self.filled_ms {
@@ -32,7 +33,7 @@ impl TokenBucket {
         self.tokens = self.tokens(windows, limit, now_ms) - tokens;
     }
 
-    /// How long until there are tokens again; 0 where it is not below zero.
+    /// The time until the bucket is back at zero; 0 if it is not below.
     pub fn throttle_ms(&mut self, windows: Windows, limit: f64, now_ms: u64) -> u64 {
         let tokens = self.tokens(windows, limit, now_ms);
         match tokens < 0.0 {
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(bucket.throttle_ms(WINDOWS, 5.0, 0), 1_200);
         assert_eq!(bucket.throttle_ms(WINDOWS, 5.0, 700), 500);
         assert_eq!(bucket.throttle_ms(WINDOWS, 5.0, 1_200), 0);
-        // Never more than the burst, and less where the limit is lowered.
+        // At most the burst, also after the limit was lowered.
         assert_eq!(bucket.tokens(WINDOWS, 5.0, 1_000_000), 50.0);
         assert_eq!(bucket.tokens(WINDOWS, 2.0, 1_000_000), 20.0);
     }

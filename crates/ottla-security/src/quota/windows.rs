@@ -1,10 +1,10 @@
-//! What was counted in the last windows of time, and the rate that it makes.
+//! Sums over the most recent windows of time, and rates.
 //!
 //! Kafka: `metrics.stats.SampledStat`, `WindowedSum`, `Rate`.
 
 use std::collections::VecDeque;
 
-/// How many windows are looked back over, and how long one is: `quota.window.num` and `quota.window.size.seconds`.
+/// The number of windows and the length of one: `quota.window.num` and `quota.window.size.seconds`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Windows {
     pub count: u32,
@@ -12,7 +12,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// At least one window of a second.
+    /// At least one window of one second.
     pub fn new(count: i32, seconds: i32) -> Windows {
         Windows {
             count: count.max(1) as u32,
@@ -20,7 +20,7 @@ impl Windows {
         }
     }
 
-    /// The length of all of them.
+    /// The length of all windows.
     pub fn span_ms(self) -> u64 {
         u64::from(self.count) * self.length_ms
     }
@@ -34,10 +34,10 @@ struct Sample {
     sum: f64,
 }
 
-/// The sum of what was recorded in the last windows.
+/// The sum over the most recent windows.
 #[derive(Clone, Debug, Default)]
 pub struct WindowedSum {
-    /// Oldest first; one more than there are windows, for the one that overlaps their beginning.
+    /// Oldest first. One more than `count`, for the sample that overlaps the start of the windows.
     samples: VecDeque<Sample>,
 }
 
@@ -59,13 +59,13 @@ impl WindowedSum {
         }
     }
 
-    /// Without the samples in which nothing was recorded for all windows.
+    /// The sum, without samples whose last record is older than all windows.
     pub fn sum(&mut self, windows: Windows, now_ms: u64) -> f64 {
         self.forget(windows, now_ms);
         self.samples.iter().map(|sample| sample.sum).sum()
     }
 
-    /// How long ago the oldest sample began.
+    /// The age of the oldest sample.
     pub fn age_ms(&mut self, windows: Windows, now_ms: u64) -> u64 {
         self.forget(windows, now_ms);
         let oldest = self.samples.front();
@@ -80,7 +80,7 @@ impl WindowedSum {
     }
 }
 
-/// How much was recorded a second. A burst after a pause counts over all windows but one, so it passes.
+/// An amount per second. A burst after an idle time is averaged over all windows, so it passes.
 #[derive(Clone, Debug, Default)]
 pub struct Rate {
     sum: WindowedSum,
@@ -91,13 +91,13 @@ impl Rate {
         self.sum.record(windows, value, now_ms);
     }
 
-    /// A second.
+    /// The rate per second.
     pub fn measure(&mut self, windows: Windows, now_ms: u64) -> f64 {
         let sum = self.sum.sum(windows, now_ms);
         sum * 1_000.0 / self.window_ms(windows, now_ms) as f64
     }
 
-    /// The time that the rate is measured over. Kafka: `Rate.windowSize`.
+    /// The time over which the rate is measured. Kafka: `Rate.windowSize`.
     pub fn window_ms(&mut self, windows: Windows, now_ms: u64) -> u64 {
         let elapsed_ms = self.sum.age_ms(windows, now_ms);
         let full = elapsed_ms / windows.length_ms;
@@ -105,7 +105,7 @@ impl Rate {
         (elapsed_ms + wanted.saturating_sub(full) * windows.length_ms).max(1)
     }
 
-    /// How long nothing more may be recorded until the rate is down to the limit; 0 while it is not above it.
+    /// How long nothing may be recorded until the rate falls to the limit; 0 if it is not above.
     pub fn throttle_ms(&mut self, windows: Windows, limit: f64, now_ms: u64) -> u64 {
         let rate = self.measure(windows, now_ms);
         if rate <= limit {
@@ -133,12 +133,12 @@ mod tests {
         rate.record(WINDOWS, 10_000.0, 5_000);
         assert_eq!(rate.measure(WINDOWS, 5_000), 1_000.0);
         assert_eq!(rate.throttle_ms(WINDOWS, 1_000.0, 5_000), 0);
-        // A second of pause makes up for a second's worth.
+        // A pause of one second compensates for one second's amount.
         rate.record(WINDOWS, 1_000.0, 5_000);
         assert_eq!(rate.throttle_ms(WINDOWS, 1_000.0, 5_000), 1_000);
-        // Half a window counts as half a window more.
+        // Half a window adds half a window.
         assert_eq!(rate.window_ms(WINDOWS, 5_500), 10_500);
-        // Forgotten when all windows have passed since the last record.
+        // Dropped when all windows have passed since the last record.
         assert!((rate.measure(WINDOWS, 15_999) - 11_000.0 / 10.999).abs() < 1e-9);
         assert_eq!(rate.measure(WINDOWS, 16_000), 0.0);
     }
@@ -158,14 +158,15 @@ mod tests {
         let one = Windows::new(0, 0);
         let mut rate = Rate::default();
         rate.record(one, 1.0, 7);
-        // The shortest time is a millisecond.
+        // The minimum time is one millisecond.
         assert_eq!(rate.measure(one, 7), 1_000.0);
         assert_eq!(rate.measure(one, 0), 1_000.0);
     }
 
     proptest! {
-        /// Who records, and pauses as told, gets no more than the limit over any longer time, as long as none of the
-        /// records is worth more than half a window. (A larger one is forgotten before it is paid for, as in Kafka.)
+        /// A client that pauses as requested stays within the limit over a long time, as long as no
+        /// single record is worth more than half a window. (A larger one leaves the windows before
+        /// it is compensated, as in Kafka.)
         #[test]
         fn pauses_as_told_keep_to_the_limit(
             sizes in prop::collection::vec(1u32..10_000, 200..400),
@@ -182,14 +183,14 @@ mod tests {
                 now_ms += rate.throttle_ms(WINDOWS, limit, now_ms) + latency_ms;
             }
             let seconds = (now_ms - began) as f64 / 1_000.0;
-            // The burst at the beginning is what ten windows hold.
+            // The initial burst is the content of ten windows.
             prop_assert!(total <= limit * (seconds + 10.1) + 10_000.0, "{total} in {seconds} s");
-            // Nobody pauses for longer than it takes to pay for what came.
+            // No pause is longer than needed to compensate for the recorded amount.
             let fair = total / limit + 0.021 * sizes.len() as f64;
             prop_assert!(seconds <= fair, "{total} in {seconds} s");
         }
 
-        /// The same as a plain list of everything that was recorded, looked at sample by sample.
+        /// The result equals that of a list of all records.
         #[test]
         fn the_sum_is_that_of_a_list(
             records in prop::collection::vec((0u64..3_000, 1u32..100), 1..60),

@@ -4,7 +4,7 @@ use ottla_sasl::{ClientCredentials, ClientLogin};
 
 use super::*;
 
-/// alice has the password "hush" with each mechanism.
+/// The user alice has the password "hush" with each mechanism.
 struct Cluster;
 
 const NOW: Moment = Moment {
@@ -97,7 +97,7 @@ fn delegation_token(id: &str, hmac: &str) -> ClientCredentials {
     }
 }
 
-/// Goes through a login with handshake and tokens of these versions.
+/// Performs a login with a handshake and tokens in these versions.
 fn log_in_with(
     authenticator: &mut SaslAuthenticator,
     mechanism: Mechanism,
@@ -139,7 +139,7 @@ fn session(outcome: &Outcome) -> &Session {
     }
 }
 
-/// The code and the text that the client gets.
+/// The error code and message that the client receives.
 fn refusal(outcome: &Outcome) -> (ErrorCode, String) {
     match outcome {
         Outcome::Failed {
@@ -295,7 +295,7 @@ fn a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() {
     );
 }
 
-/// What may come when, and what else leads to.
+/// The valid order of messages, and the outcome of an invalid one.
 #[test]
 fn messages_have_an_order() {
     let begin = || SaslAuthenticator::new(listener(None));
@@ -343,7 +343,7 @@ fn messages_have_an_order() {
         "SaslAuthenticate",
     );
 
-    // What cannot be read is not answered, and does not wait.
+    // Malformed messages get neither a response nor a delay.
     let mut of_no_version = begin();
     of_no_version.on_handshake(1, "PLAIN");
     closed(
@@ -392,7 +392,7 @@ fn a_session_begins_anew_with_the_same_mechanism_and_principal() {
         other => panic!("{other:?}"),
     }
 
-    // No answer, and no delay.
+    // Neither a response nor a delay.
     assert_eq!(
         again().on_handshake(1, "ROT13"),
         Outcome::Closed("Unsupported SASL mechanism ROT13".to_owned())

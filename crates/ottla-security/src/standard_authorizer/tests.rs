@@ -66,7 +66,7 @@ fn without_acls_only_super_users_are_allowed() {
     authorizer.allow_everyone_if_no_acl_found = true;
     assert!(authorizer.is_allowed(ALICE, read));
     assert_eq!(authorizer.explain(ALICE, read).rule, Rule::DefaultAllow);
-    // An ACL about the resource ends that, whomever it is about.
+    // Any ACL of the resource ends that, for any principal.
     authorizer
         .acls
         .insert(acl("ALLOW bob * WRITE TOPIC PREFIXED fo"));
@@ -101,7 +101,7 @@ fn a_deny_wins_over_every_allow() {
         ..ALICE
     };
     assert!(authorizer.is_allowed(elsewhere, topic(Operation::Read, "foo")));
-    // A DENY implies nothing.
+    // A DENY implies no other operation.
     assert!(authorizer.is_allowed(ALICE, topic(Operation::Describe, "foo")));
     let explained = authorizer.explain(ALICE, topic(Operation::Read, "foo"));
     assert_eq!(explained.matching.len(), 3);
@@ -190,7 +190,7 @@ fn a_decision_allocates_nothing() {
     assert_eq!(info.count_total, 0);
 }
 
-/// The rules as Kafka's documentation has them, over every ACL.
+/// The rules of Kafka's documentation, applied to every ACL.
 fn naive(
     acls: &[Acl],
     allow_everyone: bool,
@@ -294,7 +294,8 @@ fn any_acl() -> impl Strategy<Value = Acl> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// After any order of additions and removals, the index decides as somebody who looks at every ACL.
+    /// After any sequence of additions and removals, the index decides like a search through all
+    /// ACLs.
     #[test]
     fn the_index_decides_as_a_look_at_every_acl(
         added in prop::collection::vec(any_acl(), 0..24),
