@@ -1,4 +1,4 @@
-//! One login of a client, or of a node at another node, with any mechanism that can be used there.
+//! The client's side of a login, with any mechanism. Nodes use it too to log in to each other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use crate::plain::PlainResponse;
 use crate::scram::ScramClient;
 use crate::secret::Secret;
 
-/// Who logs in, and by what that is known.
+/// The credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClientCredentials {
     Password {
         username: String,
         password: Secret,
-        /// The name is the id of a delegation token, and the password its HMAC.
+        /// The name is the ID of a delegation token, and the password is its HMAC.
         is_token: bool,
     },
     /// An OAuth token.
@@ -45,7 +45,7 @@ impl ClientCredentials {
         }
     }
 
-    /// Whom the credentials name; nothing where a token does.
+    /// The user name; `None` for an OAuth token.
     pub fn username(&self) -> Option<&str> {
         match self {
             ClientCredentials::Password { username, .. } => Some(username),
@@ -54,7 +54,7 @@ impl ClientCredentials {
     }
 }
 
-/// One login: what the broker says goes in, what it is to be told comes out.
+/// One login: takes the broker's messages and returns the responses.
 #[derive(Debug)]
 pub struct ClientLogin {
     mechanism: Mechanism,
@@ -69,13 +69,14 @@ enum State {
     },
     Scram(ScramClient),
     OAuthBearer(Secret, BTreeMap<String, String>),
-    /// The broker does not believe the token and says why; the client owes it an answer.
+    /// The broker has rejected the token with this reason. The client must acknowledge it.
     Refused(String),
     Sent,
 }
 
 impl ClientLogin {
-    /// `nonce` is text that nobody can guess, without commas. Nothing where the credentials are not those of the mechanism.
+    /// `nonce` is an unpredictable text without commas. `None` if the credentials do not suit the
+    /// mechanism.
     pub fn new(
         mechanism: Mechanism,
         credentials: &ClientCredentials,
@@ -125,7 +126,8 @@ impl ClientLogin {
         message
     }
 
-    /// What to answer; nothing once the broker is content. The error is for people.
+    /// Returns the response to a message; `None` once the login is complete. The error is for
+    /// people.
     pub fn on_message(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
         match &mut self.state {
             State::Scram(scram) => scram.on_message(message),

@@ -1,7 +1,8 @@
-//! The secrets of delegation tokens (KIP-48): a token's HMAC is made of `delegation.token.secret.key` and the token's id, is in no
-//! record, and is the password with which a client logs in by SCRAM.
+//! The secrets of delegation tokens (KIP-48). The HMAC of a token is computed from
+//! `delegation.token.secret.key` and the token ID, is not contained in any record, and is the
+//! password of the client's SCRAM login.
 //!
-//! In Kafka: `DelegationTokenManager.createHmac`, `TokenDelegationScramCredential`.
+//! Kafka: `DelegationTokenManager.createHmac`, `TokenDelegationScramCredential`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::scram::{ScramCredential, ScramKeys, ScramMechanism};
 
 const SALT_BYTES: usize = 16;
 
-/// The HMAC of a token, 64 bytes.
+/// The HMAC of a token: 64 bytes.
 pub fn token_hmac(secret_key: &str, token_id: &str) -> Vec<u8> {
     mac(secret_key, &[token_id])
         .finalize()
@@ -22,13 +23,13 @@ pub fn token_hmac(secret_key: &str, token_id: &str) -> Vec<u8> {
         .to_vec()
 }
 
-/// Whether these bytes are the HMAC of the token, compared in constant time.
+/// Whether these bytes are the HMAC of the token. Compares in constant time.
 pub fn is_token_hmac(secret_key: &str, token_id: &str, hmac: &[u8]) -> bool {
     mac(secret_key, &[token_id]).verify_slice(hmac).is_ok()
 }
 
-/// What SCRAM checks a login with the token against. The salt is the same on every node. Derives a key in thousands of
-/// rounds: not for a thread that serves connections.
+/// The SCRAM credential of a token. The salt is the same on every node. The derivation takes
+/// thousands of hash rounds, so do not call this on a thread that serves connections.
 pub fn token_credential(
     secret_key: &str,
     token_id: &str,
@@ -39,8 +40,8 @@ pub fn token_credential(
     mechanism.credential(&password, salt, ScramMechanism::MIN_ITERATIONS)
 }
 
-/// A credential that nobody can log in with, for a token that does not exist: with the salt and the iterations that the
-/// token would have, and the same with each attempt.
+/// A credential for an unknown token, with which no login succeeds. It has the salt and iterations
+/// that the token would have, and is the same in each attempt.
 pub fn token_decoy(secret_key: &str, token_id: &str, mechanism: ScramMechanism) -> ScramCredential {
     let key = |name: &str| {
         let bytes = mac(secret_key, &[name, "\0", token_id]).finalize();
@@ -56,18 +57,18 @@ pub fn token_decoy(secret_key: &str, token_id: &str, mechanism: ScramMechanism) 
     }
 }
 
-/// The credentials of a cluster's tokens. They are derived when a token is learned of, so that a login only looks them up
-/// and takes as long for a token that does not exist.
+/// The credentials of a cluster's tokens. They are derived when a token is created, so that a login
+/// only looks them up, and takes the same time for an unknown token.
 ///
-/// In Kafka: `DelegationTokenCache`.
+/// Kafka: `DelegationTokenCache`.
 #[derive(Clone, Default, Debug)]
 pub struct TokenCredentials {
-    /// By token, one for each of [`ScramMechanism::ALL`].
+    /// By token ID, one credential for each of [`ScramMechanism::ALL`].
     by_token: BTreeMap<String, Arc<[ScramCredential; 2]>>,
 }
 
 impl TokenCredentials {
-    /// Those of these tokens and no others. What is there already is kept, the rest is derived.
+    /// The credentials of exactly these tokens. Existing ones are kept, others are derived.
     pub fn following<'a>(
         &self,
         secret_key: &str,

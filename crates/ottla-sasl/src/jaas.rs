@@ -1,19 +1,20 @@
-//! JAAS: how Java names who logs in. A property has one entry:
+//! JAAS entries, Java's notation for login credentials. A property contains one entry:
 //!
 //! ```text
 //! org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="…";
 //! ```
 //!
-//! and a file has sections of entries:
+//! A file contains sections of entries:
 //!
 //! ```text
 //! KafkaServer { <entries> };
 //! ```
 //!
-//! Java reads both with a `StreamTokenizer`, whose rules are kept, odd ones too: a slash begins a comment, and what begins
-//! with a digit is a number, which is no value.
+//! Java parses both with a `StreamTokenizer`. Its rules are reproduced, including the unusual ones:
+//! a slash starts a comment, and a token that starts with a digit is a number, which is not a valid
+//! value.
 //!
-//! Kafka: `JaasConfig`, `JaasContext`; the file: `sun.security.provider.ConfigFile`.
+//! Kafka: `JaasConfig`, `JaasContext`. The file: `sun.security.provider.ConfigFile`.
 
 mod error;
 mod file;
@@ -31,7 +32,7 @@ use crate::mechanism::Mechanism;
 use crate::scram::ScramMechanism;
 use crate::secret::Secret;
 
-/// What an entry's flag says about the entries beside it.
+/// The control flag of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ControlFlag {
     Required,
@@ -52,7 +53,7 @@ impl ControlFlag {
     }
 }
 
-/// One entry: a login module with its options. `Debug` shows no values.
+/// One entry: a login module and its options. `Debug` does not show the values of options.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginModule {
     class: String,
@@ -60,14 +61,14 @@ pub struct LoginModule {
     options: BTreeMap<String, Secret>,
 }
 
-/// Java's login modules that would look names up elsewhere, which Kafka does not let in either.
+/// Java's login modules that perform remote lookups. Kafka rejects them too.
 const REFUSED_BY_KAFKA: &[&str] = &[
     "com.sun.security.auth.module.JndiLoginModule",
     "com.sun.security.auth.module.LdapLoginModule",
 ];
 
 impl LoginModule {
-    /// The name of its Java class.
+    /// The name of the Java class.
     pub fn class(&self) -> &str {
         &self.class
     }
@@ -85,12 +86,12 @@ impl LoginModule {
         options.map(|(name, value)| (name.as_str(), value.expose()))
     }
 
-    /// Whether a mechanism takes its credentials from it.
+    /// Whether the entry contains credentials for this mechanism.
     pub fn is_of(&self, mechanism: Mechanism) -> bool {
         self.class == mechanism.login_module()
     }
 
-    /// Refuses classes that nothing here stands for; the error is for people.
+    /// Returns an error for a class that is not supported. The error is for people.
     pub fn check_class(&self) -> Result<(), String> {
         let class = &self.class;
         if Mechanism::ALL
@@ -112,12 +113,12 @@ impl LoginModule {
         ))
     }
 
-    /// `username` and `password`: who logs in to others with this entry.
+    /// `username` and `password`: the credentials for logins to others.
     pub fn credentials(&self) -> Option<(&str, &str)> {
         Some((self.option("username")?, self.option("password")?))
     }
 
-    /// The users of PLAIN, `user_<name>="password"`.
+    /// The users of PLAIN: `user_<name>="password"`.
     pub fn users(&self) -> impl Iterator<Item = (&str, &str)> {
         let named = |(name, value): (_, _)| Some((str::strip_prefix(name, "user_")?, value));
         self.options().filter_map(named)

@@ -1,13 +1,14 @@
-//! SASL at both ends: what clients and brokers say to each other when a client logs in, and the JAAS entries that give
-//! both their credentials.
+//! SASL for clients and brokers: the messages of a login, and the JAAS entries that contain the
+//! credentials.
 //!
-//! Owns: the mechanisms PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the messages of
-//! OAUTHBEARER (RFC 7628), and JAAS. Never touches: a socket, a file, a clock, chance; nonces are arguments.
+//! This crate owns the mechanisms PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC
+//! 7677), the messages of OAUTHBEARER (RFC 7628), and JAAS. It never touches a socket, a file, a
+//! clock or randomness; nonces are arguments.
 //!
 //! Invariants:
-//! 1. Bytes of a peer lead to an error, never to a panic.
-//! 2. Secrets are compared in a time that depends on no secret.
-//! 3. No error, and no `Debug`, shows a password, a key or a token.
+//! 1. Malformed bytes from a peer lead to an error, never to a panic.
+//! 2. The time of a comparison of secrets does not depend on their contents.
+//! 3. No error message and no `Debug` output contains a password, a key or a token.
 //!
 //! Kafka: `org.apache.kafka.common.security.{plain,scram,oauthbearer}.internals`, `JaasConfig`, `JaasContext`.
 

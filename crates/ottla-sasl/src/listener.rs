@@ -1,4 +1,5 @@
-//! What a listener asks of those who log in, and who this node is at the listeners of others.
+//! The SASL settings of a listener, and the credentials of this node at the listeners of other
+//! nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,19 +15,19 @@ pub struct SaslListener {
     pub mechanisms: Vec<EnabledMechanism>,
 }
 
-/// One of them, with the settings that it has there.
+/// An enabled mechanism and its settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnabledMechanism {
     pub mechanism: Mechanism,
-    /// `connections.max.reauth.ms`; nothing where a session lasts as long as its connection.
+    /// `connections.max.reauth.ms`; `None` if a session lasts as long as its connection.
     pub max_reauth_ms: Option<u64>,
-    /// The users of PLAIN.
+    /// The users of PLAIN and their passwords.
     pub users: BTreeMap<String, Secret>,
-    /// How the tokens of OAUTHBEARER are checked.
+    /// How OAUTHBEARER tokens are validated.
     pub tokens: Option<Arc<TokenValidator>>,
 }
 
-/// How this node logs in at a listener of others.
+/// How this node logs in to a listener of other nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaslPeer {
     pub mechanism: Mechanism,
@@ -42,7 +43,7 @@ impl SaslListener {
 }
 
 impl EnabledMechanism {
-    /// Whether that is the password of a user of PLAIN. Takes as long for a user who does not exist.
+    /// Whether this is the password of a PLAIN user. Takes the same time for an unknown user.
     pub fn is_password(&self, username: &str, password: &Secret) -> bool {
         let known = self.users.get(username);
         let expected = known.map_or("", Secret::expose);

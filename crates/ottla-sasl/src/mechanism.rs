@@ -1,10 +1,10 @@
-//! The mechanisms that Kafka has.
+//! Kafka's SASL mechanisms.
 
 use std::fmt;
 
 use crate::scram::ScramMechanism;
 
-/// A SASL mechanism. GSSAPI has a name here, so that it can be refused by name.
+/// A SASL mechanism. GSSAPI is included so that it can be rejected by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mechanism {
     Plain,
@@ -22,7 +22,7 @@ impl Mechanism {
         Mechanism::Gssapi,
     ];
 
-    /// The name as it is on the wire, and in `sasl.enabled.mechanisms`.
+    /// Parses the name on the wire and in `sasl.enabled.mechanisms`.
     pub fn from_name(name: &str) -> Option<Mechanism> {
         Self::ALL
             .into_iter()
@@ -38,7 +38,7 @@ impl Mechanism {
         }
     }
 
-    /// The class of the login module that has its credentials.
+    /// The class of the login module with the credentials of the mechanism.
     pub fn login_module(self) -> &'static str {
         match self {
             Mechanism::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",

@@ -1,16 +1,16 @@
-//! What a listener asks of OAuth tokens, and where the keys of their issuer are.
+//! The rules of a listener for OAuth tokens, and the location of the issuer's keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::secret::Secret;
 
-/// How a listener checks tokens.
+/// How a listener validates tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TokenValidator {
-    /// By their signatures.
+    /// By their signature.
     Signed { keys: KeySource, rules: TokenRules },
-    /// Not at all: whoever makes a token is believed.
+    /// Without a signature: any client can create a valid token.
     Unsecured(UnsecuredRules),
 }
 
@@ -22,33 +22,33 @@ pub struct KeySource {
     pub refresh: Duration,
     pub retry_backoff: Duration,
     pub retry_backoff_max: Duration,
-    /// `ssl.*` of the JAAS entry: how the server at an `https:` URL is recognised.
+    /// `ssl.*` of the JAAS entry: how the server of an `https:` URL is authenticated.
     pub ssl: BTreeMap<String, Secret>,
 }
 
-/// What a signed token has to say.
+/// The required claims of a signed token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenRules {
-    /// `sasl.oauthbearer.expected.audience`: one of them has to be in the token.
+    /// `sasl.oauthbearer.expected.audience`: the token must contain one of them.
     pub audiences: Vec<String>,
     /// `sasl.oauthbearer.expected.issuer`.
     pub issuer: Option<String>,
     /// `sasl.oauthbearer.scope.claim.name`.
     pub scope_claim: String,
-    /// `sasl.oauthbearer.sub.claim.name`: who it is.
+    /// `sasl.oauthbearer.sub.claim.name`: the claim with the name of the principal.
     pub sub_claim: String,
     /// `sasl.oauthbearer.clock.skew.seconds`.
     pub clock_skew_seconds: u32,
 }
 
-/// What a token without a signature has to say: the options of the JAAS entry.
+/// The required claims of an unsigned token: the options of the JAAS entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnsecuredRules {
     /// `unsecuredValidatorPrincipalClaimName`.
     pub principal_claim: String,
     /// `unsecuredValidatorScopeClaimName`.
     pub scope_claim: String,
-    /// `unsecuredValidatorRequiredScope`, all of which it needs.
+    /// `unsecuredValidatorRequiredScope`: the token must contain all of them.
     pub required_scopes: Vec<String>,
     /// `unsecuredValidatorAllowableClockSkewMs`.
     pub clock_skew_ms: i64,

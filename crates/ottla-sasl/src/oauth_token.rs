@@ -1,8 +1,8 @@
-//! Whether an OAuth token is to be believed: a JSON Web Token, its signature checked with the keys of its issuer (RFC 7519,
-//! RFC 7517), or one without a signature where that is asked for by name.
+//! Validation of OAuth tokens: JSON Web Tokens signed with the keys of an issuer (RFC 7519, RFC
+//! 7517), or unsigned ones if that is configured explicitly.
 //!
-//! Owns no keys: they are given, and so is the time. A symmetric key in a set is not used: whoever can read the set could
-//! sign with it.
+//! Keys and time are arguments. Symmetric keys in a key set are ignored, because anyone who can
+//! read the set could sign tokens with them.
 //!
 //! Kafka: `BrokerJwtValidator`, `OAuthBearerUnsecuredValidatorCallbackHandler`, `OAuthBearerUnsecuredJws`.
 
@@ -15,28 +15,28 @@ use serde_json::{Map, Value};
 
 use crate::oauth_rules::{TokenRules, UnsecuredRules};
 
-/// Keys without an ID that are tried for one token.
+/// The maximum number of keys that are tried for one token.
 const MOST_TRIED_KEYS: usize = 16;
 
-/// Characters of a token that are shown.
+/// The maximum number of characters of a token in a message.
 const LONGEST_SHOWN: usize = 64;
 
-/// What a token says of whoever brings it.
+/// The validated claims of a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ValidToken {
     pub subject: String,
-    /// Milliseconds of the time of day.
+    /// Wall-clock time in milliseconds.
     pub expires_at_ms: i64,
 }
 
-/// Why a token is not believed: for the log. The client is told no more than Kafka tells it.
+/// Why a token is rejected. For the log; the client receives no more than from Kafka.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
     #[error("it is no JSON Web Token: {0}")]
     Format(String),
     #[error("it is signed with {0}, which is not accepted")]
     Algorithm(String),
-    /// With the ID that the token names, if it names one.
+    /// With the key ID in the token, if it has one.
     #[error("no key of the issuer fits it (kid {})", .0.as_deref().map_or("not given".to_owned(), shown))]
     UnknownKey(Option<String>),
     #[error("its signature is wrong")]
@@ -51,13 +51,13 @@ pub enum TokenError {
     Audience { found: String, expected: String },
     #[error("it is of the issuer {found}, not of {expected}")]
     Issuer { found: String, expected: String },
-    /// With the scopes that are missing.
+    /// With the missing scopes.
     #[error("it has not all of the scopes [{}]", .0.join(", "))]
     Scope(Vec<String>),
 }
 
 impl TokenError {
-    /// What the client is sent.
+    /// The JSON that the client receives.
     pub fn answer(&self) -> String {
         match self {
             TokenError::Scope(scopes) => format!(
@@ -78,13 +78,14 @@ pub struct KeySet {
 #[derive(Clone, Debug)]
 struct Key {
     id: Option<String>,
-    /// The one algorithm that it is for, if the set says so.
+    /// The only algorithm of the key, if the set specifies one.
     algorithm: Option<Algorithm>,
     key: DecodingKey,
 }
 
 impl KeySet {
-    /// Reads a JSON Web Key Set. Keys for something else than signatures, and those of unknown kinds, are left out.
+    /// Parses a JSON Web Key Set. Ignores keys for purposes other than signatures, and keys of
+    /// unknown types.
     pub fn parse(text: &str) -> Result<KeySet, String> {
         let set: Value = serde_json::from_str(text)
             .map_err(|error| format!("it is no JSON Web Key Set: {error}"))?;
@@ -132,7 +133,7 @@ impl Key {
     }
 }
 
-/// Checks a signed token with the keys of its issuer.
+/// Validates a signed token with the keys of its issuer.
 pub fn validate(
     token: &str,
     keys: &KeySet,
@@ -147,7 +148,7 @@ pub fn validate(
         return Err(TokenError::Algorithm(format!("{:?}", header.alg)));
     }
     if header.crit.is_some() {
-        // RFC 7515, 4.1.11: none of the extensions that have to be understood is.
+        // RFC 7515, 4.1.11: a recipient that does not support an extension must reject the token.
         let text = "its header has critical extensions".to_owned();
         return Err(TokenError::Format(text));
     }
@@ -167,7 +168,7 @@ pub fn validate(
     check_claims(&claims, rules, now_ms)
 }
 
-/// The claims of a token whose signature was checked.
+/// Validates the claims of a token whose signature was verified.
 fn check_claims(
     claims: &Map<String, Value>,
     rules: &TokenRules,
@@ -204,8 +205,8 @@ fn check_claims(
     })
 }
 
-/// A token that names whom it is for is believed only by one of them, which nobody is without
-/// `sasl.oauthbearer.expected.audience`.
+/// A token with an audience is accepted only if one of its audiences is expected. Without
+/// `sasl.oauthbearer.expected.audience`, none is.
 fn check_audience(claims: &Map<String, Value>, rules: &TokenRules) -> Result<(), TokenError> {
     let found: Vec<&str> = match claims.get("aud") {
         None | Some(Value::Null) => Vec::new(),
@@ -240,7 +241,7 @@ fn named(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// As Kafka: one text is one scope, none may be empty, and none twice.
+/// As in Kafka: a string is a single scope, and scopes must be neither empty nor repeated.
 fn check_scopes(claims: &Map<String, Value>, name: &str) -> Result<(), TokenError> {
     let wrong = || TokenError::Claim(name.to_owned());
     let scopes: Vec<&str> = match claims.get(name) {
@@ -264,7 +265,7 @@ fn check_scopes(claims: &Map<String, Value>, name: &str) -> Result<(), TokenErro
     }
 }
 
-/// Checks a token without a signature, which anybody can make.
+/// Validates a token without a signature. Any client can create one.
 pub fn validate_unsecured(
     token: &str,
     rules: &UnsecuredRules,
@@ -309,7 +310,7 @@ pub fn validate_unsecured(
     }
 }
 
-/// The `alg` of a token, whatever it is.
+/// The `alg` of a token, whether supported or not.
 fn algorithm_name(token: &str) -> Option<String> {
     let mut parts = token.split('.');
     let header = parts.next()?;
@@ -320,7 +321,7 @@ fn algorithm_name(token: &str) -> Option<String> {
     Some(shown(&name))
 }
 
-/// What nobody vouches for, for the log.
+/// Shortens and escapes untrusted text for the log.
 fn shown(text: &str) -> String {
     let start: String = text.chars().take(LONGEST_SHOWN).collect();
     start.escape_debug().to_string()
@@ -343,7 +344,7 @@ fn text(claims: &Map<String, Value>, name: &str) -> Result<String, TokenError> {
     text.map(str::to_owned).ok_or_else(wrong)
 }
 
-/// A point in time, in milliseconds; tokens have seconds, with or without a fraction.
+/// A time claim in milliseconds. Tokens contain seconds, possibly with a fraction.
 fn time(claims: &Map<String, Value>, name: &str) -> Result<i64, TokenError> {
     let seconds = claims.get(name).and_then(Value::as_f64);
     let seconds = seconds.filter(|seconds| (0.0..1e15).contains(seconds));

@@ -1,4 +1,4 @@
-//! The messages of OAUTHBEARER (RFC 7628, KIP-255). What a token says, and whether it is to be believed, stands outside.
+//! The messages of OAUTHBEARER (RFC 7628, KIP-255). Tokens are validated elsewhere (`oauth_token`).
 //!
 //! Kafka: `OAuthBearerClientInitialResponse`, `OAuthBearerSaslServer`, `OAuthBearerSaslClient`.
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::secret::Secret;
 
-/// What a client answers to an error that the broker has sent it as JSON.
+/// The client's response to an error that the broker has sent as JSON.
 pub const ACKNOWLEDGED_ERROR: &[u8] = &[1];
 
 const SEPARATOR: char = '\u{1}';
@@ -14,13 +14,13 @@ const SEPARATOR: char = '\u{1}';
 /// The client's first message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitialResponse {
-    /// Empty where the client asks for nobody else.
+    /// Empty if the client acts on its own behalf.
     pub authorization_id: String,
     pub token: Secret,
     pub extensions: BTreeMap<String, String>,
 }
 
-/// The message is not one of OAUTHBEARER.
+/// The message is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InitialResponseError {
     #[error("Invalid OAUTHBEARER client first message")]
@@ -100,7 +100,7 @@ fn is_value(value: &str) -> bool {
             .all(|byte| matches!(byte, 0x21..=0x7e | b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-/// The characters of a token of RFC 6750, equals signs at the end only.
+/// A token in the syntax of RFC 6750: equals signs only at the end.
 fn is_token(token: &str) -> bool {
     let bare = token.trim_end_matches('=');
     !bare.is_empty()

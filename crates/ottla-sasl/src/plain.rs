@@ -4,16 +4,16 @@
 
 use crate::secret::Secret;
 
-/// What a client says: who it is, and on whose behalf it wants to act.
+/// The message of a client: user name, password, and the user on whose behalf it wants to act.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlainResponse {
-    /// Empty where the client asks for nobody else.
+    /// Empty if the client acts on its own behalf.
     pub authorization_id: String,
     pub username: String,
     pub password: Secret,
 }
 
-/// Why a login with PLAIN fails. The texts are Kafka's: the client sees them.
+/// Why a PLAIN login fails. The messages are Kafka's; the client receives them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlainError {
     #[error("Invalid SASL/PLAIN response: expected 3 tokens, got {0}")]
@@ -31,15 +31,15 @@ pub enum PlainError {
 }
 
 impl PlainResponse {
-    /// The message of a client that asks for itself.
+    /// Encodes the message of a client that acts on its own behalf.
     pub fn encode(username: &str, password: &str) -> Vec<u8> {
         format!("\0{username}\0{password}").into_bytes()
     }
 
-    /// Reads a client's message.
+    /// Parses a client's message.
     pub fn parse(bytes: &[u8]) -> Result<PlainResponse, PlainError> {
         let text = String::from_utf8_lossy(bytes);
-        // Kafka counts no further than to 4.
+        // Kafka counts up to 4 tokens.
         let tokens: Vec<&str> = text.splitn(5, '\0').take(4).collect();
         let [authorization_id, username, password] = tokens[..] else {
             return Err(PlainError::Tokens(tokens.len()));
@@ -57,7 +57,8 @@ impl PlainResponse {
         })
     }
 
-    /// Whether the client may act as it asks to, once its password has been found right.
+    /// Whether the client may act on behalf of the requested user. To be called after the password
+    /// was verified.
     pub fn check_authorization_id(&self) -> Result<(), PlainError> {
         match self.authorization_id.is_empty() || self.authorization_id == self.username {
             true => Ok(()),

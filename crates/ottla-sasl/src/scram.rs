@@ -1,4 +1,5 @@
-//! SCRAM (RFC 5802): what is kept of a password, and the exchange that proves that a client knows it.
+//! SCRAM (RFC 5802): the stored credential, and the exchange in which a client proves that it knows
+//! the password.
 
 mod client;
 pub(crate) mod message;
@@ -13,7 +14,7 @@ pub use client::ScramClient;
 pub(crate) use message::is_sasl_name;
 pub use server::{ClientFirst, ScramError, ScramServer};
 
-/// The mechanisms that Kafka has; the numbers are Kafka's.
+/// Kafka's mechanisms, with Kafka's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[repr(i8)]
 pub enum ScramMechanism {
@@ -21,7 +22,7 @@ pub enum ScramMechanism {
     Sha512 = 2,
 }
 
-/// What a cluster stores instead of a password.
+/// The keys that a cluster stores instead of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramKeys {
     pub stored_key: Vec<u8>,
@@ -34,7 +35,7 @@ impl fmt::Debug for ScramKeys {
     }
 }
 
-/// The keys of a user, and how the password becomes them.
+/// The keys of a user, and the parameters with which they were derived from the password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScramCredential {
     pub salt: Vec<u8>,
@@ -45,9 +46,9 @@ pub struct ScramCredential {
 impl ScramMechanism {
     pub const ALL: [ScramMechanism; 2] = [ScramMechanism::Sha256, ScramMechanism::Sha512];
 
-    /// Fewer iterations are refused by Kafka's tools, and by its clients and brokers.
+    /// Kafka's tools, clients and brokers reject a smaller number of iterations.
     pub const MIN_ITERATIONS: u32 = 4096;
-    /// More are refused, so that nobody keeps a broker busy with one login.
+    /// A larger number is rejected, to bound the work of one login.
     pub const MAX_ITERATIONS: u32 = 16384;
 
     pub fn from_name(name: &str) -> Option<ScramMechanism> {
@@ -66,7 +67,7 @@ impl ScramMechanism {
         }
     }
 
-    /// Kafka's number, as in records and requests.
+    /// Kafka's number in records and requests.
     pub const fn code(self) -> i8 {
         self as i8
     }
@@ -78,7 +79,7 @@ impl ScramMechanism {
         }
     }
 
-    /// Bytes of a key.
+    /// The length of a key.
     pub fn key_bytes(self) -> usize {
         match self {
             ScramMechanism::Sha256 => 32,
@@ -86,7 +87,7 @@ impl ScramMechanism {
         }
     }
 
-    /// The salted password: PBKDF2 with one block.
+    /// The salted password: one block of PBKDF2.
     pub fn salted_password(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         match self {
             ScramMechanism::Sha256 => {
@@ -108,7 +109,7 @@ impl ScramMechanism {
         }
     }
 
-    /// The keys that belong to a salted password.
+    /// The keys derived from a salted password.
     pub fn keys(self, salted_password: &[u8]) -> ScramKeys {
         ScramKeys {
             stored_key: self.hash(&self.client_key(salted_password)),
@@ -116,7 +117,7 @@ impl ScramMechanism {
         }
     }
 
-    /// What is stored of a password.
+    /// Derives the credential to be stored for a password.
     pub fn credential(self, password: &str, salt: Vec<u8>, iterations: u32) -> ScramCredential {
         let salted = self.salted_password(password.as_bytes(), &salt, iterations);
         ScramCredential {
@@ -126,8 +127,8 @@ impl ScramMechanism {
         }
     }
 
-    /// A credential that nobody can log in with, for a user who does not exist: the same with each attempt, and like
-    /// `model`, that of a user who does.
+    /// A credential for an unknown user, with which no login succeeds. It is the same in each
+    /// attempt, and resembles `model`, the credential of an existing user.
     pub fn decoy(
         self,
         secret: &[u8],
@@ -147,7 +148,7 @@ impl ScramMechanism {
         }
     }
 
-    /// What a client proves that it knows.
+    /// The key that a client proves to know.
     fn client_key(self, salted_password: &[u8]) -> Vec<u8> {
         self.mac(salted_password, &[b"Client Key"])
     }
@@ -173,7 +174,7 @@ impl ScramMechanism {
     }
 }
 
-/// The length of the salts that Kafka's tools make.
+/// The length of the salts that Kafka's tools create.
 const DECOY_SALT_BYTES: usize = 25;
 
 fn mac(mut keyed: impl Mac, parts: &[&[u8]]) -> Vec<u8> {
@@ -193,7 +194,7 @@ fn salted(keyed: impl Mac + Clone, salt: &[u8], iterations: u32) -> Vec<u8> {
     salted
 }
 
-/// Both of a kind, byte by byte.
+/// The exclusive or of two byte strings.
 fn exclusive_or(one: &[u8], other: &[u8]) -> Vec<u8> {
     one.iter()
         .zip(other)

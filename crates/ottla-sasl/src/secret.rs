@@ -1,4 +1,4 @@
-//! Values that nobody may see, and how they are compared.
+//! Secret values and their comparison.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The secret itself, for whoever has to send or hash it.
+    /// The secret text, to be sent or hashed.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -26,7 +26,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Compares in a time that depends neither on where they differ nor on how long the second is.
+/// Compares two secrets. The time depends neither on the position of a difference nor on the length
+/// of `expected`.
 pub fn is_same_secret(given: &[u8], expected: &[u8]) -> bool {
     let (given, expected) = (Sha256::digest(given), Sha256::digest(expected));
     given.as_slice().ct_eq(expected.as_slice()).into()

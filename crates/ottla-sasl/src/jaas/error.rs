@@ -1,26 +1,26 @@
-//! What is wrong with an entry, shown under its line. Words that may be secret are shown as dots.
+//! Errors in JAAS entries, shown with their line. Words that may be secret are masked.
 
 use std::fmt;
 
 use super::ControlFlag;
 use super::tokens::{Kind, Token, Tokens};
 
-/// An error in a JAAS text: Kafka's sentence, the line with a caret under the column, and what was probably meant.
+/// An error in a JAAS text: Kafka's message, the line with a caret under the column, and a hint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JaasError {
-    /// Kafka's text, where Kafka has one.
+    /// Kafka's message, if Kafka has one.
     message: String,
-    /// The line, counted from 1.
+    /// The line number, starting at 1.
     line: usize,
-    /// In characters, counted from 1; of the text, not of what is shown.
+    /// The column in characters, starting at 1, in the text and not in the masked line.
     column: usize,
-    /// The line with the values as dots, and the column in it, counted from 0.
+    /// The line with masked values, and the column in it, starting at 0.
     shown: (String, usize),
-    /// The line that was probably meant, or what to do.
+    /// A correction or an instruction.
     hint: Option<String>,
 }
 
-/// The options that a message may name; what else stands in a line may be a secret that lost its quotes.
+/// The words that a message may contain. Other words may be secrets without quotes.
 const KNOWN_OPTIONS: &[&str] = &[
     "username",
     "password",
@@ -62,17 +62,17 @@ impl JaasError {
         }
     }
 
-    /// The line, counted from 1.
+    /// The line number, starting at 1.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// The column, counted from 1.
+    /// The column, starting at 1.
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// The sentence alone.
+    /// The message without the line.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -93,7 +93,7 @@ impl fmt::Display for JaasError {
 
 impl std::error::Error for JaasError {}
 
-/// The part from `start` to `end`, with dots instead of what may be secret, and where `at` is in it.
+/// The line from `start` to `end` with masked secrets, and the column of `at` in it.
 fn masked(text: &[char], start: usize, end: usize, at: usize) -> (String, usize) {
     let mut tokens = Tokens::new(text, &['*']);
     let mut shown = String::new();
@@ -109,7 +109,7 @@ fn masked(text: &[char], start: usize, end: usize, at: usize) -> (String, usize)
         if token.at >= end || token.kind == Kind::End {
             break;
         }
-        // Blanks and comments between tokens: a comment may be a secret with a slash.
+        // White space and comments between tokens. A comment may be a secret that contains a slash.
         for character in &text[written.max(start)..token.at.max(start)] {
             if column.is_none() && at == written {
                 column = Some(shown.chars().count());

@@ -1,4 +1,4 @@
-//! The file that `-Djava.security.auth.login.config` names: sections with entries.
+//! The file named by `-Djava.security.auth.login.config`: sections with entries.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::error::JaasError;
 use super::property::parse_entry;
 use super::tokens::{Kind, Tokens};
 
-/// The sections of a file, by their names.
+/// The sections of a file, by name.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct JaasFile {
     sections: BTreeMap<String, Vec<LoginModule>>,
@@ -67,7 +67,7 @@ impl JaasFile {
     }
 }
 
-/// Replaces `${/}`; other properties are those of a Java process.
+/// Replaces `${/}`. Other variables are properties of a Java process, and an error.
 fn expand(value: &str) -> Result<String, String> {
     let value = value.replace("${/}", "/");
     match value.contains("${") {

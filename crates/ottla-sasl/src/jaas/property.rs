@@ -1,4 +1,4 @@
-//! The value of `sasl.jaas.config`.
+//! Parses the value of `sasl.jaas.config`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::tokens::{Kind, Token, Tokens};
 use super::{ControlFlag, LoginModule};
 use crate::secret::Secret;
 
-/// Reads a property, which has one entry.
+/// Parses a property, which contains one entry.
 pub fn parse_property(text: &str) -> Result<LoginModule, JaasError> {
     let text: Vec<char> = text.chars().collect();
     let mut tokens = Tokens::new(&text, &[]);
@@ -49,7 +49,7 @@ fn example() -> String {
         .to_owned()
 }
 
-/// The entry that begins with a token; `expand` may replace what stands in values.
+/// Parses the entry that starts with the token `first`. `expand` may replace variables in values.
 pub(super) fn parse_entry(
     text: &[char],
     tokens: &mut Tokens<'_>,
@@ -156,12 +156,12 @@ fn is_unclosed(kind: &Kind) -> bool {
     )
 }
 
-/// Where the text ends, without the blanks behind it.
+/// The end of the text without trailing white space.
 fn last_text(text: &[char]) -> usize {
     text.iter().rposition(|it| *it > ' ').map_or(0, |at| at + 1)
 }
 
-/// A class may be shown; what is none may be a secret.
+/// The class name, unless it may be a secret.
 fn shown_class(class: &str) -> &str {
     match class.ends_with("LoginModule") {
         true => class,

@@ -29,7 +29,7 @@ fn escapes_are_javas() {
     assert_eq!(read("//no comment"), "//no comment");
 }
 
-/// The message, and where it points: the text in front of the column.
+/// The error message, and the text before the position that it reports.
 fn fails(text: &str) -> (String, String) {
     let error = parse_property(text).expect_err(text);
     let before: String = text.chars().take(error.column() - 1).collect();

@@ -1,24 +1,24 @@
-//! Cuts a text into the tokens that Java's `StreamTokenizer` makes of it.
+//! Splits a text into tokens like Java's `StreamTokenizer`.
 
-/// A token, and where it begins.
+/// A token and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Token {
     pub kind: Kind,
     /// In characters.
     pub at: usize,
-    /// Where it ends, exclusive.
+    /// Exclusive.
     pub end: usize,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Word(String),
-    /// In quotes, which are taken off; `is_closed` unless the line ended first.
+    /// Quoted text without the quotes. `is_closed` is false if the line ended first.
     Quoted {
         text: String,
         is_closed: bool,
     },
-    /// Java makes a number of it, and then it is no text.
+    /// A number in Java, and therefore not text.
     Number,
     /// Any other character.
     Mark(char),
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The text of a word or of what is in quotes: `StreamTokenizer.sval`.
+    /// The text of a word or of a quoted string: `StreamTokenizer.sval`.
     pub fn text(&self) -> Option<&str> {
         match self {
             Kind::Word(text) | Kind::Quoted { text, .. } => Some(text),
@@ -42,7 +42,7 @@ impl Kind {
 pub(super) struct Tokens<'a> {
     text: &'a [char],
     at: usize,
-    /// Further characters that words may have: the file has `*`.
+    /// Additional characters in words: the file permits `*`.
     word_marks: &'a [char],
 }
 
@@ -96,7 +96,7 @@ impl<'a> Tokens<'a> {
                     }
                     self.at = (self.at + 2).min(self.text.len());
                 }
-                // One slash is enough.
+                // A single slash starts a comment.
                 ('/', _) => {
                     while self.peek().is_some_and(|it| !matches!(it, '\n' | '\r')) {
                         self.at += 1;
@@ -114,7 +114,7 @@ impl<'a> Tokens<'a> {
             || self.word_marks.contains(&character)
     }
 
-    /// A hyphen begins one only before a digit or a dot.
+    /// A hyphen starts a number only before a digit or a dot.
     fn begins_number(&self, first: char) -> bool {
         match first {
             '0'..='9' | '.' => true,
@@ -137,7 +137,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn word(&mut self) -> Kind {
-        // Java takes a hyphen that begins no number for a mark.
+        // Java treats a hyphen that does not start a number as a mark.
         if self.peek() == Some('-') {
             self.at += 1;
             return Kind::Mark('-');
@@ -182,12 +182,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// What follows a backslash.
+    /// Parses the characters after a backslash.
     fn escape(&mut self) -> Option<char> {
         let first = self.peek()?;
         if let Some(mut code) = first.to_digit(8) {
             self.at += 1;
-            // To \377, and not to \477.
+            // Up to \377.
             let digits = if first <= '3' { 2 } else { 1 };
             for _ in 0..digits {
                 let Some(digit) = self.peek().and_then(|it| it.to_digit(8)) else {

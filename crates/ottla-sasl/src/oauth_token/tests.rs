@@ -37,7 +37,7 @@ impl Issuer {
             _ => {
                 let pair = aws_lc_rs::rsa::KeyPair::generate(KeySize::Rsa2048).unwrap();
                 let der: Pkcs8V1Der<'_> = pair.as_der().unwrap();
-                // The key itself stands behind the header of PKCS#8, which is always the same.
+                // The key follows the header of PKCS#8, which always has the same length.
                 EncodingKey::from_rsa_der(&der.as_ref()[26..])
             }
         };
@@ -102,7 +102,7 @@ fn every_algorithm_is_checked_with_its_key() {
             expires_at_ms: (NOW + 600) * 1000,
         };
         assert_eq!(valid, Ok(expected), "{algorithm:?}");
-        // Of somebody else's key under the same ID, and changed on the way.
+        // A signature by another key with the same ID, and a modified token.
         let forged = validate(&token, &keys(&[&other]), &rules(), NOW_MS);
         assert_eq!(forged, Err(TokenError::Signature), "{algorithm:?}");
         let claims = claims().to_string().replace("alice", "admin");
@@ -128,10 +128,10 @@ fn a_key_is_found_by_its_id_and_a_missing_one_is_named() {
         check(&two.sign(&claims()), &keys(&[&one])),
         Err(TokenError::UnknownKey(Some("two".to_owned())))
     );
-    // Without an ID each is tried.
+    // Without a key ID, each key is tried.
     let anonymous = encode(&Header::new(Algorithm::ES256), &claims(), &two.key).unwrap();
     assert!(check(&anonymous, &both).is_ok());
-    // Extensions that have to be understood are not.
+    // Critical extensions are not supported.
     let mut critical = Header::new(Algorithm::ES256);
     critical.crit = Some(vec!["x".to_owned()]);
     let critical = encode(&critical, &claims(), &one.key).unwrap();
@@ -139,7 +139,7 @@ fn a_key_is_found_by_its_id_and_a_missing_one_is_named() {
         check(&critical, &both),
         Err(TokenError::Format(_))
     ));
-    // A key of another kind is none.
+    // A key of another type does not match.
     let rsa = Issuer::new("two", Algorithm::RS256);
     assert_eq!(
         check(&two.sign(&claims()), &keys(&[&rsa])),
@@ -238,7 +238,7 @@ fn what_a_token_claims_is_held_against_the_rules() {
         assert!(check(json!({ "scope": scope }), &rules).is_ok());
     }
 
-    // Without an expected audience nobody is meant; a token that says nothing of it is for everybody.
+    // Without an expected audience, no token with an audience is accepted; a token without one is.
     let open = TokenRules {
         audiences: Vec::new(),
         issuer: None,

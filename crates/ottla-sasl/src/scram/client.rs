@@ -8,7 +8,7 @@ use super::message::{base64, encode_name, to_base64};
 use super::{ScramMechanism, exclusive_or};
 use crate::secret::Secret;
 
-/// More iterations would keep a client busy for the broker's pleasure.
+/// A limit on the work that a broker can demand from a client.
 const MAX_ITERATIONS: u32 = 1 << 20;
 
 /// One login.
@@ -17,7 +17,7 @@ pub struct ScramClient {
     mechanism: ScramMechanism,
     username: String,
     password: Secret,
-    /// The name is that of a delegation token.
+    /// The user name is the ID of a delegation token.
     is_token: bool,
     nonce: String,
     state: State,
@@ -26,11 +26,11 @@ pub struct ScramClient {
 #[derive(Debug)]
 enum State {
     Started,
-    /// The first message without its header.
+    /// The first message without its GS2 header.
     Named {
         client_first_bare: String,
     },
-    /// What the broker has to prove that it knows.
+    /// The signature that the broker must send to prove that it knows the credential.
     Proving {
         server_signature: Vec<u8>,
     },
@@ -38,7 +38,7 @@ enum State {
 }
 
 impl ScramClient {
-    /// `nonce` is text that nobody can guess, without commas.
+    /// `nonce` is an unpredictable text without commas.
     pub fn new(
         mechanism: ScramMechanism,
         username: &str,
@@ -68,8 +68,8 @@ impl ScramClient {
         message
     }
 
-    /// What to answer to the broker; nothing once the broker has proved that it knows the credential. The error is for
-    /// people.
+    /// Returns the response to a message of the broker; `None` once the broker has proved that it
+    /// knows the credential. The error is for people.
     pub fn on_message(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let text = std::str::from_utf8(message).map_err(|_| "it is no text".to_owned())?;
         match std::mem::replace(&mut self.state, State::Done) {
@@ -106,7 +106,8 @@ impl ScramClient {
         let salt = base64(field("s=")?).ok_or("its salt is not base64")?;
         let iterations = field("i=")?.parse();
         let iterations = iterations.map_err(|_| "its iterations are no number")?;
-        // Fewer than Kafka's brokers store are taken for an attempt at the password.
+        // Kafka's brokers store at least the minimum. A smaller number could be an attempt to find
+        // the password.
         if !(ScramMechanism::MIN_ITERATIONS..=MAX_ITERATIONS).contains(&iterations) {
             return Err(format!("{iterations} iterations are not believable"));
         }

@@ -1,11 +1,11 @@
-//! The pieces of SCRAM's messages, read by the grammar that Kafka's patterns have.
+//! The elements of SCRAM messages, parsed by the grammar in Kafka's patterns.
 //!
 //! Kafka: `ScramMessages`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// A value of an attribute, without commas: what is up to the next one, and what follows it.
+/// Splits text before the first comma.
 fn value(text: &str) -> (&str, &str) {
     match text.find(',') {
         Some(at) => (&text[..at], &text[at..]),
@@ -27,7 +27,7 @@ pub(super) fn is_printable(text: &str) -> bool {
             .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b',')
 }
 
-/// A name with `=2C` for a comma and `=3D` for an equals sign.
+/// A name in which commas and equals signs are encoded as `=2C` and `=3D`.
 pub(crate) fn is_sasl_name(text: &str) -> bool {
     if !is_value(text) {
         return false;
@@ -47,12 +47,12 @@ pub(super) fn decode_name(name: &str) -> String {
     name.replace("=2C", ",").replace("=3D", "=")
 }
 
-/// Takes `name=value` off the front.
+/// Splits off `name=value` at the start.
 pub(super) fn attribute<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     Some(value(text.strip_prefix(name)?.strip_prefix('=')?))
 }
 
-/// Takes `m=...,` off the front, which is reserved and may stand there.
+/// Skips the optional reserved attribute `m=...,` at the start.
 pub(super) fn skip_reserved(text: &str) -> Option<&str> {
     match attribute(text, "m") {
         Some((reserved, rest)) if is_value(reserved) => rest.strip_prefix(','),
@@ -61,7 +61,7 @@ pub(super) fn skip_reserved(text: &str) -> Option<&str> {
     }
 }
 
-/// The extensions at the end, `,name=value` each.
+/// The extensions at the end, each `,name=value`.
 pub(super) fn extensions(mut text: &str) -> Option<Vec<(&str, &str)>> {
     let mut found = Vec::new();
     while !text.is_empty() {

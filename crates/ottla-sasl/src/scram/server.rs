@@ -1,11 +1,11 @@
 //! The broker's side of SCRAM.
 //!
-//! 1. The client's first message names a user ([`ScramServer::on_client_first`]).
-//! 2. The broker looks its credential up, or makes a decoy ([`ScramServer::challenge`]).
+//! 1. The client's first message contains a user name ([`ScramServer::on_client_first`]).
+//! 2. The broker looks up the credential, or creates a decoy ([`ScramServer::challenge`]).
 //! 3. The client proves that it knows the password, and the broker that it has the credential
 //!    ([`ScramServer::on_client_final`]).
 //!
-//! Kafka: `ScramSaslServer`, whose answer to the first message tells whether there is such a user.
+//! Kafka: `ScramSaslServer`, whose response to the first message reveals whether the user exists.
 
 use subtle::ConstantTimeEq;
 
@@ -15,7 +15,8 @@ use super::message::{
 };
 use super::{ScramCredential, ScramMechanism, exclusive_or};
 
-/// Why a login with SCRAM fails. Only the first is for the client; Kafka answers the others with one text.
+/// Why a SCRAM login fails. Only the first message is sent to the client; for the others, Kafka
+/// sends one common message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ScramError {
     #[error(
@@ -36,12 +37,12 @@ pub enum ScramError {
     OutOfTurn,
 }
 
-/// What the client's first message says.
+/// The contents of the client's first message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientFirst {
-    /// A user, or the id of a delegation token.
+    /// A user name, or the ID of a delegation token.
     pub username: String,
-    /// The extension `tokenauth=true`: the name is that of a delegation token.
+    /// The extension `tokenauth=true`: the name is the ID of a delegation token.
     pub is_token: bool,
 }
 
@@ -61,7 +62,7 @@ enum State {
     },
     Challenged {
         nonce: String,
-        /// The first messages of both, with a comma after each.
+        /// The first messages of both sides, each followed by a comma.
         signed: String,
         credential: ScramCredential,
         is_known: bool,
@@ -81,7 +82,7 @@ impl ScramServer {
         self.mechanism
     }
 
-    /// Whether the first message has not come yet.
+    /// Whether no message has been received.
     pub fn is_started(&self) -> bool {
         matches!(self.state, State::Started)
     }
@@ -109,8 +110,9 @@ impl ScramServer {
         })
     }
 
-    /// The broker's first message. `credential` is a decoy where `is_known` is false: such a login goes on as any other,
-    /// and fails at its end. `nonce` is text that nobody can guess, without commas.
+    /// Returns the broker's first message. If `is_known` is false, `credential` is a decoy: the
+    /// login proceeds like any other, and fails at the end. `nonce` is an unpredictable text
+    /// without commas.
     pub fn challenge(
         &mut self,
         credential: ScramCredential,
@@ -139,7 +141,7 @@ impl ScramServer {
         Ok(server_first.into_bytes())
     }
 
-    /// The broker's last message, where the client knows the password.
+    /// Returns the broker's last message if the client knows the password.
     pub fn on_client_final(&mut self, message: &[u8]) -> Result<Vec<u8>, ScramError> {
         let State::Challenged {
             nonce,
@@ -174,7 +176,7 @@ impl ScramServer {
 
 struct FirstMessage<'a> {
     authorization_id: &'a str,
-    /// From the name on.
+    /// Starts at the name.
     bare: &'a str,
     name: &'a str,
     nonce: &'a str,
@@ -183,7 +185,7 @@ struct FirstMessage<'a> {
 
 impl<'a> FirstMessage<'a> {
     fn parse(text: &'a str) -> Option<FirstMessage<'a>> {
-        // No channel binding: there is none in Kafka.
+        // Without channel binding, which Kafka does not support.
         let rest = text.strip_prefix("n,")?;
         let (authorization_id, bare) = match attribute(rest, "a") {
             Some((name, rest)) if is_sasl_name(name) => (name, rest.strip_prefix(',')?),

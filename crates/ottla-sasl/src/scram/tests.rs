@@ -20,7 +20,7 @@ fn client(username: &str, nonce: &str) -> ScramClient {
     )
 }
 
-/// That of the example of RFC 7677, section 3.
+/// The credential in the example of RFC 7677, section 3.
 fn credential() -> ScramCredential {
     let salt = message::base64("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
     ScramMechanism::Sha256.credential("pencil", salt, 4096)
