@@ -1,23 +1,26 @@
-//! Certificates that may sign others and are shown as a server's or a client's own: people make one with `keytool` or
-//! `openssl req -x509` and have it signed as it is. Java takes them; webpki, by RFC 5280's profile for the web, does not.
+//! CA certificates that a server or client uses as its own. People create them with `keytool` or
+//! `openssl req -x509`. Java accepts them; webpki does not, according to the web profile of RFC
+//! 5280.
 //!
-//! The path is looked for here as simply as it can be: each certificate has to be signed by the next, that one has to be
-//! an authority, all have to be valid now, and the last has to be trusted. What this does not understand, such as
-//! constraints on names, is a refusal.
+//! The search for a path is deliberately simple: each certificate must be signed by the next one,
+//! which must be a CA; all except the trusted one at the end must be valid now. Anything that this
+//! code does not support, such as name constraints, leads to rejection.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-/// The longest path that is followed.
+/// The maximum length of a path.
 const MAX_PATH: usize = 10;
-/// Extensions that are understood when they are critical: constraints, use and names, and the use of a key.
+/// Supported critical extensions: key usage, subject alternative names, basic constraints and
+/// extended key usage.
 const UNDERSTOOD: &[&str] = &["2.5.29.15", "2.5.29.17", "2.5.29.19", "2.5.29.37"];
 /// `sha1WithRSAEncryption` and `ecdsa-with-SHA1`.
 const WEAK_SIGNATURES: &[&str] = &["1.2.840.113549.1.1.5", "1.2.840.10045.4.1"];
 
-/// Whether `leaf` leads to one of the trusted certificates. `shown_by` is who shows it.
+/// Whether there is a path from `leaf` to a trusted certificate. `shown_by` is the side that
+/// presents it.
 pub fn is_trusted(
     leaf: &CertificateDer<'_>,
     intermediates: &[CertificateDer<'_>],
@@ -84,7 +87,8 @@ fn is_usable(certificate: &X509Certificate<'_>, now: ASN1Time) -> bool {
         && critical.all(|it| UNDERSTOOD.contains(&&*it.oid.to_id_string()))
 }
 
-/// Whether `issuer` may sign and has signed. `below` is how many authorities stand between it and the leaf.
+/// Whether `issuer` is allowed to sign and has signed `signed`. `below` is the number of CAs
+/// between `issuer` and the leaf.
 fn has_signed(issuer: &X509Certificate<'_>, signed: &X509Certificate<'_>, below: usize) -> bool {
     if issuer.subject().as_raw() != signed.issuer().as_raw() {
         return false;

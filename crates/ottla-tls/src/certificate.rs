@@ -1,4 +1,4 @@
-//! What a certificate says: whose it is, which names it has, and from when to when it is valid.
+//! The contents of a certificate: subject, names and validity.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use x509_parser::time::ASN1Time;
 use crate::TlsError;
 use crate::distinguished_name::rfc2253;
 
-/// A certificate, and what it says.
+/// A certificate and its contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
     pub der: CertificateDer<'static>,
@@ -21,17 +21,18 @@ pub struct Certificate {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CertificateFacts {
-    /// As Java prints it in the form of RFC 2253.
+    /// In Java's RFC 2253 format.
     pub subject: String,
     pub issuer: String,
-    /// Seconds since 1970, both inclusive.
+    /// Seconds since 1970. Both are inclusive.
     pub not_before: i64,
     pub not_after: i64,
-    /// `dns:broker1`, `ip:10.0.0.1`, and others with their kind.
+    /// `dns:broker1`, `ip:10.0.0.1`, and others with a prefix for their type.
     pub alternative_names: Vec<String>,
     /// The first `CN` of the subject.
     pub common_name: Option<String>,
-    /// It may sign others: its basic constraints say so, or it is of version 1, which cannot say.
+    /// Whether it may sign other certificates, according to its basic constraints. Certificates of
+    /// version 1 have none and count as CAs.
     pub is_authority: bool,
 }
 
@@ -63,12 +64,12 @@ impl CertificateFacts {
         })
     }
 
-    /// How long it is still valid, negative once it is not.
+    /// The remaining validity; negative after the expiry.
     pub fn seconds_left(&self, now: SystemTime) -> i64 {
         self.not_after - seconds(now)
     }
 
-    /// Why it cannot be used now; `None` where it can.
+    /// Why the certificate is not valid now; `None` if it is.
     pub fn out_of_time(&self, now: SystemTime) -> Option<String> {
         let now = seconds(now);
         if now > self.not_after {
@@ -77,7 +78,7 @@ impl CertificateFacts {
         (now < self.not_before).then(|| format!("it is valid from {}", date(self.not_before)))
     }
 
-    /// Whom it is of and how long it is valid, for people.
+    /// Subject and validity, for people.
     pub fn describe(&self) -> String {
         let (from, to) = (date(self.not_before), date(self.not_after));
         format!("{} (valid from {from} to {to})", self.subject)

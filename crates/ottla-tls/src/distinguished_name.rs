@@ -1,5 +1,5 @@
-//! Distinguished names as Java prints them in the form of RFC 2253: what ACLs and `super.users` have for the principal of a
-//! client that shows a certificate.
+//! Distinguished names in Java's RFC 2253 format, which ACLs and `super.users` use for clients with
+//! a certificate.
 //!
 //! Java: `X500Principal.getName`, `sun.security.x509.AVA.toRFC2253String`.
 
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use x509_parser::asn1_rs::{Any, Tag, ToDer};
 use x509_parser::x509::X509Name;
 
-/// The keywords of RFC 2253; other attributes have their number.
+/// The keywords of RFC 2253. Other attributes are shown with their OID.
 const KEYWORDS: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),
     ("2.5.4.6", "C"),
@@ -21,7 +21,7 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("0.9.2342.19200300.100.1.1", "UID"),
 ];
 
-/// The last part of the name first.
+/// The last part of the name comes first.
 pub fn rfc2253(name: &X509Name<'_>) -> String {
     let parts: Vec<String> = name
         .iter_rdn()
@@ -88,7 +88,7 @@ fn escaped(value: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What Java 17 prints for these values.
+    /// Expected values as printed by Java 17.
     #[test]
     fn values_are_escaped_as_in_java() {
         for (value, expected) in [

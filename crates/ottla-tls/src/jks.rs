@@ -1,13 +1,14 @@
-//! Java's own key store format, JKS, which is what `keytool` of Java 8 wrote and what Kafka takes `ssl.keystore.type` to
-//! be where nothing is said. Files of newer Javas are PKCS12 whatever the setting is; both are told apart by their first
-//! bytes, as Java does it.
+//! JKS, the key store format that `keytool` wrote up to Java 8, and the default of
+//! `ssl.keystore.type` in Kafka. Newer versions of Java write PKCS12 even with that setting. As in
+//! Java, the formats are distinguished by their first bytes.
 //!
-//! Layout, all numbers big-endian: magic, version (1 or 2), count of entries; for each: tag (1 a key with its chain, 2 a
-//! certificate), alias, time in milliseconds, and the key or certificate; last the SHA-1 of the password, `Mighty Aphrodite`
-//! and everything before. A key is an `EncryptedPrivateKeyInfo` under Sun's own cipher: a keystream of chained SHA-1.
+//! Layout, with big-endian numbers: magic, version (1 or 2), number of entries; for each entry: tag
+//! (1: a key with its chain, 2: a certificate), alias, time in milliseconds, and the key or
+//! certificate; finally the SHA-1 of the password, `Mighty Aphrodite` and everything before it. A
+//! key is an `EncryptedPrivateKeyInfo` with Sun's own cipher: a keystream of chained SHA-1 hashes.
 //!
-//! The bytes come from a file that an operator names. They are read within their bounds all the same: a file that is cut
-//! short or forged is an error.
+//! The file is named by an operator. It is parsed defensively nevertheless: a truncated or forged
+//! file leads to an error.
 //!
 //! Java: `sun.security.provider.JavaKeyStore`, `KeyProtector`.
 
@@ -16,11 +17,11 @@ use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use x509_parser::asn1_rs::{Any, FromDer, OctetString, Oid, Sequence};
 
 const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
-/// Of JCEKS, whose keys are under another cipher.
+/// The magic of JCEKS, which uses another cipher for keys.
 const MAGIC_OF_JCEKS: [u8; 4] = [0xce, 0xce, 0xce, 0xce];
 const DIGEST_BYTES: usize = 20;
 const SALT_BYTES: usize = 20;
-/// `1.3.6.1.4.1.42.2.17.1.1`, Sun's protection of keys.
+/// `1.3.6.1.4.1.42.2.17.1.1`: Sun's key protection algorithm.
 const SUN_KEY_PROTECTOR: &str = "1.3.6.1.4.1.42.2.17.1.1";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -39,18 +40,18 @@ pub enum JksError {
     UnknownProtection,
 }
 
-/// What a JKS file has.
+/// The contents of a JKS file.
 #[derive(Debug, Default)]
 pub struct Jks {
     pub keys: Vec<KeyEntry>,
-    /// Alias and certificate in DER.
+    /// Alias and DER-encoded certificate.
     pub trusted: Vec<(String, Vec<u8>)>,
 }
 
 pub struct KeyEntry {
     pub alias: String,
     protected: Vec<u8>,
-    /// The leaf first, in DER.
+    /// DER-encoded, the leaf first.
     pub chain: Vec<Vec<u8>>,
 }
 
@@ -66,7 +67,7 @@ pub fn is_jks(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) || bytes.starts_with(&MAGIC_OF_JCEKS)
 }
 
-/// Reads a store. Without a password its checksum is not compared, as in Java.
+/// Parses a store. Without a password its checksum is not verified, as in Java.
 pub fn read(bytes: &[u8], password: Option<&str>) -> Result<Jks, JksError> {
     if bytes.starts_with(&MAGIC_OF_JCEKS) {
         return Err(JksError::Jceks);
@@ -112,7 +113,7 @@ pub fn read(bytes: &[u8], password: Option<&str>) -> Result<Jks, JksError> {
 }
 
 impl KeyEntry {
-    /// The key in PKCS#8.
+    /// The decrypted key in PKCS#8.
     pub fn key(&self, password: &str) -> Result<Vec<u8>, JksError> {
         let damaged = |_| JksError::Damaged;
         let (_, outer) = Sequence::from_der(&self.protected).map_err(damaged)?;
@@ -148,7 +149,7 @@ impl KeyEntry {
     }
 }
 
-/// As Java hashes a password: two bytes a character.
+/// The encoding in which Java hashes a password: UTF-16, big-endian.
 fn utf16(password: &str) -> Vec<u8> {
     password.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
@@ -172,7 +173,8 @@ impl<'a> Input<'a> {
         self.take(length as usize)
     }
 
-    /// Java's `writeUTF`, which is UTF-8 but for characters that nobody names a key with.
+    /// Text in the format of Java's `writeUTF`. It equals UTF-8 except for null and supplementary
+    /// characters, which do not occur in practice.
     fn text(&mut self) -> Result<String, JksError> {
         let length = self.take(2)?;
         let length = u16::from_be_bytes([length[0], length[1]]);
@@ -180,7 +182,7 @@ impl<'a> Input<'a> {
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Version 2 says the kind of the certificate.
+    /// In version 2, the type of the certificate precedes it.
     fn certificate(&mut self, version: u32) -> Result<Vec<u8>, JksError> {
         if version == 2 && self.text()? != "X.509" {
             return Err(JksError::Damaged);
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(read(b"", None).unwrap_err(), JksError::NotJks);
         assert_eq!(read(&MAGIC, None).unwrap_err(), JksError::Damaged);
         assert_eq!(read(&MAGIC_OF_JCEKS, None).unwrap_err(), JksError::Jceks);
-        // It promises more entries than it has.
+        // Announces more entries than it contains.
         let mut forged = MAGIC.to_vec();
         forged.extend([0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff]);
         forged.extend([0; DIGEST_BYTES]);

@@ -1,16 +1,17 @@
-//! TLS by Kafka's `ssl.*` settings, for listeners, for connections to other nodes and for clients: reads key stores and
-//! trust stores, decides which certificates to trust, and says who a certificate is of.
+//! TLS with Kafka's `ssl.*` settings, for listeners, connections to other nodes, and clients: reads
+//! key stores and trust stores, verifies certificates, and derives principals from them.
 //!
-//! Owns what a listener or a client has loaded, until it is loaded anew. Never touches a socket: rustls gets bytes from
-//! the crates above. Files are read when asked for, on the caller's thread.
+//! This crate owns the loaded configuration of a listener or client until it is reloaded. It never
+//! touches a socket: the crates above pass bytes to rustls. Files are read on the caller's thread.
 //!
 //! Invariants:
-//! - A store that cannot be used replaces nothing: what is in force stays.
-//! - An error is a sentence for people that names the setting, the file and the way out; no password or key is in it.
+//! - A store that cannot be used replaces nothing; the previous one stays in use.
+//! - An error is a sentence for people that names the setting, the file and the remedy. It contains
+//!   no password or key.
 //!
 //! Kafka: `DefaultSslEngineFactory`, `SslFactory`, `SslPrincipalMapper`.
 
-// Tests make files of their own.
+// Tests create files.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod authority_leaf;
@@ -32,7 +33,7 @@ pub use settings::{ClientAuth, Given, Purpose, TlsSettings};
 pub use store::trusted_certificates;
 pub use tls_context::{Reloaded, TlsContext};
 
-/// Why something cannot be used: a sentence for people.
+/// Why settings or files cannot be used: a sentence for people.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsError(pub String);

@@ -1,17 +1,17 @@
-//! PEM, as leniently as Kafka's `DefaultSslEngineFactory.PemParser` reads it: text around the entries, headers inside them,
-//! and all of it in one line.
+//! A PEM parser as lenient as Kafka's `DefaultSslEngineFactory.PemParser`: accepts text around the
+//! entries, headers inside them, and everything on a single line.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// One entry: what stands in `BEGIN`, and the bytes.
+/// One entry: the label after `BEGIN`, and the decoded bytes.
 pub struct PemEntry {
     pub label: String,
     pub bytes: Vec<u8>,
 }
 
-/// The entries of a text, in its order. What is not between `BEGIN` and `END` is passed over; an entry that is not
-/// base64 is an error for people.
+/// The entries of a text, in order. Text outside `BEGIN` and `END` is ignored. Returns an error for
+/// people if an entry is not base64.
 pub fn entries(text: &str) -> Result<Vec<PemEntry>, String> {
     let mut entries = Vec::new();
     let mut rest = text;
@@ -27,7 +27,7 @@ pub fn entries(text: &str) -> Result<Vec<PemEntry>, String> {
         };
         let mut digits = String::new();
         for line in after[..end].lines() {
-            // Headers, as of OpenSSL's old formats and of `openssl pkcs12`.
+            // Headers, as in OpenSSL's old formats and in the output of `openssl pkcs12`.
             if !line.contains(':') {
                 digits.extend(line.chars().filter(|c| !c.is_whitespace() && *c != '-'));
             }

@@ -1,7 +1,9 @@
-//! `ssl.principal.mapping.rules`: from the distinguished name of a certificate to the name of a principal.
+//! `ssl.principal.mapping.rules`: maps the distinguished name of a certificate to the name of a
+//! principal.
 //!
-//! A list of `DEFAULT`, which takes the name as it is, and `RULE:pattern/replacement/[LU]`, of which the first applies
-//! whose pattern is the whole name. Patterns are Java's, with look-around and back-references. Kafka: `SslPrincipalMapper`.
+//! The setting is a list of `DEFAULT`, which keeps the name, and `RULE:pattern/replacement/[LU]`.
+//! The first rule whose pattern matches the whole name applies. Patterns have Java's syntax,
+//! including look-around and back-references. Kafka: `SslPrincipalMapper`.
 
 use fancy_regex::{Captures, Regex};
 
@@ -21,7 +23,7 @@ enum Rule {
 
 #[derive(Debug)]
 struct Rewrite {
-    /// The pattern, for the whole name.
+    /// The pattern, anchored to match the whole name.
     whole: Regex,
     pattern: Regex,
     replacement: String,
@@ -56,7 +58,7 @@ impl PrincipalMapper {
         Ok(PrincipalMapper { rules, text })
     }
 
-    /// The name of the principal; an error where no rule applies.
+    /// The name of the principal. Returns an error if no rule applies.
     pub fn name(&self, distinguished_name: &str) -> Result<String, TlsError> {
         let applied = self
             .rules
@@ -71,7 +73,7 @@ impl PrincipalMapper {
     }
 }
 
-/// The rule at the front, if it is not an empty one, and what follows it.
+/// The first rule, `None` if it is empty, and the rest of the text.
 fn next_rule(text: &str) -> Result<(Option<Rule>, &str), TlsError> {
     if let Some(rest) = text.strip_prefix("DEFAULT") {
         return Ok((Some(Rule::Default), rest));
@@ -108,7 +110,7 @@ fn next_rule(text: &str) -> Result<(Option<Rule>, &str), TlsError> {
     Ok((Some(Rule::Rewrite(Box::new(rule))), rest))
 }
 
-/// Up to the first slash that no backslash stands before, and what follows it.
+/// Splits at the first slash that is not escaped by a backslash.
 fn until_slash(text: &str) -> Option<(&str, &str)> {
     let mut is_escaped = false;
     for (index, c) in text.char_indices() {
@@ -133,7 +135,7 @@ impl Rule {
             replacement,
             case,
         } = &**rewrite;
-        // A pattern that gives up over a name does not apply to it.
+        // If matching exceeds the limits of the engine, the rule does not apply.
         if !whole.is_match(name).unwrap_or(false) {
             return None;
         }
@@ -149,8 +151,8 @@ impl Rule {
     }
 }
 
-/// A replacement in Java's notation: `$1` is a group, as many digits as there are groups for, `\x` is `x`. A number that
-/// no group has stands for itself.
+/// Expands a replacement in Java's notation: `$1` is a group, with as many digits as there are
+/// groups for; `\x` is `x`. The number of a missing group is kept as text.
 fn expand(replacement: &str, captures: &Captures<'_, str>) -> String {
     let mut text = String::new();
     let mut chars = replacement.chars().peekable();

@@ -1,4 +1,4 @@
-//! The configurations of rustls that settings and stores come to.
+//! Builds the rustls configurations from settings and stores.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,16 +15,16 @@ use crate::store::{Identity, KeyStore, TrustStore};
 use crate::suites;
 use crate::verifier::{ClientVerifier, ServerVerifier, Trust};
 
-/// What is made of the settings of one listener or client.
+/// The rustls configurations of one listener or client.
 pub struct Configs {
-    /// None for a client that has no key.
+    /// `None` for a client without a key.
     pub server: Option<Arc<ServerConfig>>,
     pub client: Arc<ClientConfig>,
-    /// The same for a server of whatever name.
+    /// The client configuration without host name verification.
     pub client_of_any_name: Arc<ClientConfig>,
 }
 
-/// The keys of a store: whoever is shown one of them gets the first that it can check.
+/// The keys of a store. The first one with a signature scheme that the peer supports is used.
 #[derive(Debug)]
 struct Keys(Vec<Arc<CertifiedKey>>);
 
@@ -156,7 +156,8 @@ pub fn build(
                 }
             };
             let mut server = builder.with_cert_resolver(Arc::clone(&keys) as _);
-            // Tickets are under a key of this configuration: with the next one, earlier sessions are no more.
+            // Tickets are encrypted with a key of this configuration, so a new configuration does
+            // not resume earlier sessions.
             if let Ok(ticketer) = rustls::crypto::aws_lc_rs::Ticketer::new() {
                 server.ticketer = ticketer;
             }
@@ -232,7 +233,7 @@ fn versions_and_suites(
     Ok((provider, known))
 }
 
-/// Sentences about certificates that cannot be used now: whose, and in which file.
+/// Messages about certificates that are not valid now.
 pub fn out_of_time(settings: &TlsSettings, keystore: &KeyStore, now: SystemTime) -> Vec<String> {
     let key = keystore.origin.key;
     let all = keystore

@@ -1,24 +1,25 @@
-//! What the `ssl.*` settings of one listener, or of one client, say.
+//! The `ssl.*` settings of one listener or client.
 
 use std::collections::BTreeMap;
 
 use crate::TlsError;
 
-/// A setting as it was given: its key may have the prefix of a listener.
+/// A setting as configured. Its key may have the prefix of a listener.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Given {
     pub key: String,
     pub value: String,
 }
 
-/// What a certificate is shown and checked for.
+/// The role in which certificates are presented and verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A listener: it needs a key.
+    /// A listener. It needs a key.
     Listener,
-    /// A listener over which nodes of the cluster talk to each other: what it shows has to be trusted by what it trusts.
+    /// A listener through which nodes of the cluster connect to each other. Its trust store must
+    /// trust its own certificate.
     ListenerOfNodes,
-    /// Only connections to others.
+    /// Only outgoing connections.
     Client,
 }
 
@@ -27,12 +28,12 @@ pub enum Purpose {
 pub enum ClientAuth {
     #[default]
     None,
-    /// A client may show a certificate, which then has to be good.
+    /// A client may present a certificate, which then must be valid.
     Requested,
     Required,
 }
 
-/// The keys that are read, without prefix.
+/// The supported keys, without prefix.
 const KEYS: &[&str] = &[
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",
@@ -53,18 +54,18 @@ const KEYS: &[&str] = &[
     "ssl.truststore.type",
 ];
 
-/// The settings as given. Empty values count as none, but for the algorithm that identifies endpoints, of which the empty
-/// one is a value.
+/// The settings as configured. Empty values count as absent, except for
+/// `ssl.endpoint.identification.algorithm`, where empty is a value, and for passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsSettings {
     pub purpose: Purpose,
-    /// Whom this is of, for people: `listener SSL`.
+    /// The owner of the settings, for people: `listener SSL`.
     pub owner: String,
     given: BTreeMap<&'static str, Given>,
 }
 
 impl std::fmt::Debug for TlsSettings {
-    /// Without passwords and keys.
+    /// Omits passwords and keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsSettings")
             .field("owner", &self.owner)
@@ -74,7 +75,7 @@ impl std::fmt::Debug for TlsSettings {
 }
 
 impl TlsSettings {
-    /// `lookup` returns what stands for a key without prefix.
+    /// `lookup` returns the setting for a key without prefix.
     pub fn read(
         owner: impl Into<String>,
         purpose: Purpose,
@@ -98,7 +99,7 @@ impl TlsSettings {
         self.given(key).map(|given| given.value.trim())
     }
 
-    /// A password is taken as it is, spaces and all.
+    /// A password is not trimmed.
     pub(crate) fn password(&self, key: &str) -> Option<&str> {
         self.given.get(key).map(|given| given.value.as_str())
     }
@@ -114,7 +115,7 @@ impl TlsSettings {
             .is_some_and(|text| text.eq_ignore_ascii_case("true"))
     }
 
-    /// How the setting is called, for an error about it.
+    /// The name of a setting in error messages.
     pub(crate) fn name(&self, key: &str) -> String {
         self.given
             .get(key)
@@ -122,7 +123,7 @@ impl TlsSettings {
             .to_owned()
     }
 
-    /// An error about one setting. Its value is shown where it is no secret.
+    /// An error about one setting. Contains the value unless it may be secret.
     pub(crate) fn error(&self, key: &str, message: impl std::fmt::Display) -> TlsError {
         let name = self.name(key);
         let is_shown = key.ends_with(".location") || key.ends_with(".type");
@@ -144,7 +145,7 @@ impl TlsSettings {
         }
     }
 
-    /// Whether the name of a server has to be that of its certificate: `https`, and not the empty text.
+    /// Whether host names are verified: true for `https` and by default, false for an empty value.
     pub fn checks_hostname(&self) -> Result<bool, TlsError> {
         let key = "ssl.endpoint.identification.algorithm";
         let Some(given) = self.given.get(key) else {
@@ -160,7 +161,7 @@ impl TlsSettings {
         }
     }
 
-    /// Forgets a setting, as for a listener that a rule of Kafka keeps it from.
+    /// Removes a setting that does not apply to this listener.
     pub fn without(mut self, key: &str) -> TlsSettings {
         self.given.retain(|known, _| *known != key);
         self

@@ -1,7 +1,7 @@
-//! Key stores and trust stores, whatever their format: PEM in a setting or in a file, PKCS12, JKS.
+//! Key stores and trust stores of all formats: PEM in a setting or file, PKCS12, JKS.
 //!
-//! Which settings go together, and what is said where they do not, is Kafka's: `DefaultSslEngineFactory.createKeystore`
-//! and `createTruststore`.
+//! The permitted combinations of settings and the messages about others are Kafka's:
+//! `DefaultSslEngineFactory.createKeystore` and `createTruststore`.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use p12_keystore::{KeyStore as Pkcs12, KeyStoreEntry, Pkcs12ImportPolicy};
@@ -14,14 +14,14 @@ use crate::certificate::Certificate;
 use crate::settings::TlsSettings;
 use crate::{TlsError, jks, pem};
 
-/// One key, and the certificates that say whose it is, its own first.
+/// A private key and its certificate chain, the leaf first.
 pub struct Identity {
     pub alias: String,
     pub key: PrivateKeyDer<'static>,
     pub chain: Vec<Certificate>,
 }
 
-/// What a listener or a client is, in the order of the store.
+/// The keys of a listener or client, in the order of the store.
 pub struct KeyStore {
     pub identities: Vec<Identity>,
     pub origin: Origin,
@@ -32,16 +32,17 @@ pub struct TrustStore {
     pub origin: Origin,
 }
 
-/// Where something was read.
+/// The origin of a store.
 pub struct Origin {
-    /// The setting that says it, without prefix.
+    /// The setting without prefix.
     pub key: &'static str,
-    /// The file and what it was when it was read; none for PEM in the setting itself.
+    /// The state of the file when it was read; `None` for PEM in the setting itself.
     pub stamp: Option<FileStamp>,
 }
 
-/// By what a file is seen to be another: what is in it. So it does not matter whether an editor writes it, a deployment
-/// renames another over it, or Kubernetes swaps a link in the path to it; these files are small.
+/// Identifies the contents of a file. Comparing contents detects every kind of change: a file
+/// written by an editor, another one renamed over it, or a symbolic link in its path replaced by
+/// Kubernetes. The files are small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileStamp {
     path: String,
@@ -56,14 +57,15 @@ impl FileStamp {
         }
     }
 
-    /// Whether the file is not what it was. One that is gone is not another: it may be about to be replaced.
+    /// Whether the file has changed. A missing file does not count, because it may be about to be
+    /// replaced.
     pub fn is_outdated(&self) -> bool {
         let bytes = ottla_sync::fs::read(&self.path);
         bytes.is_ok_and(|bytes| FileStamp::of(&self.path, &bytes) != *self)
     }
 }
 
-/// A store as its settings name it, `ssl.keystore` or `ssl.truststore`.
+/// The settings of a store: `ssl.keystore` or `ssl.truststore`.
 struct Names {
     location: &'static str,
     password: &'static str,
@@ -251,7 +253,8 @@ impl TrustStore {
     }
 }
 
-/// The certificates that a client trusts with these settings: those of the trust store, or the system's. Blocks.
+/// The certificates that a client with these settings trusts: those of the trust store, or the
+/// system's. Blocks.
 pub fn trusted_certificates(
     settings: &TlsSettings,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -261,7 +264,8 @@ pub fn trusted_certificates(
     })
 }
 
-/// What a type says; Java tells JKS and PKCS12 apart by their bytes whichever of the two is said.
+/// The format of a store. As in Java, JKS and PKCS12 are distinguished by their bytes, whichever
+/// type is configured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Pem,
@@ -449,7 +453,7 @@ fn identities(
     }
 }
 
-/// The certificates of a PKCS12 or JKS file that are trusted.
+/// The trusted certificates of a PKCS12 or JKS file.
 fn trusted(
     settings: &TlsSettings,
     bytes: &[u8],

@@ -1,9 +1,10 @@
-//! Protocols and cipher suites by the names that Java gives them.
+//! Protocols and cipher suites by their Java names.
 
 use rustls::crypto::CryptoProvider;
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
-/// Java's name of a suite: that of the standard, where rustls puts the version in front for TLS 1.3.
+/// Java's name of a suite, which is the standard's. rustls adds the version to names of TLS 1.3
+/// suites.
 pub fn java_name(suite: SupportedCipherSuite) -> String {
     let name = format!("{:?}", suite.suite());
     match name.strip_prefix("TLS13_") {
@@ -12,7 +13,7 @@ pub fn java_name(suite: SupportedCipherSuite) -> String {
     }
 }
 
-/// The provider with the suites of these names, in their order, and the names that it does not have.
+/// A provider with the suites of these names, in this order, and the unsupported names.
 pub fn provider(names: &[String]) -> (CryptoProvider, Vec<String>) {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     if names.is_empty() {
@@ -34,7 +35,7 @@ pub fn provider(names: &[String]) -> (CryptoProvider, Vec<String>) {
     (provider, unknown)
 }
 
-/// The version of a name of `ssl.enabled.protocols`.
+/// The version of a name in `ssl.enabled.protocols`.
 pub fn version(name: &str) -> Option<&'static SupportedProtocolVersion> {
     match name {
         "TLSv1.3" => Some(&rustls::version::TLS13),

@@ -1,6 +1,7 @@
-//! What a listener or a client has loaded: replaced whole by a reload, under Kafka's rules for what may change.
+//! The loaded TLS configuration of a listener or client. A reload replaces it as a whole, subject
+//! to Kafka's rules for permitted changes.
 //!
-//! Kafka: `SslFactory`, whose rules and sentences these are.
+//! Kafka: `SslFactory`, from which rules and messages are taken.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::store::{FileStamp, KeyStore, TrustStore};
 
 pub struct TlsContext {
     loaded: ArcSwap<Loaded>,
-    /// Held while something is loaded anew.
+    /// Held during a reload.
     reloading: Mutex<()>,
 }
 
@@ -32,23 +33,23 @@ struct Loaded {
     settings: TlsSettings,
     configs: Configs,
     mapper: PrincipalMapper,
-    /// Alias and facts of the certificate of each key.
+    /// Alias and contents of the certificate of each key.
     entries: Vec<(String, CertificateFacts)>,
     has_truststore: bool,
     stamps: Vec<FileStamp>,
     warnings: Vec<String>,
 }
 
-/// What a reload has come to.
+/// The result of a reload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reloaded {
-    /// Neither settings nor files are others.
+    /// Neither settings nor files have changed.
     Unchanged,
     Replaced,
 }
 
 impl TlsContext {
-    /// Reads what the settings name. Blocks.
+    /// Loads the stores that the settings name. Blocks.
     pub fn load(settings: TlsSettings) -> Result<TlsContext, TlsError> {
         let loaded = Loaded::load(settings)?;
         if loaded.settings.purpose == Purpose::ListenerOfNodes {
@@ -67,7 +68,7 @@ impl TlsContext {
         })
     }
 
-    /// What a listener answers with; none for a client.
+    /// The configuration of a listener; `None` for a client.
     pub fn server(&self) -> Option<Arc<ServerConfig>> {
         self.loaded.load().configs.server.clone()
     }
@@ -76,7 +77,8 @@ impl TlsContext {
         Arc::clone(&self.loaded.load().configs.client)
     }
 
-    /// The name of the principal that has shown these certificates, its own first. The error is for the log.
+    /// The name of the principal for a certificate chain, the peer's own certificate first; `None`
+    /// without a certificate. The error is for the log.
     pub fn principal(&self, shown: &[CertificateDer<'_>]) -> Result<Option<String>, TlsError> {
         let Some(leaf) = shown.first() else {
             return Ok(None);
@@ -91,23 +93,23 @@ impl TlsContext {
         })
     }
 
-    /// The certificates that are shown, one for each key, with the alias of the key.
+    /// The certificate of each key, with the alias of the key.
     pub fn certificates(&self) -> Vec<(String, CertificateFacts)> {
         self.loaded.load().entries.clone()
     }
 
-    /// What is not as it should be, though it is in force.
+    /// Problems with a configuration that is in use nevertheless.
     pub fn warnings(&self) -> Vec<String> {
         self.loaded.load().warnings.clone()
     }
 
-    /// Whether a file is not what it was when it was read.
+    /// Whether a file has changed since it was loaded.
     pub fn has_outdated_files(&self) -> bool {
         self.loaded.load().stamps.iter().any(FileStamp::is_outdated)
     }
 
-    /// Takes the settings, where they or a file that they name have changed, if they may replace what is in force; else
-    /// that stays. Blocks.
+    /// Reloads if settings or files have changed and the change is permitted. Otherwise the
+    /// previous configuration stays in use. Blocks.
     pub fn reload(&self, settings: TlsSettings) -> Result<Reloaded, TlsError> {
         let _reloading = self.reloading.lock();
         match self.replacement(settings)? {
@@ -119,12 +121,12 @@ impl TlsContext {
         }
     }
 
-    /// Whether [`TlsContext::reload`] would take the settings. Blocks.
+    /// Whether [`TlsContext::reload`] would accept the settings. Blocks.
     pub fn check(&self, settings: TlsSettings) -> Result<(), TlsError> {
         self.replacement(settings).map(drop)
     }
 
-    /// Reads the files again with the settings that are in force.
+    /// Reloads the files with the current settings.
     pub fn reload_files(&self) -> Result<Reloaded, TlsError> {
         let settings = self.loaded.load().settings.clone();
         self.reload(settings)
@@ -180,7 +182,7 @@ impl Loaded {
         })
     }
 
-    /// Kafka's rules. Clients have none: what they are is theirs to change.
+    /// Checks Kafka's rules for changes. There are none for clients.
     fn may_become(&self, next: &Loaded) -> Result<(), TlsError> {
         if self.settings.purpose == Purpose::Client {
             return Ok(());
@@ -253,8 +255,8 @@ impl Loaded {
     }
 }
 
-/// Whether a client of one configuration gets through a handshake with a server of another, in memory. The name of the
-/// server is not looked at, as in Kafka.
+/// Performs a handshake in memory between a client of one configuration and a server of another.
+/// The host name is not verified, as in Kafka.
 fn connects(client: &Configs, server: &Configs) -> Result<(), String> {
     let Some(server) = &server.server else {
         return Ok(());

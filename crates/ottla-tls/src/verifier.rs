@@ -1,9 +1,10 @@
-//! Whom to trust, with the habits of Java's TLS that people rely on: a certificate that lies in the trust store itself is
-//! trusted, whoever signed it; an authority's certificate does as a server's; and a server without names among its
-//! alternative ones is known by its `CN`. All else is webpki's.
+//! Certificate verification with rules of Java's TLS that people rely on: a certificate in the
+//! trust store itself is trusted, whoever signed it; a CA certificate is accepted as a server's;
+//! and a server without DNS names among its alternative names is identified by its `CN`. webpki
+//! does everything else.
 //!
-//! A certificate of the trust store that is no authority's is trusted and does not make others trusted, as in Java since
-//! `jdk.security.allowNonCaAnchor`.
+//! A certificate in the trust store that is not a CA is trusted itself, but does not make others
+//! trusted, as in Java since `jdk.security.allowNonCaAnchor`.
 
 use std::sync::Arc;
 
@@ -23,12 +24,12 @@ use crate::authority_leaf::{self, ShownBy};
 use crate::certificate::{Certificate, CertificateFacts};
 use crate::settings::ClientAuth;
 
-/// The certificates that are trusted.
+/// The trusted certificates.
 #[derive(Debug)]
 pub struct Trust {
-    /// All of the store.
+    /// All certificates of the trust store.
     listed: Vec<CertificateDer<'static>>,
-    /// Those of them that may sign others, and the system's where there is no store.
+    /// The CAs among them, or the system's if there is no trust store.
     roots: Arc<RootCertStore>,
 }
 
@@ -49,7 +50,7 @@ impl Trust {
         }
     }
 
-    /// Without a trust store, where Java takes those that it comes with.
+    /// The system's certificates, used without a trust store. Java uses those that it ships with.
     pub fn of_system() -> Trust {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -75,11 +76,11 @@ impl Trust {
     }
 }
 
-/// Checks the certificates of servers.
+/// Verifies the certificates of servers.
 #[derive(Debug)]
 pub struct ServerVerifier {
     trust: Arc<Trust>,
-    /// None where no authority is trusted.
+    /// `None` if no CA is trusted.
     inner: Option<Arc<WebPkiServerVerifier>>,
     checks_hostname: bool,
     provider: Arc<CryptoProvider>,
@@ -111,7 +112,7 @@ impl ServerVerifier {
         })
     }
 
-    /// Whether the certificate is of a server of this name.
+    /// Verifies the host name.
     fn check_name(&self, leaf: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
         if !self.checks_hostname {
             return Ok(());
@@ -133,7 +134,7 @@ impl ServerVerifier {
     }
 }
 
-/// Whether a name is that of a `CN`, of which the first label may be a star.
+/// Whether a name matches a `CN`, whose first label may be a wildcard.
 fn is_name_of(name: &str, common_name: &str) -> bool {
     if name.eq_ignore_ascii_case(common_name) {
         return true;
@@ -169,7 +170,7 @@ impl ServerCertVerifier for ServerVerifier {
             };
             match verified {
                 Ok(verified) => return Ok(verified),
-                // Names are looked at last, below with the habits of Java.
+                // Host names are verified below, with Java's rules.
                 Err(Error::InvalidCertificate(
                     CertificateError::NotValidForName
                     | CertificateError::NotValidForNameContext { .. },
@@ -216,13 +217,13 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// Checks the certificates of clients.
+/// Verifies the certificates of clients.
 #[derive(Debug)]
 pub struct ClientVerifier {
     trust: Arc<Trust>,
     inner: Option<Arc<dyn ClientCertVerifier>>,
     is_mandatory: bool,
-    /// The names of what is trusted, for clients that choose among several certificates.
+    /// The names of trusted CAs, for clients that choose among several certificates.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }

@@ -1,6 +1,6 @@
-//! Stores as Java's and OpenSSL's tools write them, and what is said of those that cannot be used.
+//! Stores written by the tools of Java and OpenSSL, and error messages for unusable ones.
 
-// Tests make files of their own.
+// Tests create files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::path::Path;
@@ -32,7 +32,7 @@ fn load(given: &[(&str, &str)]) -> Result<TlsContext, String> {
 fn stores_of_every_format_hold_the_same_key() {
     for (kind, keys, key_password) in [
         ("JKS", "key.jks", Some("key-secret")),
-        // Java looks at the bytes and not at the type.
+        // Java examines the bytes and ignores the type.
         ("PKCS12", "key.jks", Some("key-secret")),
         ("PKCS12", "key.p12", None),
         ("JKS", "legacy.p12", None),
@@ -51,7 +51,7 @@ fn stores_of_every_format_hold_the_same_key() {
                 given.push(("ssl.keystore.password", "store-secret"));
             }
             given.extend(key_password.map(|password| ("ssl.key.password", password)));
-            // A listener of nodes has a handshake with itself before it is taken.
+            // A listener for nodes performs a handshake with itself when it is loaded.
             let loaded = load(&given).unwrap_or_else(|error| panic!("{kind} {keys}: {error}"));
             let (alias, facts) = &loaded.certificates()[0];
             assert!(alias == "broker" || kind == "PEM", "{alias}");
@@ -129,7 +129,7 @@ fn what_cannot_be_used_is_said_without_passwords() {
     }
 }
 
-/// Puts a certificate of an authority's and what trusts it into a folder.
+/// Writes a certificate of the authority and a matching trust store to a folder.
 fn write(dir: &Path, authority: &Authority, wanted: Wanted<'_>) {
     authority.issue(wanted).write(&dir.join("key.pem"));
     authority.write(&dir.join("trust.pem"));
@@ -177,7 +177,7 @@ fn a_reload_follows_kafkas_rules() {
         "{refused}"
     );
 
-    // Nodes that have not reloaded yet would not trust it.
+    // Nodes that have not been reloaded would not trust it.
     write(dir.path(), &Authority::new("second"), Wanted::default());
     let refused = reload(&[]).unwrap_err();
     assert!(

@@ -1,6 +1,7 @@
-//! Whom a client trusts, and whom a listener, in handshakes in memory: the habits of Java's TLS beside webpki's rules.
+//! Which certificates clients and listeners trust, in handshakes in memory: Java's rules in
+//! addition to webpki's.
 
-// Tests make files of their own.
+// Tests create files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -38,7 +39,8 @@ fn context(
     TlsContext::load(settings).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A handshake of a client that has connected to `name`; who the listener takes the client for.
+/// Performs a handshake of a client that has connected to `name`. Returns the principal that the
+/// listener derives.
 fn handshake(
     server: &TlsContext,
     client: &TlsContext,
@@ -73,7 +75,7 @@ fn handshake(
     server.principal(shown).map_err(|error| error.0)
 }
 
-/// What a client that trusts `trusted` says of a server that shows `own`.
+/// The result for a client that trusts `trusted` when the server presents `own`.
 fn asked(own: &Issued, trusted: &str, name: &str, more: &[(&str, &str)]) -> Result<(), String> {
     let server = context(Purpose::Listener, Some(own), trusted, &[]);
     let client = context(Purpose::Client, None, trusted, more);

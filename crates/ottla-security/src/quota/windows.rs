@@ -80,7 +80,8 @@ impl WindowedSum {
     }
 }
 
-/// An amount per second. A burst after an idle time is averaged over all windows but one, so it passes.
+/// An amount per second. A burst after an idle time is averaged over all windows but one, so it
+/// passes.
 #[derive(Clone, Debug, Default)]
 pub struct Rate {
     sum: WindowedSum,
