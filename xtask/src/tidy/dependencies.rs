@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-protocol", "types protocol-codegen"),
     ("ottla-log", "types config sync records"),
     ("ottla-replica", "types records"),
+    ("ottla-tiered", "types protocol"),
     ("ottla-tls", "sync"),
     ("ottla-security", "types sasl protocol"),
     ("ottla-metadata", "types protocol security"),

@@ -18,6 +18,7 @@ const PURE: &[&str] = &[
     "ottla-config",
     "ottla-records",
     "ottla-replica",
+    "ottla-tiered",
     "ottla-sasl",
     "ottla-security",
     "ottla-metadata",

@@ -1,0 +1,41 @@
+//! Tiered storage (KIP-405) without I/O: formats, the metadata of remote segments, and decisions.
+//!
+//! Owns the messages of `__remote_log_metadata`, the cache that a broker builds from them, and what
+//! Kafka's remote log manager decides: which segments are copied, read, expired and deleted, and
+//! how far local segments may go. Never touches a store, a log, the topic, a clock or a thread:
+//! time and random IDs are arguments, and the work of others is returned as effects.
+//!
+//! Kafka: `org.apache.kafka.server.log.remote`.
+
+#![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type
+    )
+)]
+
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
+
+mod leader_epochs;
+mod segment_id;
+mod segment_state;
+
+mod remote_segment;
+
+mod metadata_record;
+mod metadata_topic;
+
+pub use leader_epochs::{EpochEntry, LeaderEpochs, LeaderEpochsError};
+pub use metadata_record::{RemoteLogMetadata, RemoteLogMetadataError};
+pub use metadata_topic::{REMOTE_LOG_METADATA_TOPIC, metadata_partition};
+pub use remote_segment::{
+    CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata, RemoteSegment, RemoteSegmentError, RemoteSegmentUpdate,
+};
+pub use segment_id::{RemoteLogSegmentId, RemotePartition};
+pub use segment_state::{RemoteLogSegmentState, RemotePartitionDeleteState};
