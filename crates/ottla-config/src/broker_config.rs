@@ -1,11 +1,11 @@
 //! The configuration of one node, typed.
 //!
-//! A [`BrokerConfig`] is built from a properties file and checked, first each setting and then
-//! across settings, when the node starts and again with every dynamic change (KIP-226). Settings
-//! without effect are still checked and kept in [`BrokerConfig::settings`], so that
-//! `DescribeConfigs` reports what the file says.
+//! A [`BrokerConfig`] is built from a properties file and validated, first each setting and then
+//! across settings, when the node starts and after every dynamic change (KIP-226). Settings without
+//! effect are still validated and kept in [`BrokerConfig::settings`], so that `DescribeConfigs`
+//! reports what is in the file.
 //!
-//! Where Kafka does the same: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
+//! Kafka: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
 
 mod dynamic;
 mod error;
@@ -32,7 +32,7 @@ pub use sasl::SaslConfig;
 use sasl::SaslListeners;
 pub(crate) use values::Values;
 
-/// `process.roles`: what this node does.
+/// `process.roles`: the roles of this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessRoles {
     pub broker: bool,
@@ -47,28 +47,30 @@ pub struct QuorumVoter {
     pub port: u16,
 }
 
-/// Declares the fields that are one setting each; their names are Kafka's keys with underscores.
+/// Declares the fields that contain one setting each. Their names are Kafka's keys with
+/// underscores.
 macro_rules! broker_config {
     ($( $field:ident: $type:ty = $key:literal, )*) => {
-        /// The configuration of one node. `Debug` shows no values, among which are secrets.
+        /// The configuration of one node. `Debug` shows no values, because some are secrets.
         #[derive(Clone, PartialEq)]
         pub struct BrokerConfig {
             pub node_id: i32,
             pub process_roles: ProcessRoles,
             pub controller_quorum_voters: Vec<QuorumVoter>,
             pub controller_quorum_bootstrap_servers: Vec<(String, u16)>,
-            /// Upper case, as Kafka normalises listener names.
+            /// In upper case, as Kafka normalises listener names.
             pub controller_listener_names: Vec<String>,
-            /// Every listener this node binds, controller listeners included.
+            /// Every listener that this node binds, including controller listeners.
             pub listeners: Vec<Listener>,
             /// The endpoints advertised to clients and other brokers.
             pub advertised_listeners: Vec<Listener>,
-            /// The endpoints of this controller advertised to controllers and brokers.
+            /// The endpoints of this controller, advertised to controllers and brokers.
             pub advertised_controller_listeners: Vec<Listener>,
             pub inter_broker_listener_name: String,
-            /// `listener.security.protocol.map`, names in upper case.
+            /// `listener.security.protocol.map`, with names in upper case.
             listener_protocols: BTreeMap<String, SecurityProtocol>,
-            /// Who logs in at this node's listeners, and as whom it logs in at others'.
+            /// The SASL settings of this node's listeners, and its credentials at those of other
+            /// nodes.
             pub sasl: SaslConfig,
             /// Path and text of the JAAS file.
             jaas_file: Option<JaasSource>,
@@ -81,16 +83,16 @@ macro_rules! broker_config {
             /// The defaults for topics.
             pub topic_defaults: TopicConfig,
             $( #[doc = concat!("`", $key, "`")] pub $field: $type, )*
-            /// The properties file, `broker.id` and `node.id` filled in for each other.
+            /// The properties file, in which `broker.id` and `node.id` are synonyms.
             static_settings: BTreeMap<String, String>,
-            /// Dynamic settings of the cluster and of this broker, as they apply.
+            /// The dynamic settings of the cluster and of this broker that are in effect.
             dynamic_default_settings: BTreeMap<String, String>,
             dynamic_settings: BTreeMap<String, String>,
             file_name: String,
         }
 
         impl BrokerConfig {
-            /// The configuration, whether its settings go together or not.
+            /// Builds the configuration without checking rules across settings.
             fn build_unchecked(values: &Values<'_>) -> Result<BrokerConfig, ConfigError> {
                 let effective = listeners::resolve(values)?;
                 let log_dirs = match values.optional_list("log.dirs") {
@@ -144,7 +146,7 @@ macro_rules! broker_config {
                 Ok(config)
             }
 
-            /// The settings that have a field of their own.
+            /// The settings with a field of their own.
             #[cfg(test)]
             pub(crate) const TYPED_KEYS: &'static [&'static str] = &[$( $key, )*];
         }
@@ -374,17 +376,17 @@ impl BrokerConfig {
         &self.static_settings
     }
 
-    /// The dynamic settings of the cluster that apply.
+    /// The dynamic settings of the cluster that are in effect.
     pub fn dynamic_default_settings(&self) -> &BTreeMap<String, String> {
         &self.dynamic_default_settings
     }
 
-    /// The dynamic settings of this broker that apply.
+    /// The dynamic settings of this broker that are in effect.
     pub fn dynamic_settings(&self) -> &BTreeMap<String, String> {
         &self.dynamic_settings
     }
 
-    /// The effective text of a key, before its default: dynamic for this broker, dynamic for the
+    /// The effective text of a key without its default: dynamic for this broker, dynamic for the
     /// cluster, file.
     pub fn setting(&self, key: &str) -> Option<&str> {
         [
@@ -397,12 +399,13 @@ impl BrokerConfig {
         .map(String::as_str)
     }
 
-    /// The protocol of a listener, of this node or of others. The name is in upper case.
+    /// The protocol of a listener of this node or of others. The name is in upper case.
     pub fn listener_protocol(&self, name: &str) -> Option<SecurityProtocol> {
         self.listener_protocols.get(name).copied()
     }
 
-    /// What stands for a key on a listener, and the key under which it does: that of the listener, or that of all.
+    /// The effective setting of a listener, and the key under which it is given: that of the
+    /// listener, or the general one.
     pub fn listener_setting(&self, listener: &str, key: &str) -> Option<(String, &str)> {
         let own = format!("listener.name.{}.{key}", listener.to_lowercase());
         match self.setting(&own) {
@@ -411,7 +414,7 @@ impl BrokerConfig {
         }
     }
 
-    /// What says who logs in where.
+    /// The listeners that need login settings.
     fn listeners_with_sasl(&self) -> SaslListeners<'_> {
         let broker = self.process_roles.broker;
         SaslListeners {
@@ -422,38 +425,38 @@ impl BrokerConfig {
         }
     }
 
-    /// Who this node is at the listeners of controllers.
+    /// The credentials of this node at the controllers' listeners.
     pub fn sasl_of_controllers(&self) -> Option<Arc<SaslPeer>> {
         let listener = self.controller_listener_names.first()?;
         self.sasl.peer(listener).cloned()
     }
 
-    /// Whether a feature that Kafka enforces or serves, and Ottla does not yet, may be stored
-    /// without effect.
+    /// Whether a feature that Kafka enforces, and Ottla does not support yet, may be stored without
+    /// effect.
     pub fn accepts_unserved(&self, name: &str) -> bool {
         self.ottla_accept_unserved.iter().any(|it| it == name)
     }
 
-    /// `delegation.token.secret.key`, where there is one: tokens are served then.
+    /// `delegation.token.secret.key`. Delegation tokens are enabled if it is set.
     pub fn delegation_token_secret_key(&self) -> Option<&str> {
         let key = self.setting("delegation.token.secret.key");
         key.filter(|key| !key.is_empty())
     }
 
-    /// Whether requests are authorised: `authorizer.class.name` names Kafka's StandardAuthorizer, the only one that is
-    /// accepted.
+    /// Whether requests are authorised. `authorizer.class.name` can only be Kafka's
+    /// StandardAuthorizer.
     pub fn has_authorizer(&self) -> bool {
         !self.authorizer_class_name.is_empty()
     }
 
-    /// Broker and controller in one process.
+    /// Whether broker and controller run in one process.
     pub fn is_combined(&self) -> bool {
         self.process_roles.broker && self.process_roles.controller
     }
 }
 
-/// The configuration of a single node that keeps its data in one directory: what `ottla server` runs
-/// with when it is given no file. Replication factors are 1, as in the file that Kafka comes with.
+/// The configuration of a single node with its data in one directory. `ottla server` uses it if no
+/// file is given. Replication factors are 1, as in the file that ships with Kafka.
 pub fn single_node_properties(data_dir: &str, listener: &str, controller: &str) -> Properties {
     let mut properties = Properties::new("the built-in configuration");
     for (key, value) in [
@@ -466,7 +469,7 @@ pub fn single_node_properties(data_dir: &str, listener: &str, controller: &str) 
         ("controller.listener.names", "CONTROLLER"),
         ("controller.quorum.bootstrap.servers", controller),
         ("log.dirs", data_dir),
-        // As that file has it: whoever tries a consumer does not wait for others that might join its group.
+        // As in that file: a consumer in a test setup does not wait for other members of its group.
         ("group.initial.rebalance.delay.ms", "0"),
         ("offsets.topic.replication.factor", "1"),
         ("transaction.state.log.replication.factor", "1"),

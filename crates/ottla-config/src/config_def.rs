@@ -1,11 +1,11 @@
 //! The definition of a setting: its type, default, valid values, update mode, and support in Ottla.
 //!
-//! Values are parsed and checked only here, whether they come from a properties file, a command line
-//! or an `AlterConfigs` request. For a refused value, clients get Kafka's message
+//! Values are parsed and validated only here, whether they come from a properties file, a command
+//! line or an `AlterConfigs` request. Clients receive Kafka's message for a rejected value
 //! ([`InvalidValue::kafka_message`]); the message for a properties file also says what to write
 //! instead ([`InvalidValue`]'s `Display`).
 //!
-//! Where Kafka does the same: `org.apache.kafka.common.config.ConfigDef`.
+//! Kafka: `org.apache.kafka.common.config.ConfigDef`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -50,14 +50,14 @@ impl ConfigType {
 /// The default of a setting. Values are written as Kafka prints them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DefaultValue {
-    /// The setting must be given.
+    /// The setting has no default and must be given.
     Required,
-    /// No value: another setting decides, or the feature is off.
+    /// No value: another setting applies, or the feature is off.
     Null,
     Text(&'static str),
 }
 
-/// Which values of the type are accepted.
+/// The accepted values of a type.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Validator {
     Any,
@@ -66,15 +66,15 @@ pub enum Validator {
     OneOf(&'static [&'static str]),
     OneOfAnyCase(&'static [&'static str]),
     NonEmpty,
-    /// Any values, none empty; duplicates are removed.
+    /// Any items, none empty; duplicates are removed.
     List,
     /// As `List`, with at least one value.
     NonEmptyList,
-    /// As `List`, out of these.
+    /// As `List`, with items from this set.
     ListOf(&'static [&'static str]),
-    /// As `NonEmptyList`, out of these.
+    /// As `NonEmptyList`, with items from this set.
     NonEmptyListOf(&'static [&'static str]),
-    /// 1 to 9, or -1 for the library's own choice.
+    /// 1 to 9, or -1 for the default of the library.
     GzipLevel,
     /// `id@host:port` entries.
     QuorumVoters,
@@ -82,7 +82,7 @@ pub enum Validator {
     HostPort,
     /// `host:port` entries.
     BootstrapServers,
-    /// `partition:broker` entries, `*`, or nothing.
+    /// `partition:broker` entries, `*`, or empty.
     ThrottledReplicas,
     /// `latest`, `earliest` or `by_duration:` with an ISO 8601 duration.
     ShareOffsetReset,
@@ -109,9 +109,9 @@ impl Importance {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateMode {
     ReadOnly,
-    /// For one broker at a time.
+    /// Per broker only.
     PerBroker,
-    /// For one broker, or as a default of all.
+    /// Per broker, or as a default for all brokers.
     ClusterWide,
 }
 
@@ -126,14 +126,14 @@ impl UpdateMode {
     }
 }
 
-/// What Ottla does with a setting.
+/// How Ottla supports a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
     Supported,
-    /// Checked, stored and reported, but without effect, for the given reason.
+    /// Validated, stored and reported, but without effect, for this reason.
     AcceptedWithoutEffect(&'static str),
-    /// Refused for the given reason, unless the value is the default or one of `except`, which need
-    /// no missing feature.
+    /// Rejected for this reason, unless the value is the default or one of `except`, which do not
+    /// need the missing feature.
     Refused {
         reason: &'static str,
         except: &'static [&'static str],
@@ -150,7 +150,7 @@ pub struct ConfigDef {
     pub importance: Importance,
     pub update_mode: UpdateMode,
     pub support: Support,
-    /// Kafka's own internal settings: accepted, never listed to clients.
+    /// Internal settings of Kafka: accepted, but never listed to clients.
     pub internal: bool,
 }
 
@@ -158,7 +158,7 @@ pub struct ConfigDef {
 #[derive(Clone, PartialEq, Debug)]
 pub enum ConfigValue {
     Boolean(bool),
-    /// `INT`, `SHORT` and `LONG`: the range of the type has been checked.
+    /// `INT`, `SHORT` and `LONG`. The range of the type was checked.
     Integer(i64),
     Double(f64),
     /// `STRING`, `CLASS` and `PASSWORD`.
@@ -171,16 +171,16 @@ pub enum ConfigValue {
 pub struct InvalidValue {
     pub key: String,
     pub value: String,
-    /// Why, in Kafka's words.
+    /// The reason, in Kafka's words.
     pub problem: String,
-    /// Why, shorter, for a person.
+    /// The reason, shorter, for a person.
     pub short: String,
     /// What to write instead.
     pub accepted: String,
 }
 
 impl InvalidValue {
-    /// What Kafka answers to a request with this value.
+    /// Kafka's response to a request with this value.
     pub fn kafka_message(&self) -> String {
         if self.problem.starts_with("Configuration '") {
             // Kafka's list validators provide the whole message.
@@ -206,7 +206,7 @@ impl fmt::Display for InvalidValue {
 impl std::error::Error for InvalidValue {}
 
 impl ConfigDef {
-    /// The value that `text` stands for, blanks around it ignored.
+    /// Parses `text`, ignoring white space around it.
     pub fn parse(&self, text: &str) -> Result<ConfigValue, InvalidValue> {
         let trimmed = text.trim();
         let value = match self.config_type {
@@ -263,7 +263,7 @@ impl ConfigDef {
         items
     }
 
-    /// The first duplicate item of a list, which is removed.
+    /// The first duplicate item of a list. Duplicates are removed.
     pub fn repeated_item(&self, text: &str) -> Option<String> {
         if self.config_type != ConfigType::List || !self.validator.takes_items_once() {
             return None;
@@ -298,7 +298,7 @@ impl ConfigDef {
         matches!(self.config_type, ConfigType::Password)
     }
 
-    /// The reason for which Ottla refuses this value, if it does.
+    /// The reason why Ottla rejects this value; `None` if it accepts it.
     pub fn refusal(&self, text: &str) -> Option<&'static str> {
         let Support::Refused { reason, except } = self.support else {
             return None;
@@ -328,7 +328,7 @@ impl ConfigDef {
         }
     }
 
-    /// What the setting accepts, to be read after "give": "a number of milliseconds, at least 1".
+    /// The accepted values, as a phrase to follow "give": "a number of milliseconds, at least 1".
     pub fn accepted(&self) -> String {
         let mut text = match self.validator {
             Validator::OneOf(values) | Validator::OneOfAnyCase(values) => {
@@ -399,7 +399,8 @@ impl ConfigDef {
         UNITS.iter().any(|(suffix, _)| self.name.ends_with(suffix))
     }
 
-    /// Retention settings, where a negative number means no limit, and the bound on queued bytes.
+    /// Retention settings, for which a negative number means no limit, and the bound on queued
+    /// bytes.
     fn is_unlimited_below_zero(&self) -> bool {
         matches!(
             self.name,
@@ -427,7 +428,7 @@ const UNITS: &[(&str, &str)] = &[
     (".bytes.per.second", "a number of bytes per second"),
 ];
 
-/// A bound without the fraction that its type would print.
+/// Formats a bound without a fraction if it is integral.
 fn number(bound: f64) -> String {
     if bound.fract() == 0.0 {
         format!("{}", bound as i64)
@@ -447,7 +448,7 @@ fn parse_java_double(text: &str) -> Option<f64> {
     digits.parse().ok()
 }
 
-/// Splits at commas, with blanks around them ignored; an empty text is an empty list.
+/// Splits at commas and trims the items. An empty text is an empty list.
 pub(crate) fn split_list(text: &str) -> Vec<String> {
     let text = text.trim();
     if text.is_empty() {
@@ -457,7 +458,7 @@ pub(crate) fn split_list(text: &str) -> Vec<String> {
 }
 
 impl Validator {
-    /// Whether it is one of Kafka's `ValidList`s, in which an item counts once.
+    /// Whether this is one of Kafka's `ValidList`s, which remove duplicates.
     fn takes_items_once(self) -> bool {
         matches!(
             self,
@@ -571,7 +572,7 @@ impl Validator {
         }
     }
 
-    /// The valid values in a few words, for the table of settings.
+    /// A short description of the valid values, for the table of settings.
     pub fn describe(self) -> String {
         match self {
             Validator::Any | Validator::List => String::new(),
@@ -636,7 +637,7 @@ fn check_list(
             return Err(def.invalid(text, problem, "a value between the commas is empty"));
         }
         if !values.is_empty() && !values.contains(&item.as_str()) {
-            // Kafka names the offending item here, not the whole list.
+            // Kafka names the invalid item here, not the whole list.
             let problem = format!("String must be one of: {}", values.join(", "));
             let mut error = def.invalid(text, problem, &format!("{item} is unknown"));
             error.value = item.clone();
@@ -651,13 +652,13 @@ fn is_share_offset_reset(value: &str) -> bool {
     value == "latest" || value == "earliest" || share_offset_reset_duration_ms(&value).is_some()
 }
 
-/// How far back `share.auto.offset.reset=by_duration:…` goes; `None` for its other values.
+/// The duration in `share.auto.offset.reset=by_duration:…`; `None` for other values.
 pub fn share_offset_reset_duration_ms(value: &str) -> Option<i64> {
     let value = value.to_ascii_lowercase();
     iso_duration_ms(value.strip_prefix("by_duration:")?)
 }
 
-/// `PnDTnHnMn.nS`, as `java.time.Duration` reads it, and not negative. The letters are small ones.
+/// Parses `PnDTnHnMn.nS` like `java.time.Duration`, in lower case and not negative.
 fn iso_duration_ms(text: &str) -> Option<i64> {
     let rest = text.strip_prefix('p')?;
     let (days, mut time) = match rest.split_once('t') {
@@ -686,7 +687,7 @@ fn iso_duration_ms(text: &str) -> Option<i64> {
             Some((whole, fraction)) if unit == 's' => {
                 add(whole, unit_ms)?;
                 if !fraction.is_empty() {
-                    // Finer than a millisecond is cut off.
+                    // Fractions of a millisecond are dropped.
                     add(fraction, 0)?;
                     add(&format!("{fraction:0<3}")[..3], 1)?;
                 }
@@ -697,7 +698,7 @@ fn iso_duration_ms(text: &str) -> Option<i64> {
     (time.is_empty() && is_any_given).then_some(total_ms)
 }
 
-/// `id@host:port`, as `controller.quorum.voters` has it.
+/// Parses `id@host:port`, the format of `controller.quorum.voters`.
 pub fn parse_voter(text: &str) -> Option<(i32, String, u16)> {
     let (id, address) = text.trim().split_once('@')?;
     let id = id.parse().ok().filter(|id| *id >= 0)?;
@@ -705,7 +706,7 @@ pub fn parse_voter(text: &str) -> Option<(i32, String, u16)> {
     Some((id, host, port))
 }
 
-/// `host:port` or `[v6]:port`.
+/// Parses `host:port` or `[v6]:port`.
 pub fn parse_host_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.trim().rsplit_once(':')?;
     let host = host

@@ -1,7 +1,7 @@
 //! The response to `DescribeConfigs`: every setting of a resource with its value, the source of the
 //! value, and its synonyms.
 //!
-//! Where Kafka does the same: `kafka.server.ConfigHelper`, `ServerTopicConfigSynonyms`,
+//! Kafka: `kafka.server.ConfigHelper`, `ServerTopicConfigSynonyms`,
 //! `DynamicBrokerConfig.brokerConfigSynonyms`.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::tables::{
 };
 use crate::topic_config::TopicConfig;
 
-/// Where a value comes from; the discriminants are those of `DescribeConfigs` responses.
+/// The source of a value. The discriminants are those of `DescribeConfigs` responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum ConfigSource {
@@ -72,22 +72,22 @@ impl ConfigSource {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Synonym {
     pub name: String,
-    /// Nothing for a secret, and for a setting without a value.
+    /// `None` for a secret or a setting without a value.
     pub value: Option<String>,
     pub source: ConfigSource,
 }
 
-/// One setting of a thing.
+/// One setting of a resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescribedConfig {
     pub name: String,
-    /// Nothing for a secret, and for a setting without a value.
+    /// `None` for a secret or a setting without a value.
     pub value: Option<String>,
     pub source: ConfigSource,
     pub is_sensitive: bool,
     pub is_read_only: bool,
     pub synonyms: Vec<Synonym>,
-    /// Nothing for a name that is not in the tables.
+    /// `None` for a name that is not in the tables.
     pub config_type: Option<ConfigType>,
     /// The documentation of the setting, if there is any.
     pub documentation: Option<&'static str>,
@@ -137,8 +137,8 @@ pub fn broker_synonym_of_topic_config(name: &str) -> Option<&'static str> {
     })
 }
 
-/// All names under which a broker setting can be given, first asked first; just itself for most
-/// (`DynamicBrokerConfig.brokerConfigSynonyms`).
+/// All names under which a broker setting can be given, in order of precedence. For most settings,
+/// there is only one (`DynamicBrokerConfig.brokerConfigSynonyms`).
 pub fn broker_config_synonyms(name: &str) -> Vec<&str> {
     match name {
         "log.roll.ms" | "log.roll.hours" => vec!["log.roll.ms", "log.roll.hours"],
@@ -168,14 +168,14 @@ pub fn broker_config_synonyms(name: &str) -> Vec<&str> {
     }
 }
 
-/// Settings that exist only as dynamic ones (`QuotaConfig.brokerQuotaConfigs`).
+/// Settings that exist only dynamically (`QuotaConfig.brokerQuotaConfigs`).
 const REPLICATION_QUOTAS: &[&str] = &[
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ];
 
-/// Settings that a listener can have for each of its SASL mechanisms.
+/// Settings that a listener can override for each of its SASL mechanisms.
 const LISTENER_MECHANISM_CONFIGS: &[&str] = &[
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -190,8 +190,8 @@ fn broker_synonym_of_group_config(name: &str) -> Option<&'static str> {
     broker_config(&broker_name).map(|def| def.name)
 }
 
-/// The values of a broker setting by precedence: dynamic for this broker, dynamic for the cluster, from
-/// the file, by default.
+/// The values of a broker setting by precedence: dynamic for this broker, dynamic for the cluster,
+/// from the file, default.
 fn broker_values(config: &BrokerConfig, name: &str, is_sensitive: bool) -> Vec<Synonym> {
     let names = broker_config_synonyms(name);
     let mut values = Vec::new();
@@ -220,13 +220,13 @@ fn broker_values(config: &BrokerConfig, name: &str, is_sensitive: bool) -> Vec<S
     for name in &names {
         if let Some(def) = broker_config(name) {
             match def.default {
-                // A default of null is not listed by Kafka: its map has no value for the key.
+                // Kafka does not list a default of null, because its map has no value for the key.
                 crate::DefaultValue::Null | crate::DefaultValue::Required => {}
                 crate::DefaultValue::Text(text) => add(name, Some(text), ConfigSource::Default),
             }
         }
     }
-    // A base setting is not described by the overrides of its listeners.
+    // The overrides of listeners do not describe the base setting.
     let own = values.iter().position(|value| value.name == name);
     match own {
         Some(first) => values.split_off(first),
@@ -259,9 +259,9 @@ pub fn describe_topic(broker: &BrokerConfig, overrides: &Settings) -> Vec<Descri
     described
 }
 
-/// Where the value of a setting of a topic that is being created comes from, as CreateTopics says it
-/// (`KafkaConfigSchema.resolveEffectiveTopicConfig`). Unlike `describe_topic`, the controller looks for the broker's
-/// setting under all of its names.
+/// The source of the value of a setting of a new topic, for CreateTopics responses
+/// (`KafkaConfigSchema.resolveEffectiveTopicConfig`). Unlike in `describe_topic`, the controller
+/// searches all names of the broker's setting.
 pub fn created_topic_config_source(
     broker: &BrokerConfig,
     overrides: &Settings,
@@ -288,15 +288,15 @@ pub fn created_topic_config_source(
     found.map_or(ConfigSource::Default, |(_, source)| source)
 }
 
-/// What `StandardAuthorizer` reads, which Kafka's table of settings does not have.
+/// Settings that `StandardAuthorizer` reads, and that Kafka's table of settings does not contain.
 const OF_THE_AUTHORIZER: [&str; 2] = ["allow.everyone.if.no.acl.found", "super.users"];
 
 /// The settings of the broker itself.
 pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
     let mut described = Vec::new();
     for def in broker_configs() {
-        // Kafka's quotas of replication are no settings of the properties file, and its authorizer reads its own:
-        // they are shown once they are set.
+        // Kafka's replication quotas are not settings of the properties file, and its authorizer
+        // reads its own settings. They are shown only if they are set.
         let is_hidden = def.internal
             || REPLICATION_QUOTAS.contains(&def.name)
             || OF_THE_AUTHORIZER.contains(&def.name);
@@ -311,7 +311,7 @@ pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
             broker_values(broker, def.name, def.is_sensitive()),
         ));
     }
-    // Keys that are not in the tables are treated as secrets, because they might be.
+    // Keys that are not in the tables may be secrets, so they are treated as secrets.
     let mut unknown: Vec<&String> = broker
         .static_settings()
         .keys()
@@ -396,7 +396,7 @@ fn synonym(name: &str, value: &Option<String>, source: ConfigSource) -> Synonym 
     }
 }
 
-/// A value as Kafka prints it once it has been parsed: lists without blanks, booleans in small letters.
+/// A value as Kafka prints it after parsing: lists without white space, booleans in lower case.
 pub(crate) fn as_written(def: &ConfigDef, text: &str) -> String {
     match def.config_type {
         ConfigType::List => def.list_items(text).join(","),

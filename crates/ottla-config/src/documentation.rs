@@ -1,9 +1,8 @@
-//! One sentence about each frequently used setting: those of topics, and some that only Ottla has.
-//!
-//! `DescribeConfigs` can ask for documentation. Settings without a text here are returned without
-//! one.
+//! One sentence of documentation for each frequently used setting: those of topics, and some of
+//! Ottla's own. `DescribeConfigs` can ask for it. Other settings are returned without
+//! documentation.
 
-/// The sentence about this setting, if there is one.
+/// The documentation of a setting, if there is any.
 pub(crate) fn of(name: &str) -> Option<&'static str> {
     Some(match name {
         "cleanup.policy" => {

@@ -1,8 +1,8 @@
 //! Kafka's settings as data, the Java properties reader and the typed broker and topic configuration.
 //!
-//! Pure: nothing here opens a file, reads a clock or knows a running broker. The text of a
-//! `server.properties` goes in; typed values, warnings, or an error that says what to write instead
-//! come out.
+//! Pure: nothing here opens a file, reads a clock or depends on a running broker. The input is the
+//! text of a `server.properties`; the output is typed values and warnings, or an error that says
+//! what to write instead.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::iter_over_hash_type)]

@@ -1,6 +1,6 @@
 //! The table of all settings in `COMPATIBILITY.md`.
 //!
-//! A test compares the page with this text, so that it cannot differ from the tables.
+//! A test compares the page with this text, so the two cannot diverge.
 
 use std::fmt::Write;
 

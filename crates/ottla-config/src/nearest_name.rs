@@ -1,6 +1,7 @@
-//! The known name that a mistyped one was probably meant to be.
+//! Finds the known name that is most similar to a mistyped one.
 
-/// The most similar of the names, if any is similar: one slip in five letters, at most four.
+/// The most similar name, unless the distance is too large: one edit per five letters is allowed,
+/// and at most four.
 pub fn nearest_name<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let simplified = |name: &str| name.replace(['_', '-'], ".").to_ascii_lowercase();
     let limit = (given.len() / 5).clamp(1, 4);
@@ -13,8 +14,8 @@ pub fn nearest_name<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
-/// How many slips make one word of the other: a letter too many, missing or wrong, or two letters exchanged. Over bytes,
-/// because the names of settings and topics are ASCII.
+/// The edit distance between two names: a missing, additional or different letter, or two exchanged
+/// ones. Compares bytes, because names of settings and topics are ASCII.
 fn distance(left: &str, right: &str) -> usize {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let mut before: Vec<usize> = Vec::new();

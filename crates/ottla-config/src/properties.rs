@@ -1,24 +1,24 @@
-//! Java's `.properties` files, read by Java's rules.
+//! Java's `.properties` files, parsed by Java's rules.
 //!
-//! Unlike `java.util.Properties`, it keeps the line number of each key, so that an error can name the
-//! line. As in Java, the last of several lines with one key wins, an unknown escape loses its
-//! backslash, and the bytes of a file are ISO 8859-1.
+//! Unlike `java.util.Properties`, the parser keeps the line number of each key, so that an error
+//! can name the line. As in Java, the last of several lines with the same key takes precedence, an
+//! unknown escape loses its backslash, and the encoding of files is ISO 8859-1.
 //!
-//! Where the rules are written down: `java.util.Properties.load(Reader)`.
+//! The rules are documented at `java.util.Properties.load(Reader)`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// The line, counted from 1, on which the key begins.
+    /// The line on which the key starts, counted from 1.
     Line(usize),
     /// The command line.
     Override,
 }
 
-/// One key with its value.
+/// One key and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Property {
     pub key: String,
@@ -26,20 +26,20 @@ pub struct Property {
     pub origin: Origin,
 }
 
-/// The contents of a properties file, with the overrides of the command line.
+/// The contents of a properties file, and the overrides of the command line.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Properties {
-    /// As it was given, for messages.
+    /// As given by the user, for messages.
     file_name: String,
-    /// In the order of the file; a later one with the same key wins.
+    /// In the order of the file. A later entry with the same key takes precedence.
     entries: Vec<Property>,
     /// Path and text of the JAAS file.
     pub(crate) jaas_file: Option<JaasSource>,
-    /// Whether the settings of logins are left unread.
+    /// Whether login settings are ignored.
     pub(crate) ignores_logins: bool,
 }
 
-/// A JAAS file: its path, and what it says. `Debug` shows the path.
+/// A JAAS file: its path and text. `Debug` shows only the path.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct JaasSource {
     pub path: String,
@@ -52,7 +52,7 @@ impl fmt::Debug for JaasSource {
     }
 }
 
-/// The file breaks Java's rules.
+/// The file violates Java's rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PropertiesError {
     pub file_name: String,
@@ -75,7 +75,7 @@ impl fmt::Display for PropertiesError {
 impl std::error::Error for PropertiesError {}
 
 impl Properties {
-    /// No settings, under the name that messages give to their place.
+    /// An empty set of settings, with this name in messages.
     pub fn new(file_name: &str) -> Properties {
         Properties {
             file_name: file_name.to_owned(),
@@ -85,13 +85,13 @@ impl Properties {
         }
     }
 
-    /// Reads the bytes of a file.
+    /// Parses the bytes of a file.
     pub fn parse_bytes(bytes: &[u8], file_name: &str) -> Result<Properties, PropertiesError> {
         let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
         Properties::parse(&text, file_name)
     }
 
-    /// Reads a text.
+    /// Parses a text.
     pub fn parse(text: &str, file_name: &str) -> Result<Properties, PropertiesError> {
         let mut properties = Properties::new(file_name);
         for logical in LogicalLines::new(text) {
@@ -113,7 +113,7 @@ impl Properties {
         Ok(properties)
     }
 
-    /// Lays one setting over the file, as `--override key=value` does.
+    /// Overrides one setting, like `--override key=value`.
     pub fn set(&mut self, key: &str, value: &str) {
         let (key, value) = (key.to_owned(), value.to_owned());
         self.entries.push(Property {
@@ -123,7 +123,7 @@ impl Properties {
         });
     }
 
-    /// Puts another value in the place of one that applies, where it stands.
+    /// Replaces the value of the entry that takes precedence, and keeps its place.
     pub fn replace(&mut self, key: &str, value: &str) {
         let mut entries = self.entries.iter_mut().rev();
         if let Some(property) = entries.find(|property| property.key == key) {
@@ -131,14 +131,14 @@ impl Properties {
         }
     }
 
-    /// Gives the node the JAAS file that Java's `java.security.auth.login.config` names.
+    /// Sets the JAAS file, which Java's `java.security.auth.login.config` names.
     pub fn set_jaas_file(&mut self, path: &str, text: &str) {
         let (path, text) = (path.to_owned(), text.to_owned());
         self.jaas_file = Some(JaasSource { path, text });
     }
 
-    /// Leaves the settings of logins unread: for programs that only look after the files of a node, where the JAAS file
-    /// need not be at hand. Kafka's do not read it either.
+    /// Ignores login settings: for programs that only process the files of a node, and may have no
+    /// access to the JAAS file. Kafka's do not read it either.
     pub fn ignore_logins(&mut self) {
         self.ignores_logins = true;
     }
@@ -147,7 +147,7 @@ impl Properties {
         &self.file_name
     }
 
-    /// The property that applies for this key.
+    /// The entry of a key that takes precedence.
     pub fn get(&self, key: &str) -> Option<&Property> {
         self.entries
             .iter()
@@ -159,12 +159,12 @@ impl Properties {
         self.get(key).map(|property| property.value.as_str())
     }
 
-    /// Every property in the order of the file, those that a later line replaces included.
+    /// All entries in the order of the file, including overridden ones.
     pub fn entries(&self) -> &[Property] {
         &self.entries
     }
 
-    /// The properties that apply, in the order of the file.
+    /// The entries that take precedence, in the order of the file.
     pub fn effective(&self) -> impl Iterator<Item = &Property> {
         self.entries
             .iter()
@@ -177,13 +177,13 @@ impl Properties {
             })
     }
 
-    /// The values that apply, by their keys.
+    /// The values by key, without overridden ones.
     pub fn into_map(self) -> BTreeMap<String, String> {
         let entries = self.entries.into_iter();
         entries.map(|it| (it.key, it.value)).collect()
     }
 
-    /// Where a key stands, for messages: `server.properties line 12`.
+    /// The place of a key, for messages: `server.properties line 12`.
     pub fn place(&self, key: &str) -> String {
         match self.get(key).map(|property| &property.origin) {
             Some(Origin::Line(line)) => format!("{} line {line}", self.file_name),
@@ -199,10 +199,10 @@ struct LogicalLine {
     text: Vec<char>,
 }
 
-/// The logical lines of a text, comments and blank lines left out.
+/// The logical lines of a text, without comments and blank lines.
 struct LogicalLines<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
-    /// The line, counted from 1, at which `rest` begins.
+    /// The line at which `rest` starts, counted from 1.
     line: usize,
 }
 
@@ -214,7 +214,7 @@ impl<'a> LogicalLines<'a> {
         }
     }
 
-    /// The characters up to the end of the natural line, blanks at its beginning dropped.
+    /// The characters up to the end of the natural line, without leading white space.
     fn natural_line(&mut self) -> Option<Vec<char>> {
         self.rest.peek()?;
         let mut line = Vec::new();
@@ -244,7 +244,7 @@ impl Iterator for LogicalLines<'_> {
             if matches!(text.first(), None | Some('#' | '!')) {
                 continue;
             }
-            // An odd number of backslashes at the end: the last one is not escaped itself.
+            // With an odd number of backslashes at the end, the last one is not escaped itself.
             while text
                 .iter()
                 .rev()
@@ -268,7 +268,8 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\x0c')
 }
 
-/// The key ends at the first blank, `=` or `:` that is not escaped; blanks and one separator follow.
+/// Splits a line at the first white space, `=` or `:` that is not escaped. White space around one
+/// separator is dropped.
 fn split_key(text: &[char]) -> (&[char], &[char]) {
     let mut escaped = false;
     let mut end = text.len();
@@ -296,9 +297,9 @@ fn split_key(text: &[char]) -> (&[char], &[char]) {
     (key, value)
 }
 
-/// Resolves escapes; the error is the escape that is none.
+/// Resolves escapes. The error is the invalid escape.
 fn unescape(text: &[char]) -> Result<String, String> {
-    // Escapes are UTF-16 units, so that a pair of them can be one character.
+    // Escapes are UTF-16 code units, so two of them may form one character.
     let mut units = Vec::with_capacity(text.len());
     let mut rest = text.iter();
     let mut buffer = [0; 2];

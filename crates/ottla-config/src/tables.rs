@@ -1,9 +1,9 @@
 //! Every setting of Kafka 4.3.1, one line each.
 //!
-//! The columns are: name, type, default, valid values, importance, update mode, what Ottla does with
-//! it, and `internal` for settings that Kafka hides from clients. Defaults are written as Kafka prints
-//! them; `null` is no value, `required` one that must be given. The tests parse every default, and
-//! check the tables against the typed configurations.
+//! The columns are: name, type, default, valid values, importance, update mode, support in Ottla,
+//! and `internal` for settings that Kafka hides from clients. Defaults are written as Kafka prints
+//! them; `null` means no value, and `required` that there is no default. Tests parse every default,
+//! and compare the tables with the typed configurations.
 
 use crate::config_def::ConfigDef;
 

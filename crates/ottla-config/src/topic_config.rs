@@ -1,12 +1,12 @@
 //! The resolved settings of one topic.
 //!
-//! One field for each topic setting of Kafka 4.3, named as Kafka's key with underscores, with the
-//! effective value after topic overrides, dynamic broker settings, the properties file and Kafka's
-//! defaults. `Default` is Kafka's defaults. The values are Kafka's, including negative "no limit"
-//! markers, because they are compared with and printed like Kafka's; the methods below interpret the
-//! markers.
+//! One field for each topic setting of Kafka 4.3, named like Kafka's key with underscores. It
+//! contains the effective value after topic overrides, dynamic broker settings, the properties file
+//! and Kafka's defaults. `Default` returns Kafka's defaults. The values are Kafka's, including
+//! negative markers such as "no limit", because they are compared with and printed like Kafka's;
+//! the methods below interpret the markers.
 //!
-//! Where Kafka does the same: `org.apache.kafka.storage.internals.log.LogConfig`.
+//! Kafka: `org.apache.kafka.storage.internals.log.LogConfig`.
 
 mod resolve;
 
@@ -14,7 +14,8 @@ use std::fmt;
 
 pub use resolve::{InvalidTopicConfig, java_double};
 
-/// `cleanup.policy`: what happens to old records. Both may hold, and (since 4.2) neither.
+/// `cleanup.policy`: how old records are removed. Both policies may be set, and (since 4.2)
+/// neither.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CleanupPolicy {
     pub delete: bool,
@@ -46,12 +47,12 @@ impl From<&[String]> for CleanupPolicy {
     }
 }
 
-/// `message.timestamp.type`: whose clock sets the timestamps of records.
+/// `message.timestamp.type`: which clock sets the timestamps of records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TimestampType {
     /// The producer's timestamps are kept.
     CreateTime,
-    /// The leader stamps each batch when it appends it.
+    /// The leader sets the timestamp of each batch on append.
     LogAppendTime,
 }
 
@@ -64,7 +65,7 @@ impl TimestampType {
         }
     }
 
-    /// The type with this name; Kafka is strict about capitals here.
+    /// Parses the name, which is case-sensitive in Kafka too.
     pub fn from_name(name: &str) -> Option<TimestampType> {
         [TimestampType::CreateTime, TimestampType::LogAppendTime]
             .into_iter()
@@ -72,7 +73,7 @@ impl TimestampType {
     }
 }
 
-/// For values that have been checked against the setting's table.
+/// For values that were validated against the table of settings.
 impl From<&str> for TimestampType {
     fn from(name: &str) -> TimestampType {
         TimestampType::from_name(name).expect("the value has been checked")
@@ -93,12 +94,12 @@ pub enum BrokerCompressionType {
     Lz4,
     Snappy,
     Gzip,
-    /// As the producer sent them.
+    /// Batches keep the codec of the producer.
     Producer,
 }
 
 impl BrokerCompressionType {
-    /// In the order in which Kafka lists them in messages.
+    /// In the order of Kafka's messages.
     pub const ALL: [BrokerCompressionType; 6] = [
         BrokerCompressionType::Uncompressed,
         BrokerCompressionType::Zstd,
@@ -125,7 +126,7 @@ impl BrokerCompressionType {
     }
 }
 
-/// For values that have been checked against the setting's table.
+/// For values that were validated against the table of settings.
 impl From<&str> for BrokerCompressionType {
     fn from(name: &str) -> BrokerCompressionType {
         BrokerCompressionType::from_name(name).expect("the value has been checked")
@@ -146,19 +147,19 @@ pub struct TopicConfig {
     pub compression_lz4_level: i32,
     pub compression_type: BrokerCompressionType,
     pub compression_zstd_level: i32,
-    /// How long tombstones and transaction markers stay in a compacted log.
+    /// How long tombstones and transaction markers are kept in a compacted log.
     pub delete_retention_ms: i64,
-    /// How long a deleted segment's files stay under their `.deleted` name.
+    /// How long the files of a deleted segment are kept with the suffix `.deleted`.
     pub file_delete_delay_ms: i64,
-    /// Records after which an append flushes; `i64::MAX` for never.
+    /// The number of records after which an append flushes; `i64::MAX` means never.
     pub flush_messages: i64,
-    /// Time after which unflushed records are flushed; `i64::MAX` for never.
+    /// The time after which unflushed records are flushed; `i64::MAX` means never.
     pub flush_ms: i64,
     /// `topic-partition:broker` entries, or `*` for all.
     pub follower_replication_throttled_replicas: Vec<String>,
     /// Bytes of records between two entries of the offset index.
     pub index_interval_bytes: i32,
-    /// A segment size below the public minimum, which only tests set.
+    /// A segment size below the public minimum, for tests only.
     pub internal_segment_bytes: Option<i32>,
     /// `topic-partition:broker` entries, or `*` for all.
     pub leader_replication_throttled_replicas: Vec<String>,
@@ -167,7 +168,7 @@ pub struct TopicConfig {
     /// -1 for no limit, -2 for the value of `retention_ms`.
     pub local_retention_ms: i64,
     pub max_compaction_lag_ms: i64,
-    /// The largest batch, after compression, headers included.
+    /// The maximum size of a batch, compressed and including its header.
     pub max_message_bytes: i32,
     pub message_timestamp_after_max_ms: i64,
     pub message_timestamp_before_max_ms: i64,
@@ -184,7 +185,7 @@ pub struct TopicConfig {
     /// -1 for no limit.
     pub retention_ms: i64,
     pub segment_bytes: i32,
-    /// The most bytes of an offset or time index, at which a segment rolls.
+    /// The maximum size of an offset or time index. A full index rolls the segment.
     pub segment_index_bytes: i32,
     pub segment_jitter_ms: i64,
     pub segment_ms: i64,
@@ -235,7 +236,7 @@ impl Default for TopicConfig {
 }
 
 impl TopicConfig {
-    /// The size at which a segment rolls: the tests' own setting goes first, as in
+    /// The size at which a segment rolls. The internal setting of tests takes precedence, as in
     /// `LogConfig.segmentSize`.
     pub fn effective_segment_bytes(&self) -> i32 {
         self.internal_segment_bytes.unwrap_or(self.segment_bytes)

@@ -1,6 +1,6 @@
-//! `COMPATIBILITY.md` says about every setting what the tables say.
+//! `COMPATIBILITY.md` agrees with the tables about every setting.
 
-// A test reads the page; the crate itself reads no file.
+// The test reads the page; the crate itself reads no file.
 #![allow(clippy::disallowed_methods)]
 
 const BEGIN: &str =

@@ -1,10 +1,11 @@
-//! A setting that is marked as supported is read by somebody: what COMPATIBILITY.md says of it is a claim about the
-//! broker, and this is where the claim is held against the broker's code.
+//! Every setting that is marked as supported is read by the code. `COMPATIBILITY.md` makes a claim
+//! about the broker, and this test checks it.
 //!
-//! A setting counts as read where the field that holds its value is accessed outside of this crate and outside of
-//! tests. The field is named as the key with underscores, unless [`READ_AS`] says otherwise.
+//! A setting counts as read if the field with its value is accessed outside this crate and outside
+//! tests. The field is named like the key with underscores, unless [`READ_AS`] contains another
+//! name.
 
-// A test reads the sources; the crate itself reads no file.
+// The test reads source files; the crate itself reads no file.
 #![allow(clippy::disallowed_methods)]
 
 use std::fs;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use ottla_config::{ConfigDef, Support, TOPIC_CONFIGS, broker_configs};
 
-/// Settings whose value is read under another name: that of the typed configuration's field or method.
+/// Settings that are read through a field or method with another name.
 const READ_AS: &[(&str, &str)] = &[
     ("broker.id", "node_id"),
     ("compression.gzip.level", "compression_gzip_level"),
@@ -59,7 +60,7 @@ const READ_AS: &[(&str, &str)] = &[
     ("sasl.jaas.config", "sasl"),
     ("sasl.mechanism.controller.protocol", "sasl"),
     ("sasl.mechanism.inter.broker.protocol", "sasl"),
-    // By what resolves the listeners' logins.
+    // Through the resolved SASL settings of the listeners.
     ("sasl.oauthbearer.clock.skew.seconds", "sasl"),
     ("sasl.oauthbearer.expected.audience", "sasl"),
     ("sasl.oauthbearer.expected.issuer", "sasl"),
@@ -88,13 +89,13 @@ fn field_of(def: &ConfigDef) -> String {
     }
 }
 
-/// Settings of listeners, of which each may have its own: these are looked up by their key.
+/// Settings that listeners can override. They are looked up by key.
 fn is_looked_up(code: &str, def: &ConfigDef) -> bool {
     def.name.starts_with("ssl.") && code.contains(&format!("\"{}\"", def.name))
 }
 
-/// The code of all other crates but the client and the development tools, without tests and without blanks, so that
-/// an access that is broken over two lines is found.
+/// The code of all other crates except the client and development tools, without tests and white
+/// space, so that an access that spans two lines is found.
 fn code() -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let do_not_count = [

@@ -1,7 +1,7 @@
-//! Dynamic settings (KIP-226): how the cluster's and this broker's override the file's, and the checks before
-//! they are stored.
+//! Dynamic settings (KIP-226): overlays those of the cluster and of this broker on the file, and
+//! validates changes.
 //!
-//! Where Kafka does the same: `DynamicBrokerConfig`.
+//! Kafka: `DynamicBrokerConfig`.
 
 mod change;
 
@@ -12,7 +12,7 @@ use crate::config_def::UpdateMode;
 use crate::properties::Properties;
 use crate::tables::broker_config;
 
-/// Settings that change while the broker runs for a listener and never for all
+/// Settings that can change at runtime only with the prefix of a listener
 /// (`SslConfigs.RECONFIGURABLE_CONFIGS`).
 const LISTENERS_ONLY: &[&str] = &[
     "ssl.key.password",
@@ -27,14 +27,15 @@ const LISTENERS_ONLY: &[&str] = &[
     "ssl.truststore.type",
 ];
 
-/// Settings of a listener that all brokers can share (`CLUSTER_LEVEL_LISTENER_CONFIGS`).
+/// Settings with the prefix of a listener that can be set for all brokers
+/// (`CLUSTER_LEVEL_LISTENER_CONFIGS`).
 const CLUSTER_WIDE_OF_LISTENERS: &[&str] = &[
     "max.connections",
     "max.connection.creation.rate",
     "num.network.threads",
 ];
 
-/// The setting that a key is about, and whether it is for one listener.
+/// The setting that a key refers to, and whether the key has the prefix of a listener.
 fn base_of(key: &str) -> (&str, bool) {
     let of_listener = key.strip_prefix("listener.name.");
     match of_listener.and_then(|rest| rest.split_once('.')) {
@@ -44,9 +45,9 @@ fn base_of(key: &str) -> (&str, bool) {
 }
 
 impl BrokerConfig {
-    /// This configuration with dynamic settings laid over the file's: the cluster's, then this
-    /// broker's. An invalid dynamic value is ignored and reported, as in Kafka, because a running
-    /// broker must not stop over a setting that was changed elsewhere.
+    /// Overlays dynamic settings on the file: those of the cluster, then those of this broker. An
+    /// invalid dynamic value is ignored and reported, as in Kafka, because a running broker must
+    /// not stop because of a setting that was changed elsewhere.
     pub fn with_dynamic(
         &self,
         cluster: &BTreeMap<String, String>,
@@ -56,8 +57,8 @@ impl BrokerConfig {
             let mut settings = settings.iter();
             settings.all(|(key, value)| self.check_dynamic(key, value, cluster_wide).is_ok())
         };
-        // Checked one by one only if they are not valid together, because their number is
-        // unbounded.
+        // Settings are checked one by one only if they are not valid together, because their number
+        // is unbounded.
         if are_all_good(cluster, true)
             && are_all_good(broker, false)
             && let Ok(config) = self.rebuild(&[cluster.clone(), broker.clone()])
@@ -112,8 +113,8 @@ impl BrokerConfig {
         }
         for (key, value) in dynamic.iter().flatten() {
             properties.set(key, value);
-            // A dynamic `log.retention.ms` also goes before a static `log.retention.hours`, which the
-            // order of the synonyms gives by itself.
+            // A dynamic `log.retention.ms` takes precedence over a static `log.retention.hours`.
+            // This follows from the order of the synonyms.
         }
         let mut config = BrokerConfig::build(&Values::new(&properties))?;
         config.static_settings = self.static_settings.clone();
@@ -121,8 +122,8 @@ impl BrokerConfig {
         Ok(config)
     }
 
-    /// Whether a dynamic setting is one of a listener that is not followed while the broker runs: all but the
-    /// limits of its connections, and what it shows and trusts over TLS. Those of the properties file are meant to be the only ones.
+    /// Whether a dynamic setting with the prefix of a listener has no effect at runtime. Only
+    /// connection limits and TLS settings have one.
     pub fn is_unserved_of_listener(key: &str) -> bool {
         let (base, is_of_listener) = base_of(key);
         is_of_listener
@@ -131,7 +132,7 @@ impl BrokerConfig {
             && !LISTENERS_ONLY.contains(&base)
     }
 
-    /// Checks one dynamic setting before it is stored; the message is for the client. Unknown
+    /// Validates one dynamic setting before it is stored. The message is for the client. Unknown
     /// settings are stored, as in Kafka.
     pub fn check_dynamic(&self, key: &str, value: &str, cluster_wide: bool) -> Result<(), String> {
         let (base, is_of_listener) = base_of(key);
@@ -147,7 +148,7 @@ impl BrokerConfig {
                 ));
             }
         }
-        // Kafka knows the types of what changes while it runs, and no others.
+        // Kafka checks the types only of settings that can change at runtime.
         if let Some(def) = def.filter(|def| def.update_mode != UpdateMode::ReadOnly) {
             def.parse(value).map_err(|error| error.kafka_message())?;
         }

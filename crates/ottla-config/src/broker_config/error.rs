@@ -1,34 +1,34 @@
-//! What can be wrong with a configuration.
+//! Errors and warnings about a configuration.
 
 use std::fmt;
 
 use crate::config_def::InvalidValue;
 use crate::properties::PropertiesError;
 
-/// A refused configuration. The message is one sentence that names the place, the key, the value and
-/// what to do.
+/// A rejected configuration. The message is one sentence with the place, the key, the value and the
+/// remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// The file cannot be read as properties.
+    /// The file is not a valid properties file.
     Properties(PropertiesError),
-    /// A value that its setting does not accept.
+    /// The setting does not accept the value.
     Value {
         place: String,
         error: Box<InvalidValue>,
     },
-    /// A value that asks for something that Ottla does not have.
+    /// The value requires a feature that Ottla does not have.
     Refused {
         place: String,
         key: String,
         value: String,
         reason: String,
     },
-    /// Settings that do not go together, or one that is missing.
+    /// Settings contradict each other, or one is missing.
     Conflict { place: String, message: String },
 }
 
 impl ConfigError {
-    /// The line of the file, or what was given on the command line.
+    /// The line of the file, or the option of the command line.
     pub fn place(&self) -> String {
         match self {
             ConfigError::Properties(_) => String::new(),
@@ -38,7 +38,7 @@ impl ConfigError {
         }
     }
 
-    /// What is wrong and what to do, without the place.
+    /// The problem and its remedy, without the place.
     pub fn message(&self) -> String {
         match self {
             ConfigError::Properties(error) => error.to_string(),
@@ -68,7 +68,7 @@ impl From<PropertiesError> for ConfigError {
     }
 }
 
-/// Something in a configuration that is probably not meant, but harms nothing.
+/// A harmless but probably unintended setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     pub place: String,

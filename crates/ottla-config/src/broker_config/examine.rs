@@ -13,15 +13,16 @@ use crate::tables::{broker_config, broker_configs};
 /// The result of examining a properties file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Examined {
-    /// The configuration without the refused lines; `None` if nothing can be built without them.
+    /// The configuration without the rejected lines; `None` if no configuration can be built
+    /// without them.
     pub config: Option<BrokerConfig>,
-    /// Why a node cannot start with it, in the order of the file; empty if it can.
+    /// The reasons why a node cannot start with it, in the order of the file. Empty if it can.
     pub problems: Vec<ConfigError>,
     pub warnings: Vec<Warning>,
 }
 
 impl BrokerConfig {
-    /// Reads the configuration of a node out of its properties; the error is the first of its problems.
+    /// Builds the configuration of a node. Returns the first problem if there is one.
     pub fn from_properties(
         properties: &Properties,
     ) -> Result<(BrokerConfig, Vec<Warning>), ConfigError> {
@@ -45,7 +46,7 @@ impl BrokerConfig {
         }
     }
 
-    /// Reads the configuration of a node out of its properties, and finds all that is wrong with them.
+    /// Builds the configuration of a node, and finds all of its problems.
     pub fn examine(properties: &Properties) -> Examined {
         let mut examined = Examined {
             config: None,
@@ -115,14 +116,14 @@ impl BrokerConfig {
     }
 }
 
-/// The setting that a key gives a value to, which may be that of one listener
+/// The setting that a key refers to. The key may have the prefix of a listener
 /// (`listener.name.internal.principal.builder.class`).
 fn setting_of(key: &str) -> Option<&'static ConfigDef> {
     if let Some(def) = broker_config(key) {
         return Some(def);
     }
     let (_, base) = key.strip_prefix("listener.name.")?.split_once('.')?;
-    // SASL settings of a listener also carry the mechanism.
+    // SASL settings of a listener also contain the mechanism.
     broker_config(base).or_else(|| broker_config(base.split_once('.')?.1))
 }
 
@@ -147,7 +148,7 @@ fn check(
     }
 }
 
-/// A node of a cluster that uses ZooKeeper, or is migrating from it.
+/// Detects a node of a cluster that uses ZooKeeper, or is migrating from it.
 fn zookeeper_mode(properties: &Properties, values: &Values<'_>) -> Option<ConfigError> {
     let migrates = properties
         .get("zookeeper.metadata.migration.enable")

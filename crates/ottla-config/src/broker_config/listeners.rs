@@ -1,6 +1,6 @@
 //! Listeners: the addresses that a node binds, and those that it advertises.
 //!
-//! Where Kafka does the same: `SocketServerConfigs.listenerListToEndPoints`, `AbstractKafkaConfig`,
+//! Kafka: `SocketServerConfigs.listenerListToEndPoints`, `AbstractKafkaConfig`,
 //! `KafkaConfig.effectiveAdvertised*Listeners`.
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl SecurityProtocol {
         matches!(self, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl)
     }
 
-    /// Whether who connects has to log in.
+    /// Whether clients have to log in.
     pub const fn uses_sasl(self) -> bool {
         matches!(
             self,
@@ -70,11 +70,11 @@ pub struct Listener {
     /// Upper case, as Kafka normalises it.
     pub name: String,
     pub protocol: SecurityProtocol,
-    /// Nothing means every interface of the machine.
+    /// `None` means all interfaces.
     pub host: Option<String>,
-    /// 0 takes a free port, which only tests want.
+    /// 0 means an arbitrary free port, for tests.
     pub port: u16,
-    /// Whether `controller.listener.names` has it.
+    /// Whether `controller.listener.names` contains it.
     pub is_controller: bool,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Listener {
     }
 }
 
-/// The listeners of a node, as its settings together give them.
+/// The listeners of a node, resolved from all of its settings.
 pub(super) struct Resolved {
     pub(super) listeners: Vec<Listener>,
     pub(super) advertised: Vec<Listener>,
@@ -153,8 +153,8 @@ pub(super) fn resolve(values: &Values<'_>) -> Result<Resolved, ConfigError> {
     })
 }
 
-/// A controller listener without an advertised address: what `controller.quorum.voters` says about
-/// this node, or the address it binds.
+/// The advertised address of a controller listener that has none configured: the address of this
+/// node in `controller.quorum.voters`, or the bound address.
 fn advertise_controller(values: &Values<'_>, bound: &Listener, is_default: bool) -> Listener {
     let mut advertised = bound.clone();
     let wildcard = bound.host.is_none() || bound.host.as_deref() == Some("0.0.0.0");
@@ -203,7 +203,8 @@ fn protocol_map(
         protocols.insert(name, protocol);
     }
     if !values.is_given(key) {
-        // Without a map, controller listeners are plain text, unless anything here is not.
+        // Without a map, controller listeners use PLAINTEXT, unless any other listener setting uses
+        // a secure protocol.
         let is_secure = |name: &str| {
             SecurityProtocol::from_name(name)
                 .is_some_and(|protocol| protocol != SecurityProtocol::Plaintext)
@@ -275,7 +276,7 @@ fn parse_list(
     Ok(listeners)
 }
 
-/// `NAME://host:port`; the name upper case, an empty host nothing.
+/// Parses `NAME://host:port`. Converts the name to upper case; an empty host becomes `None`.
 fn parse_listener(text: &str) -> Option<(String, Option<String>, u16)> {
     let (name, address) = text.split_once("://")?;
     let (host, port) = address.rsplit_once(':')?;
@@ -289,7 +290,7 @@ fn parse_listener(text: &str) -> Option<(String, Option<String>, u16)> {
     Some((name.to_uppercase(), host, port.parse().ok()?))
 }
 
-/// Two listeners that cannot share their port: only one IPv4 and one IPv6 address can.
+/// Finds two listeners with the same port. Only one IPv4 and one IPv6 address can share a port.
 fn port_conflict(listeners: &[Listener]) -> Option<(&Listener, &Listener)> {
     for (index, first) in listeners.iter().enumerate() {
         for second in &listeners[index + 1..] {

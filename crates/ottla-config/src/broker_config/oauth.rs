@@ -1,10 +1,12 @@
-//! How a listener with OAUTHBEARER checks tokens.
+//! How a listener with OAUTHBEARER validates tokens.
 //!
-//! A setting may be given for all listeners, for one (`listener.name.<listener>.sasl.oauthbearer.…`), or for the mechanism
-//! of one (`listener.name.<listener>.oauthbearer.sasl.oauthbearer.…`); the last wins.
+//! A setting may be given for all listeners, for one
+//! (`listener.name.<listener>.sasl.oauthbearer.…`), or for the mechanism of one
+//! (`listener.name.<listener>.oauthbearer.sasl.oauthbearer.…`). The last form takes precedence.
 //!
-//! Kafka: `OAuthBearerValidatorCallbackHandler`, `DefaultJwtValidator`, `ConfigurationUtils`. There, a listener without a
-//! handler believes tokens that nobody has signed; here that has to be asked for by name.
+//! Kafka: `OAuthBearerValidatorCallbackHandler`, `DefaultJwtValidator`, `ConfigurationUtils`. In
+//! Kafka, a listener without a handler accepts unsigned tokens; here that must be configured
+//! explicitly.
 
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::tables::broker_config;
 const HANDLER_KEY: &str = "sasl.server.callback.handler.class";
 const URL_KEY: &str = "sasl.oauthbearer.jwks.endpoint.url";
 
-/// The classes of Kafka that a handler may name, and what they stand for.
+/// The supported handler classes of Kafka, and their meaning.
 const SIGNED_HANDLERS: &[&str] = &[
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
@@ -26,10 +28,10 @@ const SIGNED_HANDLERS: &[&str] = &[
 const UNSECURED_HANDLER: &str = "org.apache.kafka.common.security.oauthbearer.internals.unsecured.\
                                  OAuthBearerUnsecuredValidatorCallbackHandler";
 
-/// A setting that cannot be used: its key, and a sentence.
+/// An unusable setting: its key, and a message.
 pub(super) type Problem = (String, String);
 
-/// The settings of OAUTHBEARER on one listener.
+/// The OAUTHBEARER settings of one listener.
 pub(super) struct OAuthSettings<'a> {
     pub values: &'a Values<'a>,
     /// `listener.name.<listener>.`
@@ -141,7 +143,8 @@ impl OAuthSettings<'_> {
         }
     }
 
-    /// The key under which a setting is given for the listener, or its name, and the value or the default.
+    /// The key under which a setting is given for the listener, or its name, and the value or the
+    /// default.
     fn text(&self, name: &str) -> (String, Option<String>) {
         let keys = [
             format!("{}oauthbearer.{name}", self.prefix),
@@ -165,7 +168,8 @@ impl OAuthSettings<'_> {
         }
     }
 
-    /// A number. Every setting has been checked, with the prefix of a listener too.
+    /// The value of a numeric setting. All settings were validated, including those with the prefix
+    /// of a listener.
     fn number(&self, name: &str) -> i64 {
         let (_, text) = self.text(name);
         let given = text.and_then(|text| text.parse().ok());

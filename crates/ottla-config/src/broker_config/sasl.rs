@@ -1,6 +1,7 @@
-//! SASL: what the listeners of this node ask of those who log in, and who it is at those of other nodes.
+//! SASL settings: the mechanisms of this node's listeners, and its credentials at the listeners of
+//! other nodes.
 //!
-//! Credentials are looked for as in Kafka, the first place that has some wins:
+//! Credentials are searched for as in Kafka; the first place that contains some is used:
 //!
 //! 1. `listener.name.<listener>.<mechanism>.sasl.jaas.config`,
 //! 2. the section `<listener>.KafkaServer` of the JAAS file,
@@ -23,24 +24,24 @@ use super::oauth::OAuthSettings;
 use super::values::Values;
 use crate::config_def::split_list;
 
-/// Who logs in, and as whom. By the names of listeners, in upper case.
+/// The resolved SASL settings. Listener names are in upper case.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct SaslConfig {
-    /// Listeners of this node with SASL.
+    /// The SASL listeners of this node.
     listeners: BTreeMap<String, Arc<SaslListener>>,
-    /// Listeners that this node connects to and that have SASL.
+    /// The SASL listeners of other nodes that this node connects to.
     peers: BTreeMap<String, Arc<SaslPeer>>,
 }
 
 const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
 
 impl SaslConfig {
-    /// What a listener of this node asks; nothing for one without SASL.
+    /// The SASL settings of a listener of this node; `None` for one without SASL.
     pub fn listener(&self, name: &str) -> Option<&Arc<SaslListener>> {
         self.listeners.get(name)
     }
 
-    /// Where the keys of token issuers are, each place once.
+    /// The distinct sources of token issuers' keys.
     pub fn key_sources(&self) -> Vec<KeySource> {
         let mut sources: Vec<KeySource> = Vec::new();
         let enabled = self.listeners.values().flat_map(|it| &it.mechanisms);
@@ -54,12 +55,12 @@ impl SaslConfig {
         sources
     }
 
-    /// Who this node is at a listener of other nodes.
+    /// The credentials of this node at a listener of other nodes.
     pub fn peer(&self, listener: &str) -> Option<&Arc<SaslPeer>> {
         self.peers.get(listener)
     }
 
-    /// Reads the settings; what cannot be used is left out and reported.
+    /// Resolves the settings. Unusable ones are ignored and reported.
     pub(super) fn resolve(
         listeners: &SaslListeners<'_>,
         values: &Values<'_>,
@@ -97,20 +98,21 @@ impl SaslConfig {
     }
 }
 
-/// The listeners that concern a node.
+/// The listeners that this node binds or connects to.
 pub(super) struct SaslListeners<'a> {
-    /// Those that it binds.
+    /// The listeners that it binds.
     pub own: &'a [Listener],
-    /// Where it connects to brokers; nothing for one that is none.
+    /// The listener of other brokers; `None` if this node is not a broker.
     pub inter_broker: Option<&'a str>,
-    /// Where it connects to controllers.
+    /// The listener of the controllers.
     pub controller: Option<&'a str>,
     /// `listener.security.protocol.map`.
     pub protocols: &'a BTreeMap<String, SecurityProtocol>,
 }
 
 impl SaslListeners<'_> {
-    /// The listeners of others that this node connects to with SASL, and the setting that names the mechanism there.
+    /// The SASL listeners of other nodes that this node connects to, and the setting with the
+    /// mechanism of each.
     fn peers(&self) -> Vec<(String, &'static str)> {
         let inter_broker = (self.inter_broker, "sasl.mechanism.inter.broker.protocol");
         let controller = (self.controller, "sasl.mechanism.controller.protocol");
@@ -129,7 +131,7 @@ struct Reader<'a> {
     problems: Vec<ConfigError>,
 }
 
-/// Where an entry stands, for messages.
+/// A JAAS entry and its place, for messages.
 struct Found {
     module: LoginModule,
     key: String,
@@ -155,7 +157,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Kafka ignores them, and then nobody can log in.
+    /// Kafka ignores them, and then no client can log in.
     fn refuse_what_would_be_ignored(&mut self) {
         let mechanism = "plain, scram-sha-256, scram-sha-512 or oauthbearer";
         let ignored: Vec<String> = self
@@ -271,7 +273,7 @@ impl Reader<'_> {
         }
     }
 
-    /// How the tokens of OAUTHBEARER are checked.
+    /// How OAUTHBEARER tokens are validated.
     fn tokens(&mut self, prefix: &str, module: Option<&Found>) -> Option<Arc<TokenValidator>> {
         let settings = OAuthSettings {
             values: self.values,
@@ -287,7 +289,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The entry from which a mechanism has its credentials on a listener.
+    /// The entry with the credentials of a mechanism on a listener.
     fn entry(&mut self, listener: &str, mechanism: Mechanism) -> Option<Found> {
         let lower = listener.to_lowercase();
         let key = format!(
@@ -344,7 +346,8 @@ impl Reader<'_> {
         text.parse::<u64>().ok().filter(|limit| *limit > 0)
     }
 
-    /// Who this node is at a listener of others. `enabled` is what that listener asks of others on this node.
+    /// The credentials of this node at a listener of other nodes. `enabled` are the mechanisms of
+    /// the same listener on this node.
     fn peer(
         &mut self,
         listener: &str,

@@ -283,7 +283,8 @@ fn listeners_are_checked() {
     );
     assert_eq!(both.listeners[1].to_string(), "INSIDE://[::1]:9092");
     assert_eq!(both.inter_broker_listener_name, "INSIDE");
-    // The controller is advertised as the voters say, since its own listener names no host.
+    // The address of the controller in the voters is advertised, because its own listener has no
+    // host.
     assert_eq!(
         both.advertised_controller_listeners[0].to_string(),
         "CONTROLLER://quorum:9095"
@@ -444,7 +445,8 @@ fn every_supported_setting_is_read() {
             .iter()
             .any(|topic| crate::broker_synonym_of_topic_config(topic.name) == Some(def.name));
         let read = topic_default
-            // Each listener may have its own: they are looked up by `listener_setting` and `OAuthSettings`.
+            // Listeners can override these. They are read through `listener_setting` and
+            // `OAuthSettings`.
             || def.name.starts_with("ssl.")
             || def.name.starts_with("sasl.oauthbearer.")
             || read_into_other_fields.contains(&def.name)

@@ -3,7 +3,7 @@
 use crate::nearest_name::nearest_name;
 use crate::tables::{broker_config, broker_configs};
 
-/// Settings of older Kafka versions that are still copied from articles, and what replaced them.
+/// Settings of older Kafka versions that are still copied from articles, with their replacement.
 #[rustfmt::skip]
 const REMOVED: &[(&str, &str)] = &[
     ("zookeeper.connect", "Kafka 4 has no ZooKeeper; the controllers are given by controller.quorum.bootstrap.servers"),
@@ -36,11 +36,11 @@ const REMOVED: &[(&str, &str)] = &[
     ("log.dir.name", "give log.dirs"),
 ];
 
-/// A warning about an unknown key, or nothing for a key that belongs to a known group.
+/// A warning about an unknown key; `None` if the key belongs to a known group.
 pub(super) fn warning(key: &str) -> Option<String> {
     if let Some(rest) = key.strip_prefix("listener.name.") {
         let known = rest.split_once('.').is_some_and(|(_, base)| {
-            // SASL settings of a listener also carry the mechanism.
+            // SASL settings of a listener also contain the mechanism.
             broker_config(base).is_some()
                 || base
                     .split_once('.')

@@ -1,6 +1,6 @@
 //! Rules across settings.
 //!
-//! Where Kafka does the same: `KafkaConfig.validateValues`.
+//! Kafka: `KafkaConfig.validateValues`.
 
 mod groups;
 
@@ -9,8 +9,8 @@ use groups::groups;
 
 use super::values::require;
 
-/// What keeps a configuration from being used: settings that contradict each other, or ask for what is not
-/// served. Of each check the first.
+/// The problems of a configuration: settings that contradict each other, or require unsupported
+/// features. Reports the first problem of each check.
 pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigError> {
     let checks = [
         identity,
@@ -359,7 +359,7 @@ fn connections(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigE
     )
 }
 
-/// Settings that are valid together, but probably a mistake.
+/// Warns about settings that are valid together, but probably a mistake.
 pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mut Vec<Warning>) {
     let mut warn = |key: &str, message: String| {
         let ConfigError::Conflict { place, message } = values.conflict(key, &message) else {
@@ -380,7 +380,7 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
             ),
         );
     }
-    // Without TLS and SASL, that is who other nodes are, and everybody else.
+    // Without TLS and SASL, nodes and all clients have this principal.
     let anonymous = "User:ANONYMOUS";
     let nodes = nodes_principal(config);
     let is_super = |user: &str| config.super_users.split(';').any(|it| it.trim() == user);
@@ -413,7 +413,7 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
     }
 }
 
-/// Who the nodes are to each other; nothing where a certificate says it.
+/// The principal of the nodes; `None` if it comes from a certificate.
 fn nodes_principal(config: &BrokerConfig) -> Option<String> {
     let controller = config.controller_listener_names.first();
     let inter_broker =

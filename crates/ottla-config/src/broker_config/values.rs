@@ -1,4 +1,4 @@
-//! Typed access to the values of a properties file whose settings have each been checked.
+//! Typed access to the values of a properties file. Each setting has been validated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use crate::properties::{JaasSource, Properties};
 use crate::tables::broker_config;
 use crate::topic_config::TopicConfig;
 
-/// The broker settings of a properties file, `broker.id` and `node.id` standing in for each other
+/// The broker settings of a properties file. `broker.id` and `node.id` are synonyms
 /// (`AbstractKafkaConfig.populateSynonyms`).
 pub(crate) struct Values<'a> {
     properties: &'a Properties,
     settings: BTreeMap<&'a str, &'a str>,
 }
 
-/// A type that a setting's value can be had as.
+/// A Rust type for the value of a setting.
 pub(crate) trait FromValue {
     fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self;
 }
@@ -91,7 +91,7 @@ impl<'a> Values<'a> {
         Values::without(properties, &BTreeSet::new())
     }
 
-    /// The values of all lines but those with these keys.
+    /// The values of all lines except those with these keys.
     pub(crate) fn without(properties: &'a Properties, left_out: &BTreeSet<&str>) -> Values<'a> {
         let mut settings: BTreeMap<&str, &str> = properties
             .effective()
@@ -127,7 +127,7 @@ impl<'a> Values<'a> {
         self.get(key)
     }
 
-    /// A list, or nothing where the setting has neither a value nor a default.
+    /// A list; `None` if the setting has neither a value nor a default.
     pub(crate) fn optional_list(&self, key: &str) -> Option<Vec<String>> {
         let (value, def) = self.value(key);
         value.map(|value| Vec::from_value(Some(value), def))
@@ -143,12 +143,12 @@ impl<'a> Values<'a> {
         self.settings.contains_key(key)
     }
 
-    /// The text of a setting as the file gives it, of a listener too.
+    /// The text of a setting in the file. The key may have the prefix of a listener.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.settings.get(key).copied()
     }
 
-    /// Every key of the file.
+    /// All keys of the file.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.settings.keys().copied()
     }
@@ -172,7 +172,7 @@ impl<'a> Values<'a> {
             .collect()
     }
 
-    /// An error that is about more than one value, placed where this key stands.
+    /// An error that involves several values. `key` determines its place.
     pub(crate) fn conflict(&self, key: &str, message: &str) -> ConfigError {
         let place = self.properties.place(key);
         ConfigError::Conflict {
@@ -206,7 +206,7 @@ impl<'a> Values<'a> {
         Ok(overrides)
     }
 
-    /// The first of several settings that is given, in milliseconds; the last one has a default.
+    /// The value in milliseconds of the first setting that is given. The last one has a default.
     fn milliseconds(&self, synonyms: &[(&str, i64)]) -> i64 {
         for (key, factor) in synonyms {
             if let Some(number) = self.value(key).0 {

@@ -118,7 +118,7 @@ fn a_new_topics_settings_from_the_file_are_told_from_defaults() {
     ]);
     let source =
         |key: &str| created_topic_config_source(&config, &settings(&[("segment.ms", "5000")]), key);
-    // Under whichever of its names the file gives it, and whatever its value.
+    // Under any synonym in the file, and with any value.
     assert_eq!(source("retention.ms"), ConfigSource::StaticBroker);
     assert_eq!(source("segment.bytes"), ConfigSource::StaticBroker);
     assert_eq!(source("segment.ms"), ConfigSource::Topic);

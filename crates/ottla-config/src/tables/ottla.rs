@@ -1,5 +1,5 @@
-//! Settings that Apache Kafka does not have. Their names start with `ottla.`; given the same file, Kafka
-//! logs a warning and ignores them.
+//! Settings that Apache Kafka does not have. Their names start with `ottla.`. Kafka ignores them
+//! with a warning if it gets the same file.
 
 use super::row::*;
 use crate::config_def::*;

@@ -1,4 +1,4 @@
-//! The notation of the tables, and what Ottla does with a setting, in words.
+//! The notation of the tables, and the texts that describe the support of a setting.
 
 use crate::config_def::*;
 

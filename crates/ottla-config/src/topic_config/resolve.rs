@@ -1,6 +1,6 @@
-//! Lays the settings of one topic over the broker's defaults.
+//! Overlays the settings of one topic on the broker's defaults.
 //!
-//! Where Kafka does the same: `LogConfig.fromProps`, `LogConfig.validate`.
+//! Kafka: `LogConfig.fromProps`, `LogConfig.validate`.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::TopicConfig;
 use crate::config_def::{ConfigValue, InvalidValue};
 use crate::tables::topic_config;
 
-/// A topic setting that is not accepted. `Display` is what Kafka answers to the client.
+/// A topic setting that is not accepted. `Display` is Kafka's message to the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InvalidTopicConfig {
     UnknownName(String),
@@ -44,7 +44,7 @@ impl fmt::Display for InvalidTopicConfig {
 impl std::error::Error for InvalidTopicConfig {}
 
 impl TopicConfig {
-    /// The configuration of a topic with these overrides; `defaults` are the broker's
+    /// The configuration of a topic with these overrides. `defaults` are the broker's
     /// ([`crate::BrokerConfig::topic_defaults`], including dynamic settings).
     pub fn resolve<'a>(
         defaults: &TopicConfig,
@@ -135,8 +135,8 @@ impl TopicConfig {
         }
     }
 
-    /// The value of a topic setting as Kafka prints it; `None` for a setting without a value, and for
-    /// a name that is none.
+    /// The value of a topic setting as Kafka prints it; `None` for a setting without a value or an
+    /// unknown name.
     pub fn value_text(&self, key: &str) -> Option<String> {
         Some(match key {
             "cleanup.policy" => {
@@ -195,7 +195,7 @@ impl TopicConfig {
     }
 }
 
-/// A number as `Double.toString` writes it, for the range that these settings have.
+/// Formats a number like `Double.toString`, for the range of these settings.
 pub fn java_double(value: f64) -> String {
     let magnitude = value.abs();
     if value == 0.0 || (1e-3..1e7).contains(&magnitude) {

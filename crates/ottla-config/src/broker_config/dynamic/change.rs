@@ -1,8 +1,9 @@
-//! Rules for a change of dynamic settings beyond the types of the values: how far thread counts may change in one
-//! step, the range of limits, and which settings must agree.
+//! Rules for changes of dynamic settings beyond the types of values: how much thread counts may
+//! change in one step, the range of limits, and settings that must be consistent.
 //!
-//! Where Kafka does the same: what implements `validateReconfiguration`, `DynamicThreadPool`, `LogCleaner`,
-//! `DynamicLogConfig`, `DynamicRemoteLogConfig`, and of each listener `DataPlaneAcceptor` and `ConnectionQuotas`.
+//! Kafka: the implementations of `validateReconfiguration`, `DynamicThreadPool`, `LogCleaner`,
+//! `DynamicLogConfig`, `DynamicRemoteLogConfig`, and for listeners `DataPlaneAcceptor` and
+//! `ConnectionQuotas`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use crate::tables::broker_config;
 const NETWORK_THREADS: &str = "num.network.threads";
 const CLEANER_THREADS: &str = "log.cleaner.threads";
 
-/// Numbers of threads, which change by half or to the double at most.
+/// Thread counts. One change may at most halve or double them.
 const THREAD_COUNTS: &[&str] = &[
     "background.threads",
     "num.io.threads",
@@ -27,12 +28,13 @@ const THREAD_COUNTS: &[&str] = &[
     "remote.log.reader.threads",
 ];
 
-/// Limits that the properties file may set to 0, and a running broker may not.
+/// Limits that may be 0 in the properties file, but not in a dynamic change.
 const LIMITS_OF_CONNECTIONS: &[&str] = &["max.connections", "max.connection.creation.rate"];
 
 impl BrokerConfig {
-    /// Checks a change of the cluster's or this broker's dynamic settings, after each value has been checked:
-    /// `settings` is the result of the change. The message is for the client.
+    /// Validates a change of the dynamic settings of the cluster or of this broker, after each
+    /// value has been validated. `settings` is the result of the change. The message is for the
+    /// client.
     pub fn check_dynamic_change(
         &self,
         cluster_wide: bool,
@@ -42,7 +44,7 @@ impl BrokerConfig {
             self.dynamic_default_settings.clone(),
             self.dynamic_settings.clone(),
         ];
-        // A stored value that was never applied does not block other changes.
+        // A stored value that was never applied must not block other changes.
         let index = usize::from(!cluster_wide);
         let was = std::mem::take(&mut dynamic[index]);
         for (key, value) in settings {
@@ -70,7 +72,7 @@ impl BrokerConfig {
         Ok(())
     }
 
-    /// Whether one setting may change from its current value to the one in `new`.
+    /// Whether one setting may change from its current value to the value in `new`.
     fn check_step(&self, new: &BrokerConfig, key: &str) -> Result<(), String> {
         let (base, is_of_listener) = base_of(key);
         let (Some(old), Some(new)) = (integer(self, key), integer(new, key)) else {
@@ -97,7 +99,7 @@ impl BrokerConfig {
 }
 
 impl BrokerConfig {
-    /// Whether the listener that a key is for is one of this broker's. The key has its name in lower case.
+    /// Whether a key refers to a listener of this broker. The name in the key is in lower case.
     fn has_listener_of(&self, key: &str) -> bool {
         let name = key.strip_prefix("listener.name.");
         let name = name.and_then(|rest| Some(rest.split_once('.')?.0));
@@ -106,7 +108,8 @@ impl BrokerConfig {
     }
 }
 
-/// The number that a setting, or the one that it is for a listener, has in a configuration.
+/// The numeric value of a setting; for a key with the prefix of a listener, that of the underlying
+/// setting by default.
 fn integer(config: &BrokerConfig, key: &str) -> Option<i64> {
     let (base, _) = base_of(key);
     let def = broker_config(base)?;
@@ -149,7 +152,7 @@ fn check_cleaner_threads(old: i64, new: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// What stays on the local disk of a tiered log must not outlive the log.
+/// The local retention of a tiered log must not exceed the retention of the log.
 fn check_local_retention(config: &BrokerConfig, key: &str) -> Result<(), String> {
     const OF_THE_LOG: i64 = -2;
     let topic = &config.topic_defaults;

@@ -73,7 +73,7 @@ fn what_does_not_go_together_is_refused_before_it_is_stored() {
         said.contains("log.cleaner.min.compaction.lag.ms=10 is more than"),
         "{said}"
     );
-    // What the other level holds counts too.
+    // The settings of the other level count too.
     let (config, _) = config().with_dynamic(
         &BTreeMap::from([(
             "log.cleaner.max.compaction.lag.ms".to_owned(),
@@ -160,7 +160,8 @@ fn each_setting_changes_for_whom_kafka_changes_it() {
             }
             other => panic!("{name} {other}"),
         }
-        // Of one listener a setting is one broker's, but for the limits of connections and the threads.
+        // With the prefix of a listener, a setting can only be set per broker, except for
+        // connection limits and thread counts.
         let of_listener = format!("listener.name.internal.{name}");
         let is_cluster_wide = CLUSTER_WIDE_OF_LISTENERS.contains(&name);
         assert_eq!(check(&of_listener, true).is_ok(), is_cluster_wide, "{name}");
@@ -182,16 +183,16 @@ fn a_change_has_the_effect_that_the_tables_say() {
             Support::Refused { .. } => "refused",
         };
         let expected = match name {
-            // The last is that of a listener only.
+            // The last setting is permitted only with the prefix of a listener.
             "listeners" | "listener.security.protocol.map" | "sasl.jaas.config" => "refused",
             "num.recovery.threads.per.data.dir" | "config.providers" => "next-start",
             _ if LISTENERS_ONLY.contains(&name) => "of-listeners",
-            // Without the prefix of a listener, which is the way to change it at once where Kafka can.
+            // Without the prefix of a listener; with it, these change at once where Kafka's do.
             _ if name.starts_with("ssl.") && by_the_tables == "at-once" => "next-start",
             _ => by_the_tables,
         };
         assert_eq!(effect, expected, "{name}");
-        // Mechanisms show on listeners with SASL only: the next test has one.
+        // Mechanisms have an effect only on SASL listeners, which the next test has.
         if effect == "at-once" && !name.starts_with("sasl.") {
             assert!(is_read_when_changed(name), "{name}");
         }
@@ -244,7 +245,7 @@ fn mechanisms_change_at_once() {
     assert_eq!(unchanged.sasl, config.sasl);
 }
 
-/// Whether another value of a setting shows in what the broker looks at.
+/// Whether a change of a setting changes the value that the broker reads.
 fn is_read_when_changed(name: &str) -> bool {
     const VALUES: [&str; 10] = [
         "8388608",
@@ -320,7 +321,7 @@ fn a_number_of_threads_goes_back_as_far_as_it_came() {
         said.unwrap_err()
             .contains("at least half the current value 32")
     );
-    // What the broker itself is told hides what all are.
+    // The setting of this broker hides that of the cluster.
     let (config, _) = config.with_dynamic(&of("32"), &of("8"));
     assert_eq!(config.check_dynamic_change(true, &of("1")), Ok(()));
 }

@@ -1,11 +1,12 @@
-//! Rules across group settings: a default within its bounds, the bounds in order.
+//! Rules across group settings: a default must be within its bounds, and the bounds in order.
 //!
-//! Where Kafka does the same: the constructor of `GroupCoordinatorConfig`, `ShareGroupConfig.validate`.
+//! Kafka: the constructor of `GroupCoordinatorConfig`, `ShareGroupConfig.validate`.
 
 use super::super::{BrokerConfig, ConfigError, Values};
 use crate::broker_config::values::require;
 
-/// Further pairs whose first must not exceed the second, besides those of [`BOUNDED`].
+/// Further pairs, in addition to those of [`BOUNDED`], of which the first must not exceed the
+/// second.
 const IN_ORDER: &[(&str, &str)] = &[
     (
         "group.streams.num.standby.replicas",
