@@ -1,4 +1,5 @@
-//! One file per API, named after it. Only here and in the protocol crate do version numbers appear.
+//! One file per API, named after it. API version numbers appear only here and in the protocol
+//! crate.
 
 pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;

@@ -1,5 +1,5 @@
-//! AddOffsetsToTxn: the partition that holds a group's offsets becomes part of a transaction. Clients of version 2 of
-//! the protocol leave that to the broker.
+//! AddOffsetsToTxn: adds the partition with a group's offsets to a transaction. Clients with
+//! version 2 of the transaction protocol do not send it, because the broker adds the partition.
 //!
 //! Kafka: `KafkaApis.handleAddOffsetsToTxnRequest`.
 
@@ -21,7 +21,7 @@ pub(crate) async fn handle(
     request: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse {
     let error = match add(broker, context, request).await {
-        // Older clients know another word for it.
+        // Older clients do not know PRODUCER_FENCED.
         ErrorCode::ProducerFenced if context.api_version < 2 => ErrorCode::InvalidProducerEpoch,
         error => error,
     };

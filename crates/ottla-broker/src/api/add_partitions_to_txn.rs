@@ -1,5 +1,6 @@
-//! AddPartitionsToTxn: a producer makes partitions part of its transaction; from version 4 on brokers ask for many
-//! transactions at once, whether partitions are part of them or to make them so (KIP-890).
+//! AddPartitionsToTxn: a producer adds partitions to its transaction. From version 4 on, brokers
+//! send it, for many transactions at once, to add partitions or to verify that they were added
+//! (KIP-890).
 //!
 //! Kafka: `KafkaApis.handleAddPartitionsToTxnRequest`.
 
@@ -21,9 +22,9 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
 
-/// From this version on the request comes from brokers.
+/// From this version on, only brokers send the request.
 const OF_BROKERS: i16 = 4;
-/// The name under which a cluster is authorised.
+/// The resource name of the cluster in ACLs.
 const CLUSTER: &str = "kafka-cluster";
 
 pub(crate) async fn handle(
@@ -61,7 +62,7 @@ pub(crate) async fn handle(
     }
     let mut results = Vec::with_capacity(adding.len());
     while let Some(added) = adding.join_next().await {
-        // A panic has been reported where it happened; whoever asked asks again.
+        // A panic was reported where it happened. The sender retries.
         results.extend(added.ok());
     }
     AddPartitionsToTxnResponse {
@@ -85,9 +86,9 @@ async fn add(
         });
     }
     let image = broker.metadata().clone();
-    // One partition that cannot be added keeps the others from being added.
+    // If one partition cannot be added, none is.
     let error_of = |topic: &AddPartitionsToTxnTopic, index: i32| {
-        // What is written to internal topics in a transaction is the coordinators'.
+        // Only the coordinators write to internal topics in a transaction.
         let is_allowed = !is_clients
             || (!crate::is_internal_topic(&topic.name)
                 && authorizer.is_allowed(context, write, ResourceType::Topic, &topic.name));
@@ -139,7 +140,7 @@ async fn add(
         coordinator.handle_add_partitions(to, request, now)
     });
     let error = match added.await.unwrap_or_else(|error| error) {
-        // Older clients know another word for it.
+        // Older clients do not know PRODUCER_FENCED.
         ErrorCode::ProducerFenced if context.api_version < 2 => ErrorCode::InvalidProducerEpoch,
         error => error,
     };

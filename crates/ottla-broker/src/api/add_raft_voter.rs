@@ -1,4 +1,5 @@
-//! AddRaftVoter (KIP-853): a controller becomes a voter of the metadata quorum. The leader decides: a broker hands it on.
+//! AddRaftVoter (KIP-853): adds a controller to the voters of the metadata quorum. The leader
+//! decides; a broker forwards the request to it.
 //!
 //! Kafka: `KafkaRaftClient.handleAddVoterRequest`, `RaftUtil.addVoterResponse`.
 

@@ -1,4 +1,4 @@
-//! AllocateProducerIds (KIP-730): a broker takes a block of producer ids.
+//! AllocateProducerIds (KIP-730): allocates a block of producer IDs to a broker.
 //!
 //! Kafka: `ControllerApis.handleAllocateProducerIdsRequest`.
 

@@ -1,4 +1,5 @@
-//! AlterClientQuotas (KIP-546): decided by the controller. Kafka: `ControllerApis.handleAlterClientQuotas`.
+//! AlterClientQuotas (KIP-546): forwarded to the controller. Kafka:
+//! `ControllerApis.handleAlterClientQuotas`.
 
 use std::sync::Arc;
 

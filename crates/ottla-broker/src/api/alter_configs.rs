@@ -1,9 +1,10 @@
-//! AlterConfigs: decided by the controller. Kafka: `KafkaApis.handleAlterConfigsRequest`.
+//! AlterConfigs: forwarded to the controller. Kafka: `KafkaApis.handleAlterConfigsRequest`.
 
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
-/// Defines `handle` of AlterConfigs and IncrementalAlterConfigs, whose messages have the same fields.
+/// Defines `handle` for AlterConfigs and IncrementalAlterConfigs, whose messages have the same
+/// fields.
 macro_rules! alter_configs {
     ($request:ident, $response:ident, $alter:ident) => {
         pub(crate) async fn handle(
@@ -18,7 +19,7 @@ macro_rules! alter_configs {
             let mut denied = Vec::new();
             request.resources.retain(|resource| {
                 let (kind, name) = (resource.resource_type, &resource.resource_name);
-                // The controller refuses these, whoever asks.
+                // The controller rejects these for every client.
                 if asked_twice.contains(&(kind, name.clone())) {
                     return true;
                 }
@@ -57,7 +58,7 @@ macro_rules! alter_configs {
                     let hand_on = async |request| broker.forward(context, request).await;
                     ottla_node::own_settings::$alter(&broker.node, request, hand_on).await
                 }
-                // The broker that was asked has judged them.
+                // The broker that received them has validated them.
                 $crate::Endpoint::Controller => broker.decide_here(context, request).await,
             };
             match answer {

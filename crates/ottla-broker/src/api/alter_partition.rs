@@ -1,4 +1,4 @@
-//! AlterPartition (KIP-497): the leader of partitions asks for other in-sync replicas.
+//! AlterPartition (KIP-497): the leader of partitions requests changes of their in-sync replicas.
 //!
 //! Kafka: `ControllerApis.handleAlterPartitionRequest`.
 

@@ -1,4 +1,5 @@
-//! AlterPartitionReassignments (KIP-455): decided by the controller. Kafka: `ControllerApis.handleAlterPartitionReassignments`.
+//! AlterPartitionReassignments (KIP-455): forwarded to the controller. Kafka:
+//! `ControllerApis.handleAlterPartitionReassignments`.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// The error for the whole request and, as Java's client wants it, for each partition.
+/// The error for the whole request and, because Java's client expects it, for each partition.
 fn refused(
     asked: Vec<(ByteString, Vec<i32>)>,
     error: ErrorCode,

@@ -1,4 +1,4 @@
-//! AlterReplicaLogDirs (KIP-113): moves replicas to other directories of this broker.
+//! AlterReplicaLogDirs (KIP-113): moves replicas to other log directories of this broker.
 //!
 //! Kafka: `KafkaApis.handleAlterReplicaLogDirsRequest`, `ReplicaManager.alterReplicaLogDirs`.
 
@@ -21,7 +21,7 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse {
-    // Of a replica that is named twice, the last directory counts.
+    // If a replica is named twice, the last directory counts.
     let mut wanted = BTreeMap::<(ByteString, i32), ByteString>::new();
     for dir in request.dirs {
         for topic in dir.topics {
@@ -38,7 +38,7 @@ pub(crate) async fn handle(
         "kafka-cluster",
     );
     let altering = Arc::clone(broker);
-    // Directories are created and deleted.
+    // Blocks: creates and deletes directories.
     let altered = ottla_sync::task::spawn_blocking(move || {
         let wanted = wanted.into_iter();
         let results = wanted.map(|((topic, partition), path)| {
@@ -58,7 +58,7 @@ pub(crate) async fn handle(
     });
     let mut topics: Vec<AlterReplicaLogDirTopicResult> = Vec::new();
     for (topic, partition_index, code) in altered.await.unwrap_or_default() {
-        // They come sorted by topic.
+        // Sorted by topic.
         if topics.last().is_none_or(|last| last.topic_name != topic) {
             topics.push(AlterReplicaLogDirTopicResult {
                 topic_name: topic,

@@ -1,6 +1,7 @@
-//! AlterShareGroupOffsets: an administrator sends a share group without members to other offsets. Any offset is taken,
-//! as by Kafka: the first fetch at one before the beginning of the log goes on where the log begins.
-//! Kafka: `KafkaApis.handleAlterShareGroupOffsetsRequest`, `GroupCoordinatorService.alterShareGroupOffsets`.
+//! AlterShareGroupOffsets: sets the offsets of a share group without members. Any offset is
+//! accepted, as by Kafka; the first fetch at an offset before the start of the log continues at its
+//! start. Kafka: `KafkaApis.handleAlterShareGroupOffsetsRequest`,
+//! `GroupCoordinatorService.alterShareGroupOffsets`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Each topic is answered once, however often it is asked for.
+/// The response contains each topic once, even if the request names it several times.
 #[derive(Default)]
 struct Topics {
     answers: Vec<Topic>,
@@ -88,7 +89,7 @@ impl Topics {
     }
 }
 
-/// All topics of the request exist.
+/// Requires that all topics of the request exist.
 async fn alter(
     broker: &Arc<Broker>,
     request: AlterShareGroupOffsetsRequest,
@@ -110,7 +111,7 @@ async fn alter(
         }) => (response, initialize),
         Err(code) => return AlterShareGroupOffsetsResponse::refused(code),
     };
-    // Kafka's persister takes none of it then.
+    // Kafka's persister rejects the whole request in this case.
     if let Some(key) = initialize
         .iter()
         .map(|it| &it.key)
@@ -141,7 +142,7 @@ async fn alter(
         }
     }
     if !initialized.is_empty() {
-        // A coordinator that is closed leaves it to the next one, which has it initialized again.
+        // If this coordinator is closed, the next one initialises the state again.
         let _ = coordinator.tell(&broker.groups, |groups, now| {
             groups.on_share_state_initialized(&request.group_id, &initialized, now)
         });
@@ -149,7 +150,7 @@ async fn alter(
     response
 }
 
-/// What the share coordinators have refused.
+/// The errors of the share coordinators.
 async fn initialize_all(
     broker: &Arc<Broker>,
     requests: &[InitializeState],

@@ -1,5 +1,5 @@
-//! AlterUserScramCredentials (KIP-554): decided by the controller.
-//! Kafka: `ControllerApis.handleAlterUserScramCredentials`.
+//! AlterUserScramCredentials (KIP-554): forwarded to the controller. Kafka:
+//! `ControllerApis.handleAlterUserScramCredentials`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

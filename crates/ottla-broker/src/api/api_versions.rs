@@ -1,4 +1,5 @@
-//! ApiVersions (KIP-35, KIP-511, KIP-584): what the broker serves and which features the cluster has.
+//! ApiVersions (KIP-35, KIP-511, KIP-584): the supported API versions, and the features of the
+//! cluster.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use ottla_net::RequestContext;
 
 use crate::Broker;
 
-/// `served` is what the endpoint of the request serves.
+/// `served` are the APIs of the endpoint that received the request.
 pub(crate) fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -36,7 +37,7 @@ pub(crate) fn handle(
         context.connection.set_client_software(name, version);
     }
     let features = broker.features();
-    // Before version 4, clients cannot read a feature that may be at level 0 (KAFKA-17492).
+    // Clients with a version below 4 cannot decode a feature whose lowest level is 0 (KAFKA-17492).
     let may_be_zero = context.api_version >= 4;
     let supported = features.supported.iter();
     ApiVersionsResponse {
@@ -47,7 +48,8 @@ pub(crate) fn handle(
             .filter_map(|(key, versions)| Some((key, at_leader(broker, context, key, versions)?)))
             .map(|(key, versions)| ApiVersion {
                 api_key: key.code(),
-                // Produce says 0 though it is served from 3 on: see `lowest_advertised_version`.
+                // Produce advertises 0 although versions start at 3: see
+                // `lowest_advertised_version`.
                 min_version: key.lowest_advertised_version().min(*versions.start()),
                 max_version: *versions.end(),
                 ..Default::default()
@@ -77,8 +79,9 @@ pub(crate) fn handle(
     }
 }
 
-/// The versions of an API that can be answered: what is handed on, in those that the active controller serves as well.
-/// `None` where there are none. Kafka: `ApiVersionsResponse.intersectForwardableApis`.
+/// The versions of an API that can be answered. For a forwarded API, those that the active
+/// controller supports too. `None` if there are none. Kafka:
+/// `ApiVersionsResponse.intersectForwardableApis`.
 fn at_leader(
     broker: &Broker,
     context: &RequestContext,
@@ -101,8 +104,8 @@ fn in_both(here: &RangeInclusive<i16>, there: &RangeInclusive<i16>) -> Option<Ra
     (first <= last).then_some(first..=last)
 }
 
-/// What a client with a version from the future is told, in version 0: which versions of ApiVersions
-/// itself there are.
+/// The response, in version 0, to a client with an unknown version of ApiVersions: the supported
+/// versions of ApiVersions itself.
 pub(crate) fn unsupported_version() -> ApiVersionsResponse {
     let versions = ApiKey::ApiVersions.stable_versions();
     ApiVersionsResponse {
@@ -117,7 +120,8 @@ pub(crate) fn unsupported_version() -> ApiVersionsResponse {
     }
 }
 
-/// Letters, digits, dots and dashes, the last two not at the ends: `ApiVersionsRequest.isValid`.
+/// Letters, digits, dots and dashes; starts and ends with a letter or digit:
+/// `ApiVersionsRequest.isValid`.
 fn is_software_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     let ends = [name.bytes().next(), name.bytes().next_back()];

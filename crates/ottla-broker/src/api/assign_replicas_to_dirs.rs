@@ -1,4 +1,4 @@
-//! AssignReplicasToDirs (KIP-858): a broker says in which directories its replicas lie.
+//! AssignReplicasToDirs (KIP-858): a broker reports the log directories of its replicas.
 //!
 //! Kafka: `ControllerApis.handleAssignReplicasToDirs`.
 

@@ -1,4 +1,4 @@
-//! BeginQuorumEpoch (KIP-595): a new leader of the metadata quorum makes itself known.
+//! BeginQuorumEpoch (KIP-595): a new leader of the metadata quorum announces itself.
 //!
 //! Kafka: `KafkaRaftClient.handleBeginQuorumEpochRequest`.
 

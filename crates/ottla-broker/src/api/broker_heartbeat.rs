@@ -1,4 +1,5 @@
-//! BrokerHeartbeat (KIP-631): a broker lives, and how far it is.
+//! BrokerHeartbeat (KIP-631): a broker reports that it is alive, and how far it has applied the
+//! metadata.
 //!
 //! Kafka: `ControllerApis.handleBrokerHeartBeatRequest`.
 

@@ -45,7 +45,7 @@ impl GroupDescription for DescribedGroup {
         self.authorized_operations = operations;
     }
 
-    /// What a member has, and what it is to have.
+    /// Whether the client may describe all topics of the members' current and target assignments.
     fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {
         let members = self.members.iter();
         members

@@ -1,5 +1,5 @@
-//! ConsumerGroupHeartbeat: a member of a group of the consumer protocol (KIP-848) says that it is alive and what has changed,
-//! and is told its partitions.
+//! ConsumerGroupHeartbeat: a member of a group with the consumer protocol (KIP-848) reports that it
+//! is alive and what has changed, and receives its assignment.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
 
-/// The epoch of a member that joins.
+/// The epoch of a joining member.
 pub(crate) const JOINS: i32 = 0;
 
 pub(crate) async fn handle(
@@ -33,7 +33,7 @@ pub(crate) async fn handle(
     if !topics.all(|topic| is_visible(topic)) {
         return ConsumerGroupHeartbeatResponse::refused(ErrorCode::TopicAuthorizationFailed);
     }
-    // From version 1 on members make their ids themselves.
+    // From version 1 on, members generate their IDs themselves.
     let requires_member_id = context.api_version >= 1;
     let assignors = &broker.config().group_consumer_assignors;
     if let Err(error) = validate_heartbeat(&request, requires_member_id, assignors) {

@@ -1,4 +1,4 @@
-//! ControllerRegistration (KIP-919): a controller says where it is reached and what it supports.
+//! ControllerRegistration (KIP-919): a controller reports its endpoints and supported features.
 //!
 //! Kafka: `ControllerApis.handleControllerRegistration`.
 

@@ -1,4 +1,4 @@
-//! CreateAcls (KIP-140): decided by the controller. Kafka: `AclApis.handleCreateAcls`.
+//! CreateAcls (KIP-140): forwarded to the controller. Kafka: `AclApis.handleCreateAcls`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) async fn handle(
     request: CreateAclsRequest,
 ) -> CreateAclsResponse {
     let asked = request.creations.len();
-    // A controller elsewhere may have an authorizer.
+    // A controller on another node may have an authorizer.
     let is_decided_here = broker.node.controller_elsewhere(context).is_none();
     let (error, message) = match is_decided_here && !broker.authorizer.is_configured() {
         true => (

@@ -1,4 +1,5 @@
-//! CreateDelegationToken (KIP-48): decided by the controller. Kafka: `KafkaApis.handleCreateTokenRequest`.
+//! CreateDelegationToken (KIP-48): forwarded to the controller. Kafka:
+//! `KafkaApis.handleCreateTokenRequest`.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(crate) async fn handle(
         },
         Err(error) => refuse(error, requester, owner),
     };
-    // Older versions do not tell who asked.
+    // Older versions do not contain the requester.
     if context.api_version < 3 {
         response.token_requester_principal_type = ByteString::new();
         response.token_requester_principal_name = ByteString::new();

@@ -1,4 +1,4 @@
-//! CreatePartitions: decided by the controller. Kafka: `ControllerApis.handleCreatePartitions`.
+//! CreatePartitions: forwarded to the controller. Kafka: `ControllerApis.handleCreatePartitions`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use ottla_types::ErrorCode;
 
 use crate::Broker;
 
-/// From here on clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
+/// From this version on, clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
 const STRICT_SINCE: i16 = 3;
 
 pub(crate) async fn handle(
@@ -27,7 +27,7 @@ pub(crate) async fn handle(
     let mut denied = Vec::new();
     let (alter, of_topic) = (Operation::Alter, ResourceType::Topic);
     request.topics.retain(|topic| {
-        // A topic that is named twice is refused whoever asks.
+        // The controller rejects a topic that is named twice, for every client.
         let is_kept = times[&topic.name] > 1
             || broker
                 .authorizer

@@ -1,4 +1,4 @@
-//! CreateTopics: decided by the controller. Kafka: `ControllerApis.handleCreateTopics`.
+//! CreateTopics: forwarded to the controller. Kafka: `ControllerApis.handleCreateTopics`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use ottla_types::ErrorCode;
 use crate::Broker;
 use crate::authorization::repeated;
 
-/// From here on clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
+/// From this version on, clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
 const STRICT_SINCE: i16 = 6;
 
 pub(crate) async fn handle(
@@ -46,8 +46,8 @@ pub(crate) async fn handle(
     response
 }
 
-/// Takes the topics out that the client may not create. What is wrong with a request in itself the controller says,
-/// whoever asks.
+/// Removes the topics that the client may not create. Requests that are invalid for every client
+/// are left to the controller.
 fn take_denied(
     broker: &Broker,
     context: &RequestContext,

@@ -1,4 +1,4 @@
-//! DeleteAcls (KIP-140): decided by the controller. Kafka: `AclApis.handleDeleteAcls`.
+//! DeleteAcls (KIP-140): forwarded to the controller. Kafka: `AclApis.handleDeleteAcls`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) async fn handle(
     request: DeleteAclsRequest,
 ) -> DeleteAclsResponse {
     let asked = request.filters.len();
-    // A controller elsewhere may have an authorizer.
+    // A controller on another node may have an authorizer.
     let is_decided_here = broker.node.controller_elsewhere(context).is_none();
     let (error, message) = match is_decided_here && !broker.authorizer.is_configured() {
         true => (

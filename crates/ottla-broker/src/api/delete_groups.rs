@@ -1,5 +1,6 @@
-//! DeleteGroups: groups without members go, with their offsets. Of a share group those are at the share coordinators,
-//! which are asked first: a group of which they could not delete all stays.
+//! DeleteGroups: deletes groups without members, and their offsets. The offsets of a share group
+//! are at the share coordinators, which are asked first; if they could not delete all of them, the
+//! group is kept.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::Broker;
 use ottla_coordination::at_once::each_at_once;
 use ottla_coordination::runtime::Shard;
 
-/// Partitions of `__consumer_offsets`, and in each of them share groups, that one request is busy with at one time.
+/// The maximum number of partitions of `__consumer_offsets` that one request processes at a time,
+/// and of share groups in each of them.
 const PARTITIONS_AT_ONCE: usize = 16;
 const GROUPS_AT_ONCE: usize = 16;
 
@@ -86,7 +88,8 @@ async fn delete(
     results
 }
 
-/// Has the state of those deleted that are share groups, and says which of them cannot be deleted.
+/// Deletes the state of those groups that are share groups. Returns the groups that cannot be
+/// deleted.
 async fn delete_share_state(
     broker: &Arc<Broker>,
     coordinator: &Arc<Shard<GroupCoordinator>>,

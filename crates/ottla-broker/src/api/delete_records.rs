@@ -1,5 +1,5 @@
-//! DeleteRecords: moves the start of logs. The leader deletes at once; its followers learn of it with their next fetch,
-//! and the answer waits for those that are alive.
+//! DeleteRecords: advances the start offset of logs. The leader deletes at once; its followers
+//! learn of it with their next fetch, and the response waits for those that are alive.
 //!
 //! Kafka does the same in `KafkaApis.handleDeleteRecordsRequest`, `Partition.deleteRecordsOnLeader` and
 //! `DelayedDeleteRecords`.
@@ -19,9 +19,9 @@ use crate::{Broker, RequestContext, is_internal_topic};
 use ottla_net::{Operation, ResourceType};
 use ottla_partition::partition::Partition;
 
-/// Asks for everything below the high watermark to go.
+/// Deletes everything below the high watermark.
 const HIGH_WATERMARK: i64 = -1;
-/// Of a partition with an error.
+/// In the response for a partition with an error.
 const INVALID_LOW_WATERMARK: Offset = Offset(-1);
 
 pub(crate) async fn handle(
@@ -31,7 +31,7 @@ pub(crate) async fn handle(
 ) -> DeleteRecordsResponse {
     let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64);
     let deadline = ottla_sync::time::now() + timeout;
-    // All logs first, so that the replicas of all move at the same time.
+    // All logs first, so that all replicas advance at the same time.
     let mut begun = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let is_allowed = broker.authorizer.is_allowed(
@@ -83,13 +83,13 @@ pub(crate) async fn handle(
 /// Records that the leader has deleted.
 struct Deleted {
     partition: Arc<Partition>,
-    /// What was asked for.
+    /// The requested offset.
     up_to: Offset,
-    /// Before this, no live replica had records when the leader had deleted its own.
+    /// The lowest start offset of all live replicas, after the leader had deleted its own records.
     low_watermark: Offset,
 }
 
-/// Deletes what is in the log here.
+/// Deletes the records in the local log.
 async fn delete(
     broker: &Arc<Broker>,
     topic: &str,
@@ -129,12 +129,13 @@ async fn delete(
 }
 
 impl Deleted {
-    /// Waits until all live replicas have deleted them as well. Returns where these start then, and what to answer.
+    /// Waits until all live replicas have deleted the records. Returns their lowest start offset,
+    /// and the error code.
     async fn by_all_replicas(self, broker: &Arc<Broker>, deadline: Instant) -> (Offset, ErrorCode) {
         let mut reached = self.low_watermark;
         while reached < self.up_to {
             let mut moved = pin!(self.partition.low_watermark_moved.notified());
-            // What comes between the look and the wait is not missed.
+            // Registers before the check, so that no change in between is missed.
             moved.as_mut().enable();
             reached = match low_watermark(broker, &self.partition).await {
                 Ok(low_watermark) => low_watermark,

@@ -1,5 +1,6 @@
-//! DeleteShareGroupOffsets: a share group without members forgets how far it was in whole topics.
-//! Kafka: `KafkaApis.handleDeleteShareGroupOffsetsRequest`, `GroupCoordinatorService.deleteShareGroupOffsets`.
+//! DeleteShareGroupOffsets: deletes the offsets of a share group without members, for whole topics.
+//! Kafka: `KafkaApis.handleDeleteShareGroupOffsetsRequest`,
+//! `GroupCoordinatorService.deleteShareGroupOffsets`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ async fn delete_offsets(
             ..topic
         });
     }
-    // What is done comes before what is not.
+    // Successes precede failures.
     topics.sort_by_key(|topic| topic.error_code != 0);
     topics.append(&mut response.responses);
     response.responses = topics;

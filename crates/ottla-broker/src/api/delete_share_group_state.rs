@@ -1,4 +1,4 @@
-//! DeleteShareGroupState: a share group does not read partitions any more.
+//! DeleteShareGroupState: deletes the state of partitions that a share group no longer reads.
 //! Kafka: `KafkaApis.handleDeleteShareGroupStateRequest`, `ShareCoordinatorService.deleteState`.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! DeleteTopics: decided by the controller. Kafka: `ControllerApis.handleDeleteTopics`.
+//! DeleteTopics: forwarded to the controller. Kafka: `ControllerApis.handleDeleteTopics`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use ottla_security::CLUSTER_NAME;
 use crate::Broker;
 use crate::authorization::repeated;
 
-/// From here on clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
+/// From this version on, clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
 const STRICT_SINCE: i16 = 5;
 
 pub(crate) async fn handle(
@@ -21,10 +21,10 @@ pub(crate) async fn handle(
     context: &RequestContext,
     mut request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
-    // A controller elsewhere has a setting of its own.
+    // A controller on another node has its own setting.
     let is_decided_here = broker.node.controller_elsewhere(context).is_none();
     if is_decided_here && !broker.config().delete_topic_enable {
-        // Versions below 3 do not know the code that says it.
+        // Versions below 3 do not know TOPIC_DELETION_DISABLED.
         let error = match context.api_version {
             ..3 => ErrorCode::InvalidRequest,
             _ => ErrorCode::TopicDeletionDisabled,
@@ -47,8 +47,8 @@ pub(crate) async fn handle(
     response
 }
 
-/// Takes the topics out that the client may not delete, or not even know of. What is wrong with a request in itself the
-/// controller says, whoever asks.
+/// Removes the topics that the client may not delete or describe. Requests that are invalid for
+/// every client are left to the controller.
 fn take_denied(
     broker: &Broker,
     context: &RequestContext,
@@ -79,13 +79,13 @@ fn take_denied(
         };
         let name = asked_name.or(known.map(|topic| &topic.name));
         let Some(name) = name else {
-            // An id that is not known.
+            // Unknown topic ID.
             return false;
         };
         let is_visible = is_allowed(Operation::Describe, name);
         let is_deletable = is_allowed(delete, name);
         let may_be_deleted = match asked_name {
-            // What may be seen may be known not to be there.
+            // A client that may describe a topic may also know that it does not exist.
             Some(_) => is_visible && (known.is_none() || is_deletable),
             None => is_deletable,
         };
@@ -106,7 +106,7 @@ fn take_denied(
         .topic_names
         .retain(|name| !is_denied(Some(name), Uuid::ZERO));
     request.topics.retain(|topic| {
-        // Both a name and an id, or neither, is refused whoever asks.
+        // A topic with both name and ID, or with neither, is invalid for every client.
         let is_either = topic.name.is_some() == topic.topic_id.is_zero();
         !is_either || !is_denied(topic.name.as_ref(), topic.topic_id)
     });

@@ -40,7 +40,7 @@ pub(crate) async fn handle(
     }
     let image = broker.metadata().clone();
     let acls = image.kept.acls.acls().map(|(_, acl)| acl);
-    // Sorted, so that those of a pattern stand together.
+    // Sorted, so that the ACLs of a pattern are adjacent.
     let matching: BTreeSet<Acl> = acls.filter(|acl| filter.matches(acl)).collect();
     let mut resources: Vec<DescribeAclsResource> = Vec::new();
     for acl in matching {

@@ -1,4 +1,4 @@
-//! DescribeClientQuotas (KIP-546): the limits of users, client ids and addresses.
+//! DescribeClientQuotas (KIP-546): the limits of users, client IDs and addresses.
 //!
 //! Kafka: `ClientQuotasImage.describe`.
 
@@ -52,9 +52,9 @@ pub(crate) async fn handle(
     }
 }
 
-/// What a part of an entity has to be.
+/// The required value of one part of an entity.
 enum Wanted<'a> {
-    /// This name; `None` is the default.
+    /// This name; `None` means the default entity.
     Name(Option<&'a ByteString>),
     Any,
 }

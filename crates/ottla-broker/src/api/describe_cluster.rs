@@ -1,4 +1,5 @@
-//! DescribeCluster: the cluster's id and its brokers, or its controllers to those who ask a controller (KIP-919).
+//! DescribeCluster: the cluster ID and the brokers, or the controllers if the request was sent to a
+//! controller (KIP-919).
 //!
 //! Kafka: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeClusterResponse`.
 
@@ -34,7 +35,7 @@ pub(crate) async fn handle(
     let (asked, here) = (request.endpoint_type, type_of(endpoint));
     if asked != here {
         let code = match (context.api_version, asked) {
-            // The client cannot have asked for a type.
+            // In version 0, a client cannot specify the type.
             (0, _) => ErrorCode::InvalidRequest,
             (_, BROKERS | CONTROLLERS) => ErrorCode::MismatchedEndpointType,
             _ => ErrorCode::UnsupportedEndpointType,
@@ -62,7 +63,7 @@ pub(crate) async fn handle(
                 .and_then(|controller| controller.status().leader),
         ),
     };
-    // One that cannot be reached from here is not named.
+    // A node that has no endpoint for this listener is not named.
     let controller_id = controller_id
         .map(|id| id.value())
         .filter(|id| brokers.iter().any(|node| node.broker_id == *id));

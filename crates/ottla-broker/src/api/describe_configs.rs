@@ -1,4 +1,4 @@
-//! DescribeConfigs: settings with their values, where these come from, and what stands behind them.
+//! DescribeConfigs: settings with their values, the sources of the values, and their synonyms.
 //!
 //! Kafka: `ConfigHelper.handleDescribeConfigsRequest`.
 
@@ -158,7 +158,7 @@ fn describe(
                     config.node_id
                 )));
             }
-            // Levels are not changed through the protocol: there are no loggers to name.
+            // Log levels cannot be changed through the protocol, so there are no loggers to list.
             Ok(Vec::new())
         }
         ConfigResourceType::ClientMetrics => {

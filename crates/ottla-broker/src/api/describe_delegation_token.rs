@@ -1,4 +1,4 @@
-//! DescribeDelegationToken (KIP-48): the tokens that a client owns, may renew, or may see.
+//! DescribeDelegationToken (KIP-48): the tokens that a client owns, may renew, or may describe.
 //! Kafka: `KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filterToken`.
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Of any owner where none is named; of nobody where an empty list is.
+/// A request without owners matches all tokens; one with an empty list matches none.
 fn is_asked_for(token: &DelegationTokenRecord, owners: Option<&[ByteString]>) -> bool {
     owners.is_none_or(|owners| owners.iter().any(|owner| is_of(token, owner)))
 }

@@ -1,4 +1,4 @@
-//! DescribeLogDirs (KIP-113, KIP-827): directories with what is in them.
+//! DescribeLogDirs (KIP-113, KIP-827): the log directories and their contents.
 //!
 //! Kafka: `ReplicaManager.describeLogDirs`.
 
@@ -53,7 +53,7 @@ pub(crate) async fn handle(
     let Some(log_dirs) = broker.log_dirs().map(Arc::clone) else {
         return DescribeLogDirsResponse::default();
     };
-    // Asking the file system how full it is may wait for the disk.
+    // Reading the free space of a file system may wait for the disk.
     let described = ottla_sync::task::spawn_blocking(move || log_dirs.describe()).await;
     let results = described.unwrap_or_default().into_iter().map(|dir| {
         let is_cordoned = may_be_cordoned && dir.is_cordoned;
@@ -85,7 +85,7 @@ fn result(
         if wanted.is_some_and(|wanted| !wanted.contains(&(name.clone(), index))) {
             continue;
         }
-        // They come sorted by topic.
+        // Sorted by topic.
         if topics.last().is_none_or(|topic| topic.name != name) {
             topics.push(DescribeLogDirsTopic {
                 name,

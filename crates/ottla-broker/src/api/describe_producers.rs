@@ -1,4 +1,4 @@
-//! DescribeProducers: which producers have written to a partition lately (KIP-664).
+//! DescribeProducers: the producers that have recently written to a partition (KIP-664).
 //!
 //! Kafka does the same in `KafkaApis.handleDescribeProducersRequest` and `UnifiedLog.activeProducers`.
 
@@ -56,7 +56,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// What is wrong with all partitions of a topic, with Kafka's sentence.
+/// The error for all partitions of a topic, with Kafka's message.
 fn topic_error(
     broker: &Broker,
     context: &RequestContext,

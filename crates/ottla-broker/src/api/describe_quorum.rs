@@ -1,8 +1,11 @@
-//! DescribeQuorum (KIP-595): who leads and votes on the metadata log, and how far everybody is.
+//! DescribeQuorum (KIP-595): the leader and the replicas of the metadata log, and the progress of
+//! each.
 //!
-//! Only the leader knows: where it is another node, a broker asks it for its client, and every other node says so.
+//! Only the leader knows it. If the leader is another node, a broker forwards the request to it,
+//! and a controller returns an error.
 //!
-//! Kafka: `KafkaRaftClient.handleDescribeQuorumRequest`, `RaftUtil.singletonDescribeQuorumResponse`.
+//! Kafka: `KafkaRaftClient.handleDescribeQuorumRequest`,
+//! `RaftUtil.singletonDescribeQuorumResponse`.
 
 use std::sync::Arc;
 
@@ -79,7 +82,7 @@ pub(crate) async fn handle(
     DescribeQuorumResponse {
         topics,
         nodes: voters
-            // Older versions have no room for them.
+            // Older versions do not contain nodes.
             .filter(|_| context.api_version >= 2)
             .map(|voter| Node {
                 node_id: voter.key.id.value(),

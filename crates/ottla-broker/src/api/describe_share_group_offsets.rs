@@ -1,5 +1,6 @@
-//! DescribeShareGroupOffsets: how far share groups are, and how much is before them.
-//! Kafka: `KafkaApis.handleDescribeShareGroupOffsetsRequest`, `GroupCoordinatorService.describeShareGroupOffsets`.
+//! DescribeShareGroupOffsets: the start offsets and lags of share groups. Kafka:
+//! `KafkaApis.handleDescribeShareGroupOffsetsRequest`,
+//! `GroupCoordinatorService.describeShareGroupOffsets`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -30,15 +31,15 @@ type Group = DescribeShareGroupOffsetsResponseGroup;
 type Topic = DescribeShareGroupOffsetsResponseTopic;
 type Partition = DescribeShareGroupOffsetsResponsePartition;
 
-/// Of one request; each of them asks about several partitions at one time.
+/// Per request. Each group is queried for several partitions at a time.
 const GROUPS_AT_ONCE: usize = 16;
 
-/// A topic that exists, and the partitions that are asked for, which need not.
+/// An existing topic, and the requested partitions, which may not exist.
 struct Asked {
     id: TopicId,
     name: ByteString,
     partition_count: usize,
-    /// None of them negative.
+    /// None is negative.
     partitions: BTreeSet<i32>,
 }
 
@@ -138,7 +139,7 @@ fn answer(group_id: ByteString, topics: Vec<Topic>) -> Group {
     }
 }
 
-/// What the group's coordinator knows to be initialized.
+/// The partitions that the group's coordinator has initialised.
 fn all_partitions(broker: &Broker, group_id: &str) -> Result<Vec<Asked>, ErrorCode> {
     let shard = broker.groups.coordinator_of(group_id)?;
     let initialized = shard.read(|groups| groups.initialized_share_partitions(group_id))?;
@@ -156,8 +157,8 @@ fn all_partitions(broker: &Broker, group_id: &str) -> Result<Vec<Asked>, ErrorCo
     Ok(asked.collect())
 }
 
-/// Of a topic that is not there nothing is known, which is no error. What is asked for more than once is answered once,
-/// as by Kafka's persister; of what that takes no request for, the error.
+/// Splits topics into existing and unknown ones; an unknown topic is not an error. Duplicates are
+/// removed, as by Kafka's persister. Returns an error for requests that Kafka's persister rejects.
 fn those_that_exist(
     image: &TopicsImage,
     topics: Vec<DescribeShareGroupOffsetsRequestTopic>,
@@ -224,7 +225,7 @@ async fn describe(
     if topics.is_empty() {
         return Ok(Vec::new());
     }
-    // What Kafka's persister takes no request for.
+    // Kafka's persister rejects such requests.
     if group_id.is_empty() || topics.iter().any(|topic| topic.partitions.is_empty()) {
         return Err(ErrorCode::UnknownServerError);
     }
@@ -269,7 +270,7 @@ async fn describe(
     Ok(described.collect())
 }
 
-/// What share coordinators are asked about.
+/// The partitions to ask the share coordinators about.
 fn keys_of(group_id: &ByteString, topics: &[Asked]) -> Vec<SharePartitionKey> {
     let keys = topics.iter().flat_map(|topic| {
         let partitions = topic.partitions.iter().filter(|it| topic.exists(**it));
@@ -282,8 +283,8 @@ fn keys_of(group_id: &ByteString, topics: &[Asked]) -> Vec<SharePartitionKey> {
     keys.collect()
 }
 
-/// A share partition that the share coordinator says nothing of is as good as one that nobody has read, and so is one that
-/// does not exist.
+/// The state of a share partition that does not exist, or that the share coordinator does not know:
+/// nothing has been read.
 const NOTHING: StateSummary = StateSummary {
     state_epoch: 0,
     leader_epoch: LeaderEpoch(0),

@@ -1,4 +1,4 @@
-//! DescribeTopicPartitions (KIP-966): partitions with their eligible leaders, page by page.
+//! DescribeTopicPartitions (KIP-966): partitions with their eligible leader replicas, in pages.
 //!
 //! Kafka: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache.describeTopicResponse`.
 
@@ -42,7 +42,7 @@ pub(crate) async fn handle(
     };
     let is_cursor_missing = request.cursor.is_some() && !asks_all && !names.contains(&cursor_topic);
     if is_cursor_missing || cursor_partition < 0 {
-        // The response has no room for an error but in a topic.
+        // The response can only contain errors of topics.
         return DescribeTopicPartitionsResponse {
             topics: request
                 .topics

@@ -1,4 +1,5 @@
-//! DescribeUserScramCredentials (KIP-554): who can log in with SCRAM, without what they log in with.
+//! DescribeUserScramCredentials (KIP-554): the users with SCRAM credentials, without the
+//! credentials themselves.
 //!
 //! Kafka: `ScramImage.describe`.
 
@@ -23,7 +24,7 @@ pub(crate) async fn handle(
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse {
     if let Err(error) = broker.authorize(context) {
-        // Kafka leaves the users' names out of the results.
+        // As in Kafka, the results do not contain the users' names.
         let refused = DescribeUserScramCredentialsResult {
             error_code: error.code(),
             ..Default::default()
@@ -48,7 +49,7 @@ pub(crate) async fn handle(
                 ..Default::default()
             });
     }
-    // Each user once, with how often it was asked for.
+    // Each user once, and how often the request names it.
     let mut users: BTreeMap<_, usize> = BTreeMap::new();
     match request.users.as_deref() {
         None | Some([]) => users.extend(known.keys().map(|&user| (user, 1))),

@@ -1,4 +1,4 @@
-//! ElectLeaders (KIP-460): decided by the controller. Kafka: `ControllerApis.handleElectLeaders`.
+//! ElectLeaders (KIP-460): forwarded to the controller. Kafka: `ControllerApis.handleElectLeaders`.
 
 use std::sync::Arc;
 

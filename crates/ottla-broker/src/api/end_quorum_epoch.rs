@@ -1,4 +1,4 @@
-//! EndQuorumEpoch (KIP-595): the leader of the metadata quorum gives the lead away.
+//! EndQuorumEpoch (KIP-595): the leader of the metadata quorum resigns.
 //!
 //! Kafka: `KafkaRaftClient.handleEndQuorumEpochRequest`.
 

@@ -11,7 +11,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
 
-/// From this version on the end of a transaction raises the producer's epoch (KIP-890).
+/// From this version on, ending a transaction increments the producer's epoch (KIP-890).
 const RAISES_EPOCH: i16 = 5;
 
 pub(crate) async fn handle(
@@ -32,7 +32,7 @@ pub(crate) async fn handle(
             ..Default::default()
         },
         Ok(None) => error(ErrorCode::None),
-        // Older clients know another word for it.
+        // Older clients do not know PRODUCER_FENCED.
         Err(ErrorCode::ProducerFenced) if context.api_version < 2 => {
             error(ErrorCode::InvalidProducerEpoch)
         }

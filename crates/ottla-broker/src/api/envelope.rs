@@ -1,8 +1,8 @@
-//! Envelope (KIP-590): a broker hands on what a client asked of it, for the active controller to decide.
+//! Envelope (KIP-590): a broker forwards a client's request to the active controller.
 //!
-//! The request inside is answered as if it had come to this listener itself, from the client whose principal and address
-//! the envelope carries: with that client's rights, not with the broker's. Only what is meant for controllers may be in an
-//! envelope, and no envelope.
+//! The embedded request is answered as if the client had sent it to this listener: with the
+//! principal and address in the envelope, and the client's permissions instead of the broker's. An
+//! envelope may contain only forwardable requests, and no envelope.
 //!
 //! Kafka: `EnvelopeUtils.handleEnvelopeRequest`, `RequestChannel.Request.buildResponseSend`.
 
@@ -20,14 +20,14 @@ use ottla_security::Principal;
 
 use crate::Broker;
 
-/// The request inside, and on whose behalf it is answered.
+/// Returns the embedded request and the context of its client.
 pub(crate) fn open(
     broker: &Broker,
     context: &RequestContext,
     request: EnvelopeRequest,
 ) -> Result<(RequestContext, Reader), ErrorCode> {
     broker.authorize(context)?;
-    // The sender looks for the active controller then.
+    // The sender then looks for the active controller.
     if !broker
         .node
         .quorum()
@@ -36,7 +36,7 @@ pub(crate) fn open(
         return Err(ErrorCode::NotController);
     }
     let address = address(&request.client_host_address).ok_or(ErrorCode::InvalidRequest)?;
-    // Without a principal nobody would be asked.
+    // Without a principal, the request could not be authorised.
     let principal = request.request_principal.clone();
     let principal = principal
         .and_then(Principal::from_bytes)
@@ -62,12 +62,12 @@ pub(crate) fn open(
     Ok((forwarded, reader))
 }
 
-/// The answer to the request inside, in an envelope.
+/// The response to the embedded request, in an envelope.
 pub(crate) fn seal(answered: Result<Answer, RequestError>) -> EnvelopeResponse {
     match answered {
         Ok(Answer::Response(encoded)) => {
             let mut bytes = encoded.into_bytes();
-            // The length in front is that of a frame of its own.
+            // Without the length, which belongs to a separate frame.
             bytes.advance(4);
             EnvelopeResponse {
                 response_data: Some(bytes),
@@ -85,14 +85,14 @@ pub(crate) fn refuse(error: ErrorCode) -> EnvelopeResponse {
     }
 }
 
-/// Four bytes of IPv4, or sixteen of IPv6.
+/// Four bytes for IPv4, or sixteen for IPv6.
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
     let v6 = || <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from);
     v4().or_else(v6)
 }
 
-/// The header of the request inside, and its body.
+/// The header of the embedded request, and a reader for its body.
 fn read_header(request: EnvelopeRequest) -> Option<(RequestHeader, Reader)> {
     let data = request.request_data;
     let (mut api_key, mut version) = (data.get(..2)?, data.get(2..4)?);

@@ -1,4 +1,5 @@
-//! ExpireDelegationToken (KIP-48): decided by the controller. Kafka: `KafkaApis.handleExpireTokenRequest`.
+//! ExpireDelegationToken (KIP-48): forwarded to the controller. Kafka:
+//! `KafkaApis.handleExpireTokenRequest`.
 
 use std::sync::Arc;
 

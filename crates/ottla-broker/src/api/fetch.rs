@@ -1,12 +1,12 @@
-//! Fetch: records of partitions that this broker leads, for consumers and for the other replicas; and of those that it
-//! follows, for consumers that know of reading from followers.
+//! Fetch: records of partitions that this broker leads, for consumers and replicas; and of
+//! partitions that it follows, for consumers that support reading from followers.
 //!
-//! A request that finds less than `min_bytes` is parked: it registers with each of its partitions at the
-//! end that it could read up to, looks once more, and is woken when one of them can be read further, or
-//! when `max_wait_ms` is over. For a consumer that is when the high watermark moves, for a follower with each append.
+//! A request that finds less than `min_bytes` is parked. It registers with each of its partitions
+//! at the end offset that it could read up to, checks once more, and is woken when one of them can
+//! be read further, or when `max_wait_ms` has passed. A consumer is woken by an advance of the high
+//! watermark, a follower by each append.
 //!
-//! Kafka does the same in `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages` and
-//! `DelayedFetch`.
+//! Kafka: `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages`, `DelayedFetch`.
 
 mod follower;
 pub(crate) mod read;
@@ -44,7 +44,7 @@ use ottla_security::CLUSTER_NAME;
 use crate::Broker;
 use crate::throttling::wire_ms;
 
-/// The first version whose clients know of reading from followers.
+/// The first version whose clients support reading from followers.
 const READ_REPLICA_VERSION: i16 = 11;
 
 pub(crate) async fn handle(
@@ -117,7 +117,8 @@ pub(crate) async fn handle(
         }
     }
 
-    // Kafka looks at it where there is something to read, and the session has counted the request.
+    // Kafka checks the isolation level only if there is something to read, after the session has
+    // counted the request.
     if let (Err(unknown), false) = (isolation, targets.is_empty()) {
         return unknown;
     }
@@ -159,7 +160,7 @@ pub(crate) async fn handle(
         None => broker.count_fetch(context, bytes_of(&outcome.answers), worked),
     };
     if throttle_ms > 0 {
-        // Its client asks for them again (KIP-219).
+        // The client requests them again (KIP-219).
         for answer in &mut outcome.answers {
             answer.records = None;
         }
@@ -193,7 +194,7 @@ fn bytes_of(answers: &[PartitionData]) -> u64 {
     records.map(|records| records.len()).sum()
 }
 
-/// Without any partition: neither the client nor its session get on.
+/// Without any partition, so that neither the client nor its session advances.
 fn throttled_response(
     session: Result<i32, (ErrorCode, i32)>,
     throttle_time_ms: i32,
@@ -232,7 +233,7 @@ fn count(
     }
 }
 
-/// For what a request waits, and for how long.
+/// The conditions for which a request waits.
 struct Wait<'a> {
     min_bytes: u64,
     max_wait: Duration,
@@ -241,7 +242,7 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Waits until the time is over, which begins now.
+    /// Waits until the time is over, starting now.
     fn is_over<'a>(
         &self,
         broker: &'a Broker,
@@ -262,7 +263,7 @@ impl Wait<'_> {
     }
 }
 
-/// Reads until there is enough, or the time is over.
+/// Reads until there are enough bytes, or the time is over.
 async fn read_or_wait(
     broker: &Arc<Broker>,
     targets: Arc<Vec<Wanted>>,
@@ -279,11 +280,11 @@ async fn read_or_wait(
     let mut is_over = std::pin::pin!(wait.is_over(broker, targets.len()));
     loop {
         parked.register();
-        // What came between the read and the registration woke nobody.
+        // A change between the read and the registration has not woken this request.
         if !outcome.is_current(&targets, limits) {
             outcome = read_targets(broker, &targets, limits).await;
         }
-        // A partition that is stepped again is asked for with the next fetch, which may then be served.
+        // The next fetch steps such a partition again, and may then be served.
         let may_be_served = targets.iter().any(Wanted::is_decided_by_now);
         if is_enough(&outcome) || may_be_served || broker.context.is_stopping() {
             return outcome;
@@ -292,7 +293,7 @@ async fn read_or_wait(
             biased;
             () = parked.waiter.notified() => {}
             () = &mut is_over => {
-                // A follower is told of a high watermark that has moved meanwhile.
+                // A follower also receives a high watermark that has advanced meanwhile.
                 return match outcome.is_current(&targets, limits) {
                     true => outcome,
                     false => read_targets(broker, &targets, limits).await,
@@ -302,8 +303,8 @@ async fn read_or_wait(
     }
 }
 
-/// Reads on this thread where no disk can be in the way, and on one of the partition's directory otherwise: a directory
-/// that hangs must not take threads from the others.
+/// Reads on this thread if no disk is involved, otherwise on a thread of the partition's directory,
+/// so that a directory that hangs does not take threads from the others.
 pub(crate) async fn read_targets(
     broker: &Arc<Broker>,
     targets: &Arc<Vec<Wanted>>,
@@ -335,13 +336,13 @@ pub(crate) async fn read_targets(
     }
     for (partition, region) in cold {
         let reads = partition.log_location().threads.reads.clone();
-        // A failure shows when the region is sent.
+        // Sending the region meets the same error.
         let _ = reads.run(move || warm(&region)).await;
     }
     outcome
 }
 
-/// A request that waits at its partitions, and leaves them when it is dropped.
+/// A request that is registered with its partitions. Deregisters when dropped.
 struct Parked<'a> {
     waiter: Waiter,
     isolation: Isolation,
@@ -359,12 +360,12 @@ impl<'a> Parked<'a> {
 
     fn partitions(&self) -> impl Iterator<Item = (&Arc<Partition>, &Wanted)> {
         let targets = self.targets.iter();
-        // What gives nothing now is not waited for.
+        // Throttled partitions return nothing, so the request does not wait for them.
         let targets = targets.filter(|wanted| !wanted.is_held_back);
         targets.filter_map(|wanted| Some((wanted.target.as_ref().ok()?, wanted)))
     }
 
-    /// Asks to be woken when a partition can be read further than now.
+    /// Registers to be woken when a partition can be read further than now.
     fn register(&self) {
         for (partition, wanted) in self.partitions() {
             let waiters = waiters_of(partition, self.isolation);
@@ -372,7 +373,7 @@ impl<'a> Parked<'a> {
             let readable_end = self.isolation.upper_bound(&partition.reader());
             let needed = match wanted.undecided {
                 None => Offset(wanted.requested.fetch_offset).max(readable_end),
-                // More records are no use to it.
+                // More records do not help.
                 Some(_) => Offset(i64::MAX),
             };
             waiters.register(needed, &self.waiter);
@@ -380,7 +381,7 @@ impl<'a> Parked<'a> {
     }
 }
 
-/// Who is woken when a partition can be read further.
+/// The waiters that are woken when a partition can be read further.
 fn waiters_of(partition: &Partition, isolation: Isolation) -> &Waiters {
     match isolation {
         Isolation::HighWatermark | Isolation::LastStableOffset => &partition.waiters,
@@ -396,7 +397,8 @@ impl Drop for Parked<'_> {
     }
 }
 
-/// Flattens the topics of a request; the second list is what the session is to forget.
+/// Flattens the topics of a request. The second list contains the partitions to remove from the
+/// session.
 fn partitions_of(
     request: FetchRequest,
     uses_topic_ids: bool,
@@ -426,8 +428,9 @@ fn partitions_of(
     (requested, forgotten)
 }
 
-/// Of a partition that is named more than once, what is asked last counts, as in Kafka (`FetchRequest.fetchData`). A
-/// request that waits would otherwise look at one partition as often as it fits into a frame.
+/// If a partition is named more than once, the last entry counts, as in Kafka
+/// (`FetchRequest.fetchData`). Otherwise a parked request would check the same partition as often
+/// as it fits into a frame.
 fn once_each(requested: FetchPartitions) -> FetchPartitions {
     let mut places: HashMap<PartitionKey, usize> = HashMap::default();
     let mut once = FetchPartitions::with_capacity(requested.len());
@@ -441,11 +444,12 @@ fn once_each(requested: FetchPartitions) -> FetchPartitions {
     once
 }
 
-/// Finds the partitions of a request; topics that stand next to each other are looked up once.
+/// Resolves the partitions of a request. Looks up adjacent partitions of a topic only once.
 struct ResolvedTopics<'a> {
     broker: &'a Broker,
     context: &'a RequestContext,
-    /// Whether a follower may read whatever it asks for; `None` for a consumer, whose topics are looked at one by one.
+    /// Whether a follower may read any partition; `None` for a consumer, whose topics are
+    /// authorised one by one.
     may_follow: Option<bool>,
     last: Option<(TopicName, Uuid, Result<TopicName, ErrorCode>)>,
 }
@@ -465,8 +469,8 @@ impl<'a> ResolvedTopics<'a> {
         }
     }
 
-    /// The partition or why it cannot be read; the outer error is that of a partition which Kafka
-    /// answers for behind all others.
+    /// The partition, or why it cannot be read. The outer error belongs to a partition that Kafka
+    /// puts after all others in the response.
     fn resolve(&mut self, key: &PartitionKey) -> Result<Target, ErrorCode> {
         let is_last =
             |(topic, id, _): &&(TopicName, Uuid, _)| *topic == key.topic && *id == key.topic_id;
@@ -521,7 +525,7 @@ fn refused(key: &PartitionKey, code: ErrorCode) -> Target {
     Err(Box::new(error_answer(key.partition, code)))
 }
 
-/// What depends on the version, and on who asks.
+/// Adapts the answer to the version and the client.
 fn finish_answer(
     broker: &Broker,
     context: &RequestContext,
@@ -540,7 +544,7 @@ fn finish_answer(
     };
     let metrics = broker.context.metrics.topics();
     metrics.add_for(topic, TopicMetric::FailedFetchRequests, 1);
-    // Clients of that age take the storage error for one that cannot be retried.
+    // Clients of these versions treat the storage error as not retriable.
     if code == ErrorCode::KafkaStorageError && context.api_version <= 5 {
         answer.error_code = ErrorCode::NotLeaderOrFollower.code();
     }
@@ -578,7 +582,7 @@ fn finish_answer(
     }
 }
 
-/// Puts partitions of the same topic that follow each other under one topic.
+/// Groups adjacent partitions of the same topic.
 fn group_by_topic(answers: FetchedPartitions) -> Vec<FetchableTopicResponse> {
     let mut topics: Vec<FetchableTopicResponse> = Vec::new();
     for (key, answer) in answers {
@@ -597,8 +601,8 @@ fn group_by_topic(answers: FetchedPartitions) -> Vec<FetchableTopicResponse> {
     topics
 }
 
-/// What Kafka answers to an isolation level that does not exist: for all partitions as well in versions whose
-/// clients may not look at the error of the whole.
+/// Kafka's response to an unknown isolation level. In versions whose clients may ignore the
+/// top-level error, it is repeated for all partitions.
 fn unknown_isolation(request: &FetchRequest, uses_topic_ids: bool) -> FetchResponse {
     let code = ErrorCode::UnknownServerError;
     let mut response = error_response(code, request.session_id);

@@ -1,5 +1,5 @@
-//! Fetch of the metadata log (KIP-595), as it is served on a listener of the controller: to the other voters,
-//! and to brokers, which observe it.
+//! Fetch of the metadata log (KIP-595) on a controller listener, for voters and for brokers, which
+//! are observers.
 //!
 //! Kafka: `KafkaRaftClient.handleFetchRequest`, `RaftUtil.singletonFetchResponse`.
 

@@ -1,8 +1,8 @@
-//! FindCoordinator: which broker coordinates a group, a transactional id, or a share partition.
+//! FindCoordinator: the broker that coordinates a group, a transactional ID or a share partition.
 //!
-//! In a cluster without share groups their topic is not created, and a share partition gets
-//! `COORDINATOR_NOT_AVAILABLE`.
-//! Source: `KafkaApis.handleFindCoordinatorRequest`; KIP-699 (several keys), KIP-932 (share groups).
+//! Without share groups, their internal topic is not created, and a share partition gets
+//! `COORDINATOR_NOT_AVAILABLE`. Kafka: `KafkaApis.handleFindCoordinatorRequest`; KIP-699 (several
+//! keys), KIP-932 (share groups).
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// A node that is not there has the id -1 and an empty address.
+/// An unknown node has the ID -1 and an empty address.
 fn answer(found: Result<Node, ErrorCode>) -> (ErrorCode, Node) {
     match found {
         Ok(node) => (ErrorCode::None, node),
@@ -125,7 +125,7 @@ fn find(
     }
 }
 
-/// The leader of a partition of an internal topic, which is created where it is not there yet.
+/// The leader of a partition of an internal topic. Creates the topic if it does not exist.
 fn coordinator(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -155,7 +155,7 @@ fn coordinator(
     })
 }
 
-/// `group:topicId:partition`, the group possibly with colons of its own.
+/// `group:topicId:partition`. The group may contain colons.
 fn is_share_partition_key(key: &str) -> bool {
     let mut parts = key.rsplitn(3, ':');
     let (partition, topic_id, group_id) = (parts.next(), parts.next(), parts.next());
@@ -164,7 +164,7 @@ fn is_share_partition_key(key: &str) -> bool {
         && group_id.is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Kafka's sentence for each error that can be met here.
+/// Kafka's message for each error that can occur here.
 fn message_of(error: ErrorCode) -> &'static str {
     match error {
         ErrorCode::CoordinatorNotAvailable => "The coordinator is not available.",

@@ -1,4 +1,4 @@
-//! GetTelemetrySubscriptions (KIP-714): which metrics the client is asked to push.
+//! GetTelemetrySubscriptions (KIP-714): the metrics that a client should push.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: GetTelemetrySubscriptionsRequest,
 ) -> GetTelemetrySubscriptionsResponse {
-    // A client that has no id yet is given one.
+    // A client without an ID gets one.
     let client_instance_id = match request.client_instance_id.is_zero() {
         true => random_uuid(),
         false => request.client_instance_id,
@@ -32,7 +32,7 @@ pub(crate) async fn handle(
             accepted_compression_types: ACCEPTED_COMPRESSION_TYPES.to_vec(),
             push_interval_ms: requested.push_interval_ms,
             telemetry_max_bytes: i32::try_from(telemetry.max_bytes()).unwrap_or(i32::MAX),
-            // What is shown are sums since the start, so that is what is asked for.
+            // Exported values are cumulative.
             delta_temporality: false,
             requested_metrics: requested.metrics.into_iter().map(Into::into).collect(),
             ..Default::default()

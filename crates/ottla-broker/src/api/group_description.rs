@@ -1,5 +1,5 @@
-//! What ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common: which groups a client may see,
-//! and what it is told of the others.
+//! The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe:
+//! authorisation, and the errors for hidden groups.
 
 use bytestring::ByteString;
 use ottla_coordinator::group::{GroupCoordinator, GroupError, Refused};
@@ -8,9 +8,9 @@ use ottla_types::ErrorCode;
 
 use crate::Broker;
 
-/// A group as one of these APIs shows it.
+/// A described group in one of these APIs.
 pub(super) trait GroupDescription: Refused {
-    /// What a client is told that may not see all topics of the group.
+    /// The message for a client that may not describe all topics of the group.
     const HIDDEN: &'static str;
 
     fn of(groups: &GroupCoordinator, group_id: &ByteString) -> Self;
@@ -21,11 +21,11 @@ pub(super) trait GroupDescription: Refused {
 
     fn set_authorized_operations(&mut self, operations: i32);
 
-    /// Whether the client may see every topic that is named here.
+    /// Whether the client may describe every topic that the group names.
     fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool;
 }
 
-/// `is_served`: whether there are groups of this kind in the cluster.
+/// `is_served`: whether the cluster supports groups of this kind.
 pub(super) fn describe_all<D: GroupDescription>(
     broker: &Broker,
     context: &RequestContext,
@@ -35,7 +35,7 @@ pub(super) fn describe_all<D: GroupDescription>(
 ) -> Vec<D> {
     let authorizer = &broker.authorizer;
     let (operation, resource) = (Operation::Describe, ResourceType::Group);
-    // Those that are refused come first, as with Kafka.
+    // Denied groups come first, as in Kafka.
     let (allowed, refused): (Vec<ByteString>, Vec<ByteString>) =
         group_ids.into_iter().partition(|group_id| {
             !is_served || authorizer.is_allowed(context, operation, resource, group_id)

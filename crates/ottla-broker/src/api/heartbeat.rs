@@ -1,4 +1,4 @@
-//! Heartbeat: a member says that it is alive.
+//! Heartbeat: a member reports that it is alive.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) async fn handle(
         });
     match heard.await {
         Ok(response) => response,
-        // Nothing speaks against the member while its group is being read.
+        // While the group is loading, the member is assumed to be alive.
         Err(ErrorCode::CoordinatorLoadInProgress) => HeartbeatResponse::default(),
         Err(error) => HeartbeatResponse::refused(error),
     }

@@ -1,4 +1,4 @@
-//! IncrementalAlterConfigs (KIP-339): decided by the controller. Kafka:
+//! IncrementalAlterConfigs (KIP-339): forwarded to the controller. Kafka:
 //! `KafkaApis.handleIncrementalAlterConfigsRequest`.
 
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;

@@ -1,4 +1,5 @@
-//! InitProducerId: an id for an idempotent producer (KIP-98), and the next epoch of a transactional one.
+//! InitProducerId: an ID for an idempotent producer (KIP-98), or the next epoch of a transactional
+//! producer.
 //!
 //! Kafka: `KafkaApis.handleInitProducerIdRequest`, `TransactionCoordinator.handleInitProducerId`.
 
@@ -25,7 +26,7 @@ pub(crate) async fn handle(
     };
     match result {
         Ok(producer) => response(ErrorCode::None, producer),
-        // Older clients know another word for it.
+        // Older clients do not know PRODUCER_FENCED.
         Err(ErrorCode::ProducerFenced) if !knows_fenced => refused(ErrorCode::InvalidProducerEpoch),
         Err(error) => refused(error),
     }
@@ -48,7 +49,7 @@ fn response(error: ErrorCode, producer: TransactionalProducer) -> InitProducerId
     }
 }
 
-/// What a producer says it has; -1 for both where it has nothing.
+/// The producer's current ID and epoch; both are -1 if it has none.
 fn expected(request: &InitProducerIdRequest) -> Result<Option<TransactionalProducer>, ErrorCode> {
     let producer = TransactionalProducer {
         id: ProducerId(request.producer_id),

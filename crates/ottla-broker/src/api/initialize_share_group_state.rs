@@ -1,5 +1,6 @@
-//! InitializeShareGroupState: a share group begins to read partitions, or is sent to other offsets.
-//! Kafka: `KafkaApis.handleInitializeShareGroupStateRequest`, `ShareCoordinatorService.initializeState`.
+//! InitializeShareGroupState: initialises the state of partitions that a share group starts to
+//! read, or sets other start offsets. Kafka: `KafkaApis.handleInitializeShareGroupStateRequest`,
+//! `ShareCoordinatorService.initializeState`.
 
 use std::sync::Arc;
 

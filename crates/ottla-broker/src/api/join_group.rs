@@ -1,4 +1,4 @@
-//! JoinGroup: a consumer becomes a member of its group, and waits for the generation it belongs to.
+//! JoinGroup: a consumer joins its group, and waits for the generation that it becomes a member of.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) async fn handle(
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
         return refused(context, ErrorCode::GroupAuthorizationFailed);
     }
-    // A newcomer has no id yet, or asks for one first.
+    // A new member has no ID yet.
     if request.member_id.is_empty()
         && let Err(error) = broker.context.check_heap()
     {
@@ -53,7 +53,8 @@ fn refused(context: &RequestContext, error: ErrorCode) -> JoinGroupResponse {
     for_version(context, JoinGroupResponse::refused(error))
 }
 
-/// Before version 7 a protocol name cannot be absent, only empty; from then on it is absent and never empty.
+/// Before version 7 a protocol name is never null, and may be empty. From version 7 on it is never
+/// empty, and may be null.
 fn for_version(context: &RequestContext, mut response: JoinGroupResponse) -> JoinGroupResponse {
     let protocol_name = response.protocol_name.unwrap_or_default();
     if context.api_version < 7 {

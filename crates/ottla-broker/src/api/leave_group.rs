@@ -1,4 +1,4 @@
-//! LeaveGroup: members go, or are removed by an administrator.
+//! LeaveGroup: members leave, or are removed by an administrator.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Before version 3 there is one member, whose result is that of the request.
+/// Before version 3 there is one member, and its result is the result of the request.
 fn for_version(context: &RequestContext, response: LeaveGroupResponse) -> LeaveGroupResponse {
     if context.api_version >= 3 {
         return response;

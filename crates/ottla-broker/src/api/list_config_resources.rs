@@ -1,4 +1,4 @@
-//! ListConfigResources (KIP-1142): what has, or could have, settings of its own.
+//! ListConfigResources (KIP-1142): the resources that have, or can have, settings of their own.
 //!
 //! Kafka: `KafkaApis.handleListConfigResources`.
 
@@ -32,7 +32,7 @@ pub(crate) async fn handle(
     ) {
         return refused(ErrorCode::ClusterAuthorizationFailed);
     }
-    // Version 0 is ListClientMetricsResources under its old name.
+    // Version 0 is ListClientMetricsResources, its former name.
     let supported = match context.api_version {
         0 => vec![ConfigResourceType::ClientMetrics],
         _ => ConfigResourceType::ALL.to_vec(),

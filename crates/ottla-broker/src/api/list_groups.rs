@@ -20,7 +20,7 @@ pub(crate) async fn handle(
             shard.read(|groups| groups.list_groups(&request.states_filter, &request.types_filter));
         match listed {
             Ok(listed) => groups.extend(listed),
-            // Coordinated elsewhere since a moment ago.
+            // The coordinator has just moved to another broker.
             Err(ErrorCode::NotCoordinator) => {}
             Err(error) => {
                 return ListGroupsResponse {

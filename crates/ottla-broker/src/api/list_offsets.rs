@@ -1,4 +1,4 @@
-//! ListOffsets: from a time, or from one of the special times, to an offset.
+//! ListOffsets: finds an offset by timestamp, or for one of the special timestamps.
 //!
 //! Kafka does the same in `KafkaApis.handleListOffsetRequest`, `ReplicaManager.fetchOffset` and
 //! `Partition.fetchOffsetForTimestamp`.
@@ -27,20 +27,20 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
-/// The replica id of clients.
+/// The replica ID of clients.
 const CONSUMER_REPLICA_ID: i32 = -1;
-/// Asks whichever replica is here.
+/// Requests an answer from any replica.
 const DEBUGGING_REPLICA_ID: i32 = -2;
 
 /// The first version whose clients know `OFFSET_NOT_AVAILABLE`.
 const OFFSET_NOT_AVAILABLE_VERSION: i16 = 5;
 
-/// Up to where the asker may see.
+/// The end offset that is visible to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Visibility {
     HighWatermark,
     LastStableOffset,
-    /// Other brokers and debugging tools see everything.
+    /// Other brokers and debugging tools see the whole log.
     LogEndOffset,
 }
 
@@ -53,7 +53,8 @@ pub(crate) async fn handle(
         (CONSUMER_REPLICA_ID, 0) => Visibility::HighWatermark,
         (CONSUMER_REPLICA_ID, 1) => Visibility::LastStableOffset,
         (_, 0 | 1) => Visibility::LogEndOffset,
-        // Kafka looks at the level where there is something to look for, and refuses everything then.
+        // Kafka checks the isolation level only if there is something to look up, and then rejects
+        // the whole request.
         _ if is_any_allowed(broker, context, &request) => return unknown_isolation(&request),
         _ => Visibility::HighWatermark,
     };
@@ -119,7 +120,7 @@ fn unknown_isolation(request: &ListOffsetsRequest) -> ListOffsetsResponse {
     }
 }
 
-/// Partitions that the request names more than once, for which Kafka answers none.
+/// Partitions that the request names more than once. Kafka rejects them.
 fn duplicates(request: &ListOffsetsRequest) -> HashSet<(&str, i32)> {
     let mut seen: HashSet<(&str, i32)> = HashSet::default();
     let mut duplicates = HashSet::default();
@@ -134,7 +135,7 @@ fn duplicates(request: &ListOffsetsRequest) -> HashSet<(&str, i32)> {
     duplicates
 }
 
-/// Whether a special time exists in this version.
+/// Whether this version supports the timestamp.
 fn is_supported(timestamp: i64, version: i16) -> bool {
     let since = match timestamp {
         0.. => 1,
@@ -158,7 +159,8 @@ async fn find(
         true => partition.check_leader(asked.current_leader_epoch)?,
         false => partition.check_replica(asked.current_leader_epoch)?,
     }
-    // A leader that does not know yet what its predecessor had committed cannot say where that ends.
+    // A new leader does not know yet what its predecessor had committed, so its end offset is
+    // unknown.
     let is_behind = visibility != Visibility::LogEndOffset && partition.is_high_watermark_behind();
     let last_fetchable = last_fetchable_offset(&partition.reader(), visibility);
     let target = match asked.timestamp {
@@ -170,7 +172,7 @@ async fn find(
                 leader_epoch: Some(partition.leader_epoch()),
             }));
         }
-        // Nothing is kept elsewhere: what is local is all there is, and nothing is tiered.
+        // Logs are not tiered: the local log is complete.
         EARLIEST | EARLIEST_LOCAL => {
             let earliest = partition
                 .reader()
@@ -224,7 +226,7 @@ fn answer(
         Ok(Some(found)) => ListOffsetsPartitionResponse {
             timestamp: found.timestamp.0,
             offset: found.offset.0,
-            // Version 4 is the first that can say it (KIP-320).
+            // Version 4 is the first with a leader epoch (KIP-320).
             leader_epoch: match found.leader_epoch {
                 Some(epoch) if version >= 4 => epoch.0,
                 _ => -1,

@@ -1,4 +1,4 @@
-//! ListPartitionReassignments (KIP-455): which partitions are on their way to other replicas.
+//! ListPartitionReassignments (KIP-455): the reassignments in progress.
 //!
 //! Kafka: `ControllerApis.handleListPartitionReassignments`.
 

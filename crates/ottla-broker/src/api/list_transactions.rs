@@ -61,7 +61,7 @@ pub(crate) async fn handle(
                     ..Default::default()
                 };
             }
-            // Coordinated elsewhere by now.
+            // The coordinator has moved to another broker.
             Err(_) => {}
         }
     }
@@ -73,7 +73,7 @@ pub(crate) async fn handle(
     response
 }
 
-/// The pattern matches whole ids.
+/// The pattern must match the whole ID.
 fn pattern_of(request: &ListTransactionsRequest) -> Result<Option<Regex>, ErrorCode> {
     let pattern = request.transactional_id_pattern.as_deref();
     let Some(pattern) = pattern.filter(|pattern| !pattern.is_empty()) else {

@@ -1,11 +1,11 @@
-//! Answers about the same thing, put together.
+//! Merges results for the same key.
 
 use std::hash::Hash;
 
 use ottla_sync::collections::HashMap;
 
-/// Adds what came to what is there: to the one of the same key, or behind all. In a time that grows with their number, since a
-/// client may name as many as fit into a request.
+/// Adds `came` to `known`: merges into the element with the same key, or appends. Takes linear
+/// time, because a client can name as many elements as fit into a request.
 pub(crate) fn merge_by<T, K: Hash + Eq>(
     known: &mut Vec<T>,
     came: impl IntoIterator<Item = T>,

@@ -1,4 +1,4 @@
-//! Metadata: topics, partitions and the brokers that lead them, as clients of one listener reach them.
+//! Metadata: topics, partitions and brokers, with the addresses for the listener of the client.
 //!
 //! Kafka: `KafkaApis.handleTopicMetadataRequest`, `KRaftMetadataCache.getTopicMetadata`.
 
@@ -18,7 +18,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::{Broker, is_internal_topic};
 
-/// How the client asks for a topic.
+/// How the client identifies a topic.
 enum Wanted {
     Name(ByteString),
     Id(TopicId),
@@ -33,11 +33,11 @@ pub(crate) async fn handle(
     let image = broker.metadata().clone();
     let authorizer = &broker.authorizer;
     let mut topics = Vec::new();
-    // Version 0 cannot say null and means all by none.
+    // Version 0 has no null; an empty list means all topics.
     let asked = request
         .topics
         .filter(|topics| version > 0 || !topics.is_empty());
-    // These versions have ids, and null names, in their schema only.
+    // These versions have topic IDs and null names in their schema, but do not support them.
     let has_later_names = |topic: &MetadataRequestTopic| {
         version < 12 && (topic.name.is_none() || !topic.topic_id.is_zero())
     };
@@ -123,7 +123,7 @@ pub(crate) async fn handle(
                 }
             }
             if may_create && !missing.is_empty() {
-                // As with Kafka, the client asks again and finds the topic then.
+                // As in Kafka, the client retries and finds the topic then.
                 let counting = broker.count_mutations(context, true);
                 broker
                     .auto_topic_creation
@@ -157,7 +157,7 @@ pub(crate) async fn handle(
         })
         .collect();
     let mut response = MetadataResponse {
-        // Any broker takes requests to the controller and has them decided.
+        // Every broker accepts requests for the controller and forwards them.
         controller_id: brokers.first().map_or(-1, |node| node.node_id),
         brokers,
         cluster_id: Some(broker.cluster_id()),
@@ -231,7 +231,7 @@ fn known_partition(
         let node = image.cluster.broker(*id);
         node.is_some_and(|node| !node.fenced && node.listener(listener).is_some())
     };
-    // Version 0 leaves out replicas that cannot be reached, and says so.
+    // Version 0 omits unavailable replicas, and returns an error.
     let hides_unavailable = context.api_version == 0;
     let shown = |ids: &[BrokerId]| -> Vec<i32> {
         ids.iter()
@@ -270,7 +270,7 @@ fn known_partition(
     }
 }
 
-/// Replicas whose broker is away, or whose directory is.
+/// The replicas whose broker or log directory is offline.
 pub(super) fn offline_replicas(
     image: &MetadataImage,
     partition: &PartitionRegistration,

@@ -1,4 +1,4 @@
-//! OffsetCommit: a group writes down how far it has read.
+//! OffsetCommit: stores the offsets that a group has processed.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(crate) async fn handle(
     merged(refused, response)
 }
 
-/// The topic with name and id, or what is wrong with it.
+/// Completes the topic's name and ID, or returns its error.
 fn resolve(
     broker: &Broker,
     context: &RequestContext,
@@ -83,7 +83,7 @@ fn resolve(
     Ok(topic)
 }
 
-/// The topic without partitions that do not exist; those go to `refused`.
+/// Moves partitions that do not exist from the topic to `refused`.
 fn existing_partitions(
     image: &MetadataImage,
     mut topic: OffsetCommitRequestTopic,
@@ -104,7 +104,7 @@ fn existing_partitions(
     (!topic.partitions.is_empty()).then_some(topic)
 }
 
-/// Takes partitions that do not exist out of those that a request names of a topic.
+/// Removes partitions that do not exist, and returns them.
 pub(super) fn take_unknown<P>(
     image: &MetadataImage,
     topic: &str,
@@ -144,7 +144,7 @@ fn all_failed(topics: &[OffsetCommitRequestTopic], error: ErrorCode) -> OffsetCo
     }
 }
 
-/// Partitions of one topic stand together, those refused here before those of the coordinator.
+/// Merges the partitions of each topic, those rejected here before those of the coordinator.
 fn merged(
     mut topics: Vec<OffsetCommitResponseTopic>,
     response: OffsetCommitResponse,

@@ -1,4 +1,4 @@
-//! OffsetDelete: an administrator takes committed offsets away.
+//! OffsetDelete: deletes committed offsets.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// The topic without partitions that do not exist; those go to `failed`.
+/// Moves partitions that do not exist from the topic to `failed`.
 fn existing_partitions(
     image: &MetadataImage,
     mut topic: OffsetDeleteRequestTopic,
@@ -81,8 +81,8 @@ fn topic_failed(topic: &OffsetDeleteRequestTopic, error: ErrorCode) -> OffsetDel
     }
 }
 
-/// An error of the whole request is all that is said; otherwise the partitions of one topic stand
-/// together.
+/// If the whole request failed, the response contains only that error. Otherwise merges the
+/// partitions of each topic.
 fn merged(
     mut topics: Vec<OffsetDeleteResponseTopic>,
     response: OffsetDeleteResponse,

@@ -1,4 +1,4 @@
-//! OffsetFetch: how far groups have read.
+//! OffsetFetch: the committed offsets of groups.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ async fn fetch(
     response
 }
 
-/// A topic that is gone cannot be named by its id, so its offsets are left out.
+/// A deleted topic has no ID, so its offsets are omitted.
 fn name_by_id(image: &MetadataImage, topics: &mut Vec<OffsetFetchResponseTopics>) {
     for topic in topics.iter_mut().filter(|topic| topic.topic_id.is_zero()) {
         if let Some(known) = image.topics.by_name(&topic.name) {
@@ -140,8 +140,8 @@ fn topic_failed(topic: &OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFet
     }
 }
 
-/// The response before version 8, which is about one group. Version 1 cannot say what is wrong with the
-/// group but in each partition.
+/// The response before version 8, for one group. Version 1 can only report an error of the group in
+/// each partition.
 fn of_one_group(
     group: OffsetFetchResponseGroup,
     asked: Vec<OffsetFetchRequestTopics>,

@@ -1,5 +1,5 @@
-//! OffsetForLeaderEpoch: where a leader epoch ends, for clients that check whether what they have read is
-//! still there (KIP-320).
+//! OffsetForLeaderEpoch: the end offset of a leader epoch, for clients that check whether records
+//! that they have read were truncated (KIP-320).
 //!
 //! Kafka does the same in `KafkaApis.handleOffsetForLeaderEpochRequest`.
 

@@ -1,12 +1,12 @@
-//! Produce: validates record batches and gives them to the partitions that this broker leads.
+//! Produce: validates record batches and appends them to the partitions that this broker leads.
 //!
-//! Everything up to the append happens on the thread that read the request, in the order of the
-//! connection. A batch that has to be compressed anew, or that takes long to decompress, first takes its
-//! place in the partition's inbox and then leaves for a thread of its own; how much memory all such batches
-//! hold at once is bounded. The response is filled in as the acknowledgements are released,
-//! by whoever releases them; the one who fills in the last wakes the connection.
+//! Everything up to the append runs on the thread that read the request, in the order of the
+//! connection. A batch that must be recompressed, or whose decompression takes long, first reserves
+//! a slot in the partition's inbox and is then processed on another thread; the memory of all such
+//! batches is bounded. Released acknowledgements are written into the response by the thread that
+//! releases them. The last one wakes the connection.
 //!
-//! Kafka does the same in `KafkaApis.handleProduceRequest` and `ReplicaManager.handleProduceAppend`.
+//! Kafka: `KafkaApis.handleProduceRequest`, `ReplicaManager.handleProduceAppend`.
 
 use ottla_sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::cell::RefCell;
@@ -48,47 +48,48 @@ use ottla_partition::partition::{
 use crate::Broker;
 use crate::throttling::wire_ms;
 
-/// The client id under which Kafka's own tools may write to internal topics.
+/// The client ID with which Kafka's own tools may write to internal topics.
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 
-/// After so long a request decompresses nothing more on the thread of its connection: it may name any
-/// number of partitions. Ten batches at the limits of [`inline_rules`](crate::partition::PartitionSettings::inline_rules)
-/// with the slowest codec, or a few dozen with the others.
+/// After this time, a request decompresses no more batches on the thread of its connection, because
+/// it may name any number of partitions. Enough for ten batches at the limits of
+/// [`inline_rules`](ottla_partition::partition::PartitionSettings::inline_rules) with the slowest
+/// codec, or a few dozen with the others.
 const INLINE_TIME: Duration = Duration::from_millis(10);
 
 thread_local! {
     static BUFFERS: RefCell<ValidationBuffers> = RefCell::default();
 }
 
-/// A Produce request whose acknowledgements are not all released.
+/// A Produce request with unreleased acknowledgements.
 pub(crate) struct PendingProduce {
     broker: Arc<Broker>,
     context: RequestContext,
     acks: Option<RequiredAcks>,
     transactional_id: Option<ByteString>,
-    /// Filled in where the partitions stand in it.
+    /// Partitions are filled in at their place.
     response: Mutex<ProduceResponse>,
-    /// Appends not released, and one more while appends are still being handed in.
+    /// The number of unreleased appends, plus one while appends are still being submitted.
     remaining: AtomicUsize,
-    /// When the request began to be handed in.
+    /// When the submission of the request started.
     started: Instant,
-    /// How long its client has to pause.
+    /// How long the client is throttled.
     throttle_time_ms: AtomicI32,
-    /// A partition that has more to do than it should; the connection waits for it.
+    /// A partition whose inbox is over its bound. The connection waits for it.
     stalled: Mutex<Option<Arc<Partition>>>,
 }
 
-/// What has to be known of a batch while it is validated.
+/// The properties of a batch while it is validated.
 #[derive(Clone, Copy)]
 struct Arrival {
-    /// As it came.
+    /// The size as received.
     bytes: usize,
     records: i32,
     place: AppendPlace,
     deadline_ms: u64,
 }
 
-/// Hands the batches of a request to their partitions.
+/// Submits the batches of a request to their partitions.
 pub(crate) fn start(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -115,7 +116,7 @@ pub(crate) fn start(
     }
 }
 
-/// A batch on its way to its partition.
+/// A batch that will be submitted to its partition.
 struct Submission {
     partition: Arc<Partition>,
     batch: RecordBatch,
@@ -123,8 +124,8 @@ struct Submission {
 }
 
 impl PendingProduce {
-    /// Writes an answer for every partition into the response, and starts the appends. The response is
-    /// not locked while an append runs, because whoever runs it may fill in others.
+    /// Creates the response with an entry for every partition, and starts the appends. The response
+    /// is not locked during an append, because the thread that runs it may fill in other entries.
     fn hand_in(self: &Arc<Self>, request: ProduceRequest) {
         let timeout_ms = request.timeout_ms.max(0) as u64;
         let deadline_ms = self.context.received_at_ms.saturating_add(timeout_ms);
@@ -175,8 +176,8 @@ impl PendingProduce {
         }
     }
 
-    /// Counts the request to the quotas of its client. Requests that are read ahead of an answer must not escape them, so
-    /// this is done before the next one is read.
+    /// Charges the request to the quotas of its client. Requests may be read ahead of responses, so
+    /// this is done before the next request is read.
     fn count(&self) {
         let is_answered = self.acks != Some(RequiredAcks::None);
         let counts_time = is_answered && self.broker.quotas.request.is_set();
@@ -186,7 +187,7 @@ impl PendingProduce {
             .store(wire_ms(throttle_ms), Ordering::Relaxed);
     }
 
-    /// The name of the topic, if there is one that the client may write to.
+    /// The name of the topic, if it exists and the client may write to it.
     fn resolve_topic(&self, name: &TopicName, id: Uuid) -> Result<TopicName, ErrorCode> {
         let name = if self.context.api_version >= 13 {
             let metadata = self.broker.metadata();
@@ -207,7 +208,7 @@ impl PendingProduce {
         }
     }
 
-    /// Whether a batch can be handed to its partition, as far as that can be told without its records.
+    /// Checks everything that can be checked without the records.
     fn check(
         &self,
         topic: &TopicName,
@@ -259,7 +260,7 @@ impl PendingProduce {
         }
     }
 
-    /// Validates a batch on this thread; `None` where that takes too long.
+    /// Validates a batch on this thread. `None` if that takes too long.
     fn validate_inline(
         &self,
         partition: &Partition,
@@ -280,7 +281,7 @@ impl PendingProduce {
         }
     }
 
-    /// Takes the batch's turn, and validates it on a thread of its own when there is memory for that.
+    /// Reserves a slot for the batch, and validates it on another thread when memory is available.
     fn validate_elsewhere(
         self: &Arc<Self>,
         partition: Arc<Partition>,
@@ -303,7 +304,7 @@ impl PendingProduce {
                 };
                 let validated = match ottla_sync::task::spawn_blocking(validate).await {
                     Ok(validated) => validated,
-                    // The panic has been reported where it happened.
+                    // The panic was reported where it happened.
                     Err(_) => Err(Rejection {
                         error_code: ErrorCode::UnknownServerError,
                         message: String::new(),
@@ -313,7 +314,7 @@ impl PendingProduce {
                 match validated {
                     Err(rejection) if !is_last && is_too_large(&rejection) => continue,
                     validated => {
-                        // A turn that is dropped is given up.
+                        // Dropping the slot abandons it.
                         if let Some(append) = pending.prepare(&partition, validated, arrival) {
                             turn.fill(append);
                         }
@@ -343,7 +344,7 @@ impl PendingProduce {
         })
     }
 
-    /// Makes an append of a validated batch. One that is refused is answered here.
+    /// Creates the append of a validated batch. A rejected batch is answered here.
     fn prepare(
         self: &Arc<Self>,
         partition: &Partition,
@@ -360,7 +361,7 @@ impl PendingProduce {
         metrics.add(TopicMetric::TotalProduceRequests, 1);
         let settings = partition.settings();
         let log_start_offset = partition.reader().log_start_offset();
-        // Checked here, because the log's refusal takes the appends behind it along.
+        // Checked here, because a rejection by the log would also fail the appends after it.
         let validated = validated.map_err(Refusal::from).and_then(|validated| {
             match validated.batch.size_in_bytes() > settings.segment_bytes {
                 true => Err(ErrorCode::RecordListTooLarge.into()),
@@ -415,8 +416,8 @@ impl PendingProduce {
         }
     }
 
-    /// Why nothing of a request with records of transactions can be written: they are of no transactional id, of one that
-    /// this client may not use, or of two producers.
+    /// The error of a request with transactional records that cannot be written: it has no
+    /// transactional ID, or one that the client may not use, or records of two producers.
     fn refuse_as_a_whole(&self, request: &ProduceRequest) -> Option<ErrorCode> {
         let topics = request.topic_data.iter();
         let transactional = topics
@@ -501,7 +502,7 @@ impl PendingProduce {
             self.count_failed(&response);
         }
         if self.acks == Some(RequiredAcks::None) {
-            // A producer that waits for no answer learns of an error by the connection's end.
+            // A producer that expects no response notices an error when the connection is closed.
             if failed == 0 {
                 return Ok(Answer::Nothing);
             }
@@ -529,7 +530,7 @@ impl PendingProduce {
         }
     }
 
-    /// Tells clients that came to the wrong broker who the right one is (KIP-951).
+    /// Adds the current leader to errors of clients that contacted another broker (KIP-951).
     fn name_leaders(&self, response: &mut ProduceResponse) {
         let metadata = self.broker.metadata();
         for topic in &mut response.responses {
@@ -571,7 +572,7 @@ impl PendingProduce {
 }
 
 impl AwaitsAppends for PendingProduce {
-    /// Called by whoever releases an acknowledgement.
+    /// Called by the thread that releases the acknowledgement.
     fn on_released(&self, place: AppendPlace, outcome: AckOutcome) {
         let code = outcome.error_code();
         self.with_response(place, |response| {
@@ -594,7 +595,7 @@ impl AwaitsAppends for PendingProduce {
                     response.log_append_time_ms = -1;
                     response.log_start_offset = -1;
                 }
-                // Where the log starts tells the producer whether its records were deleted since.
+                // The start offset tells the producer whether its records were deleted meanwhile.
                 AckOutcome::RefusedForProducer(_) => response.log_append_time_ms = -1,
             }
             response.error_code = code.code();
@@ -618,7 +619,7 @@ impl PendingAnswer for PendingProduce {
     }
 }
 
-/// Whether a batch is too large, or its records would decompress to more than was allowed.
+/// Whether a batch is too large, or its records would decompress to more than the limit.
 fn is_too_large(rejection: &Rejection) -> bool {
     rejection.error_code == ErrorCode::MessageTooLarge
 }
@@ -626,12 +627,12 @@ fn is_too_large(rejection: &Rejection) -> bool {
 fn records_of(data: PartitionProduceData) -> Bytes {
     match data.records {
         Some(Records::Bytes(bytes)) => bytes,
-        // Decoding never gives a file region.
+        // Decoding never produces a file region.
         Some(Records::File(_)) | None => Bytes::new(),
     }
 }
 
-/// Why a batch was not handed to its partition.
+/// Why a batch was not submitted to its partition.
 struct Refusal {
     code: ErrorCode,
     message: Option<String>,

@@ -1,4 +1,4 @@
-//! PushTelemetry (KIP-714): the metrics of a client.
+//! PushTelemetry (KIP-714): receives the metrics of a client.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ async fn push(
         metrics: request.metrics,
     };
     let (broker, now_ms) = (Arc::clone(broker), broker.now_ms());
-    // Decompressing up to telemetry.max.bytes takes too long for a thread that serves sockets.
+    // Decompressing up to `telemetry.max.bytes` takes too long for a thread that serves
+    // connections.
     let take = move || {
         let image = broker.metadata();
         broker.telemetry.on_push(&image, &facts, &push, now_ms)
@@ -47,12 +48,12 @@ async fn push(
     match ottla_sync::task::spawn_blocking(take).await {
         Ok(Ok(())) => ErrorCode::None,
         Ok(Err(error)) => error,
-        // The panic has been reported where it happened.
+        // The panic was reported where it happened.
         Err(_) => ErrorCode::UnknownServerError,
     }
 }
 
-/// The ids that mean no client: zero and one (`Uuid.RESERVED`).
+/// The reserved IDs, zero and one (`Uuid.RESERVED`).
 fn is_reserved(id: Uuid) -> bool {
     id.0[..15].iter().all(|&byte| byte == 0) && id.0[15] <= 1
 }

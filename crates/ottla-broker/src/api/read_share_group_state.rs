@@ -1,4 +1,4 @@
-//! ReadShareGroupState: the leader of a partition takes up what share groups have persisted of it.
+//! ReadShareGroupState: a new leader of a partition loads the persisted state of share groups.
 //! Kafka: `KafkaApis.handleReadShareGroupStateRequest`, `ShareCoordinatorService.readState`.
 
 use std::sync::Arc;

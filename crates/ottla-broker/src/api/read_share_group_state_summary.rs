@@ -1,5 +1,5 @@
-//! ReadShareGroupStateSummary: somebody wants to know how far share groups are.
-//! Kafka: `KafkaApis.handleReadShareGroupStateSummaryRequest`, `ShareCoordinatorService.readStateSummary`.
+//! ReadShareGroupStateSummary: the start offsets of share groups. Kafka:
+//! `KafkaApis.handleReadShareGroupStateSummaryRequest`, `ShareCoordinatorService.readStateSummary`.
 
 use std::sync::Arc;
 

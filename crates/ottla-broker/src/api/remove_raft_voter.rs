@@ -1,5 +1,5 @@
-//! RemoveRaftVoter (KIP-853): a controller is no voter of the metadata quorum any more. The leader decides: a broker hands
-//! it on.
+//! RemoveRaftVoter (KIP-853): removes a controller from the voters of the metadata quorum. The
+//! leader decides; a broker forwards the request to it.
 //!
 //! Kafka: `KafkaRaftClient.handleRemoveVoterRequest`, `RaftUtil.removeVoterResponse`.
 

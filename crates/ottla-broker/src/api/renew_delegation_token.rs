@@ -1,4 +1,5 @@
-//! RenewDelegationToken (KIP-48): decided by the controller. Kafka: `KafkaApis.handleRenewTokenRequest`.
+//! RenewDelegationToken (KIP-48): forwarded to the controller. Kafka:
+//! `KafkaApis.handleRenewTokenRequest`.
 
 use std::sync::Arc;
 

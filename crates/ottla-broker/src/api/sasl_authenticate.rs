@@ -1,5 +1,5 @@
-//! SaslAuthenticate on a connection that needs no login: out of place.
-//! Kafka: `KafkaApis.handleSaslAuthenticateRequest`.
+//! SaslAuthenticate on a connection that needs no login, where it is invalid. Kafka:
+//! `KafkaApis.handleSaslAuthenticateRequest`.
 
 use std::sync::Arc;
 

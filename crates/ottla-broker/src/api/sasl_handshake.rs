@@ -1,4 +1,5 @@
-//! SaslHandshake on a connection that needs no login: out of place. Kafka: `KafkaApis.handleSaslHandshakeRequest`.
+//! SaslHandshake on a connection that needs no login, where it is invalid. Kafka:
+//! `KafkaApis.handleSaslHandshakeRequest`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! ShareAcknowledge (KIP-932): a member says what has become of records that it has acquired.
+//! ShareAcknowledge (KIP-932): a member accepts, releases or rejects records that it has acquired.
 //!
 //! Kafka does the same in `KafkaApis.handleShareAcknowledgeRequest` and `SharePartitionManager.acknowledge`.
 
@@ -24,9 +24,9 @@ use ottla_net::{Operation, ResourceType};
 
 use crate::Broker;
 
-/// The first version with renewed locks.
+/// The first version that can renew acquisition locks.
 const RENEWAL_VERSION: i16 = 2;
-/// The longest id that a member may have: that of a random id, as text.
+/// The maximum length of a member ID: that of a UUID as text.
 const MAX_MEMBER_ID_CHARS: usize = 36;
 
 pub(crate) async fn handle(
@@ -95,12 +95,12 @@ async fn serve(
     Ok(respond(broker, context, answers, settings))
 }
 
-/// Whether it may be a member's: that is as long as a random id at most. Source: `KafkaApis.isMemberIdValid`.
+/// Whether this is a valid member ID. Kafka: `KafkaApis.isMemberIdValid`.
 pub(super) fn is_member_id(id: &str) -> bool {
     !id.is_empty() && id.chars().count() <= MAX_MEMBER_ID_CHARS
 }
 
-/// Who asks, if it may and says who it is.
+/// The session key, if the member ID is valid and the client may read the group.
 pub(super) fn check_member(
     broker: &Broker,
     context: &RequestContext,
@@ -118,22 +118,22 @@ pub(super) fn check_member(
     let member_id = member_id
         .filter(|id| is_member_id(id))
         .ok_or(ErrorCode::InvalidRequest)?;
-    // Not slices of the request, which would stay in memory for them.
+    // Copied, because slices would keep the whole request in memory.
     Ok(ShareSessionKey {
         group_id: ByteString::from(group_id.to_string()),
         member_id: ByteString::from(member_id.to_string()),
     })
 }
 
-/// What a request says of one partition.
+/// The acknowledgements of one partition in a request.
 pub(super) struct Asked {
     partition: TopicIdPartition,
-    /// `None` where it makes no sense.
+    /// `None` if they are invalid.
     batches: Option<Vec<AcknowledgementBatch>>,
     has_renewal: bool,
 }
 
-/// Batches as first offset, last offset and types.
+/// `batches` are first offset, last offset and types.
 pub(super) fn batches_of<'a>(
     topic_id: TopicId,
     partition: i32,
@@ -171,22 +171,22 @@ pub(super) fn batches_of<'a>(
     }
 }
 
-/// What has become of the acknowledgements of one partition.
+/// The result of the acknowledgements of one partition.
 pub(super) struct Acknowledged {
     pub(super) partition: TopicIdPartition,
     pub(super) result: Result<(), PartitionFailure>,
 }
 
-/// The acknowledgements of one partition.
+/// The acknowledgements of one partition in progress.
 pub(super) struct Acknowledging {
     partition: TopicIdPartition,
     progress: Progress,
 }
 
 enum Progress {
-    /// There was nothing to hand in.
+    /// There was nothing to submit.
     Ended(Result<(), PartitionFailure>),
-    /// On their way; ends when they are persisted.
+    /// Submitted; completes when the acknowledgements are persisted.
     Task(JoinHandle<Result<(), PartitionFailure>>),
 }
 
@@ -206,8 +206,8 @@ impl Acknowledging {
     }
 }
 
-/// Hands in what a member says. Of a partition that is named more than once the last counts, as for Kafka: there are no more
-/// tasks than share partitions that are led here.
+/// Submits acknowledgements. If a partition is named more than once, the last entry counts, as in
+/// Kafka; so there are at most as many tasks as share partitions led by this broker.
 pub(super) fn acknowledge(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -249,7 +249,7 @@ pub(super) fn acknowledge(
     acknowledging.collect()
 }
 
-/// In the order in which the partitions are named first.
+/// In the order in which the partitions are first named.
 fn last_of_each(asked: Vec<Asked>) -> Vec<Asked> {
     let mut last: Vec<Asked> = Vec::with_capacity(asked.len());
     let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::default();
@@ -263,7 +263,8 @@ fn last_of_each(asked: Vec<Asked>) -> Vec<Asked> {
     last
 }
 
-/// The session is over, and what the member has in hand is for the others. Nobody waits for that.
+/// Ends the session and releases the records that the member has acquired. The response does not
+/// wait for it.
 pub(super) fn release_session(broker: &Arc<Broker>, key: &ShareSessionKey) {
     let ended = broker.share_groups.sessions.lock().end(key);
     if let Some(partitions) = ended {
@@ -272,7 +273,7 @@ pub(super) fn release_session(broker: &Arc<Broker>, key: &ShareSessionKey) {
     }
 }
 
-/// The leader of a partition and where it is reached, where a client has to be told because it is not here.
+/// The leader of a partition and its address, if the error means that it is another broker.
 pub(super) fn leader_of(
     broker: &Broker,
     context: &RequestContext,
@@ -348,7 +349,7 @@ fn respond(
     }
 }
 
-/// The name of the partition's topic, if the client may read it and there is such a partition.
+/// The name of the partition's topic, if the partition exists and the client may read the topic.
 pub(super) fn topic_of(
     broker: &Broker,
     context: &RequestContext,
@@ -392,7 +393,7 @@ mod tests {
             batches_of(topic_id, 1, [accepted].into_iter()),
             batches_of(topic_id, 2, [].into_iter()),
             batches_of(topic_id, 3, [accepted].into_iter()),
-            // It is what counts of this partition.
+            // The last entry of this partition counts.
             batches_of(topic_id, 0, [upside_down].into_iter()),
         ];
         let key = ShareSessionKey {
@@ -409,7 +410,7 @@ mod tests {
             Vec::from_iter(ended),
             [
                 (0, Some(ErrorCode::InvalidRequest)),
-                // The group reads nothing here.
+                // The group has no state for this partition.
                 (1, Some(ErrorCode::UnknownTopicOrPartition)),
                 (2, None),
                 (3, Some(ErrorCode::UnknownTopicOrPartition)),

@@ -1,10 +1,11 @@
-//! ShareFetch (KIP-932): records for a member of a share group, and what it says of records that it had before.
+//! ShareFetch (KIP-932): returns records to a member of a share group, and takes acknowledgements
+//! of earlier ones.
 //!
-//! The member's session says which partitions are read. What it acknowledges is handed in first, and then the
-//! partitions are read as for a Fetch; a request that finds too little is parked at them. Only what the share
-//! partitions give the member of what was read is answered.
+//! The member's session determines the partitions. Acknowledgements are submitted first; then the
+//! partitions are read as for a Fetch, and a request that finds too little is parked. The response
+//! contains the records that the share partitions let the member acquire.
 //!
-//! Kafka does the same in `KafkaApis.handleShareFetchRequest`, `SharePartitionManager.fetchMessages` and
+//! Kafka: `KafkaApis.handleShareFetchRequest`, `SharePartitionManager.fetchMessages`,
 //! `DelayedShareFetch`.
 
 mod answer;
@@ -36,7 +37,7 @@ use ottla_net::RequestContext;
 use crate::Broker;
 use crate::throttling::wire_ms;
 
-/// The first version with strict limits on records, and with renewed locks.
+/// The first version with strict limits on records, and renewal of acquisition locks.
 const RENEWAL_VERSION: i16 = 2;
 
 pub(crate) async fn handle(
@@ -98,7 +99,7 @@ async fn serve(
         },
     );
     let session = match begun {
-        // Not at once, or the member would ask again and again.
+        // Delayed, because otherwise the member would retry immediately.
         Err(ErrorCode::ShareSessionLimitReached) => {
             let _waiting = context.waited.begin();
             ottla_sync::time::sleep(max_wait(&request)).await;
@@ -122,7 +123,7 @@ async fn serve(
     };
     rotate(&mut partitions, epoch);
     let settings = GroupSettings::of(&broker.host.context, &key.group_id);
-    // A renewed lock could run out while records are waited for.
+    // A renewed lock could expire while the request waits for records.
     let fetched = match renews {
         true => Vec::new(),
         false => {
@@ -167,7 +168,7 @@ fn max_wait(request: &ShareFetchRequest) -> Duration {
     Duration::from_millis(request.max_wait_ms.max(0) as u64)
 }
 
-/// Locks are renewed by requests that ask for nothing else (KIP-1222).
+/// Locks are renewed by requests that do not fetch records (KIP-1222).
 fn asks_for_records(request: &ShareFetchRequest) -> bool {
     [
         request.max_bytes,
@@ -179,7 +180,7 @@ fn asks_for_records(request: &ShareFetchRequest) -> bool {
     .any(|limit| limit != 0)
 }
 
-/// What is named, and what is to be forgotten.
+/// The named partitions, and those to remove from the session.
 fn partitions_of(request: &ShareFetchRequest) -> (Vec<TopicIdPartition>, Vec<TopicIdPartition>) {
     let named = request.topics.iter().flat_map(|topic| {
         topic.partitions.iter().map(|partition| TopicIdPartition {
@@ -213,7 +214,7 @@ fn batches_of_fetch(request: &ShareFetchRequest) -> Vec<super::share_acknowledge
     partitions.collect()
 }
 
-/// Reads what the member may read, with errors for the rest.
+/// Reads the partitions that the member may read, and returns errors for the others.
 async fn fetch_named(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -239,7 +240,7 @@ async fn fetch_named(
     answers
 }
 
-/// What has become of acknowledgements goes with the records of their partitions, where there are any.
+/// Adds the results of acknowledgements to the entries of their partitions.
 fn add_acknowledged(
     answers: &mut Vec<(TopicIdPartition, PartitionData)>,
     acknowledged: Vec<Acknowledged>,

@@ -47,7 +47,7 @@ impl GroupDescription for DescribedGroup {
         self.authorized_operations = operations;
     }
 
-    /// Every topic that the application uses.
+    /// Whether the client may describe every topic of the application.
     fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {
         let subtopologies = self.topology.iter().flat_map(|it| &it.subtopologies);
         let mut topics = subtopologies.flatten().flat_map(|it| {

@@ -1,5 +1,5 @@
-//! StreamsGroupHeartbeat: a member of a streams group (KIP-1071) says that it is alive and what has changed, and is told its
-//! tasks. Internal topics that its application lacks are made on its behalf.
+//! StreamsGroupHeartbeat: a member of a streams group (KIP-1071) reports that it is alive and what
+//! has changed, and receives its tasks. Missing internal topics of the application are created.
 //!
 //! Kafka: `KafkaApis.handleStreamsGroupHeartbeat`.
 
@@ -23,9 +23,9 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 use super::consumer_group_heartbeat::JOINS;
 use crate::{Broker, is_internal_topic};
 
-/// How many failures to create a topic a member is told of by name.
+/// The maximum number of failed topic creations in a response.
 const MAX_FAILURES_TOLD: usize = 3;
-/// For how many heartbeats the creation of a topic is not tried again once it has failed.
+/// After a failure, the creation of a topic is not retried for this number of heartbeats.
 const HEARTBEATS_WITHOUT_CREATION: u64 = 2;
 
 pub(crate) async fn handle(
@@ -77,7 +77,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Whether an application may be made of these topics, and the client may see them.
+/// Whether the topology may use these topics, and the client may describe them.
 fn check_topics(
     broker: &Broker,
     context: &RequestContext,
@@ -115,7 +115,7 @@ fn check_topics(
     }
 }
 
-/// Each topic once, in the order in which they are named.
+/// Each topic once, in the order of the topology.
 fn topics_of(topology: &Topology) -> Vec<&ByteString> {
     let topics = topology.subtopologies.iter().flat_map(|subtopology| {
         let internal = subtopology
@@ -132,8 +132,8 @@ fn topics_of(topology: &Topology) -> Vec<&ByteString> {
     topics.filter(|topic| seen.insert(*topic)).collect()
 }
 
-/// Has the topics created without waiting for it, and tells in the response what stands in the way: that the client may
-/// not, or what came of it the last time.
+/// Starts the creation of topics without waiting for it, and adds obstacles to the response:
+/// missing permissions, or the last failure.
 fn create_topics(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -169,7 +169,7 @@ fn create_topics(
     }
 }
 
-/// `failures` are topics and what is wrong with each.
+/// `failures` are topics and the reason of each failure.
 fn creation_failed(failures: &[(ByteString, ByteString)]) -> String {
     let told = failures.iter().take(MAX_FAILURES_TOLD);
     let told: Vec<String> = told
@@ -182,7 +182,7 @@ fn creation_failed(failures: &[(ByteString, ByteString)]) -> String {
     format!("Creation failed: {}{more}.", told.join(", "))
 }
 
-/// Behind what the member is told of the missing topics already.
+/// Appends to the message about missing topics.
 fn add_detail(response: &mut StreamsGroupHeartbeatResponse, detail: &str) {
     let missing = StreamsStatus::MissingInternalTopics.code();
     let mut status = response.status.iter_mut().flatten();

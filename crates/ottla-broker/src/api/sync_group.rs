@@ -1,4 +1,4 @@
-//! SyncGroup: the leader hands in the assignment, every member gets its part.
+//! SyncGroup: the leader submits the assignment, and every member receives its part.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: SyncGroupRequest,
 ) -> SyncGroupResponse {
-    // From version 5 on the client has to say what it believes was agreed on (KIP-559).
+    // From version 5 on, the client must send the protocol that it expects (KIP-559).
     let says_protocol = request.protocol_type.is_some() && request.protocol_name.is_some();
     if context.api_version >= 5 && !says_protocol {
         return SyncGroupResponse::refused(ErrorCode::InconsistentGroupProtocol);
@@ -36,7 +36,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Before version 5 the response does not repeat what was agreed on.
+/// Before version 5 the response does not contain the protocol.
 fn for_version(context: &RequestContext, mut response: SyncGroupResponse) -> SyncGroupResponse {
     if context.api_version < 5 {
         (response.protocol_type, response.protocol_name) = (None, None);

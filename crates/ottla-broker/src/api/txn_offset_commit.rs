@@ -1,5 +1,5 @@
-//! TxnOffsetCommit: a transaction writes down how far a group has read. What is written counts when the transaction
-//! is committed.
+//! TxnOffsetCommit: stores the offsets of a group as part of a transaction. They become effective
+//! when the transaction is committed.
 //!
 //! Kafka: `KafkaApis.handleTxnOffsetCommitRequest`, `GroupCoordinatorService.commitTransactionalOffsets`.
 
@@ -74,7 +74,7 @@ pub(crate) async fn handle(
     request.topics = topics.clone();
     let committed = match commit(broker, context, request).await {
         Ok(committed) => committed,
-        // Producers before 2.0 do not survive hearing of this.
+        // Producers before version 2.0 fail with this error.
         Err(ErrorCode::CoordinatorLoadInProgress) if context.api_version < 2 => {
             all_failed(&topics, ErrorCode::CoordinatorNotAvailable)
         }
@@ -123,8 +123,8 @@ async fn commit(
     committed.await
 }
 
-/// Kafka looks for the partition to verify the transaction, and finds none where nobody has looked for a coordinator yet;
-/// of one that is led elsewhere it says that this broker is not the coordinator.
+/// Kafka looks up the partition to verify the transaction. If the offsets topic does not exist, it
+/// finds none; if another broker leads the partition, this broker is not the coordinator.
 fn coordinator_of(
     broker: &Broker,
     group_id: &str,
@@ -139,8 +139,7 @@ fn coordinator_of(
     })
 }
 
-/// Makes sure that the coordinator of the transaction knows of the partition of the group, before anything is
-/// written to it.
+/// Ensures that the group's partition is part of the transaction before anything is written to it.
 async fn verify(
     broker: &Arc<Broker>,
     partition: &Arc<Partition>,
@@ -156,7 +155,7 @@ async fn verify(
         return Ok(guard);
     };
     let (answer, answered) = oneshot::channel();
-    // Who does not wait any more has lost the connection.
+    // The receiver is dropped if the connection has ended.
     let answer = Box::new(move |result| {
         let _ = answer.send(result);
     });

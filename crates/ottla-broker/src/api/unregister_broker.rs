@@ -1,4 +1,5 @@
-//! UnregisterBroker (KIP-631): decided by the controller. Kafka: `ControllerApis.handleUnregisterBroker`.
+//! UnregisterBroker (KIP-631): forwarded to the controller. Kafka:
+//! `ControllerApis.handleUnregisterBroker`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! UpdateFeatures (KIP-584): decided by the controller. Kafka: `ControllerApis.handleUpdateFeatures`.
+//! UpdateFeatures (KIP-584): forwarded to the controller. Kafka:
+//! `ControllerApis.handleUpdateFeatures`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! UpdateRaftVoter (KIP-853): a voter tells the leader of its directory, endpoints and versions.
+//! UpdateRaftVoter (KIP-853): a voter reports its directory, endpoints and supported versions to
+//! the leader.
 //!
 //! Kafka: `KafkaRaftClient.handleUpdateVoterRequest`, `RaftUtil.updateVoterResponse`.
 

@@ -1,4 +1,5 @@
-//! Vote (KIP-595, KIP-996): another voter asks for this one's vote, or whether it would be given.
+//! Vote (KIP-595, KIP-996): another voter requests this node's vote, or asks whether it would get
+//! it.
 //!
 //! Kafka: `KafkaRaftClient.handleVoteRequest`.
 

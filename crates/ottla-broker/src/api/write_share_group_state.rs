@@ -1,5 +1,5 @@
-//! WriteShareGroupState: the leader of a partition has persisted what became of records.
-//! Kafka: `KafkaApis.handleWriteShareGroupStateRequest`, `ShareCoordinatorService.writeState`.
+//! WriteShareGroupState: the leader of a partition persists the state of share groups. Kafka:
+//! `KafkaApis.handleWriteShareGroupStateRequest`, `ShareCoordinatorService.writeState`.
 
 use std::sync::Arc;
 

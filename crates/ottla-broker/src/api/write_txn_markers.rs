@@ -1,5 +1,6 @@
-//! WriteTxnMarkers: a coordinator of transactions, or an administrator who aborts a hanging one, has markers written
-//! into partitions of this broker. Kafka: `KafkaApis.handleWriteTxnMarkersRequest`.
+//! WriteTxnMarkers: a transaction coordinator, or an administrator that aborts a hanging
+//! transaction, writes markers to partitions of this broker. Kafka:
+//! `KafkaApis.handleWriteTxnMarkersRequest`.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 use super::merged::merge_by;
 use crate::Broker;
 
-/// The name under which a cluster is authorised.
+/// The resource name of the cluster in ACLs.
 const CLUSTER: &str = "kafka-cluster";
 
 pub(crate) async fn handle(
@@ -67,7 +68,7 @@ pub(crate) async fn handle(
     }
     let mut results = Vec::new();
     while let Some(written) = writing.join_next().await {
-        // A panic has been reported where it happened.
+        // A panic was reported where it happened.
         let Ok(written) = written else {
             continue;
         };

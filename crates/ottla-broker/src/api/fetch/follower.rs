@@ -1,5 +1,5 @@
-//! What is special about a Fetch of another replica: the leader decides under the run token of each partition whether
-//! it serves the follower, and takes note of what the follower has, before anything is read.
+//! Fetch requests of replicas: before anything is read, the leader decides under the run token of
+//! each partition whether it serves the follower, and records the follower's position.
 //!
 //! Kafka: `Partition.fetchRecords` with `FetchParams.isFromFollower`.
 
@@ -19,12 +19,12 @@ use ottla_partition::partition::{FollowerFetches, FollowerVerdict};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Follower {
     pub(super) replica_id: BrokerId,
-    /// `BrokerEpoch::UNKNOWN` where the version of the request names none.
+    /// `BrokerEpoch::UNKNOWN` if the version of the request has no broker epoch.
     broker_epoch: BrokerEpoch,
 }
 
 impl Follower {
-    /// Who asks, if it is a replica. Versions from 15 on say so in a place of their own.
+    /// The replica that sent the request, if any. Versions from 15 on have a separate field for it.
     pub(super) fn of(request: &FetchRequest) -> Option<Follower> {
         let state = &request.replica_state;
         if state.replica_id >= 0 {
@@ -39,7 +39,8 @@ impl Follower {
         })
     }
 
-    /// Tells the leaders of the partitions what the follower has. Those that do not serve it have their answers then.
+    /// Reports the follower's position to the leaders of the partitions. Partitions that reject the
+    /// follower get their error.
     pub(super) async fn announce(
         self,
         broker: &Arc<Broker>,
@@ -65,7 +66,7 @@ impl Follower {
                     wanted.is_held_back = is_held_back(broker, wanted, is_in_sync);
                 }
                 FollowerVerdict::Undecided(before) => wanted.undecided = Some(before),
-                // The reading finds the same and names the place.
+                // The read detects the divergence too, and returns its offset.
                 FollowerVerdict::Refused(FetchRefusal::Diverging(_)) => {}
                 FollowerVerdict::Refused(FetchRefusal::Error(code)) => {
                     let answer = error_answer(wanted.requested.partition, code);
@@ -86,14 +87,15 @@ impl Follower {
             last_fetched_epoch: epoch(requested.last_fetched_epoch),
             log_start_offset: Offset(requested.log_start_offset),
             now_ms,
-            // Looked up by whoever holds the run token.
+            // Determined by the holder of the run token.
             end_of_last_fetched_epoch: None,
             leader_log_start_offset: Offset::ZERO,
         }
     }
 }
 
-/// Whether a follower that lags gets nothing now, because throttled replicas have been too fast.
+/// Whether a lagging follower gets no records now because replication to throttled replicas exceeds
+/// its quota.
 fn is_held_back(broker: &Broker, wanted: &Wanted, is_in_sync: bool) -> bool {
     let Ok(partition) = &wanted.target else {
         return false;
@@ -105,7 +107,7 @@ fn is_held_back(broker: &Broker, wanted: &Wanted, is_in_sync: bool) -> bool {
         && throttle.holds_back(&config, is_in_sync, quota, now_ms)
 }
 
-/// Counts what throttled replicas are given.
+/// Counts the bytes sent to throttled replicas.
 pub(super) fn count_throttled(broker: &Broker, targets: &[Wanted], answers: &[PartitionData]) {
     for (wanted, answer) in targets.iter().zip(answers) {
         if let Ok(partition) = &wanted.target

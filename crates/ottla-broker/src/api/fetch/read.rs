@@ -1,11 +1,11 @@
-//! Reads partitions for a Fetch: which records each gives, within the limits of the request.
+//! Reads partitions for a Fetch, within the limits of the request.
 //!
-//! Nothing is copied: what is read is a region of a segment file. Where the index that tells a position, or
-//! the region itself, is not in the page cache, a thread of its directory looks it up or brings it in, so that
-//! no thread that serves connections waits for the disk. That a page leaves the cache between the look and
-//! the sending cannot be excluded.
+//! Nothing is copied: the result of a read is a region of a segment file. If the index that is
+//! needed to find the position, or the region itself, is not in the page cache, a thread of the
+//! directory reads it, so that no thread that serves connections waits for the disk. A page can
+//! still be evicted between this check and the sending.
 //!
-//! Kafka does the same in `ReplicaManager.readFromLog` and `Partition.readRecords`.
+//! Kafka: `ReplicaManager.readFromLog`, `Partition.readRecords`.
 
 use std::sync::Arc;
 
@@ -20,37 +20,38 @@ use ottla_metrics::stalls;
 use ottla_partition::partition::{LateTurns, Partition};
 use ottla_storage::log_dirs::ThreadLimit;
 
-/// One page is looked at in so many bytes of a region.
+/// One page per this many bytes of a region is checked.
 const PROBE_STRIDE_BYTES: u64 = 128 * 1024;
-/// What is not in the page cache is read in pieces of this size.
+/// Data that is not in the page cache is read in pieces of this size.
 const READ_AHEAD_BYTES: usize = 128 * 1024;
 
 /// The limits of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadLimits {
     pub(crate) isolation: Isolation,
-    /// Over all partitions; the first batch of the first partition that has one may exceed it.
+    /// Over all partitions. The first batch of the first partition that has one may exceed it.
     pub(crate) max_bytes: u64,
-    /// Followers serve consumers that know of it (KIP-392), and nobody else.
+    /// Followers serve only consumers that support it (KIP-392).
     pub(crate) only_from_leader: bool,
 }
 
-/// What is known of a partition before it is read: it, or the answer where it is not to be read.
+/// The partition to be read, or the answer if it cannot be read.
 pub(crate) type Target = Result<Arc<Partition>, Box<PartitionData>>;
 
-/// A partition of a request, and what is asked of it.
+/// A partition of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) target: Target,
     pub(crate) requested: FetchPartition,
-    /// The replica is throttled, and gets no records now.
+    /// The replica is throttled and gets no records now.
     pub(crate) is_held_back: bool,
-    /// The leader has not come to say whether it serves the follower, which gets no records before that.
+    /// The leader has not decided yet whether it serves the follower, which gets no records until
+    /// then.
     pub(crate) undecided: Option<LateTurns>,
 }
 
 impl Wanted {
-    /// Whether there may be a decision for a follower that was left without one.
+    /// Whether a follower that was left without a decision may have one by now.
     pub(crate) fn is_decided_by_now(&self) -> bool {
         let (Ok(partition), Some(before)) = (&self.target, self.undecided) else {
             return false;
@@ -58,8 +59,9 @@ impl Wanted {
         partition.follower_turns.has_moved_since(before)
     }
 
-    /// Whether reading it again would give the same answer. Looks at a few published numbers, where a read looks into the
-    /// log: a follower that waits at thousands of partitions has all of them looked at again and again.
+    /// Whether another read would return the same answer. Compares a few published numbers and does
+    /// not access the log, because a follower that waits at thousands of partitions has all of them
+    /// checked again and again.
     fn is_current(&self, answer: &PartitionData, limits: ReadLimits) -> bool {
         let Ok(partition) = &self.target else {
             return true;
@@ -76,13 +78,14 @@ impl Wanted {
     }
 }
 
-/// All that a request reads.
+/// The result of reading all partitions of a request.
 #[derive(Debug)]
 pub(crate) struct ReadOutcome {
     pub(crate) answers: Vec<PartitionData>,
-    /// Bytes of records.
+    /// The size of the records in bytes.
     pub(crate) bytes: u64,
-    /// A partition has an error, a diverging epoch or a replica to be read from, of which the client must learn at once.
+    /// A partition has an error, a diverging epoch or a preferred read replica, which the client
+    /// must learn at once.
     pub(crate) must_answer: bool,
 }
 
@@ -95,14 +98,14 @@ impl ReadOutcome {
         }
     }
 
-    /// Whether reading everything again would give the same.
+    /// Whether reading everything again would return the same.
     pub(crate) fn is_current(&self, targets: &[Wanted], limits: ReadLimits) -> bool {
         let mut pairs = targets.iter().zip(&self.answers);
         self.answers.len() == targets.len()
             && pairs.all(|(wanted, answer)| wanted.is_current(answer, limits))
     }
 
-    /// Of a read that panicked.
+    /// The outcome of a read that panicked.
     pub(crate) fn failed() -> ReadOutcome {
         ReadOutcome {
             must_answer: true,
@@ -114,9 +117,9 @@ impl ReadOutcome {
 /// How the positions of a read are found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lookup<'a> {
-    /// In memory and in what the page cache holds of the files.
+    /// In memory and in the page cache.
     Cached,
-    /// The disk of this directory may be waited for, and no other.
+    /// May wait for the disk of this directory, and of no other.
     In(&'a ThreadLimit),
 }
 
@@ -124,7 +127,7 @@ pub(crate) enum Lookup<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Miss {
     Refused(ErrorCode),
-    /// Such a lookup does not find it.
+    /// This kind of lookup cannot find the position.
     NotFound,
 }
 
@@ -134,8 +137,8 @@ impl From<ErrorCode> for Miss {
     }
 }
 
-/// Goes on reading the partitions in their order, behind those that have their answers. Returns the one at which it stopped,
-/// whose position cannot be found by such a lookup.
+/// Continues to read the partitions in order, after those that have answers. Returns the partition
+/// at which it stopped because this kind of lookup cannot find its position.
 pub(crate) fn read_all<'t>(
     targets: &'t [Wanted],
     limits: ReadLimits,
@@ -151,8 +154,8 @@ pub(crate) fn read_all<'t>(
             false => limits.max_bytes.saturating_sub(outcome.bytes),
         };
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
-        // As long as nothing was read, one batch goes through whatever its size, or a consumer could
-        // not get past it.
+        // While nothing was read, one batch is returned whatever its size, because otherwise a
+        // consumer could not get past it.
         let min_one_message = outcome.bytes == 0 && !wanted.is_held_back;
         let size = ReadSize {
             max_bytes,
@@ -195,15 +198,15 @@ pub(crate) fn error_answer(partition: i32, code: ErrorCode) -> PartitionData {
     }
 }
 
-/// How much one partition may give.
+/// How many bytes one partition may return.
 #[derive(Clone, Copy)]
 struct ReadSize {
     max_bytes: u64,
-    /// The first batch comes whatever its size is.
+    /// Returns the first batch whatever its size.
     min_one_message: bool,
 }
 
-/// Whether this broker serves the partition to whoever asks, in the leader epoch that they name.
+/// Whether this broker serves the partition to the client in the leader epoch of the request.
 fn check_readable(
     partition: &Partition,
     requested: &FetchPartition,
@@ -215,7 +218,7 @@ fn check_readable(
     }
 }
 
-/// Without a size nothing is read, and the disk left alone.
+/// Without a size, reads no records and does not access the disk.
 fn read_one(
     partition: &Partition,
     requested: &FetchPartition,
@@ -232,13 +235,13 @@ fn read_one(
     }
     let reader = partition.reader();
     let fetch_offset = Offset(requested.fetch_offset);
-    // Taken before the read, so that what is appended meanwhile does not make it look complete.
+    // Taken before the read, so that a concurrent append does not make the read look complete.
     let mut answer = PartitionData {
         partition_index: requested.partition,
         high_watermark: reader.high_watermark().0,
         last_stable_offset: reader.last_stable_offset().0,
         log_start_offset: reader.log_start_offset().0,
-        // Told of to those who read what is committed, and to no others.
+        // Only readers of committed records get these.
         aborted_transactions: None,
         records: Some(Records::Bytes(bytes::Bytes::new())),
         ..Default::default()
@@ -257,8 +260,8 @@ fn read_one(
         Lookup::In(_) => reader.read(fetch_offset, max_bytes, upper_bound, min_one_message),
     };
     let read = match read {
-        // The regions that this answer has keep their handles until they are sent. The next fetch goes on here, as where the
-        // answer has as many bytes as it may have.
+        // The regions of this answer keep their file handles until they are sent. The next fetch
+        // continues here, as if the answer had reached its maximum size.
         Err(ReadError::Storage(error)) if error.is_lack_of_resources() && !min_one_message => {
             return Ok(answer);
         }
@@ -271,7 +274,7 @@ fn read_one(
         let aborted = aborted_transactions(&reader, fetch_offset, &read);
         answer.aborted_transactions = Some(aborted.map_err(|e| on_read_error(partition, e))?);
     }
-    // A batch that is cut off would be thrown away by the client: nothing says the same with less.
+    // The client would discard a truncated batch. An empty answer has the same effect.
     if let Some(region) = read.region.filter(|_| !read.first_entry_incomplete) {
         answer.records = Some(Records::File(FileRegion {
             file: region.file,
@@ -286,7 +289,7 @@ fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
     match &error {
         ReadError::NotCached => return Miss::NotFound,
         ReadError::OffsetOutOfRange { .. } => {}
-        // Counted, and told once a minute.
+        // Counted, and logged once a minute.
         ReadError::Storage(error) if error.is_lack_of_resources() => {}
         ReadError::Corrupt { .. } | ReadError::Storage(_) => {
             tracing::error!(partition = %partition.topic_partition, "read failed: {error}");
@@ -295,8 +298,8 @@ fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
     Miss::Refused(error.error_code())
 }
 
-/// Whether the epoch of the last record that the client has ended earlier here than it believes
-/// (KIP-320, KIP-595); it then has to truncate before it goes on.
+/// Whether the client's last fetched epoch ends earlier here than the client believes (KIP-320,
+/// KIP-595). If so, the client must truncate.
 fn diverging_epoch(
     reader: &LogReader,
     requested: &FetchPartition,
@@ -332,7 +335,7 @@ fn aborted_transactions(
     Ok(aborted.collect())
 }
 
-/// The regions of the answers of which not every page looked at is in the page cache.
+/// The regions of the answers that are not entirely in the page cache, as far as checked.
 pub(crate) fn cold_regions(
     targets: &[Wanted],
     answers: &[PartitionData],
@@ -349,7 +352,7 @@ pub(crate) fn cold_regions(
         .collect()
 }
 
-/// Looks at single bytes of the region without waiting for the disk.
+/// Probes single bytes of the region without waiting for the disk.
 fn is_cached(region: &FileRegion) -> bool {
     let end = region.position + region.len;
     let mut position = region.position;
@@ -364,7 +367,7 @@ fn is_cached(region: &FileRegion) -> bool {
     }
 }
 
-/// Brings a region into the page cache. Waits for the disk.
+/// Reads a region into the page cache. Blocks.
 pub(crate) fn warm(region: &FileRegion) {
     let mut buffer = vec![0; READ_AHEAD_BYTES];
     let end = region.position + region.len;
@@ -372,7 +375,7 @@ pub(crate) fn warm(region: &FileRegion) {
     while position < end {
         let wanted = (end - position).min(READ_AHEAD_BYTES as u64) as usize;
         match region.file.read_at(&mut buffer[..wanted], position) {
-            // Sending the region meets the same end or error, and handles it.
+            // Sending the region meets the same condition and handles it.
             Ok(0) | Err(_) => break,
             Ok(read) => position += read as u64,
         }
@@ -428,7 +431,7 @@ mod tests {
             "there may be more"
         );
 
-        // Nothing is readable any more, but the answer says where the log ended before.
+        // Nothing can be read any more, but the answer contains the previous end of the log.
         let mut caught_up = targets.clone();
         caught_up[1].requested.fetch_offset = 1;
         assert!(!empty.is_current(&caught_up, limits));
@@ -448,7 +451,7 @@ mod tests {
         create(&mut node.connect().await, 4).await;
         let reads = |index: i32| node.partition(index).log_location().threads.reads.clone();
         let first = reads(0);
-        // Those of the first directory, then those of the second.
+        // Partitions of the first directory, then those of the second.
         let mut order = vec![0, 1, 2, 3];
         order.sort_by_key(|&index| !reads(index).is(&first));
         let in_first = order

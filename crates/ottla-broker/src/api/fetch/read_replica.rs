@@ -1,4 +1,4 @@
-//! Sends consumers to a replica in their own rack, where `replica.selector.class` asks for it (KIP-392).
+//! Directs consumers to a replica in their own rack if `replica.selector.class` is set (KIP-392).
 //!
 //! Kafka: `ReplicaManager.findPreferredReadReplica`.
 
@@ -21,12 +21,12 @@ const RACK_AWARE: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelect
 fn selector(broker: &Broker) -> ReplicaSelector {
     match broker.config().replica_selector_class.as_deref() {
         Some(RACK_AWARE) => ReplicaSelector::RackAware,
-        // Any other is refused at the start.
+        // Any other class is rejected at start.
         Some(_) | None => ReplicaSelector::Leader,
     }
 }
 
-/// Gives those partitions their answers that the consumer shall read elsewhere.
+/// Sets the answers of partitions that the consumer should read from another replica.
 pub(super) async fn send_to_read_replicas(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -49,7 +49,7 @@ pub(super) async fn send_to_read_replicas(
             continue;
         };
         let requested = &wanted.requested;
-        // What is wrong with the request, the reading finds.
+        // The read reports errors of the request.
         if partition
             .check_leader(requested.current_leader_epoch)
             .is_err()

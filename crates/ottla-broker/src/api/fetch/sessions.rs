@@ -1,10 +1,13 @@
-//! The cache of fetch sessions (KIP-227), each of which `ottla_protocol::fetch_session` keeps.
+//! The cache of fetch sessions (KIP-227). `ottla_protocol::fetch_session` implements a single
+//! session.
 //!
-//! The cache holds at most `max.incremental.fetch.session.cache.slots` sessions. A new one takes the place of one that is
-//! worth less ([`shard`]); otherwise the client goes on without a session. So it does where the partitions of all sessions
-//! come to the bound that follows from the memory that there is.
+//! The cache holds at most `max.incremental.fetch.session.cache.slots` sessions. A new session
+//! replaces one that is worth less ([`shard`]); if there is none, the client continues without a
+//! session. The same happens when the partitions of all sessions reach a bound that depends on the
+//! available memory.
 //!
-//! Kafka does the same in `FetchSessionCacheShard`, `FetchManager` and `FetchContext`, without a bound of partitions.
+//! Kafka: `FetchSessionCacheShard`, `FetchManager`, `FetchContext`, which have no bound on
+//! partitions.
 
 mod shard;
 
@@ -20,16 +23,17 @@ use ottla_types::{ErrorCode, TopicName, Uuid};
 
 use self::shard::{Shard, Worth};
 
-/// As many as Kafka has, where each gets a fair number of slots.
+/// As in Kafka, if each shard gets enough slots.
 const SHARDS: usize = 8;
 const LEAST_SLOTS_OF_SHARD: usize = 8;
 
-/// A partition as sessions know it: by topic id where the client uses those, else by name.
+/// The key of a partition in a session: its topic ID if the client uses IDs, otherwise its topic
+/// name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PartitionKey {
-    /// Empty where the id is used.
+    /// Empty if the topic ID is used.
     pub(crate) topic: TopicName,
-    /// Zero where the name is used.
+    /// Zero if the topic name is used.
     pub(crate) topic_id: Uuid,
     pub(crate) partition: i32,
 }
@@ -39,16 +43,16 @@ type Session = Arc<Mutex<FetchSession<PartitionKey>>>;
 /// All sessions of a broker.
 #[derive(Debug)]
 pub(crate) struct FetchSessions {
-    /// A session is in the one that its id says.
+    /// The session ID determines the shard.
     shards: Vec<Mutex<Shard<Session>>>,
     max_partitions: usize,
     /// Of all sessions, as of their last use.
     partitions: AtomicUsize,
-    /// Sessions that had to make room for others.
+    /// The number of sessions that were evicted.
     evictions: AtomicU64,
 }
 
-/// What the cache holds, for the metrics.
+/// The contents of the cache, for the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CachedSessions {
     pub(crate) sessions: usize,
@@ -56,17 +60,17 @@ pub(crate) struct CachedSessions {
     pub(crate) evictions: u64,
 }
 
-/// How a request is to be answered.
+/// How a request is answered.
 #[derive(Debug)]
 pub(crate) enum FetchContext {
-    /// With everything, and no session.
+    /// With all partitions, without a session.
     Sessionless,
-    /// With everything, and a session if there is room.
+    /// With all partitions, and a new session if there is room.
     Full {
         uses_topic_ids: bool,
         is_follower: bool,
     },
-    /// With what has changed.
+    /// With the partitions that have changed.
     Incremental(IncrementalContext),
 }
 
@@ -74,13 +78,13 @@ pub(crate) enum FetchContext {
 pub(crate) struct IncrementalContext {
     id: i32,
     session: Session,
-    /// What the session has to expect next for the answer still to be the right one.
+    /// The session must still expect this epoch when the response is finished.
     next_epoch: i32,
 }
 
-/// The partitions of a request, in the order in which they are served.
+/// The partitions of a request, in serving order.
 pub(crate) type FetchPartitions = Vec<(PartitionKey, FetchPartition)>;
-/// The answers for partitions, in their order.
+/// The answers for partitions, in order.
 pub(crate) type FetchedPartitions = Vec<(PartitionKey, PartitionData)>;
 
 impl FetchSessions {
@@ -100,7 +104,7 @@ impl FetchSessions {
         }
     }
 
-    /// How much is cached.
+    /// The contents of the cache.
     pub(crate) fn cached(&self) -> CachedSessions {
         CachedSessions {
             partitions: self.partitions.load(Ordering::Relaxed),
@@ -113,7 +117,7 @@ impl FetchSessions {
         &self.shards[id.unsigned_abs() as usize % self.shards.len()]
     }
 
-    /// Has a shard changed, and counts what it has then.
+    /// Changes a shard, and updates the number of partitions.
     fn change<T>(
         &self,
         shard: &Mutex<Shard<Session>>,
@@ -132,7 +136,7 @@ impl FetchSessions {
         self.change(self.shard(id), |shard| shard.remove(id));
     }
 
-    /// Finds out how a request is to be answered, and which partitions it is about.
+    /// Determines how a request is answered, and its partitions.
     pub(crate) fn begin(
         &self,
         session_id: i32,
@@ -173,7 +177,7 @@ impl FetchSessions {
         let shard = self.shard(session_id);
         self.change(shard, |shard| shard.on_used(session_id, size, now_ms));
         if !requested.is_empty() && self.partitions.load(Ordering::Relaxed) > self.max_partitions {
-            // The client asks for everything then, and gets no session.
+            // The client then sends a full request, and gets no session.
             self.remove(session_id);
             return Err(ErrorCode::FetchSessionIdNotFound);
         }
@@ -185,7 +189,7 @@ impl FetchSessions {
         Ok((FetchContext::Incremental(context), continued.partitions))
     }
 
-    /// Creates a session for what a full fetch asked for, if there is room. Returns its id.
+    /// Creates a session for a full fetch if there is room. Returns its ID.
     fn create(
         &self,
         uses_topic_ids: bool,
@@ -202,7 +206,7 @@ impl FetchSessions {
         let shards = self.shards.len();
         let first = random().unsigned_abs() as usize % shards;
         let in_turn = (first..shards).chain(0..first);
-        // Where one shard has no room another may have some.
+        // If one shard is full, another may have room.
         let with_room = in_turn
             .into_iter()
             .find(|&it| !self.shards[it].lock().is_full());
@@ -237,8 +241,8 @@ impl FetchSessions {
 }
 
 impl FetchContext {
-    /// The session id of an answer that says nothing of any partition: no session begins, and one that is under way does
-    /// not get on.
+    /// The session ID for a throttled response without partitions: no new session is created, and
+    /// an existing one does not advance.
     pub(crate) fn throttled(self) -> Result<i32, (ErrorCode, i32)> {
         match self {
             FetchContext::Sessionless | FetchContext::Full { .. } => Ok(NO_SESSION),
@@ -252,7 +256,7 @@ impl FetchContext {
         }
     }
 
-    /// The session id to answer with, and what of the answers has to be said.
+    /// The session ID for the response, and the answers that it must contain.
     pub(crate) fn finish(
         self,
         sessions: &FetchSessions,

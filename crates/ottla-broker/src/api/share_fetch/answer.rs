@@ -1,4 +1,4 @@
-//! What a ShareFetch answers for a partition of which it has no records.
+//! The answers of a ShareFetch for partitions without records.
 
 use ottla_coordination::share_groups::PartitionFailure;
 use ottla_protocol::Records;

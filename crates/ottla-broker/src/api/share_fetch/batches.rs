@@ -1,5 +1,5 @@
-//! The batches of what was read: what a share partition has to know of them, and where they lie.
-//! Source: `ShareFetchUtils.maybeSliceFetchRecords`.
+//! The batches in a region that was read, as a share partition needs them, and their positions.
+//! Kafka: `ShareFetchUtils.maybeSliceFetchRecords`.
 
 use ottla_coordinator::share_partition::FetchedBatch;
 use ottla_protocol::FileRegion;
@@ -7,14 +7,14 @@ use ottla_records::control::ControlRecordType;
 use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::ProducerId;
 
-/// A batch and where it lies in its file.
+/// A batch and its position in the file.
 pub(super) struct LocatedBatch {
     pub(super) batch: FetchedBatch,
     position: u64,
     len: u64,
 }
 
-/// The whole batches in a region. The region is in the page cache, as far as one can know.
+/// The complete batches in a region. The region was just read into the page cache.
 pub(super) fn located_batches(region: &FileRegion) -> std::io::Result<Vec<LocatedBatch>> {
     let mut located = Vec::new();
     let end = region.position + region.len;
@@ -64,7 +64,7 @@ fn is_abort_marker(
     Ok(matches!(kind, Ok(Some(ControlRecordType::Abort))))
 }
 
-/// The part of the region from the batch that has the first offset to the one that has the last.
+/// The part of the region from the batch with the first offset to the one with the last offset.
 pub(super) fn slice(
     region: &FileRegion,
     located: &[LocatedBatch],

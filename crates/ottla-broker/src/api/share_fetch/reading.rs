@@ -1,8 +1,9 @@
-//! Reads partitions for a member, and waits where there is too little.
+//! Reads partitions for a member, and waits if there is too little.
 //!
-//! A share partition is read for one member at a time, since what it acquires decides where the next goes on. Whoever
-//! comes meanwhile waits for that, for records, or for records that others give back.
-//! Source: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`, `PartitionMaxBytesStrategy`.
+//! A share partition is read for one member at a time, because the records that it acquires
+//! determine where the next read starts. Other members wait for this to end, for records, or for
+//! records that others release. Kafka: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`,
+//! `PartitionMaxBytesStrategy`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub(super) struct FetchLimits {
     pub(super) mode: AcquireMode,
 }
 
-/// A partition of the request, with what is known of it here.
+/// A partition of the request, and its share partition if this broker leads it.
 struct Wished {
     partition: TopicIdPartition,
     led: Result<Arc<LedPartition>, ErrorCode>,
@@ -104,7 +105,7 @@ impl Fetching<'_> {
         let mut deadline = std::pin::pin!(ottla_sync::time::sleep(self.limits.max_wait));
         let mut is_last_try = self.limits.max_wait.is_zero();
         loop {
-            // First, so that what comes from here on is not missed.
+            // Registers first, so that no change after this point is missed.
             self.register();
             let errors = self.errors();
             if errors.len() == self.wished.len() {
@@ -124,7 +125,7 @@ impl Fetching<'_> {
         }
     }
 
-    /// Asks to be woken when a partition can be read further, or others let go of its records.
+    /// Registers to be woken when a partition can be read further, or records are released.
     fn register(&self) {
         for led in self.led() {
             led.waiters.take_out(&self.waiter);
@@ -162,7 +163,7 @@ impl Fetching<'_> {
         answers
     }
 
-    /// Reads what may be read now; `None` where that is too little to answer with.
+    /// Reads the partitions that are available. `None` if that is too little for a response.
     async fn try_once(&self, is_last_try: bool) -> Option<Vec<(TopicIdPartition, PartitionData)>> {
         let mut readings = Vec::new();
         for wished in &self.wished {
@@ -215,7 +216,7 @@ impl Fetching<'_> {
         read_targets(self.broker, &Arc::new(targets.collect()), limits).await
     }
 
-    /// What the member gets of what was read.
+    /// The records that the member acquires from what was read.
     fn acquire(
         &self,
         partition: TopicIdPartition,
@@ -226,7 +227,7 @@ impl Fetching<'_> {
         let led = reading.led();
         match ErrorCode::from_code(read.error_code) {
             ErrorCode::None => {}
-            // The log was cut: the next fetch begins where it begins.
+            // The log was truncated at its start. The next fetch starts there.
             ErrorCode::OffsetOutOfRange => {
                 led.on_log_start_offset(led.partition.reader().log_start_offset());
                 return empty_answer(partition);

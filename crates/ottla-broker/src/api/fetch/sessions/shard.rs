@@ -1,22 +1,24 @@
-//! A part of the cache of fetch sessions: which sessions it has, and which of them makes room for another.
+//! A shard of the cache of fetch sessions, and its eviction policy.
 //!
-//! The sessions stand in the order in which they were used and in that in which they give way, so that neither finding a
-//! session nor making room depends on how many there are, and no session is locked for it. A session that was idle for two
-//! minutes gives way to any. Otherwise one that is older than that gives way to one with more partitions, and to a
-//! follower's; a consumer's gives way to a follower's however young it is.
+//! Sessions are ordered by last use and by eviction priority, so that neither a lookup nor an
+//! eviction depends on their number, and no session is locked for it. A session that was idle for
+//! two minutes can be evicted for any other. Otherwise, a session that is older than that can be
+//! evicted for one with more partitions or for a follower's, and a consumer's session of any age
+//! can be evicted for a follower's.
 //!
-//! Kafka: `FetchSessionCacheShard`, without its locks on sessions.
+//! Kafka: `FetchSessionCacheShard`, which locks sessions.
 
 use std::collections::BTreeSet;
 
 use ottla_sync::collections::HashMap;
 
-/// After so long without a fetch a session is stale, and from that age on it can be displaced.
+/// A session is stale if it was idle for this long, and can be evicted by a more valuable one from
+/// this age on.
 const EVICTION_MS: u64 = 120_000;
-/// A use is noted no more often than this.
+/// A use is recorded at most this often.
 const USE_GRANULARITY_MS: u64 = 1_000;
 
-/// What a session is worth: followers before consumers, then by how many partitions it has.
+/// The value of a session: followers before consumers, then by number of partitions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Worth {
     pub(super) is_follower: bool,
@@ -28,9 +30,9 @@ pub(super) struct Shard<S> {
     max_sessions: usize,
     sessions: HashMap<i32, Entry<S>>,
     by_last_use: BTreeSet<(u64, i32)>,
-    /// Those that may give way to a consumer's, the one that is worth least first.
+    /// Sessions that can be evicted for a consumer's, the least valuable first.
     evictable_by_all: BTreeSet<(Worth, i32)>,
-    /// Those that may give way to a follower's.
+    /// Sessions that can be evicted for a follower's.
     evictable_by_followers: BTreeSet<(Worth, i32)>,
     partitions: usize,
 }
@@ -59,7 +61,7 @@ impl<S: Clone> Shard<S> {
         self.sessions.len()
     }
 
-    /// Of all its sessions.
+    /// Of all sessions in the shard.
     pub(super) fn partitions(&self) -> usize {
         self.partitions
     }
@@ -76,7 +78,7 @@ impl<S: Clone> Shard<S> {
         Some(self.sessions.get(&id)?.session.clone())
     }
 
-    /// A session was used, and has so many partitions now.
+    /// Records a use of a session and its current number of partitions.
     pub(super) fn on_used(&mut self, id: i32, partitions: usize, now_ms: u64) {
         let Some(entry) = self.sessions.get(&id) else {
             return;
@@ -106,7 +108,7 @@ impl<S: Clone> Shard<S> {
         self.remove_entry(id).is_some()
     }
 
-    /// Gives up a session for one that is worth this; false where there is none that has to give way.
+    /// Evicts a session for one of this value. Returns false if none may be evicted.
     pub(super) fn evict_for(&mut self, worth: Worth, now_ms: u64) -> bool {
         let Some(&(last_used_ms, longest_idle)) = self.by_last_use.first() else {
             return false;
@@ -165,7 +167,7 @@ mod tests {
         }
     }
 
-    /// A full shard of sessions 0, 1, … that were created at 0 and used at that time.
+    /// A full shard of sessions 0, 1, … that were created at 0 and last used at `used_ms`.
     fn full(of: &[Worth], used_ms: u64) -> Shard<()> {
         let mut shard = Shard::new(of.len());
         for (id, worth) in (0..).zip(of) {
