@@ -1,4 +1,4 @@
-//! The table of APIs for COMPATIBILITY.md, from the same lists that the broker serves by.
+//! The API table of COMPATIBILITY.md, generated from the broker's own tables.
 
 use std::ops::RangeInclusive;
 
@@ -8,8 +8,8 @@ use crate::dispatch::served_versions;
 use crate::endpoint::Endpoint;
 use crate::telemetry::is_telemetry_api;
 
-/// A row for each API that Apache Kafka 4.3.1 serves on a broker's listener: its versions there and here, and why it
-/// is not served where it is not.
+/// A row for each API that Apache Kafka 4.3.1 serves on a broker listener: its versions in Kafka
+/// and in Ottla, and a remark if it is not served.
 pub fn api_table_markdown() -> String {
     let mut table = String::from(
         "| key | API | Apache Kafka 4.3.1 | Ottla | remarks |\n| ---: | --- | --- | --- | --- |\n",

@@ -1,4 +1,4 @@
-//! What handlers ask before they do anything, by the table of rights.
+//! Authorisation checks for handlers, according to the table of rights.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::endpoint::Endpoint;
 use crate::rights::{Denied, Right, rights};
 
 impl Broker {
-    /// Checks the right that the whole request needs, where its row has one.
+    /// Checks the right that the whole request needs, if its row has one.
     pub(crate) fn authorize(&self, context: &RequestContext) -> Result<(), ErrorCode> {
         match right_of_request(context) {
             Some(right) => self.authorize_cluster(context, right.operation),
@@ -32,12 +32,12 @@ impl Broker {
         match authorizer.is_allowed(context, operation, of_cluster, CLUSTER_NAME) {
             true => Ok(()),
             false if is_ready => Err(ErrorCode::ClusterAuthorizationFailed),
-            // Nodes that are told so ask again. Kafka answers with it for `AuthorizerNotReadyException`.
+            // A retriable error for nodes. Kafka returns it for `AuthorizerNotReadyException`.
             false => Err(ErrorCode::UnknownServerError),
         }
     }
 
-    /// Whether the client may see the cluster's authorised operations, and then which they are.
+    /// The cluster's authorised operations; 0 if the client may not describe the cluster.
     pub(crate) fn cluster_authorized_operations(&self, context: &RequestContext) -> i32 {
         match self.authorize_cluster(context, Operation::Describe) {
             Ok(()) => {
@@ -48,7 +48,7 @@ impl Broker {
         }
     }
 
-    /// Whether the client may do this to all topics of the cluster, or to this one.
+    /// Whether the client may perform the operation on all topics of the cluster, or on this one.
     pub(crate) fn may_do_to_topic(
         &self,
         context: &RequestContext,
@@ -60,7 +60,8 @@ impl Broker {
             || authorizer.is_allowed(context, operation, ResourceType::Topic, topic)
     }
 
-    /// Whether the client may change the settings of a resource. Kafka: `ControllerApis.authorizeAlterResource`.
+    /// Whether the client may change the settings of a resource. Kafka:
+    /// `ControllerApis.authorizeAlterResource`.
     pub(crate) fn authorize_alter_configs(
         &self,
         context: &RequestContext,
@@ -85,21 +86,22 @@ impl Broker {
                 self.authorize_cluster(context, Operation::ClusterAction)
             }
             Some(_) => self.authorize_cluster(context, Operation::AlterConfigs),
-            // Refused as what it is.
+            // The controller rejects unknown types.
             None => Ok(()),
         }
     }
 }
 
-/// The right over the cluster that the whole request needs.
+/// The cluster right that the whole request needs.
 fn right_of_request(context: &RequestContext) -> Option<&'static Right> {
     let rights = rights(context.api_key, Endpoint::of(context.listener()));
     let of_request = |right: &&Right| right.denied == Denied::Request;
     rights.unwrap_or_default().iter().find(of_request)
 }
 
-/// What a client is told whose whole request [`Broker::authorize`] has denied; nothing where `error` is another one.
-/// Kafka: `AuthHelper.authorizeClusterOperation`, which describes the request with all that it knows of it.
+/// The message for a client whose whole request [`Broker::authorize`] has denied; `None` for other
+/// errors. Kafka: `AuthHelper.authorizeClusterOperation`, which includes all details of the
+/// request.
 pub(crate) fn denial_message(context: &RequestContext, error: ErrorCode) -> Option<ByteString> {
     if error != ErrorCode::ClusterAuthorizationFailed {
         return None;
@@ -114,7 +116,7 @@ pub(crate) fn denial_message(context: &RequestContext, error: ErrorCode) -> Opti
     Some(message.into())
 }
 
-/// What a request names more than once. The controller refuses that, whoever asks.
+/// The elements that a request names more than once. The controller rejects these for every client.
 pub(crate) fn repeated<T: Ord + Clone>(asked: impl Iterator<Item = T>) -> BTreeSet<T> {
     let mut seen = BTreeSet::new();
     asked.filter(|it| !seen.insert(it.clone())).collect()

@@ -1,7 +1,7 @@
-//! The parts of a running broker, and what requests reach of them.
+//! The parts of a running broker, and the functions through which requests use them.
 //!
-//! Each part is a crate below this one and holds only what it needs; here they are put together. A handler in `api/`
-//! receives the whole, since any request may be about any of them.
+//! Each part comes from a crate below this one and holds only what it needs; this file connects
+//! them. A handler in `api/` receives the whole broker, because a request may involve any part.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -34,7 +34,7 @@ use crate::quotas::Quotas;
 use crate::rights::is_in_table;
 use crate::telemetry::Telemetry;
 
-/// A running broker. Everything in it is either immutable, or guards itself.
+/// A running broker. Its parts are immutable or synchronise themselves.
 #[derive(Debug)]
 pub struct Broker {
     pub context: Arc<NodeContext>,
@@ -44,14 +44,14 @@ pub struct Broker {
     pub(crate) dir_assignments: Arc<DirAssignments>,
     pub(crate) dir_reports: Arc<DirReports>,
     pub(crate) auto_topic_creation: Arc<AutoTopicCreation>,
-    /// How far the loading of the logs has come.
+    /// The progress of log loading.
     pub(crate) loading: Loading,
     pub(crate) host: Arc<PartitionHost>,
     pub(crate) partitions: Arc<Partitions>,
     pub(crate) replication: Arc<Replication>,
     pub(crate) local_replicas: LocalReplicas,
     pub(crate) directory_moves: Arc<DirectoryMoves>,
-    /// Set once, when the log directories are in use.
+    /// Set once, when the log directories are ready.
     pub(crate) cleaner: OnceLock<Arc<Cleaner>>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) transactions: Arc<Transactions>,
@@ -60,7 +60,7 @@ pub struct Broker {
     pub(crate) telemetry: Telemetry,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) quotas: Quotas,
-    /// What decompressing batches and compressing them anew may hold at once.
+    /// Bounds the memory for decompressing and recompressing batches.
     pub(crate) compression_memory: RequestMemory,
 }
 
@@ -139,7 +139,7 @@ impl Broker {
         })
     }
 
-    /// Takes the log directories into use: from here on their failures take partitions offline.
+    /// Starts to use the log directories: from now on, their failures take partitions offline.
     pub(crate) fn set_log_dirs(self: &Arc<Self>, log_dirs: Arc<LogDirs>) {
         log_dirs.set_cordoned(&self.config());
         let broker = Arc::downgrade(self);
@@ -151,8 +151,8 @@ impl Broker {
         self.host.set_log_dirs(log_dirs);
     }
 
-    /// Takes the partitions of a failed directory offline and tells the controller. Without any directory
-    /// left, or without the metadata log, the broker stops, where Kafka halts.
+    /// Takes the partitions of a failed directory offline and informs the controller. If no
+    /// directory is left, or the metadata log has failed, the broker stops, where Kafka halts.
     fn on_log_dir_failed(self: &Arc<Self>, failure: &DirFailure) {
         for topic_partition in &failure.partitions {
             if let Some(partition) = self.partitions.find(topic_partition) {
@@ -165,11 +165,11 @@ impl Broker {
                 .context
                 .fail(format!("{reason}. Fix this and start again"));
         }
-        // Failures that were found before the broker joined are told with the registration.
+        // Failures before the registration are reported with it.
         self.dir_reports.on_changed();
     }
 
-    /// Makes long polls look again: the broker begins to stop.
+    /// Wakes long polls when the broker starts to stop.
     pub(crate) async fn wake_at_stop(self: Arc<Self>) {
         self.context.stopping().await;
         for partition in self.partitions.load().iter() {
@@ -177,7 +177,7 @@ impl Broker {
         }
     }
 
-    /// What the machine gives this process.
+    /// The resources that the machine grants this process.
     pub fn limits(&self) -> Limits {
         self.context.limits()
     }
@@ -186,7 +186,7 @@ impl Broker {
         self.context.config()
     }
 
-    /// The cluster as this broker knows it.
+    /// The cluster image as this broker knows it.
     pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
         self.context.metadata()
     }
@@ -195,12 +195,12 @@ impl Broker {
         self.context.broker_id()
     }
 
-    /// Milliseconds of the node's own clock. For waiting and deadlines.
+    /// Milliseconds of the node's monotonic clock. Use it for waits and deadlines.
     pub fn now_ms(&self) -> u64 {
         self.context.now_ms()
     }
 
-    /// The time of day. For what is written down.
+    /// The wall clock. Use it for what is stored.
     pub fn timestamp(&self) -> Timestamp {
         self.context.timestamp()
     }
@@ -209,7 +209,7 @@ impl Broker {
         self.context.state()
     }
 
-    /// Returns when the broker begins to stop.
+    /// Returns when the broker starts to stop.
     pub async fn stopping(&self) {
         self.context.stopping().await;
     }
@@ -219,22 +219,22 @@ impl Broker {
         self.context.stop_step()
     }
 
-    /// Makes a stop, under way or to come, wait for no other node.
+    /// Makes a current or future stop not wait for other nodes.
     pub fn hurry(&self) {
         self.context.hurry();
     }
 
-    /// Why the broker stops by itself; `None` where it does not, or was told to.
+    /// Why the broker stopped by itself; `None` if it did not, or was asked to stop.
     pub fn failure(&self) -> Option<&str> {
         self.context.failure()
     }
 
-    /// A partition of which this broker has a replica, or what to answer where it has none.
+    /// The local replica of a partition, or the error for a client if there is none.
     pub fn local_partition(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         self.partitions.local(&self.context, topic, index)
     }
 
-    /// The log directories; `None` before the broker has taken them into use.
+    /// The log directories; `None` before they are ready.
     pub(crate) fn log_dirs(&self) -> Option<&Arc<LogDirs>> {
         self.host.log_dirs()
     }
@@ -244,22 +244,23 @@ impl Broker {
         self.node.controller()
     }
 
-    /// The task that keeps this broker in its cluster; `None` for a node that is no broker.
+    /// The task that registers this broker and sends heartbeats; `None` for a node that is not a
+    /// broker.
     pub(crate) fn heartbeats(&self) -> Option<&Heartbeats> {
         self.node.heartbeats()
     }
 
-    /// The id of the cluster; empty before the broker has joined it.
+    /// The cluster ID; empty before the broker has joined its cluster.
     pub fn cluster_id(&self) -> ByteString {
         self.node.cluster_id()
     }
 
-    /// The epoch with which this broker is registered.
+    /// The epoch of this broker's registration.
     pub fn broker_epoch(&self) -> BrokerEpoch {
         self.node.broker_epoch()
     }
 
-    /// Checks what the whole request needs, and has the controller decide it: see [`Node::forward`].
+    /// Authorises the whole request and forwards it to the controller: see [`Node::forward`].
     pub(crate) async fn forward<R: ControllerRequest>(
         &self,
         context: &RequestContext,
@@ -272,7 +273,7 @@ impl Broker {
         self.node.forward(context, request).await
     }
 
-    /// Checks what the whole request needs, and decides it: see [`Node::decide_here`].
+    /// Authorises the whole request and decides it: see [`Node::decide_here`].
     pub(crate) async fn decide_here<R: ControllerRequest>(
         &self,
         context: &RequestContext,
@@ -285,7 +286,7 @@ impl Broker {
         self.node.decide_here(context, request).await
     }
 
-    /// Checks what the whole request needs, and has the quorum answer it. `has_endpoints` as in [`answer`].
+    /// Authorises the whole request and passes it to the quorum. `has_endpoints` as in [`answer`].
     pub(crate) async fn answer_of_quorum<R: QuorumApi>(
         &self,
         context: &RequestContext,

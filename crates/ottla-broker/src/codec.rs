@@ -1,11 +1,12 @@
-//! The bodies of requests and responses: bytes to messages and back.
+//! Decodes request bodies and encodes responses.
 
 use ottla_net::{RequestContext, RequestError, encode_response};
 use ottla_protocol::{EncodeError, Encoded, Message, Reader};
 
 use crate::Broker;
 
-/// Reads the body of a request. Bytes that follow it are not looked at, as in Kafka: librdkafka sends some.
+/// Decodes the body of a request. Ignores trailing bytes, as Kafka does, because librdkafka sends
+/// some.
 pub(crate) fn decode<M: Message>(
     context: &RequestContext,
     reader: &mut Reader,
@@ -17,7 +18,8 @@ pub(crate) fn decode<M: Message>(
     Ok(message)
 }
 
-/// A response in the version of its request, with length and header in front. Its errors are counted.
+/// Encodes a response in the version of its request, with length and header. Counts its error
+/// codes.
 pub(crate) fn encode<M: Message>(
     broker: &Broker,
     context: &RequestContext,
@@ -26,7 +28,7 @@ pub(crate) fn encode<M: Message>(
     encode_in_version(broker, context, response, context.api_version)
 }
 
-/// The same in another version.
+/// Like [`encode`], in another version.
 pub(crate) fn encode_in_version<M: Message>(
     broker: &Broker,
     context: &RequestContext,

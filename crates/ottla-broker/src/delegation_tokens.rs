@@ -1,4 +1,4 @@
-//! Requests about delegation tokens (KIP-48): who may make them, and what they are about.
+//! Checks for requests about delegation tokens (KIP-48).
 //!
 //! Kafka: `KafkaApis.allowTokenRequests`, `ControllerApis.allowTokenRequests`.
 
@@ -7,11 +7,11 @@ use ottla_config::SecurityProtocol;
 use ottla_net::RequestContext;
 use ottla_security::Principal;
 
-/// What Kafka says for a time that there is not.
+/// Kafka's value for a missing timestamp.
 pub(crate) const NO_TIME: i64 = -1;
 
-/// Whether a client may ask about tokens at all: it has to be authenticated, and not by a token. Of a forwarded request
-/// only the principal is known.
+/// Whether a client may send such requests: it must be authenticated, and not by a token. For a
+/// forwarded request, only the principal is known.
 pub(crate) fn may_ask_about_tokens(context: &RequestContext) -> bool {
     if context.principal().is_token_authenticated() {
         return false;
@@ -25,7 +25,7 @@ pub(crate) fn may_ask_about_tokens(context: &RequestContext) -> bool {
         }
 }
 
-/// Type and name of a principal, which has both.
+/// The type and the name of a principal.
 pub(crate) fn parts(principal: &str) -> (ByteString, ByteString) {
     let (principal_type, name) = principal.split_once(':').unwrap_or(("", principal));
     (principal_type.into(), name.into())

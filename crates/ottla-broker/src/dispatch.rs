@@ -1,5 +1,5 @@
-//! The one table of served APIs: which versions are served, and by which handler. What it lists is what
-//! ApiVersions advertises.
+//! The table of served APIs: their versions, listeners and handlers. ApiVersions advertises exactly
+//! these.
 
 use std::future::Future;
 use std::ops::RangeInclusive;
@@ -18,11 +18,12 @@ use crate::{Broker, api};
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
 type Handler = for<'a> fn(&'a Arc<Broker>, &'a RequestContext, Reader) -> Handled<'a>;
 
-/// One row of the table: an API on the listeners of brokers, of controllers, or both.
+/// One row of the table: an API on broker listeners, controller listeners, or both.
 struct Api {
     key: ApiKey,
     on: Endpoints,
-    /// `None` for Produce, which connections start with [`start_produce`] because it may overtake.
+    /// `None` for Produce: connections call [`start_produce`], because a Produce may start before
+    /// earlier ones are answered.
     handler: Option<Handler>,
 }
 
@@ -31,7 +32,7 @@ const BROKER: Endpoints = &[Endpoint::Broker];
 const CONTROLLER: Endpoints = &[Endpoint::Controller];
 const BOTH: Endpoints = &[Endpoint::Broker, Endpoint::Controller];
 
-/// The request type, and the module whose `handle` answers it, or what answers it.
+/// Takes the request type, and the module with the function `handle`, or a closure.
 macro_rules! api {
     ($on:ident, $request:ident, $module:ident) => {
         api!($on, $request, |broker, context, request| {
@@ -53,7 +54,7 @@ macro_rules! api {
     };
 }
 
-/// Every API that is served, in all stable versions of Kafka 4.3.1.
+/// Every served API, in all stable versions of Kafka 4.3.1.
 #[rustfmt::skip]
 const APIS: &[Api] = &[
     Api { key: ApiKey::Produce, on: BROKER, handler: None },
@@ -153,7 +154,7 @@ fn find(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static Api> {
         .find(|api| api.key == api_key && api.on.contains(&endpoint))
 }
 
-/// The versions of an API that are advertised at an endpoint; empty for one that is not.
+/// The versions of an API that an endpoint advertises; empty if it does not serve the API.
 pub(crate) fn served_versions(api_key: ApiKey, endpoint: Endpoint) -> RangeInclusive<i16> {
     match find(api_key, endpoint) {
         Some(_) => api_key.stable_versions(),
@@ -161,7 +162,7 @@ pub(crate) fn served_versions(api_key: ApiKey, endpoint: Endpoint) -> RangeInclu
     }
 }
 
-/// Every advertised API with its versions, in the order of their numbers.
+/// All advertised APIs with their versions, ordered by API key.
 pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
     let keys = ApiKey::ALL.iter();
     keys.map(|&key| (key, served_versions(key, endpoint)))
@@ -169,12 +170,12 @@ pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
         .collect()
 }
 
-/// What the listener of a request serves, for ApiVersions.
+/// The APIs of the listener that received the request, for ApiVersions.
 fn served_at(context: &RequestContext) -> Vec<(ApiKey, RangeInclusive<i16>)> {
     served_apis(Endpoint::of(context.listener()))
 }
 
-/// The request in an envelope is answered by its own handler.
+/// Passes the request in an envelope to its own handler.
 async fn answer_envelope(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -186,7 +187,7 @@ async fn answer_envelope(
     }
 }
 
-/// Hands the batches of a Produce request to their partitions.
+/// Submits the batches of a Produce request to their partitions.
 pub(crate) fn start_produce(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -200,7 +201,7 @@ pub(crate) fn start_produce(
     }
 }
 
-/// Has a request answered by its handler.
+/// Passes a request to its handler.
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -215,7 +216,8 @@ pub(crate) async fn handle(
         }) if api_key.stable_versions().contains(&version) && broker.telemetry.offers(api_key) => {
             handler(broker, context, reader).await
         }
-        // A client that is newer than this broker is told which versions there are (KIP-511).
+        // A client with an unknown version of ApiVersions receives the supported versions
+        // (KIP-511).
         Some(_) if api_key == ApiKey::ApiVersions => {
             let response = api::api_versions::unsupported_version();
             encode_in_version(broker, context, &response, 0).map(Answer::Response)

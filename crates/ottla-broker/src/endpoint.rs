@@ -1,9 +1,9 @@
-//! The two kinds of listeners, and what brokers hand on from one to the other.
+//! The two kinds of listeners, and the APIs that brokers forward to controllers.
 
 use ottla_net::ListenerInfo;
 use ottla_protocol::ApiKey;
 
-/// Who talks at a listener: an API can be served differently, or not at all, to controllers' clients.
+/// The kind of a listener. An API can be served on one kind, or differently on both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endpoint {
     Broker,
@@ -19,7 +19,7 @@ impl Endpoint {
     }
 }
 
-/// Whether brokers hand an API on to the active controller. In Kafka: `ApiKeys.forwardable`.
+/// Whether brokers forward an API to the active controller. Kafka: `ApiKeys.forwardable`.
 pub(crate) fn is_forwardable(api_key: ApiKey) -> bool {
     matches!(
         api_key,

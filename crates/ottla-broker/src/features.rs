@@ -1,20 +1,20 @@
-//! The features of the cluster, as ApiVersions names them.
+//! The features of the cluster for ApiVersions.
 
 use bytestring::ByteString;
 
 use crate::broker::Broker;
 
-/// The features of the cluster, as ApiVersions names them.
+/// The supported and finalized features.
 #[derive(Clone, Debug)]
 pub struct Features {
     pub supported: Vec<SupportedFeature>,
     /// Name and level.
     pub finalized: Vec<(ByteString, i16)>,
-    /// The metadata offset at which they were read; -1 where none was.
+    /// The metadata offset of the finalized features; -1 if there is none.
     pub finalized_epoch: i64,
 }
 
-/// A feature that this broker knows, with its lowest and highest level.
+/// A feature that this broker supports, with its lowest and highest level.
 #[derive(Clone, Debug)]
 pub struct SupportedFeature {
     pub name: ByteString,
@@ -34,7 +34,7 @@ impl Broker {
             let name = ByteString::from_static(ottla_metadata::MetadataVersion::FEATURE_NAME);
             (name, version.feature_level())
         }));
-        // Stands in the log's control records and not in the image.
+        // This level is in the log's control records and not in the image.
         let kraft_version = self.node.controller().map_or(0, |controller| {
             controller.status().kraft_version.feature_level()
         });

@@ -1,14 +1,14 @@
-//! The HTTP listener (`ottla.http.listener`): metrics for Prometheus, and whether the broker is alive and ready,
-//! for whoever starts and stops it.
+//! The HTTP listener (`ottla.http.listener`): metrics for Prometheus, and liveness and readiness
+//! for supervisors.
 //!
 //! | path | answer |
 //! | --- | --- |
 //! | `/metrics` | all metrics as OpenMetrics text |
-//! | `/healthz` | 200 while the process can go on; 503 with the reason when it is about to end |
-//! | `/readyz` | 200 when clients are served; 503 before and while it stops, with what it is doing |
+//! | `/healthz` | 200 while the process works; 503 with the reason when it is about to fail |
+//! | `/readyz` | 200 while clients are served; 503 before that and while the broker stops, with its state |
 //!
-//! It listens from before the logs are opened until everything is closed. It changes nothing, and has no
-//! authentication: bind it where only those connect who may know.
+//! It listens from before the logs are opened until everything is closed. It is read-only and has
+//! no authentication: bind it to an address that only trusted hosts can reach.
 
 #![allow(
     clippy::disallowed_methods,
@@ -37,7 +37,7 @@ use ottla_metrics::openmetrics::{CONTENT_TYPE, to_openmetrics};
 
 use crate::metrics::collect;
 
-/// A listener that serves until it is dropped.
+/// A running listener. Dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct HttpServer {
     pub(crate) local_addr: SocketAddr,
@@ -81,10 +81,12 @@ async fn index() -> &'static str {
 }
 
 async fn metrics(State(broker): State<Arc<Broker>>) -> Response {
-    // One after the other: who asks often must not take the threads that read files for clients.
+    // One scrape at a time, because frequent scrapes must not take the threads that read files for
+    // clients.
     static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
     let _turn = ONE_AT_A_TIME.acquire().await;
-    // Looks at every partition and asks the file systems: not for a thread that serves sockets.
+    // Iterates over all partitions and queries file systems, so it must not run on a thread that
+    // serves connections.
     let text = tokio::task::spawn_blocking(move || to_openmetrics(collect(&broker))).await;
     match text {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),

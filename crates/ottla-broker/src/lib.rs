@@ -1,15 +1,15 @@
-//! The broker as a whole: its start and stop, the dispatch of requests, and one file per API.
+//! The broker as a whole: start and stop, request dispatch, and one file per API.
 //!
-//! It puts the other crates together and starts and stops them in order (`start.rs`); sockets are the
-//! network's, files are the log's and the storage's, and a partition belongs to its own task. What a request means is
-//! decided in the pure crates wherever state is involved; the code here reads requests, hands them to whoever owns the
-//! state, and sends the answers.
+//! This crate connects the other crates and starts and stops them in order (`start.rs`). Sockets
+//! belong to ottla-net, files to ottla-log and ottla-storage, and partitions to ottla-partition.
+//! The pure crates decide what a request means wherever state is involved; the code here decodes
+//! requests, passes them to the owner of the state, and encodes the responses.
 //!
-//! The way of a request: `ottla-net/src/connection.rs` reads it, `dispatch.rs` finds its handler in
-//! the one table of served APIs, `api/<name>.rs` handles it. Produce has a way of its own from
-//! `ottla-net/src/connection.rs` on, because it may overtake an unanswered Produce.
+//! The path of a request: `ottla-net/src/connection.rs` reads it, `dispatch.rs` finds its handler
+//! in the table of served APIs, and `api/<name>.rs` handles it. Produce has a separate path from
+//! `ottla-net/src/connection.rs` on, because it may start before earlier Produces are answered.
 
-// Tests make files and threads of their own.
+// Tests create files and threads.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 const _: () = assert!(
@@ -48,7 +48,7 @@ pub use ottla_net::{
 pub use ottla_partition::Partition;
 pub use start::{RunningBroker, StartError};
 
-/// Whether Kafka keeps the topic for itself (`Topic.isInternal`).
+/// Whether the topic is internal (`Topic.isInternal`).
 pub fn is_internal_topic(name: &str) -> bool {
     matches!(
         name,

@@ -1,8 +1,8 @@
-//! Collects what the node counts, and shows it.
+//! Collects and exports metrics.
 //!
-//! Counters are in `ottla-metrics`. Here the gauges of all parts join them under the names that Kafka's JMX metrics have
-//! after the usual rules of the JMX exporter, so that dashboards made for Kafka work ([`collect`]). They are read by the
-//! HTTP listener and by the reporter that writes files.
+//! `ottla-metrics` contains the counters. [`collect`] adds the gauges of all parts, and names
+//! everything as the JMX exporter with its usual rules names Kafka's MBeans, so that dashboards for
+//! Kafka work. The HTTP listener and the file reporter read the result.
 
 mod collect;
 mod reporter;

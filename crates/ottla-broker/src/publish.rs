@@ -1,6 +1,7 @@
-//! What a new image means for this broker: partitions, settings of topics, and its own dynamic settings.
+//! Applies a new image to this broker: partitions, topic settings, and the broker's dynamic
+//! settings.
 //!
-//! Kafka does the same in `BrokerMetadataPublisher`, `DynamicConfigPublisher`.
+//! Kafka: `BrokerMetadataPublisher`, `DynamicConfigPublisher`.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use ottla_types::BrokerId;
 
 use crate::Broker;
 
-/// What the thread of the metadata quorum calls with each committed change, one after the other.
+/// The function that the publisher thread calls with each committed change, one at a time.
 pub(crate) fn publish_to(broker: &Arc<Broker>, file_config: BrokerConfig) -> Publish {
     let broker = Arc::downgrade(broker);
     Box::new(move |delta| {
@@ -23,7 +24,8 @@ pub(crate) fn publish_to(broker: &Arc<Broker>, file_config: BrokerConfig) -> Pub
     })
 }
 
-/// Puts a new image in force. Opens and closes logs: not for a thread that serves connections.
+/// Applies a new image. Opens and closes logs, so it must not run on a thread that serves
+/// connections.
 fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDelta) {
     let is_of_this_broker = |resource: &ConfigResource| {
         resource.kind == ConfigResourceType::Broker
@@ -31,10 +33,10 @@ fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDel
     };
     let has_new_settings = delta.configs.iter().any(is_of_this_broker);
     if has_new_settings {
-        // Before the partitions: new ones are to be opened with the new defaults.
+        // Before the partitions, so that new ones are opened with the new defaults.
         apply_dynamic_settings(broker, file_config, &delta.after);
     }
-    // Before what they are about can be seen.
+    // Before the resources become visible.
     broker.authorizer.follow(delta);
     if delta.client_quotas {
         broker.follow_quotas(&delta.after.client_quotas);
@@ -53,8 +55,8 @@ fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDel
     }
 }
 
-/// Puts partitions, coordinators and the image in force, in an order in which a client that learns where something is
-/// finds it there.
+/// Applies partitions, coordinators and image, in an order in which a client that sees a location
+/// in the image finds the partition or coordinator there.
 fn apply_image(broker: &Broker, delta: &MetadataDelta) {
     let (groups, transactions) = (&broker.groups, &broker.transactions);
     let share_groups = &broker.share_groups;
@@ -70,7 +72,8 @@ fn apply_image(broker: &Broker, delta: &MetadataDelta) {
 }
 
 impl Broker {
-    /// Tries again to open partitions that could not be opened when the metadata named them, as on a full disk. Blocks.
+    /// Retries to open partitions that could not be opened when they were assigned, for example
+    /// because a disk was full. Blocks.
     pub(crate) fn open_missing_partitions(&self) {
         let (groups, transactions) = (&self.groups, &self.transactions);
         let share_groups = &self.share_groups;
@@ -82,8 +85,8 @@ impl Broker {
     }
 }
 
-/// Whether the controller knows none of this broker's directories though it could: it was registered at a level of
-/// `metadata.version` that has none. Kafka: `BrokerRegistrationTracker`.
+/// Whether the registration of this broker contains no directories although the current level of
+/// `metadata.version` supports them. Kafka: `BrokerRegistrationTracker`.
 fn is_registration_outdated(delta: &MetadataDelta, id: BrokerId) -> bool {
     let version = delta.after.metadata_version();
     let is_changed = delta.before.metadata_version() != version || delta.brokers.contains(&id);
@@ -93,8 +96,8 @@ fn is_registration_outdated(delta: &MetadataDelta, id: BrokerId) -> bool {
         && registration.is_some_and(|it| it.directories.is_empty())
 }
 
-/// Puts the dynamic settings of an image in force and returns the configuration with them. What is not
-/// accepted is left out and told.
+/// Applies the dynamic settings of an image and returns the resulting configuration. Invalid
+/// settings are ignored and logged.
 pub(crate) fn apply_dynamic_settings(
     broker: &Arc<Broker>,
     file_config: &BrokerConfig,

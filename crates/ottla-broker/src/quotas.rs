@@ -1,13 +1,14 @@
-//! Client quotas: counts what clients use, and slows down those that use too much.
+//! Client quotas: measures usage, and throttles clients that exceed their limits.
 //!
-//! The answer to a client over its quota is sent at once with `throttle_time_ms`, and its connection is not read for that
-//! time (KIP-219). A kind of quota that nobody has costs one load of a flag for each request.
+//! A client over its quota receives its response at once, with `throttle_time_ms`, and its
+//! connection is not read for that time (KIP-219). If no client has a quota of some kind, it costs
+//! one load of a flag per request.
 //!
-//! Whose quota applies, and how much was used of it, is `ottla-security`'s. Owned here: the locks around it, and which
-//! requests count to what.
+//! `ottla-security` determines the applicable limit and measures usage. This module owns the locks,
+//! and defines which requests are charged to which quota.
 //!
-//! Kafka: `QuotaFactory`, `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager`,
-//! `RequestHandlerHelper`.
+//! Kafka: `QuotaFactory`, `ClientQuotaManager`, `ClientRequestQuotaManager`,
+//! `ControllerMutationQuotaManager`, `RequestHandlerHelper`.
 
 mod client_quota;
 mod mutations;
@@ -25,18 +26,18 @@ use ottla_sync::Mutex;
 pub(crate) use client_quota::ClientQuota;
 pub(crate) use mutations::{MutationUsage, Mutations, SHOWN};
 
-/// The quotas of clients by what they limit.
+/// The client quotas by kind.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     /// `producer_byte_rate`.
     pub(crate) produce: ClientQuota<Rate>,
     /// `consumer_byte_rate`.
     pub(crate) fetch: ClientQuota<Rate>,
-    /// `request_percentage`: of the time of one thread.
+    /// `request_percentage`: in percent of one thread's time.
     pub(crate) request: ClientQuota<Rate>,
     /// `controller_mutation_rate`.
     pub(crate) mutations: Arc<ClientQuota<MutationUsage>>,
-    /// The time that went into requests that are never slowed down.
+    /// The time of requests that are never throttled.
     pub(crate) exempt: Mutex<Rate>,
 }
 
@@ -56,20 +57,21 @@ impl Quotas {
         }
     }
 
-    /// The most bytes that a fetch gets, so that a client with a small quota is not paused for each answer.
+    /// The maximum size of a fetch response, so that a client with a small quota is not throttled
+    /// after each one.
     pub(crate) fn most_fetched_at_once(&self, context: &RequestContext) -> i32 {
         let most = self.fetch.most_at_once(context);
         most.map_or(i32::MAX, |most| most as i32)
     }
 
-    /// In percent of a thread's time, over the last windows.
+    /// In percent of one thread's time, over the last windows.
     pub(crate) fn exempt_request_time(&self, now_ms: u64) -> f64 {
         let windows = self.request.windows();
         self.exempt.lock().measure(windows, now_ms)
     }
 }
 
-/// The limits of each kind, as the metadata has them.
+/// The limits of each kind in the metadata.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) produce: ClientLimits,
@@ -85,7 +87,7 @@ impl Limits {
         for (entity, record) in image.by_entity() {
             let (key, value) = (&*record.key, record.value);
             if let Some(address) = part(entity, "ip") {
-                // The controller lets in nothing else; another release's may.
+                // The controller accepts no other key; a newer release may.
                 if key == "connection_creation_rate" {
                     limits.set_address(address, value);
                 }

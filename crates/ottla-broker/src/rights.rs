@@ -1,12 +1,13 @@
-//! The one table of authorisation: which operation on which resource each API needs, and what a client without it sees.
+//! The table of authorisation: the operation and resource that each API requires, and the effect of
+//! a missing right.
 //!
-//! A row that is about the whole request is checked by `Broker::authorize`, which the ways to the controller and to the
-//! quorum call themselves. A row about resources is checked by the handler, as it meets them; in builds with assertions
-//! the authorizer refuses a question that has no row. What this node asks of itself is not a client's request, and is
-//! not asked about.
+//! `Broker::authorize` checks rows for the whole request; the functions that call the controller
+//! and the quorum call it themselves. Handlers check rows for resources, as they encounter them; in
+//! builds with debug assertions, the authorizer panics on a check that has no row. Requests of this
+//! node to itself are not client requests and are not authorised.
 //!
-//! Requests that are forwarded are authorised here and, with the principal that the envelope carries, once more by the
-//! controller: the lead may come to this node between two looks.
+//! Forwarded requests are authorised here and again by the controller, with the principal in the
+//! envelope, because this node may become the active controller between two checks.
 //!
 //! Kafka: `KafkaApis`, `ControllerApis`, `AclApis`, `ConfigHelper`.
 
@@ -15,18 +16,18 @@ use ottla_protocol::ApiKey;
 
 use crate::endpoint::Endpoint;
 
-/// What a client sees that lacks the right.
+/// The effect of a missing right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Denied {
-    /// The error of the resource's type for the whole request; checked before anything else.
+    /// The error of the resource type for the whole request. Checked before anything else.
     Request,
-    /// The error of the resource's type, for what the request asks of that resource.
+    /// The error of the resource type for this resource.
     Resource,
-    /// The resource is left out of the answer.
+    /// The resource is omitted from the response.
     LeftOut,
-    /// A field of the answer stays empty.
+    /// A field of the response stays empty.
     FieldEmpty,
-    /// Nothing: another right of the row will do.
+    /// None: another right of the row is sufficient.
     NextRight,
 }
 
@@ -50,7 +51,7 @@ macro_rules! table {
     };
 }
 
-/// Each served API at each kind of listener. One without rights is open to everybody who is connected.
+/// Each served API on each kind of listener. A row without rights permits every connected client.
 #[rustfmt::skip]
 const TABLE: &[Row] = table! {
     Produce Broker: Write TransactionalId Resource, Write Topic Resource;
@@ -177,7 +178,7 @@ pub(crate) fn rights(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static [Ri
     Some(row.2)
 }
 
-/// Whether the table says that a request asks for this.
+/// Whether the table contains this right for the request.
 pub(crate) fn is_in_table(
     context: &RequestContext,
     operation: Operation,
@@ -218,7 +219,7 @@ mod tests {
         for (api, _, rights) in TABLE {
             for right in *rights {
                 let operations = right.resource_type.operations();
-                // DELETE on the cluster is asked for by DeleteTopics alone, and only ALL grants it.
+                // Only DeleteTopics checks DELETE on the cluster, and only ALL grants it.
                 let is_known = operations.contains(&right.operation)
                     || (*api == ApiKey::DeleteTopics
                         && right.resource_type == ResourceType::Cluster);

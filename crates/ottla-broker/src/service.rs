@@ -1,4 +1,5 @@
-//! What the network calls: the broker answers requests, and notices that a connection has ended.
+//! The interface that the network layer calls: the broker answers requests, and learns of closed
+//! connections.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl Service for Broker {
     }
 
     fn on_disconnected(self: &Arc<Self>, connection: &Connection, by_peer: bool) {
-        // The heartbeats of a broker may have come over it.
+        // The connection may be the one with a broker's heartbeats.
         if by_peer
             && let Some((id, epoch)) = connection.heard_broker()
             && !connection.is_draining()

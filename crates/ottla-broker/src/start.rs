@@ -1,10 +1,11 @@
-//! Starts a broker and stops it again.
+//! Starts and stops a broker.
 //!
-//! Starting goes from the disk outwards: what can be refused is refused before anything is touched, and
-//! clients are let in last, so that one that connects finds a broker that works. Only the controller of the
-//! node answers before: the others need its vote, and may need its lead, to start themselves.
-//! Stopping goes the other way: the partitions are given away, requests in flight are answered, the logs are
-//! flushed and the marker of a clean stop is written; the controller goes last, as in `KafkaRaftServer`.
+//! The start proceeds from the disk outwards: everything that can fail is checked before anything
+//! is changed, and client connections are accepted last, so that a connected client finds a working
+//! broker. Only the controller of the node answers earlier, because other nodes need its vote, and
+//! may need it as leader, to start. The stop proceeds in reverse: partitions are handed over,
+//! requests in flight are answered, the logs are flushed and the clean-shutdown marker is written.
+//! The controller stops last, as in `KafkaRaftServer`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -36,22 +37,23 @@ use crate::http::HttpServer;
 use crate::metrics;
 use crate::publish::{apply_dynamic_settings, publish_to};
 
-/// How long requests in flight may take to be answered at a stop.
+/// The maximum time for answering requests in flight at a stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long a controller that leads tries to give the lead away at a stop. In Kafka: `KafkaRaftClientDriver.shutdown`.
+/// How long an active controller tries to hand over leadership at a stop. Kafka:
+/// `KafkaRaftClientDriver.shutdown`.
 const LEAD_AWAY: Duration = Duration::from_secs(5);
-/// How many logs are brought to rest at once at a stop: their fsyncs share what the disk does.
+/// How many logs are closed at a time, so that their fsyncs share disk operations.
 const LOGS_CLOSED_AT_ONCE: usize = 16;
-/// How long after a partition could not be opened that is tried again.
+/// The interval between attempts to open partitions that could not be opened.
 const OPEN_RETRY: Duration = Duration::from_secs(10);
-/// The longest time between two looks at idle connections.
+/// The maximum interval between searches for idle connections.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
-/// How often the files of certificates are looked at.
+/// How often certificate files are checked.
 const CERTIFICATES_CHECK: Duration = Duration::from_secs(3);
-/// A connection on which nothing has come for so long keeps no buffer.
+/// A connection that was idle for this long keeps no buffer.
 const QUIET_MS: u64 = 5_000;
 
-/// Why a broker did not start: one sentence for people that names the thing and the way out.
+/// Why a broker did not start: one sentence for people, with the cause and the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartError(pub String);
 
@@ -63,28 +65,29 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A broker that runs. Dropping it without [`stop`](RunningBroker::stop) is a crash.
+/// A running broker. Dropping it without [`stop`](RunningBroker::stop) is a crash.
 #[derive(Debug)]
 pub struct RunningBroker {
     broker: Arc<Broker>,
     listeners: Vec<Arc<ListenerInfo>>,
     tasks: Vec<JoinHandle<()>>,
-    /// Those that accept connections to the controller.
+    /// The tasks that accept connections on controller listeners.
     controller_tasks: Vec<JoinHandle<()>>,
     /// Ends by itself when the broker stops.
     reporter: JoinHandle<()>,
     audit: JoinHandle<()>,
-    /// Answers until everything else has ended.
+    /// Serves until everything else has ended.
     http: Option<HttpServer>,
 }
 
 impl Broker {
-    /// Starts a broker on directories that are formatted. Has to be called within a tokio runtime.
+    /// Starts a broker on formatted directories. Must be called within a tokio runtime.
     pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         Broker::start_on(config, Unformatted::Refused).await
     }
 
-    /// As [`Broker::start`], but formats the directories first if none is: for a new cluster of its own.
+    /// Like [`Broker::start`], but first formats the directories if none is formatted, for a new
+    /// cluster.
     pub async fn format_and_start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
         Broker::start_on(config, Unformatted::Formatted).await
     }
@@ -93,15 +96,15 @@ impl Broker {
         mut config: BrokerConfig,
         unformatted: Unformatted,
     ) -> Result<RunningBroker, StartError> {
-        // Binding first finds an address in use before the data directory is touched; nothing is
-        // accepted until everything behind the listeners works.
+        // Binding first detects an address in use before the data directory is changed. Nothing is
+        // accepted until everything else works.
         let mut bound = Vec::new();
         for listener in &config.listeners {
             bound.push(BoundListener::bind(&config, listener).map_err(StartError)?);
         }
         let listeners: Vec<_> = bound.iter().map(|bound| Arc::clone(&bound.info)).collect();
         for listener in &listeners {
-            // A port of the kernel's choice is known now; clients must not be told 0.
+            // Clients must not see port 0 if the kernel has chosen a port.
             let advertised = config.advertised_listeners.iter_mut();
             for advertised in advertised.chain(&mut config.advertised_controller_listeners) {
                 if advertised.name == listener.name && advertised.port == 0 {
@@ -130,7 +133,7 @@ impl Broker {
         .await
         .map_err(|error| StartError(format!("the start was broken off: {error}")))?
         .map_err(StartError)?;
-        // From before the logs are opened, so that who asks is told how far that has come.
+        // From before the logs are opened, so that health checks can see the progress.
         let http = match http {
             Some(bound) => Some(HttpServer::start(Arc::clone(&broker), bound).map_err(StartError)?),
             None => None,
@@ -171,7 +174,7 @@ impl Broker {
     }
 }
 
-/// What runs beside the requests until the broker stops.
+/// The tasks that run until the broker stops.
 fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
     let context = Arc::clone(&broker.context);
     let windows = async move {
@@ -212,7 +215,7 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-/// Takes certificates and what is trusted anew when their files or settings have changed, without being told.
+/// Reloads certificates and trust stores when their files or settings have changed.
 async fn watch_certificates(context: Arc<NodeContext>) {
     if context.tls.all().is_empty() {
         return;
@@ -242,8 +245,8 @@ fn accept(broker: &Arc<Broker>, bound: BoundListener) -> JoinHandle<()> {
     ottla_sync::task::spawn(accept_connections(network, Arc::clone(broker), bound))
 }
 
-/// Reads or formats the directories, takes part in the metadata quorum and joins its cluster. Returns what accepts
-/// connections to the controller. Blocks.
+/// Reads or formats the directories, joins the metadata quorum and the cluster. Returns the tasks
+/// that accept connections on controller listeners. Blocks.
 fn join_cluster(
     broker: &Arc<Broker>,
     unformatted: Unformatted,
@@ -271,7 +274,7 @@ fn join_cluster(
         ),
         false => Membership::control(&broker.context, &config, &identity, &log_dirs, publish),
     };
-    // Before it is complete: what is published asks the controller for things.
+    // Before the node has fully joined, because the publisher sends requests to the controller.
     let joined = membership.map(|membership| broker.node.set_membership(membership));
     let accepting: Vec<_> = match joined {
         Ok(()) => of_controller
@@ -288,8 +291,8 @@ fn join_cluster(
     joined.map(|()| accepting)
 }
 
-/// Loads the logs as the cluster says that they are to be, and has clients sent to this broker; a node that is none
-/// has nothing to load. Blocks.
+/// Loads the logs with the cluster's settings, and has the broker unfenced. Does nothing on a node
+/// that is not a broker. Blocks.
 fn load_and_serve(
     broker: &Arc<Broker>,
     file_config: &BrokerConfig,
@@ -302,8 +305,8 @@ fn load_and_serve(
     let runtime = ottla_sync::task::Handle::current();
     let served = (|| {
         let image = runtime.block_on(membership.catch_up(&broker.context, heartbeats))?;
-        // Before the logs, so that each is opened with the settings of its topic, over those that the cluster
-        // and this broker were given while they ran.
+        // Before the logs, so that each is opened with the settings of its topic, over the dynamic
+        // settings of the cluster and this broker.
         broker.authorizer.load(&image);
         broker.follow_quotas(&image.client_quotas);
         let config = apply_dynamic_settings(broker, file_config, &image);
@@ -316,7 +319,8 @@ fn load_and_serve(
     served
 }
 
-/// Opens the logs with the settings that their topics have in the image, and takes the directories into use.
+/// Opens the logs with the settings of their topics in the image, and starts to use the
+/// directories.
 fn load_logs(
     broker: &Arc<Broker>,
     config: &BrokerConfig,
@@ -346,17 +350,17 @@ impl RunningBroker {
         &self.broker
     }
 
-    /// What clients can connect to, those of the controller included.
+    /// The listeners that accept connections, including controller listeners.
     pub fn listeners(&self) -> &[Arc<ListenerInfo>] {
         &self.listeners
     }
 
-    /// Where metrics and health can be asked for.
+    /// The address of the HTTP listener for metrics and health.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(|http| http.local_addr)
     }
 
-    /// Answers what is in flight, then brings everything to the disk.
+    /// Answers requests in flight, and then writes everything to disk.
     pub async fn stop(mut self) {
         let broker = Arc::clone(&self.broker);
         broker
@@ -364,19 +368,19 @@ impl RunningBroker {
             .set_state(BrokerState::PendingControlledShutdown);
         let has_successors = has_successors(&broker);
         if has_successors {
-            // Clients are served until other brokers lead what this one leads.
+            // Clients are served until other brokers lead these partitions.
             leave(&broker).await;
         }
         broker.context.set_stop_step(StopStep::Clients);
         broker.context.begin_stop();
-        // Members that wait for their group would keep their connections from draining.
+        // Otherwise members that wait for their group would prevent their connections from closing.
         broker.groups.stop();
         broker.transactions.stop();
         broker.share_groups.stop();
         self.drain(Endpoint::Broker).await;
         end(&mut self.tasks).await;
         broker.context.set_state(BrokerState::ShuttingDown);
-        // It only writes a file; a panic in it has been reported where it happened.
+        // It only writes a file. A panic was reported where it happened.
         let _ = (&mut self.reporter).await;
         let _ = (&mut self.audit).await;
         if let Some(membership) = broker.node.membership() {
@@ -391,21 +395,22 @@ impl RunningBroker {
             broker.directory_moves.stop().await;
             self.stop_cleaner().await;
             let unclosed = self.close_logs().await;
-            // Gives the lead away while the others can still be told where they have to ask.
+            // Hands over leadership while other nodes can still be informed.
             stop_controller(&broker, &membership.controller).await;
             end(&mut self.controller_tasks).await;
             self.drain(Endpoint::Controller).await;
             if let Some(log_dirs) = broker.log_dirs() {
                 let (log_dirs, broker_epoch) = (Arc::clone(log_dirs), membership.broker_epoch());
                 let close = move || log_dirs.close(broker_epoch, &unclosed);
-                // A panic has been reported where it happened; without the marker the next start recovers.
+                // A panic was reported where it happened. Without the marker, the next start
+                // recovers the logs.
                 let _ = ottla_sync::task::spawn_blocking(close).await;
             }
         }
     }
 
-    /// Has the requests of such clients answered that are in flight, and closes their connections. A broker that cannot
-    /// go on keeps nobody waiting: what was not answered is not answered. Kafka halts at once.
+    /// Answers the requests in flight on these connections and closes them. A failed broker does
+    /// not answer: Kafka halts at once.
     async fn drain(&self, endpoint: Endpoint) {
         let connections = &self.broker.network.connections;
         let each = |act: fn(&Connection)| {
@@ -423,15 +428,15 @@ impl RunningBroker {
         }
     }
 
-    /// Ends the threads of the cleaner, which asks the logs for things as long as it runs.
+    /// Ends the cleaner threads, which access the logs while they run.
     async fn stop_cleaner(&self) {
         if let Some(cleaner) = self.broker.cleaner.get().map(Arc::clone) {
-            // A panic has been reported where it happened.
+            // A panic was reported where it happened.
             let _ = ottla_sync::task::spawn_blocking(move || cleaner.stop()).await;
         }
     }
 
-    /// Brings all logs to rest, several at a time. Returns those that could not be.
+    /// Closes all logs, several at a time. Returns those that could not be closed.
     async fn close_logs(&self) -> Vec<TopicPartition> {
         let partitions: Vec<_> = self
             .broker
@@ -474,17 +479,18 @@ impl RunningBroker {
     }
 }
 
-/// Breaks tasks off; returns when they have ended, and with those that accept connections the sockets are closed.
+/// Aborts tasks and returns when they have ended. The sockets of those that accept connections are
+/// then closed.
 async fn end(tasks: &mut [JoinHandle<()>]) {
     for task in tasks {
         task.abort();
-        // It was broken off, or has ended before; a panic has been reported where it happened.
+        // It was aborted or has ended before. A panic was reported where it happened.
         let _ = task.await;
     }
 }
 
-/// Whether there may be somebody to lead what this broker leads: then it is given away first. A broker that is its whole
-/// cluster serves its clients to the end.
+/// Whether another broker may take over this broker's partitions; if so, they are handed over
+/// first. A broker that is alone in its cluster serves clients until the end.
 fn has_successors(broker: &Broker) -> bool {
     let controls_itself = broker
         .node
@@ -496,7 +502,7 @@ fn has_successors(broker: &Broker) -> bool {
     !controls_itself || brokers.any(|other| other.id != id && !other.fenced)
 }
 
-/// Has the controller move the leaders away. One that cannot go on asks nobody.
+/// Has the controller move leadership to other brokers. A failed broker does not request it.
 async fn leave(broker: &Broker) {
     broker.context.set_stop_step(StopStep::Leaders);
     if let Some(heartbeats) = broker.heartbeats()
@@ -519,7 +525,7 @@ async fn stop_controller(broker: &Broker, controller: &ControllerHandle) {
     controller.stop(Duration::ZERO).await;
 }
 
-/// Tries again and again to open partitions that could not be opened.
+/// Periodically retries to open partitions that could not be opened.
 async fn open_missing_partitions(broker: Arc<Broker>) {
     loop {
         ottla_sync::select! {
@@ -528,12 +534,12 @@ async fn open_missing_partitions(broker: Arc<Broker>) {
         }
         let opening = Arc::clone(&broker);
         let open = move || opening.open_missing_partitions();
-        // A panic has been reported where it happened; the next attempt may do better.
+        // A panic was reported where it happened. The next attempt may succeed.
         let _ = ottla_sync::task::spawn_blocking(open).await;
     }
 }
 
-/// Closes connections on which nothing came for `connections.max.idle.ms`.
+/// Closes connections that were idle for `connections.max.idle.ms`.
 async fn close_idle_connections(network: Arc<Network>) {
     let context = &network.context;
     loop {

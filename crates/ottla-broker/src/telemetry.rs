@@ -1,11 +1,13 @@
-//! Client telemetry (KIP-714): which metrics clients are asked for, and what they pushed.
+//! Client telemetry (KIP-714): the metrics that clients should push, and those that they have
+//! pushed.
 //!
-//! The subscriptions are the `client-metrics` resources of the cluster's configuration; which client may ask or push
-//! when is decided in [`clients`]; what it pushed is read in [`otlp`] and shown with the broker's own metrics until
-//! the client has been silent for three of its intervals. As in Kafka the two APIs are only offered where somebody
-//! takes the metrics: where the HTTP listener or the metrics reporter is configured.
+//! The subscriptions are the `client-metrics` resources of the cluster's configuration. [`clients`]
+//! decides which client may send requests when; [`otlp`] decodes what it pushed. The values are
+//! exported with the broker's own metrics until the client has been silent for three of its
+//! intervals. As in Kafka, the two APIs are offered only if something consumes the metrics: here,
+//! if the HTTP listener or the metrics reporter is configured.
 //!
-//! Kafka does the same in `ClientMetricsManager`, where what takes the metrics is a plugin.
+//! Kafka: `ClientMetricsManager`, where a plugin consumes the metrics.
 
 mod client_facts;
 mod clients;
@@ -26,10 +28,10 @@ pub(crate) use otlp::{ClientMetric, ClientMetricKind};
 pub(crate) use subscription::Request;
 use subscription::Subscription;
 
-/// The order in which the broker likes them: zstd, lz4, gzip, snappy.
+/// In order of preference: zstd, lz4, gzip, snappy.
 pub(crate) const ACCEPTED_COMPRESSION_TYPES: [i8; 4] = [4, 3, 1, 2];
 
-/// Whether these APIs belong to client telemetry.
+/// Whether the API belongs to client telemetry.
 pub(crate) fn is_telemetry_api(api_key: ApiKey) -> bool {
     matches!(
         api_key,
@@ -44,7 +46,7 @@ pub(crate) struct Telemetry {
     clients: Mutex<Clients>,
 }
 
-/// What a client pushes.
+/// The contents of a push.
 #[derive(Debug)]
 pub(crate) struct Push {
     pub(crate) subscription_id: i32,
@@ -63,7 +65,8 @@ impl Telemetry {
         }
     }
 
-    /// Whether an API is offered to clients: those of telemetry only where somebody takes the metrics.
+    /// Whether an API is offered to clients. Those of telemetry are offered only if something
+    /// consumes the metrics.
     pub(crate) fn offers(&self, api_key: ApiKey) -> bool {
         self.is_offered || !is_telemetry_api(api_key)
     }
@@ -72,7 +75,7 @@ impl Telemetry {
         self.max_bytes
     }
 
-    /// What this client is asked for.
+    /// The metrics that this client should push.
     pub(crate) fn on_get(
         &self,
         image: &MetadataImage,
@@ -85,7 +88,7 @@ impl Telemetry {
         Ok(request)
     }
 
-    /// Takes what a client pushed.
+    /// Processes a push.
     pub(crate) fn on_push(
         &self,
         image: &MetadataImage,
@@ -105,7 +108,7 @@ impl Telemetry {
         if push.metrics.is_empty() {
             return Ok(());
         }
-        // Outside of the lock: this decompresses.
+        // Without the lock, because this decompresses.
         let metrics = self.read(push);
         let mut clients = self.clients.lock();
         match metrics {
@@ -128,7 +131,7 @@ impl Telemetry {
         otlp::read(bytes)
     }
 
-    /// What the clients that are not silent have pushed last: instance, client id, metrics.
+    /// The last push of each client that is not silent: instance ID, client ID, metrics.
     pub(crate) fn for_each_client(
         &self,
         now_ms: u64,

@@ -1,6 +1,6 @@
-//! Counts requests to the quotas of their clients, and pauses those that use too much.
+//! Charges requests to client quotas, and throttles clients.
 //!
-//! Which requests count to what is here; what was used, and whose limit applies, is in `quotas`.
+//! This file defines which requests are charged to which quota; `quotas` measures the usage.
 //!
 //! Kafka: `ClientQuotaManager`, `ClientRequestQuotaManager`, `RequestHandlerHelper`.
 
@@ -20,7 +20,7 @@ use crate::quotas::{ClientQuota, Limits, Mutations};
 pub(crate) use request_time::throttled;
 
 impl Broker {
-    /// Puts the quotas of an image in force.
+    /// Applies the quotas of an image.
     pub(crate) fn follow_quotas(&self, image: &ClientQuotasImage) {
         let limits = Limits::of(image);
         let quotas = &self.quotas;
@@ -31,16 +31,17 @@ impl Broker {
         self.network.address_quotas.set(limits.addresses);
     }
 
-    /// Has nothing more read from the client for so long.
+    /// Mutes the client's connection for this time.
     pub(crate) fn pause(&self, context: &RequestContext, throttle_ms: u64) {
-        // The broker that has forwarded the request pauses its client itself.
+        // The broker that forwarded the request throttles its client itself.
         if throttle_ms > 0 && !context.is_forwarded {
             let until_ms = self.now_ms().saturating_add(throttle_ms);
             context.connection.mute_until(until_ms);
         }
     }
 
-    /// Counts a Produce, and pauses its client where that is due; for how long, the answer says.
+    /// Charges a Produce, and throttles its client if necessary. Returns the throttle time for the
+    /// response.
     pub(crate) fn count_produce(&self, context: &RequestContext, worked: Option<Duration>) -> u64 {
         let quotas = &self.quotas;
         let bytes = context.request_bytes as f64;
@@ -49,8 +50,8 @@ impl Broker {
         self.pause_for_bytes(context, &quotas.produce, of_bytes, of_time)
     }
 
-    /// The same of a Fetch that is to be answered with so many bytes. Where its client has to pause, it gets none of them,
-    /// and they do not count.
+    /// Charges a Fetch whose response has this size. If its client is throttled, it receives no
+    /// records, and they are not charged.
     pub(crate) fn count_fetch(
         &self,
         context: &RequestContext,
@@ -68,8 +69,8 @@ impl Broker {
         throttle_ms
     }
 
-    /// The same of a ShareFetch. Its records are locked for the client already: it gets them, they count, and it pauses
-    /// afterwards.
+    /// Charges a ShareFetch. Its records are already locked for the client, so it receives them,
+    /// they are charged, and it is throttled afterwards.
     pub(crate) fn count_share_fetch(
         &self,
         context: &RequestContext,
@@ -99,14 +100,14 @@ impl Broker {
         throttle_ms
     }
 
-    /// Counts the time that a request took of a thread; how long its client has to pause for it.
+    /// Charges the time that a request took of a thread. Returns the throttle time.
     fn count_time(&self, context: &RequestContext, worked: Duration) -> u64 {
         let request = &self.quotas.request;
         let throttle_ms = request.record(context, percent(worked), self.now_ms());
         throttle_ms.min(request.windows().length_ms)
     }
 
-    /// Counts the time of a request that is never slowed down. `None` where no time is counted.
+    /// Records the time of a request that is never throttled. `None` if time is not measured.
     pub(crate) fn count_exempt_time(&self, worked: Option<Duration>) {
         let Some(worked) = worked else {
             return;
@@ -116,8 +117,8 @@ impl Broker {
         exempt.record(windows, percent(worked), self.now_ms());
     }
 
-    /// The context with what the changes of topics count to, where the client has a quota for them. Where that is strict,
-    /// the client knows the error that refuses them.
+    /// Adds the quota that changes of topics are charged to, if the client has one. `is_strict`:
+    /// the client knows the error for an exceeded quota.
     pub(crate) fn count_mutations<'a>(
         &self,
         context: &'a RequestContext,
@@ -133,7 +134,8 @@ impl Broker {
         Cow::Owned(context)
     }
 
-    /// How long the client has to pause for the changes that were decided here, or elsewhere, which `answered` says.
+    /// The throttle time for the changes that were decided here, or on another node, which reported
+    /// `answered`.
     pub(crate) fn mutation_throttle_ms(&self, context: &RequestContext, answered: i32) -> i32 {
         let Some(quota) = &context.mutation_quota else {
             return answered;
@@ -145,12 +147,12 @@ impl Broker {
     }
 }
 
-/// A request's share of one thread's second.
+/// The share of one thread's second, in percent.
 fn percent(worked: Duration) -> f64 {
     worked.as_secs_f64() * 100.0
 }
 
-/// As the responses carry it.
+/// The throttle time in the type of responses.
 pub(crate) fn wire_ms(throttle_ms: u64) -> i32 {
     i32::try_from(throttle_ms).unwrap_or(i32::MAX)
 }

@@ -1,10 +1,11 @@
-//! A listener that lets so many connections in and no more, so that the HTTP port cannot take the open files and the
-//! memory that clients need, and ends those that do not come to the point, so that who asks whether the broker is
-//! well is not kept out by others: where all places are taken, the connection that has owed a request for longest
-//! gives its place to the one that comes ([`Places`]).
+//! An HTTP listener with a bounded number of connections, so that the HTTP port cannot use up file
+//! handles and memory that clients need. Connections that do not send a request are closed, so that
+//! they cannot keep out a health check: if all slots are taken, the connection that has owed a
+//! request for longest loses its slot to a new one ([`Places`]).
 //!
-//! Invariant: a connection keeps its place for a bounded time without having a whole request answered, however many
-//! bytes come or go meanwhile: the head of a request is given so long, and the rest so long from the last byte read.
+//! Invariant: a connection keeps its slot for a bounded time without a complete request being
+//! answered, whatever number of bytes it sends or receives. The head of a request must arrive
+//! within one limit; after that, another limit counts from the last byte read.
 
 mod places;
 
@@ -30,15 +31,16 @@ use tokio::time::{Instant, Sleep};
 
 use places::{Place, Places};
 
-/// Connections at once; further ones take the place of one that owes a request, or wait in the kernel's queue.
+/// The maximum number of connections. A further one replaces one that owes a request, or waits in
+/// the kernel's backlog.
 const MAX_CONNECTIONS: usize = 64;
-/// From when a request may begin until its head is there. Also what a connection may be silent between two requests:
-/// who asks less often connects anew.
+/// The maximum time for the head of a request. Also the maximum idle time between two requests;
+/// clients that poll less often reconnect.
 const HEAD: Duration = Duration::from_secs(2);
-/// What a connection has of that even where all places are taken. It also bounds how many connections a flood of half
-/// requests has let in, and so what the flood costs.
+/// The minimum time that a connection gets even if all slots are taken. It also bounds the rate at
+/// which a flood of incomplete requests is accepted, and so its cost.
 const LEAST: Duration = Duration::from_millis(20);
-/// For a request whose head is there, until its answer has been taken.
+/// The maximum time from the head of a request until the client has read the response.
 const ANSWER: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -73,9 +75,9 @@ impl BoundedListener {
         }
     }
 
-    /// Answers what comes in, for ever.
+    /// Serves connections forever.
     pub(super) async fn serve(mut self, router: Router) {
-        // `axum::serve` would wait for the head of a request without end.
+        // `axum::serve` would wait for the head of a request forever.
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.limits.head);
@@ -97,7 +99,7 @@ impl BoundedListener {
                 })
             };
             let connection = http.serve_connection(TokioIo::new(stream), service);
-            // How it ends concerns nobody here but its peer.
+            // Only the peer is affected by how the connection ends.
             tokio::spawn(async move {
                 tokio::select! {
                     _ = connection => {}
@@ -107,7 +109,7 @@ impl BoundedListener {
         }
     }
 
-    /// The next connection, when there is a place for it.
+    /// Returns the next connection when there is a slot for it.
     async fn accept(&mut self) -> BoundedStream {
         let (stream, _) = Listener::accept(&mut self.listener).await;
         BoundedStream {
@@ -119,7 +121,7 @@ impl BoundedListener {
     }
 }
 
-/// The body of an answer; when it is dropped, nothing more is to be sent.
+/// The body of a response. Dropped when there is nothing more to send.
 struct Answer {
     body: Body,
     place: Arc<Place>,
@@ -151,19 +153,19 @@ impl Drop for Answer {
     }
 }
 
-/// A connection, which ends when it has had its time.
+/// A connection that fails when its time is over.
 #[derive(Debug)]
 struct BoundedStream {
     stream: TcpStream,
     place: Arc<Place>,
     answer: Duration,
-    /// When it ends unless something comes before. What goes out does not move it: an answer that is taken a byte at
-    /// a time would never end.
+    /// When the connection ends unless something is read before. Writes do not extend it, because a
+    /// response that is read byte by byte would never end.
     ends: Pin<Box<Sleep>>,
 }
 
 impl BoundedStream {
-    /// What an operation came to, or the end of a connection that has had its time.
+    /// The result of an operation, or an error if the time of the connection is over.
     fn or_over<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -227,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// A listener with little room, and its address.
+    /// A listener with small limits, and its address.
     async fn listen(limits: Limits) -> (BoundedListener, SocketAddr) {
         let bound = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = bound.local_addr().expect("an address");
@@ -255,7 +257,7 @@ mod tests {
         listener.accept().await;
     }
 
-    /// Sends bytes one by one, one every 20 ms, for as long as they are taken.
+    /// Sends bytes one by one, one every 20 ms, until the connection fails.
     async fn trickle(address: SocketAddr, bytes: impl Iterator<Item = u8>) {
         let mut stream = TcpStream::connect(address).await.expect("connected");
         for byte in bytes {
@@ -306,7 +308,8 @@ mod tests {
         let mut slow = TcpStream::connect(address).await.expect("connected");
         let mut held = listener.accept().await;
         let reading = tokio::spawn(async move {
-            // So much at once that the sender's buffer has room again and again before the time is over.
+            // Reads so much at a time that the sender's buffer has room again and again before the
+            // time is over.
             let mut some = vec![0; 256 * 1024];
             while slow.read(&mut some).await.is_ok_and(|read| read > 0) {
                 tokio::time::sleep(Duration::from_millis(2)).await;

@@ -1,10 +1,10 @@
-//! All metrics of a broker under the names that dashboards for Kafka know.
+//! All metrics of a broker under the names that dashboards for Kafka use.
 //!
-//! The names are those of Kafka's MBeans after the usual rules of the JMX exporter
+//! The names are those of Kafka's MBeans under the usual rules of the JMX exporter
 //! (`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=x` is
-//! `kafka_server_brokertopicmetrics_bytesin_total{topic="x"}`). What Ottla has and Kafka has not starts with
-//! `ottla_`. Metrics of parts that do not exist here (a Java virtual machine, a request queue, a purgatory of
-//! the Produce requests) are left out, so that nobody takes a constant for a measurement.
+//! `kafka_server_brokertopicmetrics_bytesin_total{topic="x"}`). Metrics that only Ottla has start
+//! with `ottla_`. Metrics of parts that Ottla does not have (a Java virtual machine, a request
+//! queue, a Produce purgatory) are omitted, so that nobody takes a constant for a measurement.
 
 mod broker_topics;
 mod client_telemetry;
@@ -24,7 +24,8 @@ pub(crate) use client_telemetry::CLIENT_METRIC_PREFIX;
 use ottla_metrics::family::Family;
 use ottla_metrics::process;
 
-/// Everything, as of now. Looks at every partition: not for a thread that serves sockets.
+/// The current value of every metric. Iterates over all partitions, so it must not run on a thread
+/// that serves connections.
 pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     let mut families = Vec::with_capacity(160);
     cluster::collect(broker, &mut families);

@@ -1,12 +1,14 @@
-//! Writes all metrics into a directory every few seconds, for those who have no Prometheus: one CSV file a
-//! metric, to which a line is added each time, or one JSON file with a line for each time. What clients pushed is
-//! in one CSV file: they choose the names, and neither how many files there are nor how they are called is theirs to say.
+//! Writes all metrics to a directory at regular intervals, for setups without Prometheus: one CSV
+//! file per metric, to which lines are appended, or one JSON file with one line per interval. All
+//! metrics that clients pushed are written to one CSV file, because clients choose the names and
+//! must not determine the number and names of files.
 //!
-//! `ottla.metrics.reporter.dir`, `.format` and `.interval.ms`. A directory that cannot be written to is
-//! complained of once a minute and tried again; nothing else suffers from it.
+//! `ottla.metrics.reporter.dir`, `.format` and `.interval.ms`. If the directory cannot be written,
+//! a warning is logged once a minute, and the next interval tries again; nothing else is affected.
 //!
-//! What is kept is bounded: a file that has reached `.file.max.bytes` becomes `NAME.1`, the one that had that name
-//! `NAME.2`, and so on; `.files` are kept of each, the one that is written to among them, and what is older is deleted.
+//! The size is bounded: a file that has reached `.file.max.bytes` is renamed to `NAME.1`, the
+//! previous one to `NAME.2`, and so on. `.files` files are kept, including the current one; older
+//! ones are deleted.
 
 use ottla_sync::fs::{File, OpenOptions};
 use std::fmt::Write as _;
@@ -25,16 +27,16 @@ use ottla_metrics::family::{Family, Sample};
 
 const CLIENT_METRICS_FILE: &str = "client_metrics.csv";
 
-/// How much is kept of each file.
+/// The retention of each file.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
-    /// From this size on a file is set aside before the next line; a line is never cut.
+    /// A file of at least this size is rotated before the next write. A line is never split.
     file_max_bytes: u64,
-    /// How many there are of a file, the one that is written to among them; at least 1.
+    /// The number of files, including the current one; at least 1.
     files: u32,
 }
 
-/// Runs until the broker stops, and writes once more then.
+/// Runs until the broker stops, and then writes once more.
 pub(crate) async fn report_to_files(broker: Arc<Broker>) {
     let config = broker.config();
     let Some(dir) = config.ottla_metrics_reporter_dir.clone() else {
@@ -72,7 +74,7 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
                 });
             }
         };
-        // A panic has been reported where it happened; the next time may do better.
+        // A panic was reported where it happened. The next interval tries again.
         let _ = ottla_sync::task::spawn_blocking(report).await;
         if is_last {
             return;
@@ -80,7 +82,8 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
     }
 }
 
-/// One file for each metric, with a line for each of its values, and one for all that clients pushed.
+/// Writes one file for each metric, with a line for each value, and one file for all metrics that
+/// clients pushed.
 fn append_csv(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
     ottla_sync::fs::create_dir_all(dir)?;
     let families = families.iter().filter(|family| !family.samples.is_empty());
@@ -113,7 +116,7 @@ fn quoted(sample: &Sample) -> String {
     format!("\"{}\"", sample.to_string().replace('"', "\"\""))
 }
 
-/// In one write, so that who reads meanwhile finds whole lines.
+/// Uses a single write, so that a concurrent reader sees complete lines.
 fn append_lines(path: &Path, kept: Kept, heading: &str, lines: &str) -> io::Result<()> {
     let mut file = append_to(path, kept)?;
     match file.metadata()?.len() {
@@ -122,7 +125,7 @@ fn append_lines(path: &Path, kept: Kept, heading: &str, lines: &str) -> io::Resu
     }
 }
 
-/// One file, to which one line is added that holds everything.
+/// Appends one line with all metrics to one file.
 fn append_json(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
     ottla_sync::fs::create_dir_all(dir)?;
     let metrics: Map<String, Value> = families
@@ -144,7 +147,7 @@ fn append_json(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -
     append_to(&dir.join("metrics.jsonl"), kept)?.write_all(line.as_bytes())
 }
 
-/// The file to write to; one that is full makes room for a new one first.
+/// Opens the current file, after rotating it if it is full.
 fn append_to(path: &Path, kept: Kept) -> io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     let length = file.metadata()?.len();
@@ -155,8 +158,8 @@ fn append_to(path: &Path, kept: Kept) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// Gives each file the name of the next older one. The oldest is replaced, or deleted where only one is kept; a
-/// file that is not there has no successor.
+/// Renames each file to the name of the next older one. The oldest is replaced, or deleted if only
+/// one is kept. A gap in the sequence is moved along.
 fn set_aside(path: &Path, kept: Kept) -> io::Result<()> {
     let older = |number: u32| -> PathBuf {
         let mut name = path.as_os_str().to_owned();
@@ -168,12 +171,12 @@ fn set_aside(path: &Path, kept: Kept) -> io::Result<()> {
     for number in (1..kept.files).rev() {
         absent_is_fine(ottla_sync::fs::rename(older(number - 1), older(number)))?;
     }
-    // With more than one kept its name is free by now.
+    // If more than one is kept, this name is free by now.
     absent_is_fine(ottla_sync::fs::remove_file(path))?;
     delete_numbered_from(path, kept.files)
 }
 
-/// What an earlier start kept more of is deleted too.
+/// Also deletes files that an earlier configuration kept.
 fn delete_numbered_from(path: &Path, first: u32) -> io::Result<()> {
     let (Some(dir), Some(name)) = (
         path.parent(),
@@ -264,7 +267,7 @@ mod tests {
     fn no_more_than_so_many_files_are_kept_and_each_begins_with_the_heading() {
         let dir = tempfile::tempdir().expect("a directory");
         let kept = Kept {
-            // Two times fit: a file is set aside when it has reached the size, not before.
+            // Two lines fit. A file is rotated when it has reached the size, not before.
             file_max_bytes: 90,
             files: 3,
         };

@@ -1,4 +1,4 @@
-//! One kind of quota: the limits of all clients, and what each has used.
+//! One kind of quota: the limits, and the usage of each client.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -7,15 +7,15 @@ use ottla_security::quota::{Applied, ClientLimits, ClientUsage, Ledger, Rate, Wi
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_sync::{ArcSwap, Mutex};
 
-/// Clients are spread over so many locks.
+/// The number of locks that clients are distributed over.
 const SHARDS: usize = 16;
-/// The most clients that are counted for in a shard. The one that has been idle longest makes room.
+/// The maximum number of clients per shard. The one that was idle longest is dropped.
 const CLIENTS_PER_SHARD: usize = 1_000;
 
-/// The usage is `U`.
+/// `U` is the type of the usage.
 #[derive(Debug)]
 pub(crate) struct ClientQuota<U> {
-    /// Whether anybody has such a quota: nothing else is looked at otherwise.
+    /// Whether any client has such a quota. If not, nothing else is accessed.
     is_set: AtomicBool,
     limits: ArcSwap<ClientLimits>,
     windows: Windows,
@@ -51,7 +51,8 @@ impl<U: Default> ClientQuota<U> {
         self.windows
     }
 
-    /// Looks at the usage of a client and at its limit, if it has one. `None` where nobody has such a quota.
+    /// Accesses the usage of a client and its limit, if it has one. `None` if no client has such a
+    /// quota.
     pub(crate) fn with_usage<R>(
         &self,
         user: &str,
@@ -71,12 +72,12 @@ impl<U: Default> ClientQuota<U> {
     fn shard(&self, applied: Applied, user: &str, client_id: &str) -> &Mutex<Ledger<U>> {
         let user = applied.by_user.then_some(user);
         let client_id = applied.by_client_id.then_some(client_id);
-        // With fixed keys, for the same run of a simulation each time.
+        // With fixed keys, so that simulations are reproducible.
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((user, client_id));
         &self.shards[hash as usize % SHARDS]
     }
 
-    /// Counts a pause towards the average. One of no length is none.
+    /// Adds a throttle time to the average, unless it is zero.
     pub(crate) fn on_throttled(&self, context: &RequestContext, throttle_ms: u64, now_ms: u64) {
         if throttle_ms > 0 {
             let (user, client_id) = context.quota_entity();
@@ -86,7 +87,7 @@ impl<U: Default> ClientQuota<U> {
         }
     }
 
-    /// Looks at every client with its limit.
+    /// Accesses every client and its limit.
     pub(crate) fn for_each(
         &self,
         now_ms: u64,
@@ -103,7 +104,7 @@ impl<U: Default> ClientQuota<U> {
 }
 
 impl ClientQuota<Rate> {
-    /// Counts what a client has used, and says how long it has to pause.
+    /// Records usage of a client. Returns its throttle time.
     pub(crate) fn record(&self, context: &RequestContext, value: f64, now_ms: u64) -> u64 {
         let windows = self.windows;
         let (user, client_id) = context.quota_entity();
@@ -122,7 +123,8 @@ impl ClientQuota<Rate> {
         });
     }
 
-    /// The most that a client may use at once without a pause, if it has used nothing lately. `None` for anything.
+    /// The maximum that an idle client may use at once without being throttled. `None` if it has no
+    /// limit.
     pub(crate) fn most_at_once(&self, context: &RequestContext) -> Option<f64> {
         if !self.is_set() {
             return None;
@@ -152,7 +154,7 @@ mod tests {
     fn without_a_quota_nothing_is_locked_and_nothing_kept() {
         let quota = ClientQuota::<Rate>::new(Windows::new(11, 1));
         let context = client_context(ApiKey::Produce, 9);
-        // Whoever wanted one of the locks would wait for ever.
+        // A thread that tried to take one of these locks would block forever.
         let locked: Vec<_> = quota.shards.iter().map(Mutex::lock).collect();
         assert_eq!(quota.record(&context, 1e9, 0), 0);
         assert_eq!(quota.most_at_once(&context), None);
@@ -172,7 +174,7 @@ mod tests {
         assert_eq!(quota.record(&context, 1.0, 0), 0);
         assert_eq!(quota.most_at_once(&context), Some(1_000.0));
         assert_eq!(count(&quota), 1);
-        // Without the quota, what was used is forgotten.
+        // Without a quota, usage is dropped.
         quota.set(ClientLimits::default());
         assert_eq!(count(&quota), 0);
     }

@@ -1,5 +1,5 @@
-//! `controller_mutation_rate`: how many partitions a client may create and delete, counted where the controller decides it
-//! (KIP-599).
+//! `controller_mutation_rate`: the number of partitions that a client may create and delete,
+//! charged where the controller processes the request (KIP-599).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use ottla_sync::atomic::{AtomicU64, Ordering};
 
 use super::client_quota::ClientQuota;
 
-/// The windows of the rate that is shown: Kafka's defaults for metrics. It limits nothing.
+/// The windows of the exported rate: Kafka's defaults for metrics. They have no effect on limits.
 pub(crate) const SHOWN: Windows = Windows {
     count: 2,
     length_ms: 30_000,
 };
 
-/// What a client has changed.
+/// The usage of one client.
 #[derive(Debug, Default)]
 pub(crate) struct MutationUsage {
     pub(crate) bucket: TokenBucket,
     pub(crate) rate: Rate,
 }
 
-/// What the changes of one request count to.
+/// The quota that one request is charged to.
 pub(crate) struct Mutations {
     quota: Arc<ClientQuota<MutationUsage>>,
     context: Arc<NodeContext>,
     user: ByteString,
     client_id: ByteString,
     is_strict: bool,
-    /// On the node's own clock.
+    /// On the node's monotonic clock.
     throttled_until_ms: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl MutationQuota for Mutations {
                 };
                 bucket.take(windows, limit, partitions as f64, now_ms);
                 match is_strict {
-                    // The next request pays for it.
+                    // The next request is throttled for it.
                     true => (Ok(()), 0),
                     false => (Ok(()), bucket.throttle_ms(windows, limit, now_ms)),
                 }

@@ -1,11 +1,11 @@
-//! What patterns of a subscription are compared with.
+//! The attributes of a client that the patterns of a subscription match.
 
 use std::net::SocketAddr;
 
 use bytestring::ByteString;
 use ottla_types::Uuid;
 
-/// Who a client is.
+/// The attributes of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientFacts {
     pub(crate) client_instance_id: Uuid,
@@ -16,7 +16,7 @@ pub(crate) struct ClientFacts {
 }
 
 impl ClientFacts {
-    /// What a pattern of a subscription is held against.
+    /// The attribute that a pattern names.
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
         let software = self.software.as_ref();
         match name {

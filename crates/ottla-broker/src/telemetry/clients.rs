@@ -1,5 +1,6 @@
-//! Which client may ask or push when, and what each pushed last. Pure: time comes in as an argument.
-//! Kafka: `ClientMetricsInstance`, `ClientMetricsManager.validateGetRequest` and `validatePushRequest`.
+//! Which client may send requests when, and the last push of each. Pure: time is an argument.
+//! Kafka: `ClientMetricsInstance`, `ClientMetricsManager.validateGetRequest` and
+//! `validatePushRequest`.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,15 @@ use ottla_types::{ErrorCode, Uuid};
 use super::otlp::ClientMetric;
 use super::subscription::Request;
 
-/// As many clients as Kafka remembers; over that the one that was silent longest is forgotten.
+/// The maximum number of clients, as in Kafka. The one that was silent longest is dropped.
 const MAX_CLIENTS: usize = 16_384;
-/// Values kept over all clients; a client's push that does not fit is taken and not shown.
+/// The maximum number of values of all clients. A push that does not fit is accepted but not
+/// exported.
 const MAX_VALUES: usize = 500_000;
-/// A client is remembered at least this long.
+/// The minimum time for which a client is remembered.
 const MIN_MEMORY_MS: u64 = 60_000;
 
-/// What is to be judged of a push.
+/// The properties of a push that are validated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pushed {
     pub(super) subscription_id: i32,
@@ -44,8 +46,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// A client asks what it is to push. Sooner than its interval allows only when it has to, because what it
-    /// pushed last was for another subscription or in a compression that is not known.
+    /// A client requests its subscription. It may do so before its interval has passed only if its
+    /// last push had an outdated subscription or an unsupported compression.
     pub(super) fn on_get(
         &mut self,
         id: Uuid,
@@ -69,8 +71,8 @@ impl Clients {
         Ok(())
     }
 
-    /// A client pushes. The first push after a question may come at once, because clients spread theirs over the
-    /// interval.
+    /// A client pushes. The first push after a subscription request may come at once, because
+    /// clients distribute their pushes over the interval.
     pub(super) fn on_push(
         &mut self,
         id: Uuid,
@@ -91,7 +93,7 @@ impl Clients {
         }
     }
 
-    /// Keeps what a client pushed, in the place of what it pushed before.
+    /// Replaces the last push of a client.
     pub(super) fn on_metrics(
         &mut self,
         id: Uuid,
@@ -112,7 +114,7 @@ impl Clients {
         client.last_seen_ms = now_ms;
     }
 
-    /// Forgets the clients that have been silent for three of their intervals.
+    /// Drops the clients that were silent for three of their intervals.
     pub(super) fn forget_silent(&mut self, now_ms: u64) {
         let values = &mut self.values;
         self.by_id.retain(|_, client| {

@@ -1,27 +1,28 @@
-//! What clients push: OpenTelemetry's metrics (`opentelemetry.proto.metrics.v1.MetricsData`), of which gauges and
-//! sums are read, and the rest is left out. Bytes from a client: nothing here may panic.
+//! Decodes pushes: OpenTelemetry metrics (`opentelemetry.proto.metrics.v1.MetricsData`). Gauges and
+//! sums are read, the rest is ignored. The bytes come from clients, so nothing here may panic.
 
 use bytes::Bytes;
 use prost::Message;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClientMetricKind {
-    /// Only grows while the client lives.
+    /// Monotonic while the client lives.
     Counter,
     Gauge,
 }
 
-/// One value that a client pushed.
+/// One value in a push.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ClientMetric {
-    /// As the client has it: `org.apache.kafka.producer.connection.creation.total`.
+    /// The client's name of the metric: `org.apache.kafka.producer.connection.creation.total`.
     pub(crate) name: String,
     pub(crate) kind: ClientMetricKind,
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) value: f64,
 }
 
-// The parts of the protocol that are read, by their numbers in opentelemetry/proto/metrics/v1/metrics.proto.
+// The parts of the protocol that are read, with their tags in
+// opentelemetry/proto/metrics/v1/metrics.proto.
 
 #[derive(Clone, PartialEq, Message)]
 struct MetricsData {
@@ -91,7 +92,7 @@ struct AnyValue {
     int_value: Option<i64>,
 }
 
-/// Reads a push; `None` for bytes that are none.
+/// Decodes a push. `None` if it is malformed.
 pub(super) fn read(bytes: Bytes) -> Option<Vec<ClientMetric>> {
     let data = MetricsData::decode(bytes).ok()?;
     let mut metrics = Vec::new();
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(read(Bytes::new()), Some(Vec::new()));
         for length in 0..200u8 {
             let bytes: Vec<u8> = (0..length).map(|it| it.wrapping_mul(37)).collect();
-            // Must come back, whatever it says.
+            // Must return for any input.
             let _ = read(bytes.into());
         }
     }

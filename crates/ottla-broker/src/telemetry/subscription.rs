@@ -1,5 +1,5 @@
-//! What clients are asked for: a `client-metrics` resource names clients, metrics and an interval.
-//! Kafka: `ClientMetricsConfigs`, `ClientMetricsInstanceMetadata`.
+//! Subscriptions: a `client-metrics` resource selects clients, metrics and an interval. Kafka:
+//! `ClientMetricsConfigs`, `ClientMetricsInstanceMetadata`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,7 +8,7 @@ use regex::Regex;
 use super::client_facts::ClientFacts;
 
 const DEFAULT_INTERVAL_MS: i32 = 300_000;
-/// Every metric that the client has.
+/// All metrics of the client.
 const ALL: &str = "*";
 
 /// One `client-metrics` resource.
@@ -16,12 +16,13 @@ const ALL: &str = "*";
 pub(super) struct Subscription {
     metrics: Vec<String>,
     interval_ms: i32,
-    /// Which clients: all that every pattern fits. `None` fits none, because what stands there is no pattern.
+    /// Selects the clients that match every pattern. `None` matches no client, because the setting
+    /// is invalid.
     patterns: Option<Vec<(String, Regex)>>,
 }
 
 impl Subscription {
-    /// From its settings, which were checked when they were stored.
+    /// Parses the settings, which were validated when they were stored.
     pub(super) fn new(setting: impl Fn(&str) -> Option<String>) -> Subscription {
         let list = |key| {
             let text = setting(key).unwrap_or_default();
@@ -53,12 +54,12 @@ impl Subscription {
     }
 }
 
-/// What one client is asked for.
+/// The metrics that one client should push.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Request {
-    /// Changes whenever the rest does.
+    /// Changes whenever the rest changes.
     pub(crate) subscription_id: i32,
-    /// Prefixes of names, sorted; or `*` alone.
+    /// Prefixes of names, sorted; or only `*`.
     pub(crate) metrics: Vec<String>,
     pub(crate) push_interval_ms: i32,
 }
@@ -76,7 +77,7 @@ impl Request {
         }
         metrics.sort();
         metrics.dedup();
-        // Kafka takes a checksum of the same; all that matters is that it is the same for the same.
+        // Kafka uses a checksum. It only has to be the same for the same contents.
         let mut hasher = DefaultHasher::new();
         (&metrics, push_interval_ms, client.client_instance_id.0).hash(&mut hasher);
         Request {

@@ -1,6 +1,6 @@
 //! `request_percentage`: the time that requests take of the threads that serve them.
 //!
-//! What counts is the time in which a request is worked on, not that in which it waits for others.
+//! Only the time in which a request is processed counts, not the time in which it waits.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,15 +13,15 @@ use super::wire_ms;
 use crate::Broker;
 use crate::endpoint::Endpoint;
 
-/// What the time of a request counts to.
+/// The quota that the time of a request is charged to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CountsTo {
     Client,
-    /// Nobody's quota: the cluster needs it.
+    /// Exempt, because the cluster needs it.
     Nobody,
-    /// Its handler counts it together with the bytes.
+    /// The handler charges it together with the bytes.
     ItsHandler,
-    /// What is inside counts for itself.
+    /// The embedded request is charged.
     WhatIsInside,
 }
 
@@ -40,8 +40,8 @@ fn counts_to(api_key: ApiKey, endpoint: Endpoint) -> CountsTo {
     }
 }
 
-/// Has a request answered, counts its time, and pauses its client where a quota says so: this one, or another that the
-/// answer speaks of.
+/// Awaits the response of a request, charges its time, and throttles its client if this quota, or
+/// another one according to the response, is exceeded.
 pub(crate) async fn throttled<R: Message>(
     broker: &Broker,
     context: &RequestContext,
@@ -73,7 +73,7 @@ pub(crate) async fn throttled<R: Message>(
     response
 }
 
-/// What a future comes to, and how long it was worked on.
+/// The result of a future, and how long it was polled.
 async fn timed<R>(work: impl Future<Output = R>) -> (R, Duration) {
     let mut work = pin!(work);
     let mut worked = Duration::ZERO;

@@ -1,11 +1,13 @@
-//! The places that connections have, and who has to give one up.
+//! The slots of connections, and which connection loses its slot.
 //!
-//! A connection owes a request from when it is let in until the head of one is there, and again from when the answer
-//! has gone out. Where no place is free, the one that has owed for longest loses its place to who comes, once it has
-//! had the least time that everybody is given. So half requests, however many, and connections that say nothing keep
-//! nobody out for longer than that; and nothing that is being answered is cut off.
+//! A connection owes a request from the time it is accepted until the head of a request has
+//! arrived, and again after the response was sent. If no slot is free, the connection that has owed
+//! a request for longest loses its slot to a new one, once it has had the minimum time. So neither
+//! incomplete requests nor silent connections keep others out for longer than that, and no response
+//! is cut off.
 //!
-//! Invariant: at most `limit` places are taken, and one that is given away is taken until its connection is dropped.
+//! Invariant: at most `limit` slots are taken. A slot that was given away stays taken until its
+//! connection is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,21 +20,21 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(super) struct Places {
     limit: usize,
-    /// What everybody is given to come up with a request.
+    /// The minimum time for a connection to send a request.
     least: Duration,
     register: Mutex<Register>,
-    /// A place has become free.
+    /// Notified when a slot has become free.
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Register {
     taken: usize,
-    /// The next number in `owing`.
+    /// The next key in `owing`.
     next: u64,
-    /// Those that owe a request, in the order in which they began to.
+    /// The connections that owe a request, oldest first.
     owing: BTreeMap<u64, Owing>,
-    /// Places that are given away, and not free yet.
+    /// Slots that were given away and are not free yet.
     leaving: usize,
 }
 
@@ -65,7 +67,8 @@ impl Places {
         }
     }
 
-    /// Waits for a place, and takes it from whoever has owed a request for longest.
+    /// Waits for a slot. Takes it from the connection that has owed a request for longest if
+    /// necessary.
     pub(super) async fn take(self: &Arc<Self>) -> Place {
         loop {
             let may_take_at = {
@@ -81,7 +84,7 @@ impl Places {
                     };
                 }
                 match register.owing.first_entry() {
-                    // One place is all that is asked for.
+                    // One slot is enough.
                     _ if register.leaving > 0 => None,
                     Some(oldest) if oldest.get().since.elapsed() >= self.least => {
                         oldest.remove().give_away.notify_one();
@@ -103,20 +106,20 @@ impl Places {
     }
 }
 
-/// What a connection is about.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Standing {
-    /// With its number in [`Register::owing`].
+    /// The connection owes a request. The number is its key in [`Register::owing`].
     Owing(u64),
-    /// The head of a request is there.
+    /// The head of a request has arrived.
     Answering,
-    /// All of the answer is made, and a part may still have to go out.
+    /// The response is complete, and part of it may still have to be sent.
     Answered,
-    /// It has lost its place.
+    /// The connection has lost its slot.
     Leaving,
 }
 
-/// The place of one connection, free again when it is dropped.
+/// The slot of one connection. Freed when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -125,7 +128,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The head of a request is there.
+    /// The head of a request has arrived.
     pub(super) fn on_request(&self) {
         let mut standing = self.standing.lock();
         *standing = match *standing {
@@ -145,17 +148,17 @@ impl Place {
         }
     }
 
-    /// Nothing is left to be sent of what has been written.
+    /// Everything written so far was sent.
     pub(super) fn on_flushed(&self) {
         let mut standing = self.standing.lock();
         if *standing == Standing::Answered {
             *standing = self.places.register.lock().owe(&self.give_away);
-            // Who waits for a place while everybody is being answered does not know of this one.
+            // A waiter that saw only connections with requests does not know about this one yet.
             self.places.freed.notify_one();
         }
     }
 
-    /// Returns when the place is another's.
+    /// Returns when the slot was given away.
     pub(super) async fn given_away(&self) {
         self.give_away.notified().await;
     }
@@ -185,7 +188,7 @@ mod tests {
         tokio::time::timeout(SOON, places.take()).await.ok()
     }
 
-    /// Ends as its connection does when it has lost its place.
+    /// Ends like a connection that has lost its slot.
     fn hold(place: Place) -> tokio::task::JoinHandle<()> {
         tokio::spawn(async move { place.given_away().await })
     }
@@ -204,7 +207,8 @@ mod tests {
         fourth.on_request();
         assert!(is_let_in(&places).await.is_none(), "all are being answered");
 
-        // What is written and not gone is still an answer; after that the connection is as good as a new one.
+        // A response that is not fully sent is still a response; after that the connection counts
+        // as new.
         asking.on_flushed();
         asking.on_answered();
         assert!(is_let_in(&places).await.is_none());

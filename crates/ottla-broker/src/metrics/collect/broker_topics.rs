@@ -1,4 +1,5 @@
-//! `kafka.server:type=BrokerTopicMetrics`: of all topics, and of each that has a partition here.
+//! `kafka.server:type=BrokerTopicMetrics`: for all topics together, and for each topic with a
+//! partition on this broker.
 
 use crate::Broker;
 use ottla_metrics::family::Family;

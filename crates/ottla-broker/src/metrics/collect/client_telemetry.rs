@@ -1,8 +1,9 @@
-//! What clients pushed (KIP-714), each value with the client that it is from.
+//! The metrics that clients pushed (KIP-714), labelled by client.
 //!
-//! `org.apache.kafka.producer.record.queue.time.avg` is shown as
-//! `client_org_apache_kafka_producer_record_queue_time_avg`, with the client's labels and `client_instance_id` and
-//! `client_id`. What is in front keeps a client from giving values to the broker's own metrics.
+//! `org.apache.kafka.producer.record.queue.time.avg` is exported as
+//! `client_org_apache_kafka_producer_record_queue_time_avg`, with the client's labels,
+//! `client_instance_id` and `client_id`. The prefix keeps a client from choosing the name of a
+//! metric of the broker.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,11 @@ use crate::Broker;
 use crate::telemetry::ClientMetricKind;
 use ottla_metrics::family::{Family, Kind};
 
-/// Begins the name of each metric that a client pushed, and of no other.
+/// The prefix of pushed metrics, and of no other.
 pub(crate) const CLIENT_METRIC_PREFIX: &str = "client_";
 
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
-    // Where clients disagree of what kind a metric is, the first one says it.
+    // If clients disagree about the kind of a metric, the first one counts.
     let mut by_name: BTreeMap<String, Family> = BTreeMap::new();
     broker
         .telemetry
@@ -22,7 +23,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             for metric in metrics {
                 let is_counter = metric.kind == ClientMetricKind::Counter;
                 let name = format!("{CLIENT_METRIC_PREFIX}{}", prometheus_name(&metric.name));
-                // Every counter ends so when it is shown.
+                // The exporter appends this suffix to every counter.
                 let name = match name.strip_suffix("_total") {
                     Some(stem) if is_counter => stem.to_owned(),
                     _ => name,
@@ -34,7 +35,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
                 let family = by_name
                     .entry(name.clone())
                     .or_insert_with(|| Family::new(kind, name, "Pushed by clients"));
-                // In a map, because a label that stands there twice spoils the whole text.
+                // A map, because a duplicate label would make the whole text invalid.
                 let mut labels: BTreeMap<String, String> = metric
                     .labels
                     .iter()
@@ -49,7 +50,8 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     families.extend(by_name.into_values());
 }
 
-/// Letters, digits and underscores; anything else becomes an underscore, and so does a digit in front.
+/// Replaces everything except letters, digits and underscores, and a leading digit, by an
+/// underscore.
 fn prometheus_name(name: &str) -> String {
     let shown = |(index, c): (usize, char)| match c {
         'a'..='z' | 'A'..='Z' | '_' => c,

@@ -1,4 +1,4 @@
-//! What the broker is and what it knows of its cluster: `KafkaServer`, `ReplicaManager`, `Partition`,
+//! The state of the broker and of its cluster: `KafkaServer`, `ReplicaManager`, `Partition`,
 //! `KafkaController`, `raft-metrics`, `broker-metadata-metrics`.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     raft(broker, families);
 }
 
-/// Counts over the partitions of this broker, and what is said of each that it leads.
+/// Counts over the partitions of this broker, and gauges for each partition that it leads.
 fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let image = broker.metadata();
     let this_broker = broker.broker_id();
@@ -65,7 +65,7 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         reassigning += usize::from(registration.is_reassigning());
         let (replicas, isr) = (registration.replicas.len(), registration.isr.len());
         let min_isr = partition.settings().replica.min_insync_replicas.max(1);
-        // What `min.insync.replicas` asks is never more than there are replicas.
+        // The effective `min.insync.replicas` is at most the number of replicas.
         let min_isr = min_isr.min(replicas);
         let facts = [isr < replicas, isr < min_isr, isr == min_isr];
         under_replicated += usize::from(facts[0]);
@@ -210,7 +210,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
         Some(_) => "follower",
         None => "unattached",
     };
-    // The exporter takes `_info` off the name from its version 1.0 on.
+    // From version 1.0 on, the exporter removes the suffix `_info`.
     for name in ["current_state", "current_state_info"] {
         families.push(
             Family::gauge(
@@ -252,7 +252,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
     }));
 }
 
-/// `kafka.server:type=MetadataLoader`: what is finalized.
+/// `kafka.server:type=MetadataLoader`: the finalized feature levels.
 fn metadata_levels(image: &MetadataImage, families: &mut Vec<Family>) {
     let version = f64::from(image.metadata_version().feature_level());
     families.push(
@@ -273,7 +273,7 @@ fn metadata_levels(image: &MetadataImage, families: &mut Vec<Family>) {
     families.push(finalized);
 }
 
-/// `group.version` is `groupVersion` in this metric's label.
+/// The label of this metric contains `groupVersion` for `group.version`.
 fn camel_case(feature: &str) -> String {
     let mut parts = feature.split('.');
     let mut name = parts.next().unwrap_or_default().to_owned();

@@ -1,13 +1,13 @@
-//! The groups that this broker coordinates: `kafka.coordinator.group:type=GroupMetadataManager`, which counts those of the
-//! classic protocol, and `kafka.server:type=group-coordinator-metrics`, which counts those of each.
-//! Source: `GroupCoordinatorMetrics`.
+//! The groups that this broker coordinates: `kafka.coordinator.group:type=GroupMetadataManager`,
+//! for classic groups, and `kafka.server:type=group-coordinator-metrics`, for each type. Kafka:
+//! `GroupCoordinatorMetrics`.
 
 use std::collections::BTreeMap;
 
 use crate::Broker;
 use ottla_metrics::family::Family;
 
-/// States of classic groups as ListGroups has them, and the ends of the metrics' names.
+/// The states of classic groups in ListGroups, and the suffixes of their metrics.
 const CLASSIC_STATES: [(&str, &str); 5] = [
     ("PreparingRebalance", "preparingrebalance"),
     ("CompletingRebalance", "completingrebalance"),
@@ -16,7 +16,7 @@ const CLASSIC_STATES: [(&str, &str); 5] = [
     ("Empty", "empty"),
 ];
 
-/// Types as ListGroups has them, and the states of each that are counted.
+/// The group types in ListGroups, and the states that are counted for each.
 const TYPES: [(&str, &[&str]); 4] = [
     ("classic", &[]),
     (
@@ -40,7 +40,7 @@ const TYPES: [(&str, &[&str]); 4] = [
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
     for shard in broker.groups.all_shards() {
-        // What is still being read, or has gone elsewhere, has no groups to count.
+        // A shard that is loading, or has moved to another broker, has no groups to count.
         for group in shard
             .read(|groups| groups.list_groups(&[], &[]))
             .unwrap_or_default()

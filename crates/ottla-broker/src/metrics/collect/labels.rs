@@ -1,4 +1,4 @@
-//! Labels that several metrics have.
+//! Labels of several metrics.
 
 use ottla_types::TopicName;
 

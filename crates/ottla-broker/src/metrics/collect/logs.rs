@@ -1,4 +1,5 @@
-//! `kafka.log:type=Log` of each partition, `type=LogManager` of the directories, and the cleaner.
+//! `kafka.log:type=Log` for each partition, `type=LogManager` for the log directories, and the
+//! cleaner.
 
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     }));
 }
 
-/// What has become of the file handles that the logs may have.
+/// The file handles of the logs.
 fn handles(broker: &Broker) -> Vec<Family> {
     let Some(log_dirs) = broker.log_dirs() else {
         return Vec::new();
@@ -196,7 +197,7 @@ fn flushes() -> [Family; 3] {
     ]
 }
 
-/// How far the loading of logs has come; nothing once it is over, as with Kafka.
+/// The progress of log loading; empty once it is complete, as in Kafka.
 fn recovery(broker: &Broker) -> [Family; 2] {
     let mut logs = Family::gauge(
         "kafka_log_logmanager_remaininglogstorecover",

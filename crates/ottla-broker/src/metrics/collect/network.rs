@@ -1,4 +1,4 @@
-//! `kafka.server:type=socket-server-metrics` and the threads that serve sockets.
+//! `kafka.server:type=socket-server-metrics`, and the threads that serve connections.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         "Open connections by listener",
     );
     for (listener, count) in open {
-        // Connections are not bound to one of several network processors here.
+        // Ottla does not assign connections to network processors.
         let labels = [("listener", listener), ("networkProcessor", "0".to_owned())];
         connection_count.push(labels, count as f64);
     }
@@ -175,7 +175,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             [
                 "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
                 "kafka_network_socketserver_networkprocessoravgidle_percent",
-                // The rules for KRaft of the exporter give this name, those of Strimzi the one above.
+                // The exporter's KRaft rules produce this name, those of Strimzi the one above.
                 "kafka_network_socketserver_networkprocessoravgidlepercent",
             ]
             .map(|name| {
@@ -212,7 +212,7 @@ fn fetch_sessions(broker: &Broker, families: &mut Vec<Family>) {
     ]);
 }
 
-/// How long the certificates are good that this node shows.
+/// The remaining validity of this node's certificates.
 fn certificates(broker: &Broker, families: &mut Vec<Family>) {
     let mut expiry = Family::gauge(
         "ottla_tls_certificate_expiry_seconds",

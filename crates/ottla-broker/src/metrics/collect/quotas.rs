@@ -1,7 +1,7 @@
-//! What clients use of their quotas: `kafka.server:type=Produce`, `Fetch`, `Request` and `ControllerMutation`, each by
-//! `user` and `client-id`. As in Kafka they are there only while somebody has a quota of the kind, and for clients that
-//! have done something within the last hour.
-//! Source: `ClientQuotaManager`, `ControllerMutationQuotaManager`, `ClientRequestQuotaManager`.
+//! The usage of client quotas: `kafka.server:type=Produce`, `Fetch`, `Request` and
+//! `ControllerMutation`, by `user` and `client-id`. As in Kafka, they exist only while some client
+//! has a quota of this kind, and for clients that were active within the last hour. Kafka:
+//! `ClientQuotaManager`, `ControllerMutationQuotaManager`, `ClientRequestQuotaManager`.
 
 use ottla_metrics::family::Family;
 use ottla_security::quota::{ClientUsage, Rate};
@@ -87,7 +87,7 @@ fn family(kind: &str, name: &str, help: &'static str) -> Family {
     Family::gauge(format!("kafka_server_{kind}_{name}"), help)
 }
 
-/// The average throttle times; `look` sees each client.
+/// The average throttle times. Calls `look` for each client.
 fn throttle_times<U: Default>(
     kind: &str,
     quota: &ClientQuota<U>,
@@ -101,7 +101,7 @@ fn throttle_times<U: Default>(
     );
     quota.for_each(now_ms, |usage, _| {
         look(usage);
-        // No number in Kafka, which exporters leave out.
+        // Kafka reports NaN here, which exporters omit.
         if let Some(average) = usage.average_throttle_ms(now_ms) {
             times.push(labels(usage), average);
         }
@@ -116,7 +116,7 @@ fn labels<U>(usage: &ClientUsage<U>) -> [(&'static str, String); 2] {
     ]
 }
 
-/// As the names of MBeans have a user. Kafka: `Sanitizer.sanitize`.
+/// The user name as in the names of MBeans. Kafka: `Sanitizer.sanitize`.
 fn sanitized(user: &str) -> String {
     let mut sanitized = String::with_capacity(user.len());
     for byte in user.bytes() {

@@ -1,5 +1,5 @@
-//! What replication does: `ReplicaManager`'s counts of changed in-sync replicas, `ReplicaFetcherManager`,
-//! `FetcherLagMetrics`, `FetcherStats`, and the bytes between replicas of `BrokerTopicMetrics`.
+//! Replication: ISR changes of `ReplicaManager`, `ReplicaFetcherManager`, `FetcherLagMetrics`,
+//! `FetcherStats`, and the replication bytes of `BrokerTopicMetrics`.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     fetchers(broker, families);
 }
 
-/// How far followers are behind the high watermark of their leaders.
+/// The lag of followers relative to the high watermark of their leaders.
 fn lags(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut lags = Family::gauge(
         "kafka_server_fetcherlagmetrics_consumerlag",
@@ -88,7 +88,7 @@ fn lags(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     }));
 }
 
-/// What each fetcher has asked for and been given since it began.
+/// The requests and bytes of each fetcher since it started.
 fn fetchers(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut requests = Family::counter(
         "kafka_server_fetcherstats_requests",
@@ -119,7 +119,7 @@ fn fetchers(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     families.extend([requests, bytes]);
 }
 
-/// As Kafka names its threads.
+/// The name of the corresponding thread in Kafka.
 fn client_id(fetcher: u32, leader: i32) -> String {
     format!("ReplicaFetcherThread-{fetcher}-{leader}")
 }

@@ -1,4 +1,4 @@
-//! `kafka.network:type=RequestMetrics`: how many requests of each API, and how long they took.
+//! `kafka.network:type=RequestMetrics`: the number of requests per API, and their durations.
 
 use ottla_protocol::ApiKey;
 
@@ -60,8 +60,8 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     }
 }
 
-/// The names under which Kafka shows the requests of an API: fetches of consumers are also shown on their own, and here
-/// nobody else fetches.
+/// The names under which Kafka exports the requests of an API. Fetches of consumers have a second
+/// name, which includes all fetches here.
 fn names(api_key: ApiKey) -> impl Iterator<Item = &'static str> {
     let on_their_own = (api_key == ApiKey::Fetch).then_some("FetchConsumer");
     std::iter::once(api_key.name()).chain(on_their_own)
