@@ -1,4 +1,5 @@
-//! The broker as its clients meet it: requests over a socket, bytes that are none, and what is told back.
+//! The broker from its clients' point of view: requests over a socket, malformed bytes, and the
+//! responses.
 
 mod admin;
 mod authorization;
@@ -53,7 +54,7 @@ use ottla_types::{TopicPartition, Uuid};
 use crate::{Broker, Endpoint, Partition, RunningBroker};
 use client::Client;
 
-/// A broker on a port of its own, with its data in a directory that goes when it does.
+/// A broker on a port of its own, with its data in a temporary directory.
 pub(crate) struct TestBroker {
     running: RunningBroker,
     config: BrokerConfig,
@@ -116,19 +117,20 @@ impl TestBroker {
         Client::connect(self.address(Endpoint::Broker)).await
     }
 
-    /// Where this kind of client comes in.
+    /// The address of a listener of this kind.
     fn address(&self, endpoint: Endpoint) -> SocketAddr {
         let mut listeners = self.running.listeners().iter();
         let found = listeners.find(|listener| Endpoint::of(listener) == endpoint);
         found.expect("both are there").local_addr
     }
 
-    /// Where other nodes of the quorum come in.
+    /// The address for other nodes of the quorum.
     pub(crate) fn controller_address(&self) -> SocketAddr {
         self.address(Endpoint::Controller)
     }
 
-    /// A topic that this broker leads, with the id that [`topic_id`] says; settings are `key=value`.
+    /// Creates a topic that this broker leads, with the ID that [`topic_id`] returns. Settings are
+    /// `key=value`.
     pub(crate) async fn create_topic(
         &self,
         name: &'static str,
@@ -136,7 +138,7 @@ impl TestBroker {
         settings: &[(&'static str, &str)],
     ) {
         let topic_id = topic_id(name);
-        // The controller does not know of the topic, so there must be nothing to tell it.
+        // The controller does not know the topic, so there must be no directory to report to it.
         let log_dirs = self.broker().log_dirs().expect("the broker runs");
         let directory = log_dirs.online_directory_ids()[0];
         let mut records = vec![MetadataRecord::Topic(TopicRecord {
@@ -169,7 +171,7 @@ impl TestBroker {
         self.write(records).await;
     }
 
-    /// Has the controller write records that no request would lead to.
+    /// Makes the controller write records that no request would lead to.
     pub(crate) async fn write(&self, records: Vec<MetadataRecord>) {
         let controller = self.broker().controller().expect("the broker has joined");
         let written = controller.decide(|_, _| Decision::new(records, ()));
@@ -185,7 +187,7 @@ impl TestBroker {
     }
 }
 
-/// The same name has the same id in all tests.
+/// The ID of a topic, the same in all tests.
 pub(crate) fn topic_id(name: &str) -> Uuid {
     let mut id = [7; 16];
     for (to, from) in id.iter_mut().zip(name.bytes()) {

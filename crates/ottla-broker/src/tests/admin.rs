@@ -1,4 +1,4 @@
-//! The admin APIs and the controller behind them: what is answered is on disk, and there after a restart.
+//! The admin APIs and the controller: an acknowledged change is on disk, and survives a restart.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ async fn what_was_answered_is_there_after_a_crash_and_after_a_stop() {
     let first_epoch = running.broker().broker_epoch();
     assert!(first_epoch > BrokerEpoch::UNKNOWN);
 
-    // A crash: nothing is closed. The copy is what another process would find on disk.
+    // A crash: nothing is closed. The copy contains what another process would find on disk.
     let copy = tempfile::tempdir().unwrap();
     copy_dir(data.path(), copy.path());
     let (after_crash, mut client) = start(copy.path(), &[]).await;
@@ -113,7 +113,7 @@ async fn what_was_answered_is_there_after_a_crash_and_after_a_stop() {
     assert_eq!(response.topics[0].topic_id, topic_id);
     let image = again.broker().metadata().clone();
     let partition = image.topics.partition("orders", PartitionIndex(0)).unwrap();
-    // Given up at the stop and taken up again at the start, as a single Kafka does.
+    // Resigned at the stop and elected at the start, like a single Kafka broker.
     assert_eq!(partition.leader_epoch, LeaderEpoch(2));
     let controller = again.broker().controller().unwrap();
     assert_eq!(controller.status().epoch, LeaderEpoch(2));
@@ -218,7 +218,7 @@ async fn settings_of_topic_and_broker_take_effect_and_are_described() {
         let response = client.ask(1, &request).await;
         assert_eq!(response.responses[0].error_code, 0);
     }
-    // Both hold as soon as they are answered.
+    // Both are in effect as soon as the request is answered.
     assert_eq!(broker.broker().config().topic_defaults.retention_ms, 5000);
     let log_config = broker.partition("orders", 0).reader().config();
     assert_eq!(

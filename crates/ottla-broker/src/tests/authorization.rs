@@ -1,6 +1,7 @@
-//! A node with the authorizer: who may do what, from where, and with whose rights a forwarded request runs.
+//! A node with the authorizer: who may do what, from which address, and with whose permissions a
+//! forwarded request runs.
 //!
-//! Without TLS and SASL everybody is `User:ANONYMOUS`, so the clients differ by their address.
+//! Without TLS and SASL every client is `User:ANONYMOUS`, so the clients differ by their address.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,7 +39,8 @@ use crate::Endpoint;
 const ADMIN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const USER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Anonymous clients of one address may do everything, those of the other may read what starts with `team-`.
+/// Anonymous clients from one address may do everything; those from the other may read topics that
+/// start with `team-`.
 async fn broker() -> TestBroker {
     let broker = TestBroker::start_with(&[
         (
@@ -95,7 +97,7 @@ impl TestBroker {
     }
 }
 
-/// The errors in an answer.
+/// The error codes in a response.
 async fn errors<R: ApiRequest>(client: &mut Client, version: i16, request: &R) -> Vec<ErrorCode> {
     let response = client.ask(version, request).await;
     let mut errors = Vec::new();
@@ -177,9 +179,9 @@ async fn topics_are_created_and_deleted_by_those_who_may() {
     for (name, topic_id, named) in [
         (Some("mine"), Uuid::ZERO, true),
         (Some("nothing"), Uuid::ZERO, true),
-        // Its name is not told.
+        // The response does not contain its name.
         (None, known, false),
-        // A topic that may be seen, and not deleted.
+        // A topic that the client may describe but not delete.
         (None, super::topic_id("team-a"), true),
     ] {
         let response = user.ask(6, &delete(name, topic_id)).await;
@@ -289,7 +291,7 @@ async fn acls_are_managed_by_those_who_may_and_hold_at_once() {
     assert_eq!(errors(&mut user, 3, &everything).await, denied);
     assert_eq!(errors(&mut user, 3, &creation).await, denied);
     assert_eq!(errors(&mut user, 3, &deletion).await, denied);
-    // An idempotent producer needs to be allowed to write to some topic.
+    // An idempotent producer needs permission to write to some topic.
     let init = InitProducerIdRequest {
         transactional_id: None,
         producer_id: -1,
@@ -340,7 +342,7 @@ async fn an_acl_that_is_deleted_after_a_restart_allows_nothing_more() {
     assert_eq!(errors(&mut user, 12, &named).await, denied);
 }
 
-/// Each request whose whole answer hangs on a right over the cluster.
+/// All requests that need a right over the cluster as a whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_is_for_those_who_may() {
     let broker = broker().await;
@@ -359,7 +361,7 @@ async fn the_cluster_is_for_those_who_may() {
     denied!(Broker: ElectLeadersRequest, AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest, UpdateFeaturesRequest, UnregisterBrokerRequest,
         DescribeQuorumRequest, DescribeClientQuotasRequest);
-    // Its own error code is none that is counted.
+    // This API's own error code is not counted.
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     let request = DescribeUserScramCredentialsRequest {
         users: Some(vec![Default::default()]),
@@ -373,7 +375,7 @@ async fn the_cluster_is_for_those_who_may() {
         ErrorCode::ClusterAuthorizationFailed.code()
     );
     assert_eq!(answer.results[0].error_code, answer.error_code);
-    // The message says what is missing.
+    // The message says which permission is missing.
     let missing = |request: &str| {
         let message =
             format!("Request {request} of User:ANONYMOUS from 127.0.0.1 needs ALTER permission.");
@@ -386,7 +388,8 @@ async fn the_cluster_is_for_those_who_may() {
     let answer = user.ask(latest::<CreateAclsRequest>(), &creation).await;
     let created = &answer.results[0];
     assert_eq!(created.error_message, missing("CreateAcls"));
-    // Java's client takes the error of each partition, and an answer without partitions for a fault of the broker.
+    // Java's client reads the error of each partition, and treats a response without partitions as
+    // a fault of the broker.
     let reassignment = AlterPartitionReassignmentsRequest {
         topics: vec![ReassignableTopic {
             name: "team-a".into(),

@@ -1,4 +1,4 @@
-//! Bytes that are no requests, requests that ask for too much, and too many who ask.
+//! Malformed bytes, requests that ask for too much, and too many connections.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::produce_and_fetch::{api_versions, batch, fetch_from, produce_to};
 use crate::Endpoint;
 use ottla_metrics::Metric;
 
-/// The broker still serves others.
+/// Checks that the broker still serves others.
 async fn serves(broker: &TestBroker) {
     let response = broker.connect().await.ask(3, &api_versions()).await;
     assert_eq!(response.error_code, 0);
@@ -57,7 +57,8 @@ async fn what_is_no_request_ends_the_connection_and_is_counted() {
     serves(&broker).await;
 }
 
-/// librdkafka sends a Metadata request for all topics with three bytes too many, and Kafka does not look at them.
+/// librdkafka sends a Metadata request for all topics with three bytes too many, and Kafka ignores
+/// them.
 #[tokio::test]
 async fn bytes_behind_a_request_are_not_looked_at() {
     let broker = TestBroker::start().await;
@@ -105,7 +106,7 @@ async fn a_client_of_the_future_is_told_which_versions_there_are() {
         ),
         (18, 4)
     );
-    // The connection goes on in a version that both know.
+    // The connection continues in a version that both support.
     assert_eq!(client.ask(4, &api_versions()).await.error_code, 0);
 }
 
@@ -179,7 +180,7 @@ async fn a_listener_may_have_a_limit_of_its_own() {
     second.send(3, &api_versions()).await;
     let early = tokio::time::timeout(Duration::from_millis(100), second.receive_frame());
     assert!(early.await.is_err(), "it is not served yet");
-    // The controller's listener has room.
+    // The controller listener has room.
     let mut other = Client::connect(broker.address(Endpoint::Controller)).await;
     other.ask(3, &api_versions()).await;
     drop(first);
@@ -189,7 +190,7 @@ async fn a_listener_may_have_a_limit_of_its_own() {
 #[tokio::test]
 async fn connections_that_come_too_fast_are_let_in_later() {
     let broker = TestBroker::start_with(&[("max.connection.creation.rate", "1")]).await;
-    // A rate of one is ten in ten seconds; the eleventh waits for its second.
+    // A rate of 1 permits ten in ten seconds; the eleventh connection waits for a second.
     let started = Instant::now();
     for _ in 0..10 {
         broker.connect().await.ask(3, &api_versions()).await;
@@ -236,7 +237,7 @@ async fn a_reader_that_does_not_read_is_closed_when_it_has_been_idle() {
     client
         .ask(9, &produce_to("orders", 0, 1, batch(&[&large])))
         .await;
-    // More answers than the sockets' buffers hold, none of which is read.
+    // More responses than fit into the socket buffers, none of which is read.
     for _ in 0..50 {
         client.send(12, &fetch_from("orders", 0, 0)).await;
     }
@@ -256,7 +257,7 @@ async fn large_requests_wait_for_memory_that_others_hold() {
     broker.create_topic("orders", 1, &[]).await;
     let request = produce_to("orders", 0, 1, batch(&[&"x".repeat(150_000)]));
     let bytes: Bytes = frame(9, &request, 1);
-    // One has the memory, and another goes beyond the bound, as one may.
+    // One holds the memory, and another one exceeds the budget, as one may.
     let mut holder = broker.connect().await;
     let mut beyond = broker.connect().await;
     for part in [&bytes[..1000], &bytes[1000..2000]] {
@@ -306,7 +307,7 @@ async fn a_request_that_comes_slowly_is_not_idle() {
     assert!(client.receive_frame().await.is_some());
 }
 
-/// The beginning of a large request: its length, and so much of it.
+/// Sends the start of a large request: its length, and this number of bytes.
 async fn begin(broker: &TestBroker, bytes: usize) -> Client {
     let mut client = broker.connect().await;
     let length = 512 * 1024u32;
@@ -315,7 +316,7 @@ async fn begin(broker: &TestBroker, bytes: usize) -> Client {
     client
 }
 
-/// One broker with room for so little, and a topic.
+/// A broker with a small budget, and a topic.
 async fn with_little_memory() -> TestBroker {
     let broker = TestBroker::start_with(&[
         ("queued.max.request.bytes", "524288"),
@@ -358,7 +359,7 @@ async fn peers_that_announce_much_and_send_nothing_take_nothing_from_others() {
 async fn peers_that_stop_in_the_middle_make_room_where_others_wait() {
     let broker = with_little_memory().await;
     let mut stopped = Vec::new();
-    // Two have the budget, and the third goes beyond it.
+    // Two hold the budget, and the third exceeds it.
     for _ in 0..3 {
         stopped.push(begin(&broker, 100_000).await);
     }
@@ -376,7 +377,8 @@ async fn peers_that_stop_in_the_middle_make_room_where_others_wait() {
     assert!(closed > 0);
 }
 
-/// Requests that have a part of the memory, of which more has come than there is memory for: they wait for each other.
+/// Requests that each hold a part of the memory, and together need more than there is: they wait
+/// for each other.
 #[tokio::test]
 async fn requests_that_wait_for_each_others_memory_give_it_up() {
     let broker = with_little_memory().await;
@@ -389,7 +391,7 @@ async fn requests_that_wait_for_each_others_memory_give_it_up() {
     assert!(produces_much(&broker).await, "{:?}", began.elapsed());
 }
 
-/// Waits for days at a partition that it names so often that the request is large.
+/// A long poll of several days, which names its partition so often that the request is large.
 fn large_long_poll() -> FetchRequest {
     let mut request = fetch_from("orders", 0, 0);
     request.max_wait_ms = i32::MAX;
@@ -402,7 +404,7 @@ fn large_long_poll() -> FetchRequest {
 async fn long_polls_that_hold_memory_are_closed_where_others_wait_for_it() {
     let broker = with_little_memory().await;
     let mut waiting = Vec::new();
-    // The third goes beyond the bound.
+    // The third exceeds the budget.
     while broker.broker().network.request_memory.available_bytes() > 100_000 || waiting.len() < 3 {
         let mut client = broker.connect().await;
         client.send(4, &large_long_poll()).await;
@@ -423,7 +425,8 @@ async fn long_polls_that_hold_memory_are_closed_where_others_wait_for_it() {
     assert!(metrics.get(Metric::ConnectionsClosedForMemory) > 0);
 }
 
-/// A connection has one request that waits, and a client that wants more of them needs more connections.
+/// A connection has at most one waiting request; a client that needs more must open more
+/// connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_has_one_long_poll() {
     let broker = TestBroker::start().await;

@@ -1,4 +1,4 @@
-//! Voters that come and go while a node that is broker and controller in one serves its clients (KIP-853).
+//! Voters are added and removed while a combined node serves its clients (KIP-853).
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -23,7 +23,7 @@ use ottla_storage::format::{FormatOptions, InitialQuorum, format, read_identity}
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAZA";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node with the controller's listener on a port that is known before, and the directory of its metadata.
+/// A node whose controller port is known in advance, and the directory of its metadata.
 struct Node {
     config: BrokerConfig,
     port: u16,
@@ -80,7 +80,8 @@ async fn client_of(node: &RunningBroker) -> Client {
     Client::connect(of_broker.expect("is a broker").local_addr).await
 }
 
-/// Asks until the quorum has these voters, through whoever the client is connected to.
+/// Sends requests until the quorum has these voters, through the node that the client is connected
+/// to.
 async fn until_voters_are(client: &mut Client, expected: &[i32]) {
     let request = DescribeQuorumRequest {
         topics: vec![describe_quorum_request::TopicData {
@@ -136,7 +137,7 @@ async fn a_node_alone_gets_others_beside_it_and_gives_them_the_lead() {
     create(&mut client, "alone").await;
     until_voters_are(&mut client, &[1]).await;
 
-    // Through the broker, as `metadata-quorum --bootstrap-server add-controller` does.
+    // Through the broker, like `metadata-quorum --bootstrap-server add-controller`.
     let other = second.start().await;
     let add = AddRaftVoterRequest {
         cluster_id: Some(CLUSTER_ID.into()),
@@ -169,11 +170,11 @@ async fn a_node_alone_gets_others_beside_it_and_gives_them_the_lead() {
     let again = client.ask(0, &add).await;
     assert_eq!(again.error_code, ErrorCode::DuplicateVoter.code());
 
-    // It asks by itself.
+    // It adds itself.
     let third = third.start().await;
     until_voters_are(&mut client, &[1, 2, 3]).await;
 
-    // The node that leads is voted out, and goes on as a broker under the others.
+    // The leader is removed from the voters, and continues as a broker.
     let remove = RemoveRaftVoterRequest {
         cluster_id: Some(CLUSTER_ID.into()),
         voter_id: 1,
@@ -185,7 +186,7 @@ async fn a_node_alone_gets_others_beside_it_and_gives_them_the_lead() {
             let answer = client.ask(0, &remove).await;
             match ErrorCode::from_code(answer.error_code) {
                 ErrorCode::None => return,
-                // The one that came last is not told of as a voter everywhere yet.
+                // Not every node knows the newest voter yet.
                 ErrorCode::RequestTimedOut => {}
                 code => panic!("{code}: {answer:?}"),
             }
@@ -198,12 +199,12 @@ async fn a_node_alone_gets_others_beside_it_and_gives_them_the_lead() {
     create(&mut client, "under-others").await;
     let status = running.broker().node.quorum().expect("runs").status();
     assert!(!status.is_active && status.leader.is_some_and(|id| id.value() != 1));
-    // It is heard of where it has to be now.
+    // The change has arrived where it is needed by now.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let heard = running.broker().metadata();
     assert!(heard.cluster.brokers().all(|broker| !broker.fenced));
     drop(heard);
-    // Advertised is what those serve who decide now.
+    // The APIs of the new controllers are advertised.
     let advertised = client.ask(4, &api_versions()).await;
     let has = |key: ApiKey| {
         advertised

@@ -1,4 +1,4 @@
-//! A client of one connection that sends exactly what a test asks for.
+//! A client with one connection that sends exactly what a test specifies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,7 +23,7 @@ impl Client {
         }
     }
 
-    /// As a client of this address.
+    /// Connects from this address.
     pub(super) async fn connect_from(from: IpAddr, address: SocketAddr) -> Client {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket
@@ -35,13 +35,13 @@ impl Client {
         }
     }
 
-    /// Sends a request and returns its answer.
+    /// Sends a request and returns its response.
     pub(crate) async fn ask<R: ApiRequest>(&mut self, version: i16, request: &R) -> R::Response {
         let correlation_id = self.send(version, request).await;
         self.receive::<R>(version, correlation_id).await
     }
 
-    /// Sends a request; returns its correlation id.
+    /// Sends a request. Returns its correlation ID.
     pub(super) async fn send<R: ApiRequest>(&mut self, version: i16, request: &R) -> i32 {
         let correlation_id = self.next_correlation_id;
         self.next_correlation_id += 1;
@@ -53,7 +53,7 @@ impl Client {
         correlation_id
     }
 
-    /// Receives the next answer, which must be that of the request with this correlation id.
+    /// Receives the next response, which must have this correlation ID.
     pub(super) async fn receive<R: ApiRequest>(
         &mut self,
         version: i16,
@@ -75,7 +75,7 @@ impl Client {
         response
     }
 
-    /// The next frame, or `None` where the connection has ended.
+    /// The next frame. `None` if the connection has ended.
     pub(super) async fn receive_frame(&mut self) -> Option<Bytes> {
         let length = self.stream.read_u32().await.ok()?;
         let mut frame = BytesMut::zeroed(length as usize);
@@ -83,13 +83,13 @@ impl Client {
         Some(frame.freeze())
     }
 
-    /// Whether the broker closes the connection without another word.
+    /// Whether the broker closes the connection without a response.
     pub(super) async fn is_closed(&mut self) -> bool {
         self.receive_frame().await.is_none()
     }
 }
 
-/// A request with its header and length.
+/// A request with header and length.
 pub(super) fn frame<R: ApiMessage>(version: i16, request: &R, correlation_id: i32) -> Bytes {
     let header = RequestHeader {
         request_api_key: R::API_KEY.code(),

@@ -1,4 +1,4 @@
-//! Compacted topics while they are written to, read and deleted.
+//! Compacted topics while they are written, read and deleted.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use ottla_metrics::cleaner::CleanerGauge;
 
 const NOW: i64 = 1_700_000_000_000;
 
-/// One record in a batch of its own, whose time begins a new segment with `segment.ms=1000`.
+/// A batch with one record, whose timestamp starts a new segment with `segment.ms=1000`.
 fn keyed(n: i64, key: &str, value: &str) -> Bytes {
     let mut builder = RecordBatchBuilder::new(Compression::None);
     let at = Timestamp(NOW + n * 10_000);
@@ -32,7 +32,7 @@ fn keyed(n: i64, key: &str, value: &str) -> Bytes {
     builder.build().to_bytes()
 }
 
-/// Offset, key and value of all records, one segment after the other.
+/// Offset, key and value of all records, segment by segment.
 async fn read(client: &mut Client) -> Vec<(i64, String, String)> {
     let (mut found, mut next, mut end) = (Vec::new(), 0, i64::MAX);
     while next < end {
@@ -57,13 +57,13 @@ async fn read(client: &mut Client) -> Vec<(i64, String, String)> {
     found
 }
 
-/// Logs that could not be cleaned.
+/// The number of logs that could not be cleaned.
 fn uncleanable(broker: &TestBroker) -> usize {
     let dirs = broker.broker().log_dirs().unwrap().describe();
     dirs.iter().map(|dir| dir.uncleanable_partitions).sum()
 }
 
-/// Compacts whatever is dirty; every record of these tests begins a segment.
+/// Compacts everything that is dirty. Every record of these tests starts a segment.
 const COMPACTED: [(&str, &str); 3] = [
     ("cleanup.policy", "compact"),
     ("segment.ms", "1000"),
@@ -88,7 +88,7 @@ async fn a_compacted_topic_is_cleaned_while_it_is_used() {
     };
     let expected: Vec<_> = [5, 6, 7, 8].map(last).to_vec();
     let deadline = Instant::now() + Duration::from_secs(30);
-    // The newest record of a key lies in the active segment, and the older stays.
+    // The newest record of a key is in the active segment, so the older one is kept.
     while read(&mut client).await != expected {
         assert!(Instant::now() < deadline, "{:?}", read(&mut client).await);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -108,7 +108,7 @@ async fn a_compacted_topic_is_cleaned_while_it_is_used() {
     let metrics = &broker.broker().context.metrics.cleaner;
     assert_eq!(metrics.get(CleanerGauge::DeadThreadCount), 0);
     assert_eq!(uncleanable(&broker), 0);
-    // One that is paused is left alone, and goes on when it is resumed.
+    // A paused log is skipped, and cleaned when it is resumed.
     let log_dirs = broker.broker().log_dirs().unwrap().clone();
     let (dirs, partition) = (log_dirs.clone(), orders.clone());
     let pause = move || dirs.cleaner().pause(&partition);
@@ -150,7 +150,7 @@ async fn what_cannot_be_cleaned_is_given_up_and_the_rest_goes_on() {
     let dir = broker.partition("broken", 0).reader().dir();
     let path = dir.join("00000000000000000000.log");
     let mut bytes = std::fs::read(&path).unwrap();
-    // The number of records is not that of those which are there.
+    // The number of records does not match the records.
     bytes[60] = 9;
     std::fs::write(&path, bytes).unwrap();
     let config = ottla_config::TopicConfig {
@@ -200,7 +200,7 @@ async fn commit(client: &mut Client, partition_index: i32, committed_offset: i64
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let answer = client.ask(9, &request).await;
-        // The coordinator may be found before it has read its log.
+        // The coordinator may be found before it has loaded its log.
         match ErrorCode::from_code(answer.topics[0].partitions[0].error_code) {
             ErrorCode::None => return,
             ErrorCode::CoordinatorLoadInProgress if Instant::now() < deadline => {
@@ -266,7 +266,7 @@ async fn a_coordinator_loads_its_groups_from_a_log_that_was_compacted() {
     let mut client = node.connect().await;
     create(&mut client, 2).await;
     until_the_coordinator_is_there(&mut client).await;
-    // The one is committed once, and must outlive all that is dropped of the other.
+    // One offset is committed once, and must survive the removal of all older commits of the other.
     commit(&mut client, 1, 7).await;
     for offset in 0..60 {
         commit(&mut client, 0, offset).await;

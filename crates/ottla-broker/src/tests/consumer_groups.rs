@@ -14,7 +14,7 @@ use super::client::Client;
 use super::groups::{coordinating_broker, error};
 use super::topic_id;
 
-/// Any group may be assigned anew at any time.
+/// Permits a new assignment at any time.
 const AT_ONCE: (&str, &str) = ("group.consumer.assignment.interval.ms", "0");
 
 fn alive(member_id: &str, epoch: i32) -> ConsumerGroupHeartbeatRequest {
@@ -131,7 +131,7 @@ async fn a_regular_expression_is_resolved_and_follows_new_topics() {
     );
 }
 
-/// Heartbeats until the member has been told so many partitions.
+/// Sends heartbeats until the member has this number of partitions.
 async fn await_partitions(client: &mut Client, epoch: &mut i32, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {

@@ -1,4 +1,4 @@
-//! The listener of the controller, as `--bootstrap-controller` meets it (KIP-919).
+//! The controller listener, as `--bootstrap-controller` uses it (KIP-919).
 
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
@@ -57,7 +57,7 @@ async fn it_names_the_controllers_and_only_these() {
         unknown.error_code,
         ErrorCode::UnsupportedEndpointType.code()
     );
-    // Version 0 cannot say what it asks for, and means brokers.
+    // Version 0 has no endpoint type, and means brokers.
     let oldest = client.ask(0, &request(1)).await;
     assert_eq!(oldest.error_code, ErrorCode::InvalidRequest.code());
 }
@@ -114,7 +114,7 @@ async fn members_of_another_quorum_are_told_so() {
 async fn changes_of_voters_that_name_no_cluster_are_meant_for_this_one() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
-    // A voter that could not be one is looked at only after the cluster.
+    // An invalid voter is detected only after the cluster ID was checked.
     let add = AddRaftVoterRequest {
         cluster_id: None,
         voter_id: -1,

@@ -1,5 +1,6 @@
-//! Delegation tokens: refused to whoever is not authenticated, and decided by the controller for those who are. Their
-//! requests come in envelopes here, with the principals that a broker has authenticated.
+//! Delegation tokens: rejected for unauthenticated clients, and decided by the controller for
+//! others. The requests of these tests are sent in envelopes, with the principals that a broker has
+//! authenticated.
 
 use bytes::{Bytes, BytesMut};
 use ottla_protocol::messages::*;
@@ -9,7 +10,7 @@ use ottla_types::ErrorCode;
 
 use super::{Client, TestBroker};
 
-/// What the controller answers a principal whose request a broker forwards.
+/// The controller's response to a request that a broker forwards for this principal.
 async fn forwarded<R: ApiRequest>(
     broker: &TestBroker,
     principal: &str,
@@ -57,7 +58,7 @@ async fn a_token_lives_from_its_creation_to_its_end() {
     assert_eq!(&*created.principal_name, "alice");
     assert_eq!(&*created.token_requester_principal_name, "alice");
     assert_eq!(created.hmac.len(), 64);
-    // Older versions do not tell who asked.
+    // Older versions do not contain the requester.
     let older = forwarded(&broker, "User:alice", 2, &create).await;
     assert_eq!(
         (older.error_code, &*older.token_requester_principal_name),
@@ -91,7 +92,7 @@ async fn a_token_lives_from_its_creation_to_its_end() {
     let ended = forwarded(&broker, "User:alice", 2, &expire(&created.hmac, -1)).await;
     assert_eq!(ended.error_code, 0);
     assert_eq!(count(), 1);
-    // The other is removed when its time is over.
+    // The other token is removed when it expires.
     let soon = forwarded(&broker, "User:alice", 2, &expire(&older.hmac, 1)).await;
     assert_eq!(soon.error_code, 0);
     for _ in 0..200 {

@@ -1,5 +1,5 @@
-//! Several log directories: where replicas lie, how they are moved while they are served, and what happens
-//! when a directory fails.
+//! Several log directories: the placement of replicas, moves while the replicas are served, and
+//! failures of a directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Node {
         Client::connect(self.running.as_ref().unwrap().listeners()[0].local_addr).await
     }
 
-    /// Where the replica lies, as this broker and as the controller know it.
+    /// The directory of the replica according to this broker, and according to the controller.
     pub(super) fn directory(&self, index: i32) -> (Option<PathBuf>, Option<DirectoryId>) {
         let partition = self.broker().partitions.get(TOPIC, index);
         let dir = partition.map(|partition| partition.reader().dir());
@@ -94,7 +94,7 @@ impl Node {
         found.unwrap().directory_id
     }
 
-    /// The directory of a replica, and the other one.
+    /// The directory of a replica, and the other directory.
     fn where_and_elsewhere(&self, index: i32) -> (PathBuf, PathBuf) {
         let [first, second] = self.dirs();
         match self.directory(index).0 {
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// The names in a directory that belong to the topic.
+    /// The entries of a directory that belong to the topic.
     fn names(dir: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(dir).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -167,7 +167,7 @@ async fn move_to(client: &mut Client, index: i32, path: &Path) -> ErrorCode {
     ErrorCode::from_code(answer.results[0].partitions[0].error_code)
 }
 
-/// All directories with all that lies in them.
+/// Requests all directories with all of their contents.
 fn all_dirs() -> DescribeLogDirsRequest {
     DescribeLogDirsRequest {
         topics: None,
@@ -175,7 +175,7 @@ fn all_dirs() -> DescribeLogDirsRequest {
     }
 }
 
-/// What lies in a directory of the topic: partition, whether it is a copy, and its lag.
+/// The topic's logs in a directory: partition, whether it is a copy, and its lag.
 async fn described(client: &mut Client, dir: &Path) -> Vec<(i32, bool, i64)> {
     let answer = client.ask(5, &all_dirs()).await;
     let of_dir = answer
@@ -197,7 +197,7 @@ pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// All values of a partition in their order.
+/// All values of a partition in order.
 async fn consume(client: &mut Client, index: i32, count: usize) -> Vec<String> {
     let mut values = Vec::new();
     while values.len() < count {
@@ -239,7 +239,7 @@ async fn a_replica_is_moved_while_it_is_written_and_read() {
     let node = Node::start(&[]).await;
     let mut client = node.connect().await;
     create(&mut client, 1).await;
-    // Several segments, and more than a round copies.
+    // Several segments, and more than one round copies.
     let large = "x".repeat(100_000);
     for n in 0..60 {
         assert_eq!(
@@ -287,7 +287,7 @@ async fn a_replica_is_moved_while_it_is_written_and_read() {
     assert_eq!(Node::names(&to), ["orders-0"]);
 }
 
-/// One byte a second: nothing moves.
+/// One byte per second: nothing moves.
 const STANDSTILL: (&str, &str) = ("replica.alter.log.dirs.io.max.bytes.per.second", "1");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -329,7 +329,7 @@ async fn a_move_is_described_given_up_and_deleted_with_its_topic() {
             .all(|name| !name.ends_with("-future"))
     );
 
-    // What is copied goes with the topic.
+    // The copy is deleted with the topic.
     assert_eq!(move_to(&mut client, 0, &to).await, ErrorCode::None);
     let delete = DeleteTopicsRequest {
         topics: vec![DeleteTopicState {
@@ -378,7 +378,8 @@ async fn a_move_goes_on_after_a_restart() {
     assert_eq!(node.directory(0).0, Some(to));
 }
 
-/// The controller is told before the copy takes the place of the log, and records come in between.
+/// The controller is informed before the copy replaces the log, and records are appended in
+/// between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_the_controller_was_told_of_loses_nothing_at_a_restart() {
     let mut node = Node::start(&[STANDSTILL]).await;
@@ -524,7 +525,7 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
         .broker(BrokerId(1))
         .cloned();
     assert_eq!(registered.unwrap().directories.len(), 1);
-    // Nothing is moved while a copy may lie in what is offline.
+    // Nothing is moved while a copy may be in an offline directory.
     let (from, _) = node.where_and_elsewhere(1);
     assert_eq!(move_to(&mut client, 1, &from).await, ErrorCode::None);
     assert_eq!(

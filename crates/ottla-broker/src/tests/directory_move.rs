@@ -1,4 +1,4 @@
-//! A replica that moves to another log directory while it is written to.
+//! Moving a replica to another log directory while it is written.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,19 +15,20 @@ use super::TestBroker;
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// A partition that is about to be moved to another directory, and a controller that answers nobody.
+/// A partition that is about to be moved to another directory, and a controller that does not
+/// respond.
 struct Moving {
     broker: TestBroker,
     data: tempfile::TempDir,
     partition: Arc<Partition>,
     from: DirectoryId,
     to: DirectoryId,
-    /// Dropped, the controller answers again.
+    /// When dropped, the controller responds again.
     silence: Option<std::sync::mpsc::Sender<()>>,
 }
 
 impl Moving {
-    /// With three records, and not told to move yet.
+    /// With three records. The move has not been requested yet.
     async fn set_up(settings: &[(&str, &str)]) -> Moving {
         let data = tempfile::tempdir().unwrap();
         let dirs = ["first", "second"].map(|name| data.path().join(name).display().to_string());
@@ -73,7 +74,7 @@ impl Moving {
         moving
     }
 
-    /// Has the replica moved.
+    /// Requests the move.
     async fn alter(&self) {
         let broker = Arc::clone(self.broker.broker());
         let dirs = broker.log_dirs().unwrap().describe();
@@ -89,7 +90,7 @@ impl Moving {
         altered.await.unwrap().unwrap();
     }
 
-    /// Where the controller is to be told that the replica lies.
+    /// The directory that is to be reported to the controller.
     fn told(&self) -> Option<DirectoryId> {
         let assignments = &self.broker.broker().dir_assignments;
         assignments.queued(self.partition.topic_id, 0)
@@ -118,7 +119,7 @@ impl Moving {
             .unwrap()
     }
 
-    /// Directories that a start takes for a copy.
+    /// The number of directories that a start would treat as a copy.
     fn copies(&self) -> usize {
         let dirs = std::fs::read_dir(self.data.path().join("first")).unwrap();
         let dirs = dirs.chain(std::fs::read_dir(self.data.path().join("second")).unwrap());
@@ -163,7 +164,7 @@ async fn appends_go_on_in_the_old_directory_where_the_controller_does_not_answer
     let held = moving.append();
     assert_eq!(held.await, Ok(appended(3)));
     assert_eq!(moving.directory(), moving.from);
-    // A start, of Kafka too, would put the copy in the place of the log that holds more.
+    // A start, of Kafka too, would replace the log by the copy, although the log contains more.
     assert_eq!(moving.copies(), 0);
     let from = moving.from;
     moving.until(|moving| moving.told() == Some(from)).await;

@@ -1,5 +1,5 @@
-//! Every API that is advertised, in every version, with bodies of all kinds: whatever can be read is
-//! answered in its own version, whatever cannot ends the connection, and the broker goes on.
+//! Every advertised API in every version, with bodies of all kinds: a readable request gets a
+//! response in its version, any other ends the connection, and the broker continues to work.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::TestBroker;
 use super::client::{Client, frame};
 use crate::{Endpoint, served_apis};
 
-/// As long as a test waits for an answer that should come at once.
+/// How long a test waits for a response that should come at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 const CORRELATION_ID: i32 = 7;
-/// Of the request that is sent behind each other one, to see that the connection goes on.
+/// Of the request that follows each tested one, to check that the connection continues.
 const NEXT_CORRELATION_ID: i32 = 8;
 
 struct Api {
@@ -35,7 +35,7 @@ fn advertised(endpoint: Endpoint) -> Vec<(Api, std::ops::RangeInclusive<i16>)> {
                 request,
                 response,
             };
-            // ApiVersions says 0 for Produce, which begins at 3.
+            // ApiVersions advertises 0 for Produce, which starts at 3.
             (api, versions)
         })
         .collect()
@@ -61,16 +61,16 @@ fn framed(key: ApiKey, version: i16, body: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// What a connection did with a request.
+/// What happened to the connection after a request.
 #[derive(PartialEq, Eq, Debug)]
 enum Outcome {
     Answered,
-    /// The connection goes on without an answer.
+    /// The connection continues without a response.
     Unanswered,
     Closed,
 }
 
-/// Sends one request on a connection of its own, and one that is always answered behind it.
+/// Sends one request on a connection of its own, followed by one that is always answered.
 async fn outcome_of(
     broker: &TestBroker,
     endpoint: Endpoint,
@@ -83,7 +83,7 @@ async fn outcome_of(
     let mut client = Client::connect(broker.address(endpoint)).await;
     let next = frame(0, &ApiVersionsRequest::default(), NEXT_CORRELATION_ID);
     let bytes = [framed(api.key, version, body), next].concat();
-    // The broker may close at the first request while the second is on its way.
+    // The broker may close the connection at the first request while the second is being sent.
     let _ = client.stream.write_all(&bytes).await;
     let mut outcome = Outcome::Unanswered;
     loop {
@@ -112,17 +112,18 @@ async fn outcome_of(
     }
 }
 
-/// Takes the broker itself out of its cluster when it names it.
+/// Whether the API removes the broker itself from its cluster if the request names it.
 fn ends_the_broker(key: ApiKey) -> bool {
     key == ApiKey::UnregisterBroker
 }
 
-/// Whether a request may be left without an answer: a Produce whose acks are 0, which closes on an error.
+/// Whether a request may remain unanswered: a Produce with acks 0. It closes the connection on an
+/// error.
 fn may_be_silent(key: ApiKey) -> bool {
     key == ApiKey::Produce
 }
 
-/// A broker that offers everything: somebody takes clients' telemetry.
+/// A broker that offers every API: client telemetry is consumed.
 async fn broker_of_every_api(settings: &[(&str, &str)]) -> TestBroker {
     let mut all = vec![("ottla.http.listener", "127.0.0.1:0")];
     all.extend_from_slice(settings);
@@ -166,7 +167,7 @@ async fn what_a_client_might_send_is_answered_in_every_version() {
     is_answered_in(&styles[..3], Endpoint::Controller).await;
 }
 
-/// A request cut off anywhere is either one that is complete without the rest, or ends the connection.
+/// A request truncated at any position is either complete without the rest, or ends the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_cut_off_ends_the_connection() {
     let broker = broker_of_every_api(&[]).await;
@@ -193,7 +194,8 @@ async fn what_is_cut_off_ends_the_connection() {
     assert!(closed > 500, "only {closed} were closed");
 }
 
-/// Numbers at their ends, long strings that name nothing, nulls, and tagged fields that no schema has.
+/// Extreme numbers, long strings that name nothing, nulls, and tagged fields that are not in the
+/// schema.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_client_would_send_is_answered_in_every_version() {
     let styles: Vec<_> = (0..3)
@@ -203,7 +205,7 @@ async fn what_no_client_would_send_is_answered_in_every_version() {
     let broker = broker_of_every_api(&[]).await;
     let mut wrong = Vec::new();
     for (api, versions) in advertised(Endpoint::Broker) {
-        // These may wait as long as they say, and the longest is 24 days.
+        // These may wait as long as they request, which is up to 24 days.
         let may_wait = [
             ApiKey::Fetch,
             ApiKey::JoinGroup,
@@ -229,8 +231,8 @@ async fn what_no_client_would_send_is_answered_in_every_version() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Requests that name thousands of things, or the same one thousands of times, take a time that grows with their size.
-/// They are answered, or are none where their structs are so much larger than they.
+/// Requests that name thousands of things, or one thing thousands of times, take linear time. They
+/// are answered, or rejected if their structs are much larger than their bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn much_that_is_named_at_once_is_answered_in_time() {
     const COUNT: usize = 20_000;

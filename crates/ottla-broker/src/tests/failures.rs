@@ -1,4 +1,4 @@
-//! What clients are told when the disk under a partition fails.
+//! The errors that clients receive when the disk of a partition fails.
 
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::{CreateTopicsRequest, ProduceRequest};
@@ -43,12 +43,12 @@ async fn a_partition_that_could_not_be_opened_is_opened_later() {
     let dirs = [tempfile::tempdir(), tempfile::tempdir()].map(|dir| dir.expect("a directory"));
     let paths = dirs.each_ref().map(|dir| dir.path().display().to_string());
     let broker = TestBroker::start_with(&[("log.dirs", &paths.join(","))]).await;
-    // A file stands where the directory of the partition would be.
+    // A file is in the place of the partition's directory.
     for path in &paths {
         std::fs::write(format!("{path}/orders-0"), "in the way").expect("a file");
     }
     let mut client = broker.connect().await;
-    // Through the controller: an image that it publishes meanwhile must not lose the topic.
+    // Through the controller, because an image that it publishes meanwhile must not lose the topic.
     let creation = CreateTopicsRequest {
         topics: vec![CreatableTopic {
             name: "orders".into(),

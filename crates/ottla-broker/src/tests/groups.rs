@@ -1,5 +1,5 @@
-//! Consumer groups over the wire: members that join, commit and leave, on coordinators that read their
-//! partitions back.
+//! Consumer groups over the wire: members that join, commit and leave, with coordinators that
+//! reload their partitions.
 
 mod loading;
 
@@ -109,7 +109,7 @@ fn syncing(
     }
 }
 
-/// Joins as the only member of `g`; the generation is begun, the assignment not made.
+/// Joins as the only member of `g`. The generation has started, and has no assignment yet.
 async fn join_alone(client: &mut Client) -> JoinGroupResponse {
     let required = client.ask(9, &joining(&ByteString::new())).await;
     assert_eq!(error(required.error_code), ErrorCode::MemberIdRequired);
@@ -160,7 +160,7 @@ pub(super) fn fetching() -> OffsetFetchRequest {
     }
 }
 
-/// Partition, error and offset of each partition in the answer.
+/// Partition, error and offset of each partition in the response.
 async fn fetched(client: &mut Client) -> Vec<(i32, ErrorCode, i64)> {
     let response = client.ask(10, &fetching()).await;
     let group = &response.groups[0];
@@ -174,9 +174,9 @@ async fn fetched(client: &mut Client) -> Vec<(i32, ErrorCode, i64)> {
         .collect()
 }
 
-/// The answers do not come by way of a clock, whose steps are as long as a whole rebalance of members that are near, and
-/// members that came at one time are in one generation.
-/// Source: `CoordinatorTimerImpl.schedule`, which has what is due already take its place behind the events that wait.
+/// The responses are not delayed by timer ticks, which are as long as a whole rebalance of nearby
+/// members, and members that join at the same time are in one generation. Kafka: in
+/// `CoordinatorTimerImpl.schedule`, an expired timer is queued after the pending events.
 #[tokio::test]
 async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
     let broker = coordinating_broker(&[]).await;
@@ -310,7 +310,7 @@ async fn a_second_member_calls_the_first_back() {
         .await;
 
     let required = second.ask(9, &joining(&ByteString::new())).await;
-    // Parked until the first member comes.
+    // Parked until the first member rejoins.
     let parked = second.send(9, &joining(&required.member_id)).await;
     let heartbeat = HeartbeatRequest {
         group_id: "g".into(),
@@ -327,7 +327,7 @@ async fn a_second_member_calls_the_first_back() {
     assert_eq!((rejoined.generation_id, followed.generation_id), (2, 2));
     assert_eq!((rejoined.members.len(), followed.members.len()), (2, 0));
 
-    // The follower waits for what the leader hands in.
+    // The follower waits for the leader's assignment.
     let parked = second.send(5, &syncing(&followed, &[])).await;
     let parts = [(&rejoined.member_id, "0"), (&followed.member_id, "1")];
     let synced = first.ask(5, &syncing(&rejoined, &parts)).await;
@@ -346,7 +346,7 @@ async fn a_coordinator_that_takes_over_goes_on_where_the_group_was() {
         .await;
     client.ask(10, &committing(&joined, 42)).await;
 
-    // A new leader epoch: the old coordinator is given up, the new one reads the log.
+    // A new leader epoch: the old coordinator is closed, and the new one loads the log.
     for partition_id in 0..2 {
         broker
             .write(vec![MetadataRecord::Partition(PartitionRecord {
@@ -505,7 +505,7 @@ async fn every_version_is_answered_in_its_own_shape() {
         let mut client = broker.connect().await;
         let response = client.ask(version, &joining(&"stranger".into())).await;
         let code = error(response.error_code);
-        // The group is empty, so nobody can be a member of it.
+        // The group is empty, so the member is unknown.
         assert_eq!(code, ErrorCode::UnknownMemberId, "JoinGroup {version}");
         let is_absent = response.protocol_name.is_none();
         assert_eq!(is_absent, version >= 7, "JoinGroup {version}");
@@ -675,7 +675,7 @@ async fn the_offsets_topic_is_created_when_a_group_is_looked_for() {
     let found = client.ask(0, &older).await;
     assert_eq!((found.node_id, found.port), (1, port));
 
-    // What the controller has published is acted on: the coordinator loads, and then answers.
+    // The published change takes effect: the coordinator loads, and then responds.
     let joined = loop {
         let joined = client.ask(9, &joining(&ByteString::new())).await;
         if error(joined.error_code) != ErrorCode::CoordinatorLoadInProgress {
@@ -728,8 +728,8 @@ async fn coordinators_that_are_not_served_are_refused() {
     }
 }
 
-/// Each commit waits for its fsync, most of which take longer than a client is to wait (a file system in memory aside).
-/// What the client is told then is that it does not know.
+/// Each commit waits for its fsync, most of which take longer than the client waits (except on a
+/// file system in memory). The client then learns that the outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_takes_long_to_force_to_disk_is_not_taken_back() {
     let settings = [
@@ -748,7 +748,7 @@ async fn a_commit_that_takes_long_to_force_to_disk_is_not_taken_back() {
         assert!(
             matches!(
                 answered,
-                // What a timed-out commit is answered with.
+                // The errors of a commit that timed out.
                 ErrorCode::None | ErrorCode::CoordinatorNotAvailable | ErrorCode::RequestTimedOut
             ),
             "{answered}"

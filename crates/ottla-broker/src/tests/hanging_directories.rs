@@ -1,4 +1,4 @@
-//! A log directory whose disk hangs, rather than fails: what lies in others goes on.
+//! A log directory whose disk hangs instead of failing: other directories are not affected.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A node with two partitions, in a directory each.
+/// A node with two partitions, each in its own directory.
 async fn start(settings: &[(&str, &str)]) -> (Node, Client) {
     let node = Node::start(settings).await;
     let mut client = node.connect().await;
@@ -36,7 +36,8 @@ async fn start(settings: &[(&str, &str)]) -> (Node, Client) {
     (node, client)
 }
 
-/// Takes all threads of a partition's directory, as a disk that hangs does, until what it returns is dropped.
+/// Occupies all threads of a partition's directory, like a disk that hangs, until the returned
+/// sender is dropped.
 fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
     let partition = node.partition(index);
     let threads = &partition.log_location().threads;
@@ -71,7 +72,7 @@ async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
     assert_eq!(waiting.await.unwrap(), ErrorCode::None);
 }
 
-/// Kafka sets a log aside that has records and does not say of which topic they are.
+/// Kafka moves a log aside that has records and no topic ID.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_acknowledged_before_the_id_of_the_topic_is_on_disk() {
     let (node, mut client) = start(&[]).await;
@@ -111,7 +112,7 @@ async fn flush_ms_holds_for_a_directory_while_another_hangs() {
         let log = partition.reader();
         log.recovery_point() == log.log_end_offset()
     };
-    // Whichever of the two the schedule comes to first.
+    // In both orders, because the schedules may reach either first.
     for (hanging, well) in [(0, 1), (1, 0)] {
         let hung = hang(&node, hanging);
         for index in [hanging, well, well] {
@@ -151,7 +152,7 @@ async fn checkpoints_of_a_directory_are_written_while_another_hangs() {
     };
     for (round, (hanging, well)) in [(0, 1), (1, 0)].into_iter().enumerate() {
         let hung = hang(&node, hanging);
-        // Every schedule has come to it.
+        // Every schedule has run by now.
         tokio::time::sleep(Duration::from_millis(100)).await;
         for index in [hanging, well] {
             assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
@@ -180,7 +181,7 @@ async fn checkpoints_of_a_directory_are_written_while_another_hangs() {
     }
 }
 
-/// Has the appends of a partition's directory leave the threads that serve connections.
+/// Makes appends to a partition's directory run on maintenance threads.
 fn make_slow(node: &Node, index: i32) {
     let partition = node.partition(index);
     for _ in 0..3 {
@@ -221,7 +222,7 @@ async fn retention_and_appends_of_a_directory_go_on_while_the_run_of_another_han
     }
 }
 
-/// The first offset at or behind a time, which is looked for in the files.
+/// The first offset at or after a timestamp. The search reads files.
 async fn offset_at(client: &mut Client, index: i32, timestamp: i64) -> i64 {
     let request = ListOffsetsRequest {
         replica_id: -1,
@@ -258,7 +259,7 @@ async fn searches_by_time_in_a_directory_that_hangs_keep_no_others_waiting() {
     assert_eq!(waiting.await.unwrap(), 0);
 }
 
-/// Opens and deletes logs as slowly as a disk that hangs, until what it returns is dropped.
+/// Opens and deletes logs as slowly as a disk that hangs, until the returned sender is dropped.
 async fn hang_opening(node: &Node) -> std::sync::mpsc::Sender<()> {
     let broker = Arc::clone(node.broker());
     let (release, released) = std::sync::mpsc::channel();
@@ -272,7 +273,7 @@ async fn hang_opening(node: &Node) -> std::sync::mpsc::Sender<()> {
     release
 }
 
-/// Kafka's brokers follow the metadata on the thread of their `MetadataLoader`, beside that of the quorum.
+/// In Kafka, the thread of `MetadataLoader` follows the metadata, separate from that of the quorum.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_cannot_open_its_logs_goes_on_in_the_quorum() {
     let (node, mut client) = start(&[]).await;
@@ -296,7 +297,7 @@ async fn a_node_that_cannot_open_its_logs_goes_on_in_the_quorum() {
     assert!(!creating.is_finished(), "the topic is not here yet");
     drop(hung);
     creating.await.unwrap();
-    // Whoever is told that the topic is created finds it.
+    // A client that was told of the topic's creation finds the topic.
     let produced = produce_into(&mut client, "late", 0, "a").await;
     assert_eq!(produced, ErrorCode::None);
 }

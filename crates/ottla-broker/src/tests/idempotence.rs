@@ -46,7 +46,7 @@ async fn duplicates_gaps_and_old_epochs_are_answered_as_kafka_answers_them() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
-    // Epoch and base sequence; what is answered, and with which base offset.
+    // Epoch and base sequence; the expected error and base offset.
     let story = [
         (0, 0, ErrorCode::None, 0),
         (0, 3, ErrorCode::None, 3),

@@ -1,4 +1,4 @@
-//! A broker whose connection to the controller closes, with its process or without it.
+//! A broker whose connection to the controller is closed, with or without the end of its process.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use super::client::Client;
 use crate::Endpoint;
 
 const OTHER: i32 = 2;
-/// A session is longer than the test may take.
+/// Longer than the test may take.
 const SESSION: [(&str, &str); 1] = [("broker.session.timeout.ms", "600000")];
-/// Above what it takes to look for a process that has ended.
+/// Longer than it takes to detect that a process has ended.
 const WHILE: Duration = Duration::from_millis(500);
-/// The same for one that goes on accepting.
+/// The same for a process that still accepts connections.
 const LONG_WHILE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A broker that is registered and unfenced, and the connection of its heartbeats.
+/// A registered, unfenced broker, and the connection with its heartbeats.
 struct Other {
     epoch: i64,
     heartbeats: Client,
@@ -72,7 +72,7 @@ impl Other {
         let heartbeat = BrokerHeartbeatRequest {
             broker_id: OTHER,
             broker_epoch: self.epoch,
-            // All that there is: it lets itself be unfenced.
+            // The highest possible offset, so that it is unfenced.
             current_metadata_offset: i64::MAX,
             ..Default::default()
         };
@@ -80,7 +80,7 @@ impl Other {
         assert_eq!(answer.error_code, 0, "{answer:?}");
     }
 
-    /// Its connection closes; another one can be opened.
+    /// Closes its connection and opens another one.
     async fn reconnect(&mut self, controller: &TestBroker) {
         self.heartbeats = Client::connect(controller.address(Endpoint::Controller)).await;
     }
@@ -108,7 +108,7 @@ async fn until(controller: &TestBroker, fenced: bool) {
     }
 }
 
-/// As of one that has thousands of files to close.
+/// Like a process that has thousands of files to close.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_takes_its_time_to_end_is_looked_for_again() {
     let controller = TestBroker::start_with(&SESSION).await;
@@ -135,23 +135,23 @@ async fn a_broker_whose_process_ends_is_fenced_before_its_session_does() {
     tokio::time::sleep(LONG_WHILE).await;
     assert!(!is_fenced(&controller));
 
-    // Nobody listens for it any more, but what it has closed is a connection without heartbeats.
+    // It does not listen any more, but the closed connection had no heartbeats.
     drop(listener);
     other.reconnect(&controller).await;
     tokio::time::sleep(WHILE).await;
     assert!(!is_fenced(&controller));
 
-    // A refusal that meant something else costs it no more than until its next heartbeat.
+    // After a refused connection with another cause, it is fenced at most until its next heartbeat.
     other.beat().await;
     other.reconnect(&controller).await;
     until_fenced(&controller).await;
     other.beat().await;
-    // A heartbeat is answered when its change is committed, which is before this node acts by it.
+    // A heartbeat is answered when its change is committed, which is before this node applies it.
     until_unfenced(&controller).await;
 
     drop(other);
     until_fenced(&controller).await;
-    // Its next life is not taken for a second process of it.
+    // Its next incarnation is not mistaken for a second process with its ID.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("is bound").port();
     Other::register(&controller, port, 2).await;

@@ -1,4 +1,4 @@
-//! What clients can make a broker hold that has little memory.
+//! The memory that clients can make a broker with little memory use.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use super::TestBroker;
 use super::client::Client;
 use super::groups::{coordinating_broker, error};
 
-/// The least budgets that there are: 4 MiB each.
+/// The smallest budgets: 4 MiB each.
 const LITTLE: (&str, &str) = ("ottla.memory.max.bytes", "1048576");
 
-/// Asks for so many topics that are none, so that the answer is large, and does not read it.
+/// Requests so many unknown topics that the response is large, and does not read it.
 async fn does_not_read(broker: &TestBroker) -> Client {
     let name = "x".repeat(200);
     let topic = |number| MetadataRequestTopic {
@@ -49,7 +49,8 @@ async fn clients_that_do_not_read_are_closed_where_others_wait_for_the_memory() 
         silent.push(does_not_read(&broker).await);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // As many again get nothing that would have to be kept, and whoever reads gets an answer, a little later.
+    // The same number of further clients get no response that would have to be kept, and a client
+    // that reads gets its response a little later.
     for _ in 0..10 {
         silent.push(does_not_read(&broker).await);
     }
@@ -72,7 +73,7 @@ async fn clients_that_do_not_read_are_closed_where_others_wait_for_the_memory() 
     assert!(closed > 0);
 }
 
-/// Has the heap count as full, with the next look at it.
+/// Makes the heap count as full at the next check.
 async fn fill_heap(broker: &TestBroker) {
     broker.broker().context.set_heap_budget(0);
     while !broker.broker().context.is_heap_full() {

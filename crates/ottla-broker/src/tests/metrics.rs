@@ -1,4 +1,4 @@
-//! What the HTTP listener and the reporter tell.
+//! The output of the HTTP listener and the reporter.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::produce_and_fetch::{batch, fetch_from, produce_to};
 
 pub(super) const HTTP: (&str, &str) = ("ottla.http.listener", "127.0.0.1:0");
 
-/// The status and the body of what a path answers.
+/// The status and the body of a response.
 pub(super) async fn get_path(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
@@ -30,7 +30,7 @@ pub(super) async fn get_path(address: SocketAddr, path: &str) -> (u16, String) {
     (status.parse().expect("a number"), body.to_owned())
 }
 
-/// The value of a metric that stands in the text with just these labels.
+/// The value of the sample with exactly these labels.
 pub(super) fn value(text: &str, metric: &str) -> f64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(metric));
     let rest = rest.map(|rest| rest.strip_prefix("{}").unwrap_or(rest));
@@ -61,7 +61,8 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
         .ask(9, &produce_to("nowhere", 0, 1, records.clone()))
         .await;
     client.ask(12, &fetch_from("orders", 1, 0)).await;
-    // A request is counted when its response has been sent, and before the next one of the connection is answered.
+    // A request is counted when its response was sent, which is before the next request of the
+    // connection is answered.
     client.ask(0, &ApiVersionsRequest::default()).await;
 
     let http = broker.running.http_addr().expect("it listens");
@@ -171,7 +172,7 @@ async fn what_dashboards_ask_for_is_given_with_kafkas_types_and_labels() {
     client.ask(9, &request).await;
     client.ask(12, &fetch_from("orders", 0, 0)).await;
     let http = broker.running.http_addr().expect("it listens");
-    // How idle threads are is known from the second look on; the first comes with a minute's end.
+    // The idle ratio is known from the second sample on; the first is taken at the end of a minute.
     for _ in 0..2 {
         broker.broker().context.metrics.worker_idle.look();
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -202,7 +203,7 @@ async fn what_dashboards_ask_for_is_given_with_kafkas_types_and_labels() {
     assert!(given > 20, "{given}");
 }
 
-/// The keys of a sample's labels in their order in the alphabet.
+/// The keys of a sample's labels in alphabetical order.
 fn label_keys(labels: &str) -> String {
     let (labels, _) = labels.rsplit_once('}').expect("an end of the labels");
     let pieces = labels
@@ -240,7 +241,7 @@ async fn flushes_are_timed() {
         let request = produce_to("orders", 0, 1, batch(&["a"]));
         client.ask(9, &request).await;
     }
-    // Brokers of other tests in this process may add to it.
+    // Brokers of other tests in this process may contribute.
     let after = value(&get_path(http, "/metrics").await.1, COUNT);
     assert!(after >= before + 3.0, "{before} and then {after}");
 }

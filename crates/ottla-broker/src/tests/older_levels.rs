@@ -1,5 +1,6 @@
-//! A directory that is finalized at an older `metadata.version` stays one that a Kafka of that level reads: whatever
-//! the controller writes, its records are in the versions of the level, and no feature is finalized higher.
+//! A directory that is finalized at an older `metadata.version` stays readable for a Kafka of that
+//! level: everything that the controller writes uses record versions of that level, and no feature
+//! is finalized higher.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,9 +38,9 @@ fn config(data: &Path) -> BrokerConfig {
     let metadata = data.join("metadata").display().to_string();
     properties.set("metadata.log.dir", &metadata);
     properties.set("offsets.topic.num.partitions", "2");
-    // At the level of these directories nobody knows what that is.
+    // At this level, cordoned directories are unknown.
     properties.set("cordoned.log.dirs", &dirs[1]);
-    // Snapshots are written as well.
+    // Snapshots are written too.
     properties.set("metadata.log.max.record.bytes.between.snapshots", "500");
     BrokerConfig::from_properties(&properties)
         .expect("good settings")
@@ -76,7 +77,7 @@ fn set_config(
     }
 }
 
-/// Everything that has the controller write records, in one go.
+/// Sends every request that makes the controller write records.
 async fn use_everything(client: &mut Client, data: &Path) {
     let topic = |name: &'static str| CreatableTopic {
         name: name.into(),
@@ -227,8 +228,8 @@ async fn use_everything(client: &mut Client, data: &Path) {
     assert_eq!(client.ask(0, &deleted).await.results[0].error_code, 0);
 }
 
-/// The name of each record of the log and its snapshots, with the versions that it was written in; and the
-/// highest level that each feature was finalized at.
+/// The names of all records in the log and its snapshots, with their versions, and the highest
+/// finalized level of each feature.
 fn written(data: &Path) -> (BTreeMap<&'static str, BTreeSet<i16>>, BTreeMap<String, i16>) {
     let mut records = BTreeMap::<_, BTreeSet<i16>>::new();
     let mut levels = BTreeMap::new();
@@ -274,7 +275,7 @@ async fn records_are_of_level(release: &str, partition: i16, expected_levels: &[
     let (running, mut client) = start(data.path()).await;
     use_everything(&mut client, data.path()).await;
     running.stop().await;
-    // A return: fenced, registered again, unfenced.
+    // A restart: fenced, registered again, unfenced.
     let (running, _) = start(data.path()).await;
     running.stop().await;
 
@@ -282,7 +283,7 @@ async fn records_are_of_level(release: &str, partition: i16, expected_levels: &[
     let versions = |name: &str| match name {
         "RegisterBrokerRecord" => vec![3],
         "PartitionRecord" | "PartitionChangeRecord" => vec![partition],
-        // The lowest that can say it: the controlled shutdown, and no directory that is cordoned.
+        // The lowest version with a controlled shutdown, and no cordoned directory.
         "BrokerRegistrationChangeRecord" => vec![0, 1],
         _ => vec![0],
     };
@@ -293,7 +294,8 @@ async fn records_are_of_level(release: &str, partition: i16, expected_levels: &[
             "{name} at {release} in versions {found:?}"
         );
     }
-    // All that a single broker brings about: a record that is missing here was not looked at.
+    // Everything that a single broker causes to be written. A record that is missing here was not
+    // tested.
     let names: Vec<_> = records.into_keys().collect();
     assert_eq!(
         names,

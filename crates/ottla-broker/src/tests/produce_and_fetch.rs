@@ -1,4 +1,4 @@
-//! Records in, records out.
+//! Producing and fetching records.
 
 use std::time::{Duration, Instant};
 
@@ -138,7 +138,7 @@ async fn pipelined_produces_are_answered_in_order() {
         let request = produce_to("orders", 0, acks, batch(&["x"]));
         sent.push(client.send(9, &request).await);
     }
-    // Another API behind them is answered last.
+    // A request of another API after them is answered last.
     let versions = client.send(3, &api_versions()).await;
     for (index, correlation_id) in sent.into_iter().enumerate() {
         let response = client.receive::<ProduceRequest>(9, correlation_id).await;
@@ -217,7 +217,7 @@ async fn a_fetch_waits_until_something_comes() {
     let response = consumer.receive::<FetchRequest>(12, waiting).await;
     assert_eq!(values(&response), ["now"]);
     assert!(started.elapsed() < Duration::from_secs(5), "it was woken");
-    // At the end it waits as long as it said, and no longer.
+    // At the end of the log it waits as long as requested, and no longer.
     let mut request = fetch_from("orders", 0, 1);
     request.max_wait_ms = 100;
     let started = Instant::now();
@@ -366,7 +366,7 @@ async fn acks_0_answers_nothing_and_closes_on_an_error() {
     client
         .send(9, &produce_to("orders", 0, 0, batch(&["x"])))
         .await;
-    // The next answer is that of the next request.
+    // The next response belongs to the next request.
     client.ask(3, &api_versions()).await;
     assert_eq!(broker.partition("orders", 0).reader().high_watermark().0, 1);
     client
@@ -426,7 +426,7 @@ async fn offsets_are_listed_by_time() {
             "{timestamp}"
         );
     }
-    // The answer says the leader's epoch from version 4 on, and could not before.
+    // The response contains the leader epoch from version 4 on.
     for (version, epoch) in [(1, -1), (2, -1), (3, -1), (4, 0), (11, 0)] {
         let response = client.ask(version, &list_offsets("orders", -1)).await;
         let partition = &response.topics[0].partitions[0];
@@ -464,7 +464,7 @@ async fn an_isolation_level_that_does_not_exist_is_refused_as_kafka_refuses_it()
         let mut request = fetch_from("orders", 0, 0);
         request.isolation_level = 2;
         let answer = client.ask(version, &request).await;
-        // Version 7 is the first with an error of the whole.
+        // Version 7 is the first with a top-level error.
         let of_all = if version < 7 { 0 } else { unknown };
         assert_eq!(answer.error_code, of_all, "version {version}");
         let all = answer.responses.iter().flat_map(|topic| &topic.partitions);
@@ -501,7 +501,7 @@ pub(super) fn list_offsets(topic: &'static str, timestamp: i64) -> ListOffsetsRe
     }
 }
 
-/// A batch of one record of this many zeros.
+/// A batch with one record of this number of zeros.
 fn zeros(compression: Compression, bytes: usize) -> Bytes {
     let mut builder = RecordBatchBuilder::new(compression);
     builder.append(Timestamp(1), None, Some(&vec![0; bytes]), &[]);
@@ -546,7 +546,7 @@ async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
         .create_topic("orders", 1, &[("compression.type", "gzip")])
         .await;
     broker.create_topic("others", 1, &[]).await;
-    // Somebody else's turn fills the inbox.
+    // A slot of another request fills the inbox.
     let turn = broker
         .partition("orders", 0)
         .reserve(&broker.broker().host, 17 << 20);
@@ -568,8 +568,8 @@ async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
     assert_eq!(others.reader().log_end_offset().0, 1);
 }
 
-/// Answers may wait for others that are about to be ready, and must not wait for a request of which only the beginning
-/// has come: its client may be waiting for the answer first.
+/// Responses may wait for others that are about to be ready, but not for the rest of a request,
+/// because its client may wait for the response first.
 #[tokio::test]
 async fn an_answer_does_not_wait_for_the_rest_of_the_next_request() {
     let broker = TestBroker::start().await;
@@ -588,7 +588,7 @@ async fn an_answer_does_not_wait_for_the_rest_of_the_next_request() {
             let request = produce_to("orders", 0, 1, records.clone());
             frame(9, &request, correlation_id)
         };
-        // More than one, so that there is something to gather.
+        // More than one, so that there is something to collect.
         let next = request(3);
         let (begun, rest) = next.split_at(of_the_next);
         let sent = [&request(1)[..], &request(2), begun].concat();
@@ -604,7 +604,7 @@ async fn an_answer_does_not_wait_for_the_rest_of_the_next_request() {
     }
 }
 
-/// As `nc -N` and scripts do: no more is said, and the answers are still waited for.
+/// Like `nc -N` and scripts: the client shuts down its side and waits for the responses.
 #[tokio::test]
 async fn who_has_said_everything_is_answered() {
     let broker = TestBroker::start().await;
@@ -624,7 +624,7 @@ async fn who_has_said_everything_is_answered() {
     assert!(client.is_closed().await);
 }
 
-/// What came before is no worse for what follows it.
+/// Earlier requests are not affected by malformed bytes after them.
 #[tokio::test]
 async fn what_was_asked_before_something_unreadable_is_answered() {
     let broker = TestBroker::start().await;

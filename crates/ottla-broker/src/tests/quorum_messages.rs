@@ -1,4 +1,4 @@
-//! The batches that a Fetch of the metadata log brings, and an observer beside a node that leads.
+//! The batches in a Fetch response of the metadata log, and an observer of a leading node.
 
 mod observer;
 
@@ -76,7 +76,8 @@ fn bytes_that_are_no_batches_are_refused_and_a_batch_cut_off_is_left_out() {
     assert!(matches!(answered(two), Err(Unusable::Corrupt(_))));
 }
 
-/// It is neither left out nor asked for again: this node does not know what its cluster has become.
+/// It is neither skipped nor fetched again, because this node does not know the state of its
+/// cluster.
 #[test]
 fn a_record_of_a_newer_release_is_named() {
     let newer = b"\x01\x63\x02";

@@ -1,4 +1,4 @@
-//! Three nodes that share a quorum, in one process and over sockets: controllers, or brokers and controllers in one.
+//! Three nodes that form a quorum, in one process and over sockets: controllers, or combined nodes.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAZA";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The nodes 1 to 3; `None` for one that is stopped.
+/// The nodes 1 to 3; `None` for a stopped one.
 pub(super) struct Quorum {
     pub configs: Vec<BrokerConfig>,
     pub nodes: Vec<Option<RunningBroker>>,
@@ -34,12 +34,13 @@ impl Quorum {
         Quorum::start_as("controller", "", &[]).await
     }
 
-    /// With these roles, listeners in front of the controller's, and settings besides.
+    /// With these roles, with additional listeners before the controller's, and with additional
+    /// settings.
     pub async fn start_as(roles: &str, listeners: &str, settings: &[(&str, &str)]) -> Quorum {
         Quorum::start_with_records(roles, listeners, settings, &[]).await
     }
 
-    /// The same, formatted with SCRAM credentials.
+    /// Like [`start_as`](Self::start_as), formatted with SCRAM credentials.
     pub async fn start_with_records(
         roles: &str,
         listeners: &str,
@@ -102,7 +103,7 @@ impl Quorum {
         quorum
     }
 
-    /// Together: a broker waits for somebody who leads.
+    /// Concurrently, because a broker waits for a leader.
     pub async fn start_all(&mut self) {
         let starts = self.configs.iter().map(|config| {
             let config = config.clone();
@@ -124,7 +125,7 @@ impl Quorum {
         nodes.filter_map(|(index, node)| Some((index, node.as_ref()?)))
     }
 
-    /// Waits until one leads, and returns which.
+    /// Waits until a node is leader, and returns its index.
     pub async fn active(&self) -> usize {
         let is_active = |(_, node): &(usize, &RunningBroker)| {
             let quorum = node.broker().node.quorum();
@@ -143,7 +144,7 @@ impl Quorum {
             .expect("in time")
     }
 
-    /// Has the active controller, whoever that is, write a quota; returns when it is committed.
+    /// Makes the active controller write a quota. Returns when it is committed.
     pub async fn write(&self, user: &'static str) {
         let request = AlterClientQuotasRequest {
             entries: vec![EntryData {
@@ -171,7 +172,7 @@ impl Quorum {
                         assert_eq!(response.entries[0].error_code, 0);
                         return;
                     }
-                    // The lead was lost meanwhile.
+                    // Leadership was lost meanwhile.
                     Err(ErrorCode::NotController) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -182,7 +183,7 @@ impl Quorum {
             .expect("in time");
     }
 
-    /// Waits until all nodes that run know of so many quotas, and of all three controllers.
+    /// Waits until all running nodes know this number of quotas and all three controllers.
     pub async fn all_know(&self, quotas: usize) {
         for (index, node) in self.running() {
             let known = async {
@@ -235,14 +236,14 @@ async fn a_majority_decides_and_another_leads_when_the_leader_stops() {
     }
 }
 
-/// A client of a node that is a broker as well.
+/// A client of a combined node.
 async fn client_of(node: &RunningBroker) -> Client {
     let mut listeners = node.listeners().iter();
     let of_broker = listeners.find(|listener| Endpoint::of(listener) == Endpoint::Broker);
     Client::connect(of_broker.expect("is a broker").local_addr).await
 }
 
-/// Waits until that is so at a node.
+/// Waits until the condition is true.
 pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let waited = async {
         while !is_so() {
@@ -261,7 +262,7 @@ async fn nodes_that_are_brokers_too_give_lead_and_leaders_away_and_come_back() {
     let first = quorum.active().await;
     let other = (first + 1) % 3;
 
-    // What a client asks of a broker is decided elsewhere, and known here afterwards.
+    // A request to a broker is decided by another node, and its result is known here afterwards.
     let node = quorum.nodes[other].as_ref().expect("runs");
     let created = client_of(node)
         .await
@@ -294,7 +295,8 @@ async fn nodes_that_are_brokers_too_give_lead_and_leaders_away_and_come_back() {
     let first_id = first as i32 + 1;
     until("each leads two", || (1..=3).all(|id| led_by(id) == 2)).await;
 
-    // The active controller goes, which is a broker: nobody waits for its session to end.
+    // The active controller, which is a broker, stops: no other node waits for its session to
+    // expire.
     quorum.nodes[first].take().expect("runs").stop().await;
     assert_eq!(led_by(first_id), 0, "its partitions are led by others");
     assert_eq!((1..=3).map(led_by).sum::<usize>(), 6);
@@ -309,7 +311,8 @@ async fn nodes_that_are_brokers_too_give_lead_and_leaders_away_and_come_back() {
     let image = node.broker().metadata().clone();
     let unfenced = image.cluster.brokers().filter(|broker| !broker.fenced);
     assert_eq!(unfenced.count(), 3);
-    // All at once, as when their machines are shut down: whoever is last has nobody to ask.
+    // All at the same time, as when their machines are shut down: the last one has no other node to
+    // ask.
     let stops = quorum.nodes.into_iter().flatten().map(|node| {
         tokio::spawn(async move {
             let broker = std::sync::Arc::clone(node.broker());
@@ -338,7 +341,7 @@ async fn one_of_three_decides_nothing() {
     for index in (0..3).filter(|index| *index != active) {
         quorum.nodes[index].take().expect("runs").stop().await;
     }
-    // It gives the lead up when nobody has fetched for a while.
+    // It resigns when no node has fetched for a while.
     let node = quorum.nodes[active].take().expect("runs");
     let given_up = async {
         while node

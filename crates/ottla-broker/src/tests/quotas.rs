@@ -1,4 +1,5 @@
-//! Quotas as a client meets them: it is answered at once, told how long to pause, and not read meanwhile.
+//! Quotas from the client's point of view: it gets its response at once, with a throttle time, and
+//! is not read meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,9 @@ use super::metrics::{HTTP, get_path, value};
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 use super::{Client, TestBroker, topic_id};
 
-/// The clients of these tests are nobody, and call themselves `test`.
+/// The clients of these tests are anonymous, with the client ID `test`.
 const BY_CLIENT_ID: &[(&str, Option<&str>)] = &[("client-id", Some("test"))];
-/// Two windows of a second: a burst of one second's worth passes.
+/// Two windows of one second: a burst of one second's amount passes.
 const WINDOWS: [(&str, &str); 2] = [
     ("quota.window.num", "2"),
     ("controller.quota.window.num", "2"),
@@ -47,7 +48,7 @@ async fn set(client: &mut Client, entity: &[(&str, Option<&str>)], key: &str, li
     assert_eq!(altered.entries[0].error_code, 0, "{altered:?}");
 }
 
-/// How long the next request of a client waits for its answer.
+/// How long the next request of a client waits for its response.
 async fn waits(client: &mut Client) -> Duration {
     let began = Instant::now();
     client.ask(3, &ApiVersionsRequest::default()).await;
@@ -66,13 +67,13 @@ async fn a_producer_over_its_quota_is_told_and_not_read() {
     let mut admin = broker.connect().await;
     let mut client = broker.connect().await;
     let request = produce_to("orders", 0, 1, kilobytes(30));
-    // Without a quota nothing is counted.
+    // Without a quota nothing is measured.
     assert_eq!(client.ask(9, &request).await.throttle_time_ms, 0);
     set(&mut admin, BY_CLIENT_ID, "producer_byte_rate", 10_000.0).await;
     let began = Instant::now();
     let answer = client.ask(9, &request).await;
     assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
-    // It is three seconds' worth.
+    // Three seconds' amount.
     let throttle_ms = answer.throttle_time_ms;
     assert!((2_000..2_050).contains(&throttle_ms), "{throttle_ms}");
     let answered = began.elapsed();
@@ -90,7 +91,7 @@ async fn a_producer_over_its_quota_is_told_and_not_read() {
     );
     assert_eq!(throttled, f64::from(throttle_ms));
     assert_eq!(value(&text, "ottla_connections_muted"), 1.0);
-    // Other clients of the broker are not slowed down, and neither is this one any more.
+    // Other clients are not throttled, and this one no longer is.
     set(&mut admin, BY_CLIENT_ID, "producer_byte_rate", 0.0).await;
     assert_eq!(client.ask(9, &request).await.throttle_time_ms, 0);
 }
@@ -141,11 +142,11 @@ async fn a_consumer_over_its_quota_gets_nothing_until_it_has_paused() {
         25_000.0,
     )
     .await;
-    // No more than the quota lets through at once.
+    // No more than the quota permits at once.
     let first = client.ask(11, &fetch_from("orders", 0, 0)).await;
     assert_eq!(first.throttle_time_ms, 0);
     assert_eq!(records_of(&first), 20_000 / 10_000);
-    // A session begins only with an answer that says something.
+    // A session is created only by a response with partitions.
     let mut of_session = fetch_from("orders", 0, 0);
     of_session.session_epoch = 0;
     let (began, full) = until_throttled(&mut client, &of_session).await;
@@ -153,7 +154,7 @@ async fn a_consumer_over_its_quota_gets_nothing_until_it_has_paused() {
     assert!(full.responses.is_empty());
     waits(&mut client).await;
     assert!(began.elapsed().as_millis() >= full.throttle_time_ms as u128);
-    // The client waits until the windows are over.
+    // The client waits until the windows have passed.
     tokio::time::sleep(Duration::from_millis(2_100)).await;
     let full = client.ask(11, &of_session).await;
     assert_ne!(full.session_id, 0);
@@ -170,7 +171,7 @@ async fn a_consumer_over_its_quota_gets_nothing_until_it_has_paused() {
         }
         epoch += 1;
     }
-    // The session goes on behind it.
+    // The session continues after it.
     tokio::time::sleep(Duration::from_millis(2_100)).await;
     next.session_epoch = epoch + 1;
     let answer = client.ask(11, &next).await;
@@ -178,7 +179,7 @@ async fn a_consumer_over_its_quota_gets_nothing_until_it_has_paused() {
     assert_eq!(records_of(&answer), 2);
 }
 
-/// Asks until the answer says how long to pause; when that one was asked for.
+/// Sends requests until a response has a throttle time. Returns when that request was sent.
 async fn until_throttled(client: &mut Client, request: &FetchRequest) -> (Instant, FetchResponse) {
     loop {
         let began = Instant::now();
@@ -189,7 +190,7 @@ async fn until_throttled(client: &mut Client, request: &FetchRequest) -> (Instan
     }
 }
 
-/// Kilobytes of records, in tens.
+/// The size of the records in units of 10 kB.
 fn records_of(answer: &FetchResponse) -> u64 {
     let records = &answer.responses[0].partitions[0].records;
     records.as_ref().map_or(0, |records| records.len()) / 10_000
@@ -202,7 +203,7 @@ async fn the_time_of_requests_is_a_quota_of_its_own() {
     set(&mut client, BY_CLIENT_ID, "request_percentage", 0.0001).await;
     let began = Instant::now();
     let answer = client.ask(9, &MetadataRequest::default()).await;
-    // Never for longer than a window.
+    // At most one window.
     let throttle_ms = answer.throttle_time_ms;
     assert!((1..=1_000).contains(&throttle_ms), "{throttle_ms}");
     waits(&mut client).await;
@@ -227,7 +228,7 @@ async fn changes_of_topics_are_refused_until_there_are_tokens_again() {
     let broker = TestBroker::start_with(&[WINDOWS[1]]).await;
     let mut client = broker.connect().await;
     set(&mut client, BY_CLIENT_ID, "controller_mutation_rate", 5.0).await;
-    // The burst is ten, and the last may go over it.
+    // The burst is ten, and the last request may exceed it.
     let created = client.ask(7, &creating("a", 20)).await;
     assert_eq!(
         (created.topics[0].error_code, created.throttle_time_ms),
@@ -245,7 +246,7 @@ async fn changes_of_topics_are_refused_until_there_are_tokens_again() {
     );
     waits(&mut client).await;
     assert!(began.elapsed().as_millis() >= refused.throttle_time_ms as u128);
-    // Not for longer than it takes.
+    // No longer than necessary.
     let created = client.ask(7, &creating("b", 10)).await;
     assert_eq!(created.topics[0].error_code, 0);
     let more = CreatePartitionsRequest {
@@ -282,7 +283,7 @@ async fn changes_of_topics_are_refused_until_there_are_tokens_again() {
     assert!(deleted.throttle_time_ms > 1_500, "{deleted:?}");
     let mut other = broker.connect().await;
     let refused = other.ask(6, &deleting).await;
-    // Refused for what it is, before it is counted.
+    // Rejected as invalid before it is charged.
     assert_eq!(
         refused.responses[0].error_code,
         ErrorCode::UnknownTopicOrPartition.code()
@@ -316,7 +317,7 @@ async fn an_address_that_connects_too_often_is_turned_away_for_a_while() {
     );
     let metrics = &broker.broker().context.metrics;
     assert_eq!(metrics.get(Metric::ConnectionsThrottled), 1);
-    // Those who are in stay, and other addresses are let in.
+    // Open connections stay, and other addresses are admitted.
     waits(&mut open[0]).await;
     let address = broker.address(crate::Endpoint::Broker);
     let mut other = Client::connect_from("127.0.0.2".parse().unwrap(), address).await;

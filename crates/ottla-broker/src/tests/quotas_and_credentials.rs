@@ -1,4 +1,4 @@
-//! What is kept for others to act on: client quotas and SCRAM credentials.
+//! State that the cluster stores: client quotas and SCRAM credentials.
 
 use bytes::Bytes;
 use ottla_protocol::messages::describe_client_quotas_request::ComponentData;

@@ -1,4 +1,4 @@
-//! `kraft.version` goes from 0 to 1 in a running quorum of three configured voters (KIP-853).
+//! `kraft.version` is raised from 0 to 1 in a running quorum of three configured voters (KIP-853).
 
 use std::path::Path;
 
@@ -43,7 +43,8 @@ async fn ask(quorum: &Quorum, request: &UpdateFeaturesRequest) -> UpdateFeatures
     client_of(node).await.ask(2, request).await
 }
 
-/// Repeats it while it is refused as Kafka refuses it: the leader has not heard of everybody.
+/// Repeats the request while it is rejected as in Kafka, because the leader does not know all
+/// voters' versions yet.
 async fn accepted(quorum: &Quorum, request: &UpdateFeaturesRequest) {
     loop {
         let response = ask(quorum, request).await;
@@ -64,7 +65,7 @@ async fn accepted(quorum: &Quorum, request: &UpdateFeaturesRequest) {
     }
 }
 
-/// The lowest and highest level that are offered, and the level in force.
+/// The lowest and highest supported level, and the finalized level.
 fn levels(advertised: &ApiVersionsResponse) -> (i16, i16, Option<i16>) {
     let mut supported = advertised.supported_features.iter();
     let supported = supported
@@ -105,7 +106,7 @@ fn has_snapshot_of_two(dir: &Path) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configured_voters_become_data_and_stay_it() {
-    // A snapshot with each change, so that there are some of before and after.
+    // A snapshot after each change, so that there are some before and after.
     let snapshots = ("metadata.log.max.record.bytes.between.snapshots", "1");
     let mut quorum = Quorum::start_as("controller", "", &[snapshots]).await;
     quorum.write("alice").await;
@@ -134,7 +135,7 @@ async fn configured_voters_become_data_and_stay_it() {
         )
     );
 
-    // Voters can be changed from now on.
+    // From now on, voters can be changed.
     let active = quorum.active().await;
     let other = (active + 1) % 3;
     let node = quorum.nodes[active].as_ref().expect("runs");
@@ -160,7 +161,7 @@ async fn configured_voters_become_data_and_stay_it() {
     assert_eq!(removed.error_code, 0, "{removed:?}");
     until_raised(&quorum, 2).await;
 
-    // Each start begins with the newest snapshot.
+    // Each start loads the newest snapshot.
     for (number, user) in ["bob", "carol"].into_iter().enumerate() {
         for node in &mut quorum.nodes {
             node.take().expect("runs").stop().await;

@@ -1,6 +1,6 @@
-//! Brokers that replicate from each other, over sockets. Each has a controller of its own, which the tests tell what
-//! one controller of all would have decided; a leader's AlterPartition goes to its own, and what comes of it is told to
-//! the others.
+//! Brokers that replicate from each other over sockets. Each has a controller of its own, to which
+//! the tests write what a common controller would have decided. The AlterPartition of a leader goes
+//! to its own controller, and the tests copy the result to the others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ use ottla_metrics::Metric;
 const TOPIC: &str = "orders";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Brokers 1, 2, … that know of each other.
+/// Brokers 1, 2, … that know each other.
 struct Cluster {
     members: Vec<Member>,
     settings: Vec<(String, String)>,
@@ -58,7 +58,7 @@ impl Member {
         let mut properties = Properties::new("the test");
         let (id, dir) = (self.id.to_string(), self.data.path().display().to_string());
         for (key, value) in [
-            // Each knows of the others what it is told, and hears nothing of them.
+            // Each knows the others only from the tests, and receives no heartbeats.
             ("broker.session.timeout.ms", "3600000"),
             ("process.roles", "broker,controller"),
             ("node.id", &*id),
@@ -157,8 +157,8 @@ impl Cluster {
         }
     }
 
-    /// Tells each of the registrations of the others, that they are alive, and of the newest registration of the
-    /// partition that one has.
+    /// Writes to each broker that the others are registered and alive, and the newest registration
+    /// of each partition.
     async fn sync(&self) {
         let newest = [TOPIC, OFFSETS_TOPIC].map(|topic| {
             let known = self.running().filter_map(|it| registration_of(it, topic));
@@ -207,7 +207,7 @@ impl Cluster {
         }
     }
 
-    /// The topic with one partition, led by the first of its replicas.
+    /// Creates the topic with one partition, led by its first replica.
     async fn create_topic(&self, replicas: &[i32], settings: &[(&'static str, &'static str)]) {
         self.create(TOPIC, replicas, settings).await;
     }
@@ -249,7 +249,7 @@ impl Cluster {
         self.write(records).await;
     }
 
-    /// Tells one that another one is dead.
+    /// Tells one broker that another one is fenced.
     async fn fence(&self, at: i32, other: i32) {
         let fenced = BrokerRegistrationChangeRecord {
             broker_id: other,
@@ -308,7 +308,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until these replicas hold the same up to the same end, and know that it is committed.
+    /// Waits until these replicas have the same contents up to the same end, and know that it is
+    /// committed.
     async fn until_the_same(&self, ids: &[i32]) {
         let ends = |id: i32| {
             let partition = self.partition(id);
@@ -349,7 +350,7 @@ fn registration_of(member: &Member, topic: &str) -> Option<PartitionRegistration
     image.topics.by_name(topic)?.partition(0.into()).cloned()
 }
 
-/// What the segments of a replica hold.
+/// The batches in the segments of a replica.
 fn batches(partition: &Partition) -> Vec<RecordBatch> {
     let reader = partition.reader();
     let mut batches = Vec::new();
@@ -363,7 +364,8 @@ fn batches(partition: &Partition) -> Vec<RecordBatch> {
     batches
 }
 
-/// The leader epochs of its records. A leader notes its epoch before it has any, and a follower with the first.
+/// The leader epochs of a replica's records. A leader records its epoch before it has any records,
+/// a follower with the first.
 fn epochs(partition: &Partition) -> Vec<EpochEntry> {
     let reader = partition.reader();
     let (epochs, end) = (reader.leader_epochs(), reader.log_end_offset());
@@ -371,7 +373,7 @@ fn epochs(partition: &Partition) -> Vec<EpochEntry> {
     entries.filter(|entry| entry.start_offset < end).collect()
 }
 
-/// The values of the records that a replica holds.
+/// The values of the records of a replica.
 fn values(partition: &Partition) -> Vec<String> {
     let records = batches(partition)
         .into_iter()
@@ -408,13 +410,14 @@ async fn three_replicas_hold_the_same_batches() {
             (code(answer), answer.base_offset),
             (ErrorCode::None, 2 * round)
         );
-        // What is acknowledged is everywhere.
+        // An acknowledged record is on all replicas.
         for id in 2..=3 {
             let end = cluster.partition(id).reader().log_end_offset();
             assert!(end.0 >= 2 * round + 2, "broker {id} ends at {end}");
         }
     }
-    // Followers wait for appends at the leader: were they not woken, each would take `replica.fetch.wait.max.ms`.
+    // Followers wait for appends at the leader. If they were not woken, each would take
+    // `replica.fetch.wait.max.ms`.
     assert!(
         began.elapsed() < Duration::from_secs(8),
         "{:?}",
@@ -433,7 +436,7 @@ async fn the_first_write_of_a_partition_does_not_wait_for_the_fetch_under_way() 
     let cluster = Cluster::start(3, &settings).await;
     cluster.create_topic(&[1, 2, 3], &[]).await;
     assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
-    // The followers wait at broker 1 for what comes behind that, and are given another partition of it.
+    // The followers wait at broker 1 for later records, and are assigned another partition.
     let mut client = cluster.connect(1).await;
     cluster.create("others", &[1, 2, 3], &[]).await;
     let began = Instant::now();
@@ -453,7 +456,7 @@ async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
         .await;
     assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
     cluster.stop(2).await;
-    // In the ISR still: what is written waits for it, and is not acknowledged.
+    // Still in the ISR: records wait for it, and are not acknowledged.
     let waiting = cluster.produce(1, -1, &["b"]);
     let (waited, ()) = tokio::join!(
         waiting,
@@ -481,7 +484,7 @@ async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
     assert_eq!(counted(1, Metric::IsrExpands), 1);
     let replicated = counted(2, Metric::ReplicationBytesIn);
     assert!(replicated > 0);
-    // Of "a" as well, which the process before this one had fetched.
+    // Including "a", which the previous process had fetched.
     assert!(counted(1, Metric::ReplicationBytesOut) > replicated);
     assert_eq!(cluster.partition(2).fetch_lag(), Some(0));
     assert_eq!(cluster.partition(1).fetch_lag(), None);
@@ -510,7 +513,7 @@ async fn what_the_new_leader_does_not_have_is_cut_off() {
         );
     }
     cluster.until_the_same(&[1, 2]).await;
-    // Broker 1 does not hear of it, and goes on for a while.
+    // Broker 1 does not learn of it, and continues for a while.
     cluster.write_to(2, Cluster::election(2, &[2])).await;
     for value in ["lost", "lost too"] {
         assert_eq!(
@@ -534,7 +537,7 @@ async fn what_the_new_leader_does_not_have_is_cut_off() {
     let stale = cluster.produce(1, 1, &["x"]).await;
     assert_eq!(code(&stale), ErrorCode::NotLeaderOrFollower);
 
-    // And back again, with nothing to cut.
+    // And back again, with nothing to truncate.
     cluster.write(Cluster::election(1, &[1, 2])).await;
     assert_eq!(
         code(&cluster.produce(1, -1, &["more"]).await),
@@ -554,7 +557,7 @@ async fn an_append_whose_leader_is_deposed_is_refused_and_waiting_readers_are_to
     cluster.until_the_same(&[1, 2]).await;
     let mut client = cluster.connect(1).await;
     let waiting = client.send(10, &fetch_from(TOPIC, 0, 1)).await;
-    // Broker 2 leads and fetches no more; broker 1 still waits for it.
+    // Broker 2 leads and does not fetch any more; broker 1 still waits for it.
     cluster.write_to(2, Cluster::election(2, &[2])).await;
     let (appended, ()) = tokio::join!(cluster.produce(1, -1, &["lost"]), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -653,8 +656,9 @@ fn broker_epoch(cluster: &Cluster, at: i32, of: i32) -> i64 {
     image.cluster.broker_epoch(BrokerId(of)).0
 }
 
-/// At a byte a second a batch goes through each time that the windows of the rate have forgotten the one before, in eleven
-/// seconds: however busy the machine is, not all of them are there after one.
+/// At one byte per second, a batch passes each time the windows of the rate have dropped the
+/// previous one, after eleven seconds. However busy the machine is, not all of them have arrived
+/// after one second.
 #[tokio::test(flavor = "multi_thread")]
 async fn throttled_replicas_catch_up_at_their_rate() {
     const LEADER: &str = "leader.replication.throttled";
@@ -666,7 +670,7 @@ async fn throttled_replicas_catch_up_at_their_rate() {
     ] {
         let settings = [
             ("replica.fetch.max.bytes", "50000"),
-            // The ISR is as the test says.
+            // The test controls the ISR.
             ("replica.lag.time.max.ms", "600000"),
         ];
         let mut cluster = Cluster::start(2, &settings).await;
@@ -689,7 +693,7 @@ async fn throttled_replicas_catch_up_at_their_rate() {
         for _ in 0..BATCHES {
             cluster.produce(1, 1, &[&value]).await;
         }
-        // Twice, so that it is newer than what broker 2 has noted itself as it stopped.
+        // Twice, so that it is newer than the checkpoint that broker 2 wrote when it stopped.
         for _ in 0..2 {
             cluster.write(Cluster::election(1, &[1])).await;
         }
@@ -706,7 +710,7 @@ async fn throttled_replicas_catch_up_at_their_rate() {
         cluster
             .until("2 comes back", |cluster| cluster.isr(1) == [1, 2])
             .await;
-        // In sync, nothing holds it back.
+        // A replica in sync is not throttled.
         cluster.write(slow).await;
         for _ in 0..BATCHES {
             let answer = cluster.produce(1, -1, &[&value]).await;

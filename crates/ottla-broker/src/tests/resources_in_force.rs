@@ -1,4 +1,4 @@
-//! Settings of what the machine is asked for, seen from outside of what obeys them: the page cache.
+//! Settings about the machine's resources, observed from outside: the page cache.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -14,7 +14,7 @@ const PAGE_BYTES: usize = 4096;
 const BATCHES: usize = 16;
 const BATCH_BYTES: usize = 900_000;
 
-/// Beside the build, and not in the directory for temporary files, which may have no disk behind it.
+/// In the build directory, because the directory for temporary files may not be on a disk.
 fn data_on_a_disk() -> tempfile::TempDir {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     std::fs::create_dir_all(&beside).expect("a directory");
@@ -29,7 +29,7 @@ fn segments(partition_dir: &Path) -> impl Iterator<Item = File> {
     logs.map(|path| File::open(path).expect("a segment"))
 }
 
-/// How many bytes of a partition's log are in the page cache.
+/// The number of bytes of a partition's log in the page cache.
 fn cached_bytes(partition_dir: &Path) -> usize {
     let cached = segments(partition_dir).map(|file| {
         let pages = file.metadata().expect("its size").len() / PAGE_BYTES as u64;
@@ -48,7 +48,8 @@ fn cached_bytes(partition_dir: &Path) -> usize {
     cached.sum()
 }
 
-/// A broker that starts while the disk is busy may drop nothing for minutes; the next one does. The cause is not known.
+/// A broker that starts while the disk is busy may drop nothing for minutes; the next one does. The
+/// cause is unknown.
 const ATTEMPTS: usize = 5;
 
 #[tokio::test]
@@ -71,8 +72,8 @@ async fn ottla_page_cache_max_bytes_and_ottla_writeback_bytes() {
     }
 }
 
-/// Writes records, and says how many of their bytes are in the page cache, and how many there are. Where pages are to be
-/// dropped, it goes on until they are, for ten seconds.
+/// Writes records, and returns how many of their bytes are in the page cache, and the total. If
+/// pages are to be dropped, it continues until they are, for ten seconds.
 async fn cached_of_written(
     writeback_bytes: &str,
     max_bytes: &str,
@@ -88,7 +89,7 @@ async fn cached_of_written(
         ),
     ])
     .await;
-    // The records have the times of long ago.
+    // The timestamps of the records are old.
     let settings = [("retention.ms", "-1")];
     broker.create_topic("orders", 1, &settings).await;
     let mut client = broker.connect().await;
@@ -99,8 +100,8 @@ async fn cached_of_written(
         for _ in 0..BATCHES {
             let request = produce_to("orders", 0, 1, batch(&[&value]));
             client.ask(9, &request).await;
-            // A page that the disk has not taken when it is to leave stays, and no disk is quick enough for a
-            // test that others run beside.
+            // A page that was not written to disk yet is not dropped, and no disk is quick enough
+            // for a test that runs beside others.
             if is_dropped {
                 segments(&dir).for_each(|file| file.sync_data().expect("a disk"));
             }

@@ -1,4 +1,4 @@
-//! Listeners with SASL: who is let in, as whom, for how long, and what those get who are not.
+//! SASL listeners: authentication, principals, session lifetimes, and the errors of failed logins.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
 const SHA_256: Mechanism = Mechanism::Scram(ScramMechanism::Sha256);
 const SHA_512: Mechanism = Mechanism::Scram(ScramMechanism::Sha512);
 
-/// admin is a super user, whom PLAIN knows; the node is one too.
+/// The user admin is a super user with a PLAIN password; the principal of the node is one too.
 async fn start(more: &[(&str, &str)]) -> TestBroker {
     let jaas = format!(
         "{PLAIN} required username=\"node\" password=\"n\" user_node=\"n\" user_admin=\"a\" user_bob=\"b\";"
@@ -124,7 +124,7 @@ fn upsertion(mechanism: ScramMechanism, password: &str) -> ScramCredentialUpsert
     }
 }
 
-/// What came of creating a topic.
+/// The result of creating a topic.
 async fn create(connection: &PeerConnection, name: &'static str) -> ErrorCode {
     let request = CreateTopicsRequest {
         topics: vec![CreatableTopic {
@@ -192,7 +192,7 @@ async fn clients_are_let_in_with_each_mechanism_as_whom_they_are() {
         refused(log_in(at, Mechanism::Plain, "nobody", "b").await)
     );
 
-    // What is deleted or changed counts from then on.
+    // A deletion or change takes effect for later logins.
     let deletion = ScramCredentialDeletion {
         name: "alice".into(),
         mechanism: ScramMechanism::Sha256.code(),
@@ -211,7 +211,7 @@ async fn clients_are_let_in_with_each_mechanism_as_whom_they_are() {
     assert!(count(&broker, Metric::SuccessfulAuthentications) >= 5);
     assert!(count(&broker, Metric::FailedAuthentications) >= 7);
 
-    // They are the cluster's: a restart keeps them.
+    // Credentials belong to the cluster and survive a restart.
     let broker = broker.restart().await;
     log_in(address(&broker), SHA_512, "alice", "new")
         .await
@@ -246,7 +246,7 @@ async fn a_delegation_token_logs_its_owner_in_until_it_is_expired() {
             .await
             .expect("let in");
         assert_eq!(create(&owner, topic).await, ErrorCode::None);
-        // A token begets no other.
+        // A token cannot create another one.
         let refused = owner.send(&create_token).await.expect("an answer");
         let not_allowed = ErrorCode::DelegationTokenRequestNotAllowed;
         assert_eq!(ErrorCode::from_code(refused.error_code), not_allowed);
@@ -255,7 +255,7 @@ async fn a_delegation_token_logs_its_owner_in_until_it_is_expired() {
         assert_eq!(wrong, unknown, "it tells whether there is such a token");
         assert!(wrong.contains("due to invalid credentials"), "{wrong}");
     }
-    // As a password of a user it is worth nothing.
+    // The HMAC is not a valid password of a user.
     refused(log_in(at, SHA_256, &created.token_id, &hmac).await);
 
     let broker = broker.restart().await;
@@ -284,7 +284,7 @@ async fn a_delegation_token_logs_its_owner_in_until_it_is_expired() {
     refused(PeerConnection::open("127.0.0.1", at.port(), &settings).await);
 }
 
-/// What somebody is told who is not let in, whoever it is.
+/// The error message of a failed login, for any user.
 fn refused_text(outcome: Result<PeerConnection, PeerError>) -> String {
     let text = refused(outcome);
     match text.find("Authentication failed") {
@@ -303,7 +303,7 @@ async fn who_does_not_log_in_is_not_served() {
         ..Default::default()
     };
 
-    // ApiVersions is answered, once, and nothing else.
+    // ApiVersions is permitted once, and nothing else.
     let mut client = Client::connect(at).await;
     assert_eq!(client.ask(3, &versions).await.error_code, 0);
     client.send(0, &MetadataRequest::default()).await;
@@ -313,7 +313,8 @@ async fn who_does_not_log_in_is_not_served() {
     client.send(3, &versions).await;
     assert!(client.is_closed().await);
 
-    // A mechanism that the listener does not have: those that it has, after the delay, and the end.
+    // An unsupported mechanism: the response lists the supported ones after the delay, and the
+    // connection is closed.
     let handshake = |mechanism: &'static str| SaslHandshakeRequest {
         mechanism: mechanism.into(),
     };
@@ -328,7 +329,7 @@ async fn who_does_not_log_in_is_not_served() {
     assert_eq!(answer.mechanisms.len(), 3);
     assert!(client.is_closed().await);
 
-    // A wrong password, the same way.
+    // The same for a wrong password.
     let mut client = Client::connect(at).await;
     client.ask(1, &handshake("PLAIN")).await;
     let began = Instant::now();
@@ -348,13 +349,13 @@ async fn who_does_not_log_in_is_not_served() {
     );
     assert!(client.is_closed().await);
 
-    // Another request in the middle of a login.
+    // Another request during a login.
     let mut client = Client::connect(at).await;
     client.ask(1, &handshake("PLAIN")).await;
     client.send(0, &MetadataRequest::default()).await;
     assert!(client.is_closed().await);
 
-    // Frames that are too long for a login, and bytes that are none.
+    // Frames that are too long for a login, and malformed bytes.
     let failed = count(&broker, Metric::FailedAuthentications);
     for bytes in [&[0, 16, 0, 0, 1][..], &[0xff; 8]] {
         let mut client = Client::connect(at).await;
@@ -367,7 +368,7 @@ async fn who_does_not_log_in_is_not_served() {
     }
     assert_eq!(count(&broker, Metric::FailedAuthentications), failed + 2);
 
-    // Whoever has logged in does not do so again where sessions do not expire.
+    // A client cannot log in again if sessions do not expire.
     let mut client = Client::connect(at).await;
     client.ask(1, &handshake("PLAIN")).await;
     let answer = client.ask(2, &authenticate(b"\0admin\0a")).await;
@@ -430,14 +431,15 @@ async fn sessions_end_and_begin_anew_on_their_connection() {
     assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 2500));
     tokio::time::sleep(Duration::from_millis(2600)).await;
 
-    // One that knows does it by itself, before the next request; the other is closed.
+    // A client that supports it re-authenticates before its next request; the other is
+    // disconnected.
     assert_eq!(create(&node, "later").await, ErrorCode::None);
     assert_eq!(count(&broker, Metric::SuccessfulReauthentications), 1);
     client.send(1, &MetadataRequest::default()).await;
     assert!(client.is_closed().await);
     assert_eq!(count(&broker, Metric::ExpiredConnectionsKilled), 1);
 
-    // Nobody becomes somebody else.
+    // The principal cannot change.
     let mut client = Client::connect(at).await;
     client.ask(1, &handshake).await;
     client.ask(2, &authenticate).await;
@@ -476,8 +478,8 @@ async fn logins_that_stall_keep_nobody_out() {
     assert_eq!(create(&admin, "meanwhile").await, ErrorCode::None);
 }
 
-/// Brokers and controllers in one, who log in to each other at both listeners with SCRAM, and ACLs are in force. The
-/// credential is in what each was formatted with: nobody leads before they have logged in.
+/// Combined nodes that log in to each other with SCRAM on both listeners, with ACLs. Each was
+/// formatted with the credential, because there is no leader before they have logged in.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_forms_and_serves_with_scram_everywhere() {
     let credential = ScramMechanism::Sha512.credential("n", b"a salt".to_vec(), 8192);
@@ -562,7 +564,7 @@ async fn a_cluster_forms_and_serves_with_scram_everywhere() {
     };
     until_in_sync(&node).await;
 
-    // Another user with SCRAM is known everywhere, and may do nothing without ACLs.
+    // Another SCRAM user is known on all nodes, and has no permissions without ACLs.
     alter(&node, vec![], vec![upsertion(ScramMechanism::Sha512, "s")]).await;
     let began = Instant::now();
     let alice = loop {
@@ -577,7 +579,7 @@ async fn a_cluster_forms_and_serves_with_scram_everywhere() {
     );
     refused(log_in(at(&quorum, 1), SHA_512, "node", "wrong").await);
 
-    // The nodes find each other again by what is on their disks.
+    // The nodes find each other again with the credentials on their disks.
     for node in &mut quorum.nodes {
         node.take().expect("it runs").stop().await;
     }

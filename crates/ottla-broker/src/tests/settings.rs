@@ -1,5 +1,5 @@
-//! Settings that are changed while the broker runs: what they change at once, and that they hold at the next
-//! start, from the first log that is opened.
+//! Settings that are changed at runtime: they take effect at once, and at the next start from the
+//! first log that is opened.
 
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +61,7 @@ async fn create(
     assert_eq!(response.topics[0].error_code, 0, "{response:?}");
 }
 
-/// Changes one setting of the broker, or of all where `broker` is empty.
+/// Changes one setting of the broker, or of all brokers if `broker` is empty.
 async fn alter(
     client: &mut Client,
     broker: &'static str,
@@ -100,7 +100,7 @@ fn index_bytes(data: &Path, partition: &str) -> u64 {
     std::fs::metadata(index).expect("the index").len()
 }
 
-/// Leaves a directory as a crash that tore the indexes does.
+/// Leaves a directory in the state after a crash that tore the indexes.
 fn tear_indexes(data: &Path, partitions: &[&str]) {
     std::fs::remove_file(data.join(".kafka_cleanshutdown")).expect("it was stopped cleanly");
     for partition in partitions {
@@ -124,8 +124,8 @@ async fn each_log_is_opened_with_the_settings_of_its_topic_and_of_the_cluster() 
     let partitions = ["dense-0", "plain-0"];
     tear_indexes(data.path(), &partitions);
 
-    // An index that is built again has an entry for every batch but the first, or none, by the setting with
-    // which the log was opened.
+    // A rebuilt index has an entry for every batch except the first, or none, depending on the
+    // setting with which the log was opened.
     let (running, mut client) = start(data.path()).await;
     assert_eq!(
         alter(&mut client, "", "log.index.interval.bytes", Some("1")).await,
@@ -181,7 +181,7 @@ async fn a_setting_of_the_broker_goes_before_the_clusters_and_both_hold_at_once_
     running.stop().await;
 }
 
-/// Whether a connection is answered, and not closed or held back.
+/// Whether a connection is answered, instead of being closed or held back.
 async fn is_let_in(running: &RunningBroker) -> bool {
     let mut client = Client::connect(running.listeners()[0].local_addr).await;
     let request = frame(0, &ApiVersionsRequest::default(), 1);
@@ -211,7 +211,7 @@ async fn limits_of_connections_change_while_the_broker_runs_and_hold_after_a_sta
                 DONE,
                 "{key}"
             );
-            // A name is resolved, and an earlier connection ends, behind the answer.
+            // A name is resolved, and an earlier connection ends, after the response.
             let mut found = is_let_in(&running).await;
             for _ in 0..20 {
                 if found == expected {

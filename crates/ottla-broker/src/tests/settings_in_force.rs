@@ -1,5 +1,6 @@
-//! Settings that a client or the files on disk can tell the value of: each with a value at which a broker does one thing,
-//! and one at which it does another. A setting that nobody heeds gives the same for both.
+//! Settings whose effect a client or the files on disk can show: each is tested with two values at
+//! which a broker behaves differently. A setting without effect would give the same result for
+//! both.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use super::produce_and_fetch::{batch, fetch_from, produce_to};
 
 const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
-/// A member of no group, as a consumer commits that assigns itself its partitions.
+/// Not a member, like a consumer that assigns its partitions itself.
 fn nobody() -> JoinGroupResponse {
     JoinGroupResponse {
         generation_id: -1,
@@ -33,7 +34,7 @@ fn nobody() -> JoinGroupResponse {
     }
 }
 
-/// The bytes of records of each partition of the first topic.
+/// The size of the records of each partition of the first topic.
 fn lengths(response: &FetchResponse) -> Vec<usize> {
     let partitions = response.responses.first().map(|topic| &topic.partitions);
     let partitions = partitions.into_iter().flatten();
@@ -113,7 +114,7 @@ async fn offsets_topic_compression_codec() {
         let written = ends.iter().position(|log| log.log_end_offset().0 > 0);
         let partition = written.expect("the commit is in one of them") as i32;
         let batch = first_batch(&broker, OFFSETS_TOPIC, partition).await;
-        // The low byte of the attributes, of which three bits are the codec.
+        // The low byte of the attributes. Three of its bits are the codec.
         assert_eq!(batch[22] & 7, codec, "{value}");
     }
 }
@@ -204,7 +205,7 @@ async fn delete_topic_enable() {
 
 #[tokio::test]
 async fn compression_levels_of_topics() {
-    // Text in which a thorough search finds what a quick one passes over.
+    // Text in which a thorough search finds more than a quick one.
     let words: Vec<String> = (0..4000_u64)
         .map(|number| format!("{} ", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50))
         .collect();
@@ -268,7 +269,7 @@ async fn metadata_log_settings() {
         let names = std::fs::read_dir(dir).expect("the metadata log");
         let names = names.map(|entry| entry.expect("an entry").file_name());
         let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
-        // The first segment, and the snapshot that formatting wrote, are always there.
+        // The first segment, and the snapshot that formatting wrote, always exist.
         let beyond_the_first = names
             .iter()
             .any(|name| name.ends_with(of_what) && !name.starts_with("00000000000000000000"));
@@ -280,7 +281,8 @@ async fn metadata_log_settings() {
 async fn metadata_log_segment_bytes() {
     for (value, expected) in [("8388608", 2), ("1073741824", 1)] {
         let broker = TestBroker::start_with(&[("metadata.log.segment.bytes", value)]).await;
-        // Each of them fits a segment of 8 MiB, and both together do not. A string is shorter than 32 KiB.
+        // Each fits into a segment of 8 MiB, and both together do not. A string is shorter than 32
+        // KiB.
         for topic in ["one", "two"] {
             let record = |key: i32| {
                 MetadataRecord::Config(ConfigRecord {
@@ -321,14 +323,15 @@ async fn intervals_of_the_checkpoints() {
         ),
     ] {
         for (value, expected) in [(OFTEN, true), (NEVER, false)] {
-            // At each interval of the recovery points, the starts of the logs are written too.
+            // At each checkpoint of the recovery points, the start offsets of the logs are written
+            // too.
             let mut settings = vec![
                 ("log.flush.offset.checkpoint.interval.ms", NEVER),
                 ("log.initial.task.delay.ms", "0"),
             ];
             settings.push((setting, value));
             let broker = TestBroker::start_with(&settings).await;
-            // What is written at the start itself is over.
+            // The checkpoints of the start are complete.
             tokio::time::sleep(Duration::from_millis(100)).await;
             broker.create_topic("orders", 1, &[]).await;
             let mut client = broker.connect().await;

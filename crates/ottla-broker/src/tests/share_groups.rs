@@ -1,5 +1,6 @@
-//! Share groups over the wire: state that is persisted and read, and records that are acquired, acknowledged, renewed,
-//! given back and delivered again. The group's membership plays no part: whoever fetches says who it is.
+//! Share groups over the wire: persisted state, and records that are acquired, acknowledged,
+//! renewed, released and delivered again. Membership is not checked: any client can use any member
+//! ID.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +47,7 @@ fn code(code: i16) -> ErrorCode {
     ErrorCode::from_code(code)
 }
 
-/// A broker with a topic `t` of one partition that group `g` reads from its beginning.
+/// A broker with a topic `t` of one partition that group `g` reads from its start.
 async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     let mut all = vec![
         ("share.coordinator.state.topic.replication.factor", "1"),
@@ -61,8 +62,9 @@ async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     (broker, client)
 }
 
-/// Threads that decide at the same time hand their writes to the log in turn. That a write is committed is never
-/// reported ahead of where it stands: the share coordinator asserts it, since it deletes what is before its snapshots.
+/// Threads that decide at the same time append their writes in order. A write is never reported as
+/// committed before an earlier one: the share coordinator asserts this, because it deletes
+/// everything before its snapshots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writes_of_many_threads_are_reported_in_order() {
     let one_partition = ("share.coordinator.state.topic.num.partitions", "1");
@@ -90,7 +92,7 @@ async fn writes_of_many_threads_are_reported_in_order() {
     }
 }
 
-/// Sets the group's start offset as its coordinator does, which makes the topic of the state.
+/// Initialises the group's start offset like its coordinator, which creates the state topic.
 async fn initialize(broker: &TestBroker, client: &mut Client) {
     let request = InitializeShareGroupStateRequest {
         group_id: "g".into(),
@@ -163,7 +165,7 @@ fn fetching(member: &'static str, epoch: i32, batches: &[(i64, i64, i8)]) -> Sha
     }
 }
 
-/// The one partition of the answer.
+/// The only partition of the response.
 fn partition_of(response: ShareFetchResponse) -> Fetched {
     assert_eq!(code(response.error_code), ErrorCode::None);
     let mut partitions = response
@@ -173,7 +175,7 @@ fn partition_of(response: ShareFetchResponse) -> Fetched {
     partitions.next().unwrap_or_default()
 }
 
-/// What a member was given: first offset, last offset, deliveries.
+/// The records that a member acquired: first offset, last offset, delivery count.
 fn acquired(fetched: &Fetched) -> Vec<(i64, i64, i16)> {
     assert_eq!(code(fetched.error_code), ErrorCode::None, "{fetched:?}");
     let batches: &[share_fetch_response::AcquiredRecords] = &fetched.acquired_records;
@@ -222,7 +224,7 @@ async fn acknowledge(
     }
 }
 
-/// The start offset as the share coordinator has it.
+/// The start offset according to the share coordinator.
 async fn persisted_start(client: &mut Client) -> i64 {
     use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
     let request = ReadShareGroupStateSummaryRequest {
@@ -253,7 +255,7 @@ async fn records_are_acquired_and_acknowledged() {
         (batch(&["a", "b", "c"]).len() + batch(&["d", "e"]).len()) as u64
     );
 
-    // Another member gets nothing of it, and waits.
+    // Another member receives none of it, and waits.
     let mut other = broker.connect().await;
     let waiting = tokio::spawn(async move {
         let fetched = fetch(&mut other, &fetching("m2", 0, &[])).await;
@@ -271,7 +273,7 @@ async fn records_are_acquired_and_acknowledged() {
     );
     let (released, mut other) = waiting.await.expect("it is answered");
     assert_eq!(acquired(&released), [(3, 4, 2)]);
-    // Only what it was given goes over the wire.
+    // Only the acquired records are sent.
     let records = released.records.as_ref().map_or(0, Records::len);
     assert_eq!(records, batch(&["d", "e"]).len() as u64);
 
@@ -281,7 +283,7 @@ async fn records_are_acquired_and_acknowledged() {
         acknowledge(&mut other, "m2", 1, (3, 4, ACCEPT)).await,
         ErrorCode::None
     );
-    // Written with the one before that moved it: the start offset follows.
+    // Written together with the previous change: the start offset advances.
     produce(&mut client, &["f"]).await;
     let next = fetch(&mut other, &fetching("m2", 2, &[])).await;
     assert_eq!(acquired(&next), [(5, 5, 1)]);
@@ -365,7 +367,7 @@ async fn who_goes_away_leaves_its_records_to_the_others() {
     drop(gone);
     let (fetched, mut client) = waiting.await.expect("it is answered");
     assert_eq!(acquired(&fetched), [(0, 0, 2)]);
-    // As does who ends its session.
+    // Ending the session does the same.
     let end = client.ask(2, &fetching("m2", -1, &[])).await;
     assert_eq!(code(end.error_code), ErrorCode::None);
     assert_eq!(
@@ -403,7 +405,7 @@ async fn bad_requests_are_answered() {
         ..fetching("m1", 0, &[])
     };
     assert_eq!(error_of(renewing).await, ErrorCode::InvalidRequest);
-    // A group that nobody has initialized.
+    // A group that was not initialised.
     let mut unknown = fetching("m1", 0, &[]);
     unknown.group_id = Some("other".into());
     let response = client.ask(2, &unknown).await;
@@ -500,7 +502,7 @@ async fn a_member_is_told_its_partitions_once_their_state_is_initialized() {
     assert_eq!(metrics::value(&text, of_classic), 0.0);
 }
 
-/// Sends a group to an offset of `t`, as soon as somebody coordinates it.
+/// Sets a group's offset of `t`, as soon as it has a coordinator.
 async fn set_offset(client: &mut Client, group: &str, offset: i64) -> Vec<ErrorCode> {
     let partition = |partition_index, start_offset| AlterShareGroupOffsetsRequestPartition {
         partition_index,
@@ -532,7 +534,7 @@ async fn set_offset(client: &mut Client, group: &str, offset: i64) -> Vec<ErrorC
     }
 }
 
-/// By partition of `t`: the start offset and the lag of group `set`.
+/// The start offset and the lag of group `set`, by partition of `t`.
 async fn described_offsets(client: &mut Client) -> Vec<(i64, i64)> {
     let request = DescribeShareGroupOffsetsRequest {
         groups: vec![DescribeShareGroupOffsetsRequestGroup {
@@ -593,7 +595,7 @@ async fn offsets_are_set_shown_and_forgotten() {
     );
     assert_eq!(described_offsets(&mut client).await, []);
 
-    // Any offset is taken. One before the log is read from where the log begins.
+    // Any offset is accepted. One before the start of the log is read from there.
     for (offset, lag) in [(i64::MAX, 3 - i64::MAX), (i64::MIN, i64::MAX), (-5, 8)] {
         assert_eq!(
             set_offset(&mut client, "set", offset).await,
@@ -628,7 +630,7 @@ async fn offsets_are_set_shown_and_forgotten() {
     };
     assert_eq!(error_of("set"), Some(ErrorCode::None));
     assert_eq!(error_of("nobody"), Some(ErrorCode::GroupIdNotFound));
-    // The share coordinator has forgotten it too.
+    // The share coordinator has deleted it too.
     let summary = read_share_group_state_summary_request::ReadStateSummaryData {
         topic_id: topic_id("t"),
         partitions: vec![Default::default()],
@@ -643,7 +645,7 @@ async fn offsets_are_set_shown_and_forgotten() {
     assert_eq!(summary.results[0].partitions[0].start_offset, -1);
 }
 
-/// Whoever is not there is looked for during six seconds.
+/// An absent coordinator is searched for during six seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_are_described_and_deleted_side_by_side() {
     let (broker, mut client) = broker(&[("offsets.topic.replication.factor", "1")]).await;

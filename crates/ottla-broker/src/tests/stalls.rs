@@ -1,4 +1,4 @@
-//! The latency trace of a running broker names what kept a thread.
+//! The latency trace of a running broker names the operation that occupied a thread.
 
 use std::time::Duration;
 

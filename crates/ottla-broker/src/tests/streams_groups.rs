@@ -1,4 +1,4 @@
-//! Streams groups (KIP-1071) over the wire: members that are told their tasks, and internal topics that are made for them.
+//! Streams groups (KIP-1071) over the wire: assignments of tasks, and creation of internal topics.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::TestBroker;
 use super::client::Client;
 use super::groups::{coordinating_broker, error};
 
-/// Any group may be assigned anew at any time, and the first time at once.
+/// Permits a new assignment at any time, including the first.
 const AT_ONCE: [(&str, &str); 2] = [
     ("group.streams.assignment.interval.ms", "0"),
     ("group.streams.initial.rebalance.delay.ms", "0"),
@@ -32,7 +32,7 @@ fn alive(member_id: &'static str, epoch: i32) -> StreamsGroupHeartbeatRequest {
     }
 }
 
-/// A member of an application that reads `source`, of two partitions if it is `t`, into a store.
+/// A member of an application that reads `source` into a store. The topic `t` has two partitions.
 fn joining(member_id: &'static str, source: &'static str) -> StreamsGroupHeartbeatRequest {
     StreamsGroupHeartbeatRequest {
         rebalance_timeout_ms: 10_000,
@@ -69,7 +69,7 @@ fn active_tasks(response: &StreamsGroupHeartbeatResponse) -> Option<Vec<i32>> {
     Some(tasks.flat_map(|tasks| tasks.partitions.clone()).collect())
 }
 
-/// Heartbeats until one is answered as wished.
+/// Sends heartbeats until a response satisfies the condition.
 async fn heartbeat_until(
     client: &mut Client,
     epoch: &mut i32,
@@ -227,6 +227,6 @@ async fn a_member_commits_in_its_epoch() {
     assert_eq!(commit("m1", epoch).await, ErrorCode::None);
     assert_eq!(commit("m1", epoch + 1).await, ErrorCode::StaleMemberEpoch);
     assert_eq!(commit("m9", epoch).await, ErrorCode::UnknownMemberId);
-    // As an administrator does.
+    // Like an administrator.
     assert_eq!(commit("", -1).await, ErrorCode::UnknownMemberId);
 }

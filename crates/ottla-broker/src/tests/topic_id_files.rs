@@ -1,4 +1,4 @@
-//! When a new log gets the file that says of which topic it is.
+//! When a new log gets the file with its topic ID.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ async fn the_first_record_comes_after_it_and_the_others_do_not_wait() {
     assert_eq!((produced.error_code, produced.base_offset), (0, 0));
     assert!(has_id(&dir(7)));
     let others = (0..40).filter(|index| has_id(&dir(*index))).count() - 1;
-    // A machine that took its time so far has written them.
+    // Other files are written only if the machine took this long.
     assert!(others == 0 || created.elapsed() > Duration::from_secs(2));
 
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Transactions over the wire: begun, committed, aborted, fenced and timed out, in both versions of the protocol, and
-//! what is read of them meanwhile.
+//! Transactions over the wire: started, committed, aborted, fenced and timed out, in both versions
+//! of the protocol, and what consumers read meanwhile.
 
 mod loading;
 mod markers;
@@ -35,7 +35,7 @@ use super::{TestBroker, topic_id};
 
 const ID: &str = "payments";
 const LOG: &str = "__transaction_state";
-/// The newest versions of the protocol before a transaction raised the epoch.
+/// The newest API versions of the protocol in which a transaction does not increment the epoch.
 const OLD_PRODUCE: i16 = 11;
 const OLD_END: i16 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ fn code(code: i16) -> ErrorCode {
     ErrorCode::from_code(code)
 }
 
-/// A broker with topic `t` of two partitions that coordinates groups and transactions.
+/// A broker with a topic `t` of two partitions that coordinates groups and transactions.
 async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     let mut all = vec![
         ("transaction.state.log.replication.factor", "1"),
@@ -82,7 +82,7 @@ async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     }
 }
 
-/// Asks as clients do: again while the coordinator has something else to do.
+/// Retries like a client while the coordinator is busy.
 async fn init(client: &mut Client, timeout_ms: i32) -> Producer {
     let request = InitProducerIdRequest {
         transactional_id: Some(ID.into()),
@@ -114,7 +114,7 @@ fn records(producer: Producer, sequence: i32, value: &str) -> Bytes {
     let mut builder = RecordBatchBuilder::new(Compression::None)
         .producer(id, epoch, Sequence(sequence))
         .transactional(true);
-    // Markers are of now: what is much older would stand in another segment.
+    // Markers have the current time. Much older records would be in another segment.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = Timestamp(now.expect("after 1970").as_millis() as i64);
     builder.append(now, None, Some(value.as_bytes()), &[]);
@@ -215,7 +215,7 @@ async fn fetch(client: &mut Client, partition: i32, isolation_level: i8) -> Part
     answer.responses[0].partitions[0].clone()
 }
 
-/// The values that a consumer is shown: without markers, and without the batches of aborted transactions.
+/// The values that a consumer reads: without markers, and without batches of aborted transactions.
 async fn read(client: &mut Client, partition: i32, isolation_level: i8) -> Vec<String> {
     let data = fetch(client, partition, isolation_level).await;
     let mut aborted = data.aborted_transactions.clone().unwrap_or_default();
@@ -396,7 +396,7 @@ async fn a_transaction_over_partitions_and_offsets_is_committed_as_one() {
     committed_offset_until(&mut client, 5).await;
     state_until(&mut client, "CompleteCommit").await;
 
-    // The next one begins with the epoch that the end of the last has given.
+    // The next transaction uses the epoch that the end of the previous one returned.
     let error = produce(&mut client, producer, 0, 1, "zombie", 12).await;
     assert_eq!(error, ErrorCode::InvalidProducerEpoch);
     let error = produce(&mut client, next, 0, 0, "b", 12).await;
@@ -411,7 +411,7 @@ async fn a_transaction_over_partitions_and_offsets_is_committed_as_one() {
     assert_eq!(read(&mut client, 0, 1).await, ["a"]);
     assert_eq!(read(&mut client, 0, 0).await, ["a", "b"]);
     committed_offset_until(&mut client, 5).await;
-    // The same request a second time is known by its epoch.
+    // A repeated request is recognised by its epoch.
     assert_eq!(end(&mut client, next, false, 5).await, Ok(last));
 }
 
@@ -419,7 +419,7 @@ async fn a_transaction_over_partitions_and_offsets_is_committed_as_one() {
 async fn older_clients_add_partitions_themselves() {
     let (_broker, mut client) = broker(&[]).await;
     let producer = init(&mut client, 60_000).await;
-    // Nothing is written that the coordinator does not know of.
+    // Nothing is written that the coordinator does not know.
     for (version, expected) in [
         (10, ErrorCode::InvalidTxnState),
         (OLD_PRODUCE, ErrorCode::TransactionAbortable),
@@ -459,7 +459,7 @@ async fn older_clients_add_partitions_themselves() {
         .expect("committed");
     read_until(&mut client, 0, 1, &["a"]).await;
     committed_offset_until(&mut client, 5).await;
-    // The epoch stays, and each partition is added again.
+    // The epoch is unchanged, and each partition is added again.
     let error = produce(&mut client, producer, 0, 1, "b", OLD_PRODUCE).await;
     assert_eq!(error, ErrorCode::TransactionAbortable);
     assert_eq!(add(&mut client, producer, &[0]).await, [ErrorCode::None]);
@@ -500,7 +500,7 @@ async fn batches_for_which_there_are_too_few_replicas_may_come_again() {
     broker
         .create_topic("few", 1, &[("min.insync.replicas", "2")])
         .await;
-    // Another replica, which is on no broker that runs.
+    // Another replica, on a broker that does not run.
     let log_dirs = broker.broker().log_dirs().expect("the broker runs");
     let directory = log_dirs.online_directory_ids()[0];
     let change = PartitionChangeRecord {
@@ -569,7 +569,7 @@ async fn a_transaction_that_takes_too_long_is_aborted() {
     );
 }
 
-/// Every partition of the topic gets another leader epoch, and with it another coordinator.
+/// Gives every partition of the topic a new leader epoch, and so a new coordinator.
 async fn elect_other_coordinators(broker: &TestBroker) {
     let image = broker.broker().metadata().clone();
     let topic = image.topics.by_name(LOG).expect("made");
@@ -717,7 +717,7 @@ async fn requests_of_nobody_are_refused() {
         code(response.responses[0].partition_responses[0].error_code),
         ErrorCode::TransactionalIdAuthorizationFailed
     );
-    // Nothing of such a request is written, not even what is part of no transaction.
+    // Nothing of such a request is written, not even records outside a transaction.
     let mut plain = RecordBatchBuilder::new(Compression::None);
     plain.append(Timestamp(0), None, Some(b"plain"), &[]);
     let plain = produce_to("t", 1, -1, plain.build().to_bytes());
@@ -727,7 +727,7 @@ async fn requests_of_nobody_are_refused() {
         code(response.responses[1].partition_responses[0].error_code),
         ErrorCode::TransactionalIdAuthorizationFailed
     );
-    // Offsets are added by their coordinators.
+    // Only the group coordinator adds offsets.
     let internal = AddPartitionsToTxnRequest {
         v3_and_below_transactional_id: ID.into(),
         v3_and_below_producer_id: known.id,

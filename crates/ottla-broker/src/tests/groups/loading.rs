@@ -1,4 +1,4 @@
-//! What a coordinator of groups answers while it reads its log.
+//! The responses of a group coordinator while it loads its log.
 
 use ottla_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest};
 use ottla_protocol::metadata_records::PartitionChangeRecord;
@@ -6,10 +6,11 @@ use ottla_types::Offset;
 
 use super::*;
 
-/// Of the topic of [`coordinating_broker`].
+/// The partitions of the offsets topic of [`coordinating_broker`].
 const PARTITIONS: [i32; 2] = [0, 1];
 
-/// Source: `CoordinatorRuntime.contextOrThrow`, and what `GroupCoordinatorService.heartbeat` makes of it.
+/// Kafka: `CoordinatorRuntime.contextOrThrow`, and its handling in
+/// `GroupCoordinatorService.heartbeat`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
     let broker = coordinating_broker(&[]).await;
@@ -25,7 +26,7 @@ async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
     assert_eq!(error(answered.error_code), loading, "JoinGroup");
     let answered = client.ask(5, &syncing(&joined, &[])).await;
     assert_eq!(error(answered.error_code), loading, "SyncGroup");
-    // Nothing speaks against a member while its group is not known.
+    // A member is assumed to be alive while its group is not loaded.
     let heartbeat = HeartbeatRequest {
         group_id: "g".into(),
         generation_id: joined.generation_id,
@@ -94,8 +95,9 @@ async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
     assert_eq!(error(answered.groups[0].error_code), ErrorCode::None);
 }
 
-/// Kafka answers before it appends as well: `GroupMetadataManager.classicGroupJoinNewDynamicMember` completes the answer with the
-/// member's id, and `completeClassicGroupJoin` those with the generation, for which it writes nothing.
+/// Kafka too responds before it appends: `GroupMetadataManager.classicGroupJoinNewDynamicMember`
+/// completes the response with the member ID, and `completeClassicGroupJoin` those with the
+/// generation, for which it writes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_group_never_came_into_the_log_is_unknown_to_the_next_coordinator() {
     let broker = coordinating_broker(&[]).await;
@@ -124,7 +126,8 @@ fn describing() -> DescribeGroupsRequest {
     }
 }
 
-/// Waits for the first record of groups, which may be behind a new log's `partition.metadata`.
+/// Waits for the first record of groups, which may be delayed by the new log's
+/// `partition.metadata`.
 async fn wait_until_written(broker: &TestBroker) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let is_written = |index| {
@@ -137,7 +140,8 @@ async fn wait_until_written(broker: &TestBroker) {
     }
 }
 
-/// Elects the broker for all coordinators again, which load when what this gives is dropped.
+/// Makes the broker coordinator of all partitions again. Loading completes when the returned permit
+/// is dropped.
 async fn elect_anew(broker: &TestBroker) -> tokio::sync::SemaphorePermit<'_> {
     let groups = &broker.broker().groups;
     let held = groups.hold_loading().await;

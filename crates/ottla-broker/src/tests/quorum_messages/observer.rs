@@ -1,4 +1,4 @@
-//! An observer beside a node that leads, over real sockets and real files.
+//! An observer of a leading node, over real sockets and real files.
 
 mod newer_release;
 
@@ -29,7 +29,7 @@ struct Observer {
     published: Arc<Mutex<Vec<MetadataDelta>>>,
 }
 
-/// What a broker is told that follows a controller, with a directory of a cluster.
+/// The configuration of a broker that follows a controller, with a formatted directory.
 fn formatted(dir: &Path, controller: SocketAddr, cluster_id: &str) -> BrokerConfig {
     let mut properties = Properties::new("the test");
     for (key, value) in [
@@ -92,7 +92,7 @@ impl Observer {
         caught_up.await.expect("in time").expect("lives")
     }
 
-    /// Waits until a topic was published, and returns the image with it.
+    /// Waits until a topic was published, and returns the image.
     async fn sees(&self, topic: &str) -> MetadataImage {
         let seen = async {
             loop {
@@ -166,7 +166,7 @@ async fn an_observer_has_what_the_leader_committed_and_follows_it() {
     observer.handle.stop(Duration::ZERO).await;
 }
 
-/// A broker acts by nothing that stands before its registration.
+/// A broker ignores all metadata before its registration.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_published_before_the_record_that_was_asked_for() {
     let leader = TestBroker::start().await;

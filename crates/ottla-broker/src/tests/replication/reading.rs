@@ -1,4 +1,4 @@
-//! What consumers read of replicas, and where.
+//! Which records consumers read from replicas, and from which replica.
 
 use ottla_protocol::messages::fetch_response::PartitionData;
 
@@ -46,7 +46,8 @@ async fn a_leader_that_does_not_know_what_is_committed_does_not_say_where_that_e
         .await;
     cluster.produce(1, -1, &["a"]).await;
     cluster.until_the_same(&[1, 2]).await;
-    // Written by broker 1, and on broker 2, which leads before it hears that it is committed.
+    // Written by broker 1, and replicated to broker 2, which becomes leader before it learns that
+    // it is committed.
     let partition = cluster.partition(2);
     cluster.produce(1, 1, &["b"]).await;
     cluster

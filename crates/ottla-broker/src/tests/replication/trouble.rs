@@ -1,5 +1,5 @@
-//! Replication where something is in its way: a partition that hangs, a disk that takes its time, records of an old
-//! cluster, a coordinator whose records too few replicas have.
+//! Replication with obstacles: a partition that hangs, a slow disk, records of an old cluster, and
+//! a coordinator whose records are on too few replicas.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::{Broker, Partition};
 use ottla_coordination::groups::OFFSETS_TOPIC;
 use ottla_testkit::old_message;
 
-/// What broker 2 asks of broker 1, from the start of its log on.
+/// The Fetch of broker 2 to broker 1, from the start of its log.
 async fn fetch_as_follower(cluster: &Cluster, max_wait_ms: i32) -> PartitionData {
     let mut request = fetch_from(TOPIC, 0, 0);
     request.max_wait_ms = max_wait_ms;
@@ -37,7 +37,7 @@ async fn until_served(cluster: &Cluster) {
     }
 }
 
-/// Has a partition hang from now on until the sender is dropped. It takes no thread from those that serve connections.
+/// Makes a partition hang until the sender is dropped. Occupies no thread that serves connections.
 async fn hang(
     partition: &Arc<Partition>,
     broker: &Arc<Broker>,
@@ -81,7 +81,7 @@ async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
     assert_eq!(hung.await.expect("it ends"), Some(true));
     until_served(&cluster).await;
 
-    // One that is parked is told as soon as it may be served.
+    // A parked request is answered as soon as it may be served.
     let (release, hung) = hang(&partition, &broker).await;
     let fetch = fetch_as_follower(&cluster, 10 * PATIENCE.as_millis() as i32);
     tokio::pin!(fetch);
@@ -113,7 +113,7 @@ async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
     assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
     let follower = cluster.partition(2);
     assert_eq!(follower.reader().recovery_point().0, 1);
-    // Its disk takes its time.
+    // A slow disk.
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = Arc::new(parking_lot::Mutex::new(released));
     for _ in 0..ottla_storage::log_dirs::THREADS_PER_DIRECTORY {
@@ -190,7 +190,7 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
     let mut cluster = Cluster::start(2, &settings).await;
     let replicas = [("min.insync.replicas", "2")];
     cluster.create(OFFSETS_TOPIC, &[1, 2], &replicas).await;
-    // Whose offsets are committed.
+    // The topic whose offsets are committed.
     cluster.create("t", &[1], &[]).await;
     let commit = async |cluster: &Cluster, offset| {
         let mut request = committing(&Default::default(), offset);
@@ -214,7 +214,7 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
         let registration = registration_of(cluster.member(1), OFFSETS_TOPIC);
         registration.is_some_and(|it| it.isr.len() == 1)
     };
-    // It is waited for in vain, and leaves.
+    // The leader waits for it in vain and removes it from the ISR.
     assert_ne!(commit(&cluster, 9).await, ErrorCode::None);
     cluster.until("2 leaves", left).await;
     let found = cluster.member(1).broker().partitions.find(&partition);
@@ -240,7 +240,7 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert_eq!(group.topics[0].partitions[0].committed_offset, 5);
-    // The other replica has it, or gets it: then it counts.
+    // The other replica has the record or fetches it; then it counts.
     cluster.start_again(2).await;
     let counts = async {
         loop {

@@ -1,8 +1,9 @@
-//! What a coordinator of transactions answers while it reads its log, which takes as long as that is not committed.
+//! The responses of a transaction coordinator while it loads its log, which takes until the log is
+//! committed.
 
 use super::*;
 
-/// It is in sync, so that nothing of the log is committed without it, and on no broker that runs.
+/// A replica in the ISR, without which nothing is committed, on a broker that does not run.
 async fn add_a_replica_that_never_fetches(broker: &TestBroker) {
     let image = broker.broker().metadata().clone();
     let topic = image.topics.by_name(LOG).expect("made");
@@ -36,7 +37,7 @@ async fn every_request_is_told_that_the_coordinator_loads() {
         ..Default::default()
     };
     let deadline = Instant::now() + PATIENCE;
-    // Its record is written and waits for the other replica, and the next coordinator with it.
+    // Its record is written and waits for the other replica, and so does the next coordinator.
     let mut waiting = broker.connect().await;
     while !is_anything_written(&broker) {
         assert!(Instant::now() < deadline);
@@ -93,12 +94,12 @@ async fn every_request_is_told_that_the_coordinator_loads() {
         let error = client.ask(version, &request).await.error_code;
         assert_eq!(code(error), loading, "EndTxn {version}");
     }
-    // The coordinator of the group is there, and asks that of the transaction first.
+    // The group coordinator is ready, and asks the transaction coordinator first.
     for version in [4, 5] {
         let error = commit_offsets(&mut client, producer, 5, version).await;
         assert_eq!(error, loading, "TxnOffsetCommit {version}");
     }
-    // Producers know no such error when they write.
+    // Producers do not know this error of a write.
     for version in [OLD_PRODUCE, 12] {
         let error = produce(&mut client, producer, 0, 0, "a", version).await;
         assert_eq!(error, ErrorCode::NotEnoughReplicas, "Produce {version}");

@@ -1,4 +1,4 @@
-//! Markers that an administrator asks for.
+//! Markers that an administrator writes.
 
 use ottla_protocol::messages::WriteTxnMarkersRequest;
 use ottla_protocol::messages::write_txn_markers_request::{
@@ -12,7 +12,7 @@ async fn an_administrator_aborts_what_hangs() {
     let (_broker, mut client) =
         broker(&[("transaction.partition.verification.enable", "false")]).await;
     let producer = init(&mut client, 60_000).await;
-    // Of this record the coordinator knows nothing.
+    // The coordinator does not know this record.
     let error = produce(&mut client, producer, 0, 0, "a", OLD_PRODUCE).await;
     assert_eq!(error, ErrorCode::None);
     assert_eq!(fetch(&mut client, 0, 1).await.last_stable_offset, 0);
@@ -49,7 +49,7 @@ async fn an_administrator_aborts_what_hangs() {
     assert_eq!(data.last_stable_offset, 2);
     assert_eq!(data.aborted_transactions.map(|it| it.len()), Some(1));
     assert!(read(&mut client, 0, 1).await.is_empty());
-    // A marker has a producer, in the coordinators' partitions too.
+    // A marker has a producer ID, in the coordinators' partitions too.
     for (name, partition) in [("t", 0), ("__consumer_offsets", 0)] {
         for (id, epoch, expected) in [
             (-1, 0, ErrorCode::UnknownServerError),

@@ -1,8 +1,10 @@
-//! What a coordinator of transactions answers while its log has fewer replicas in sync than `min.insync.replicas`.
+//! The responses of a transaction coordinator while its log has fewer replicas in sync than
+//! `min.insync.replicas`.
 
 use super::*;
 
-/// Each partition of the log is led here, and has these replicas; the others are on no broker that runs.
+/// Each partition of the log is led here, and has these replicas. The others are on brokers that do
+/// not run.
 async fn place_log_on(broker: &TestBroker, replicas: &[i32]) {
     let image = broker.broker().metadata().clone();
     let topic = image.topics.by_name(LOG).expect("made");
@@ -26,8 +28,9 @@ fn written(broker: &TestBroker) -> i64 {
     ends.sum()
 }
 
-/// `TransactionLog.ENFORCED_REQUIRED_ACKS`: were its record taken nevertheless, the id would be pending until the replicas
-/// are back, and everybody told `CONCURRENT_TRANSACTIONS`.
+/// `TransactionLog.ENFORCED_REQUIRED_ACKS`: if the record were accepted nevertheless, the
+/// transactional ID would be pending until the replicas return, and all clients would get
+/// `CONCURRENT_TRANSACTIONS`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_is_refused_at_once() {
     let (broker, mut client) = broker(&[("transaction.state.log.min.isr", "2")]).await;

@@ -1,4 +1,4 @@
-//! Sessions as a client meets them.
+//! Sessions from the client's point of view.
 
 use bytes::Bytes;
 use ottla_protocol::Records;
@@ -45,7 +45,7 @@ fn indexes<T>(partitions: &[(PartitionKey, T)]) -> Vec<i32> {
     partitions.iter().map(|(key, _)| key.partition).collect()
 }
 
-/// Opens a session for these partitions and returns its id.
+/// Opens a session for these partitions and returns its ID.
 fn open(sessions: &FetchSessions, partitions: &[i32], now_ms: u64) -> i32 {
     let begun = sessions.begin(0, 0, false, false, requested(partitions), &[], now_ms);
     let (context, requested) = begun.unwrap();
@@ -70,7 +70,7 @@ fn a_session_is_told_only_what_changed() {
     let (answered_id, told) = context.finish(&sessions, partitions, given, 1).unwrap();
     assert_eq!(answered_id, id);
     assert_eq!(indexes(&told), [1, 2]);
-    // The one that gave records comes last from now on.
+    // A partition that returned records moves to the end.
     let (_, partitions) = sessions
         .begin(id, 2, false, false, Vec::new(), &[], 2)
         .unwrap();
@@ -137,7 +137,7 @@ fn sessions_are_refused_that_do_not_fit() {
     );
     assert_eq!(begin(id, 1, true), Err(ErrorCode::FetchSessionTopicIdError));
     assert_eq!(begin(id, 1, false), Ok(()));
-    // The final epoch closes it.
+    // The final epoch closes the session.
     assert_eq!(begin(id, -1, false), Ok(()));
     assert_eq!(begin(id, 2, false), Err(ErrorCode::FetchSessionIdNotFound));
 }
@@ -163,16 +163,16 @@ fn an_answer_that_was_overtaken_is_an_error() {
 fn a_full_cache_makes_room_only_for_what_is_worth_more() {
     let sessions = FetchSessions::new(1, 1000);
     let small = open(&sessions, &[0], 0);
-    // Young sessions stay, however small.
+    // Recent sessions are kept, even small ones.
     assert_eq!(open(&sessions, &[0, 1], 1000), NO_SESSION);
-    // In use, and old enough to give way to a larger one, but not to one of its size.
+    // In use, and old enough to be evicted for a larger one, but not for one of the same size.
     sessions
         .begin(small, 1, false, false, Vec::new(), &[], 120_001)
         .unwrap();
     assert_eq!(open(&sessions, &[0], 130_000), NO_SESSION);
     let large = open(&sessions, &[0, 1], 130_000);
     assert_ne!(large, NO_SESSION);
-    // Stale sessions give way to any.
+    // A stale session is evicted for any other.
     assert_ne!(open(&sessions, &[0], 260_000), NO_SESSION);
 }
 
@@ -187,7 +187,7 @@ fn what_is_cached_is_counted_and_so_is_what_had_to_make_room() {
     assert_eq!(sessions.cached(), cached(0, 0, 0));
     open(&sessions, &[0, 1], 0);
     assert_eq!(sessions.cached(), cached(1, 2, 0));
-    // Too young to make room.
+    // Too recent to be evicted.
     open(&sessions, &[0, 1, 2], 1);
     assert_eq!(sessions.cached(), cached(1, 2, 0));
     open(&sessions, &[0, 1, 2], 120_001);
@@ -202,7 +202,8 @@ fn the_partitions_of_all_sessions_have_a_bound() {
     assert_eq!(open(&sessions, &[0, 1, 2], 1), NO_SESSION);
     assert_ne!(open(&sessions, &[0, 1], 2), NO_SESSION);
     assert_eq!(sessions.cached().partitions, 5);
-    // One that grows over the bound ends; its client begins anew, and goes on without.
+    // A session that grows over the bound is closed. Its client sends a full request, and continues
+    // without a session.
     let grown = sessions.begin(first, 1, false, false, requested(&[3]), &[], 3);
     assert_eq!(grown.unwrap_err(), ErrorCode::FetchSessionIdNotFound);
     assert_eq!(sessions.cached().partitions, 2);

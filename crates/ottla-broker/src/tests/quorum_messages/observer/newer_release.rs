@@ -1,5 +1,6 @@
-//! An observer whose controller comes to write what only a newer release understands, in its log or in a snapshot. It can be
-//! neither skipped nor asked for again: the node ends with a sentence, and acts by nothing of it.
+//! An observer whose controller writes something that only a newer release understands, in its log
+//! or in a snapshot. It can be neither skipped nor fetched again: the node stops with a message,
+//! and applies none of it.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
@@ -28,9 +29,9 @@ const EPOCH: LeaderEpoch = LeaderEpoch(3);
 /// The log of a controller.
 #[derive(Default)]
 struct Led {
-    /// Each batch with the offset of its first record, and that behind its last.
+    /// Each batch with the offset of its first record, and the offset after its last one.
     batches: Vec<(Offset, Offset, Bytes)>,
-    /// What was in the log before its first batch.
+    /// The state before the first batch.
     snapshot: Option<(SnapshotId, Bytes)>,
 }
 
@@ -55,7 +56,7 @@ fn append(log: &Log, values: &[Bytes]) {
     log.batches.push((base_offset, end, batch));
 }
 
-/// In the place of the log comes a snapshot of more than was in it.
+/// Replaces the log by a snapshot with additional values.
 fn replace_by_snapshot(log: &Log, values: &[Bytes]) -> SnapshotId {
     let control = |offset, value| {
         let batch = control_batch(offset, EPOCH, Timestamp(1), &[value]).expect("can be said");
@@ -79,7 +80,7 @@ fn replace_by_snapshot(log: &Log, values: &[Bytes]) -> SnapshotId {
     id
 }
 
-/// A controller that leads, and has committed all of its log. Returns its port.
+/// A leading controller that has committed all of its log. Returns its port.
 async fn controller(log: &Log) -> u16 {
     let (log, own_port) = (Arc::clone(log), Arc::new(AtomicU16::new(0)));
     let port_of_leader = Arc::clone(&own_port);
@@ -182,7 +183,7 @@ fn topic(name: &'static str) -> Bytes {
     record.encode().expect("can be said")
 }
 
-/// What only a newer release writes, and what has to be said of it.
+/// Records of a newer release, and the expected words in the messages.
 fn newer() -> [(Bytes, [&'static str; 2]); 2] {
     let unknown_record = Bytes::from_static(b"\x01\x63\x02");
     let of_record = ["record type 99 version 2", "written by a newer release"];
@@ -193,7 +194,7 @@ fn newer() -> [(Bytes, [&'static str; 2]); 2] {
     [(unknown_record, of_record), (level(99), of_level)]
 }
 
-/// A node that has followed a controller, and acts by what was in its log.
+/// A node that has followed a controller and applied its log.
 struct Following {
     handle: QuorumHandle,
     published: Arc<Mutex<Vec<MetadataDelta>>>,
@@ -229,7 +230,7 @@ impl Following {
         }
     }
 
-    /// The node ends, with these words, and has acted by nothing since. Returns how it was configured.
+    /// The node stops with these words and has applied nothing since. Returns its configuration.
     async fn ends_with(self, sentences: [&str; 2]) -> BrokerConfig {
         let failed = tokio::time::timeout(PATIENCE, self.failed);
         let reason = failed.await.expect("in time").expect("is said");
@@ -237,7 +238,7 @@ impl Following {
             assert!(reason.contains(sentence), "{reason}");
         }
         self.handle.stop(Duration::ZERO).await;
-        // The thread ends by itself, at about that time.
+        // The thread ends by itself at about that time.
         let give_up = Instant::now() + PATIENCE;
         while !self.handle.has_ended() {
             assert!(Instant::now() < give_up, "it goes on");
@@ -269,8 +270,8 @@ async fn a_snapshot_that_only_a_newer_release_understands_ends_the_node_too() {
         let id = replace_by_snapshot(&log, &[&of_before[..], &[newer][..]].concat());
         let config = following.ends_with(sentences).await;
 
-        // What could not be decoded was not kept, and the node begins where it was; what could be is what the
-        // cluster is now, and is refused again.
+        // An unreadable snapshot was not kept, and the node starts where it was. A readable one is
+        // now the state of the cluster, and is rejected again.
         let kept = dir.path().join("__cluster_metadata-0").join(id.file_name());
         assert_eq!(kept.exists(), is_read);
         let identity = read_identity(&config).expect("reads").expect("formatted");
