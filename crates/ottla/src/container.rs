@@ -79,7 +79,7 @@ pub struct ContainerRunArgs {
     /// The directory with keystores and passwords.
     #[arg(long, value_name = "DIR", default_value = "/etc/kafka/secrets")]
     secrets_dir: PathBuf,
-    /// The directory into which the settings are written that are in force.
+    /// Directory to which the settings in force are written.
     #[arg(long, value_name = "DIR", default_value = "/opt/kafka/config")]
     final_configs_dir: PathBuf,
 }

@@ -24,7 +24,8 @@ use check::{Level, Section};
 /// Exit status when the check itself fails.
 const UNREADABLE: u8 = 2;
 
-/// Check this machine, a node's disks and ports, or a running cluster, and say how to mend what is wrong.
+/// Check this machine, a node's disks and ports, or a running cluster, and say how to fix what is
+/// wrong.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// Configuration file of the node whose disks, ports and names are checked.

@@ -24,7 +24,7 @@ pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Days that a broker's certificate is valid: the maximum that all clients accept.
 pub const DAYS: u16 = 825;
 
-/// Make certificates and the settings that go with them.
+/// Create certificates and the settings for them.
 #[derive(Args, Debug)]
 pub struct TlsArgs {
     #[command(subcommand)]
@@ -36,16 +36,16 @@ enum TlsCommand {
     Init(InitArgs),
 }
 
-/// Make an authority, a certificate for each broker, and the settings of listeners and clients.
+/// Create an authority, a certificate for each broker, and the settings of listeners and clients.
 ///
-/// Every file is new: what exists already is never overwritten.
+/// Existing files are never overwritten.
 #[derive(Args, Debug)]
 struct InitArgs {
     /// Directory for the files.
     #[arg(long, value_name = "DIRECTORY", default_value = "./ottla-tls")]
     dir: PathBuf,
-    /// Host names and addresses of one broker, separated by commas; repeat it for each broker. By default one broker
-    /// on this machine: localhost,127.0.0.1,::1.
+    /// Host names and addresses of a broker, separated by commas; repeat the option for each
+    /// broker. The default is one broker on this machine: localhost,127.0.0.1,::1.
     #[arg(long, value_name = "NAMES")]
     broker: Vec<String>,
     /// Port of the brokers' TLS listeners.

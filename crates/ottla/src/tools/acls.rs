@@ -21,7 +21,7 @@ use super::{UsageError, admin_client, block_on, java_exceptions, message_of};
 
 /// Add, remove and list ACLs, or explain what they decide.
 ///
-/// One of --add, --remove and --list says what to do.
+/// Give one of --add, --remove and --list.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group = ArgGroup::new("action").required(true))]
@@ -48,22 +48,23 @@ pub struct AclsArgs {
     list: bool,
     #[command(flatten)]
     resources: Resources,
-    /// How the names of resources are meant: literal, prefixed; to list and remove also any and match.
+    /// The pattern type of resource names: literal or prefixed; to list and remove also any and
+    /// match.
     #[arg(long, value_name = "TYPE", default_value = "LITERAL", value_parser = pattern_type)]
     resource_pattern_type: PatternType,
-    /// An operation, such as Read; All unless given. Repeatable.
+    /// An operation, such as Read; All by default. Repeatable.
     #[arg(long, value_name = "OPERATION", conflicts_with_all = ["producer", "consumer"])]
     operation: Vec<String>,
-    /// Whom to allow, as User:name; User:* is everybody. Repeatable.
+    /// A principal to allow, as User:name; User:* means everyone. Repeatable.
     #[arg(long, value_name = "PRINCIPAL")]
     allow_principal: Vec<String>,
-    /// Whom to deny, which wins over what is allowed. Repeatable.
+    /// A principal to deny; denials take precedence. Repeatable.
     #[arg(long, value_name = "PRINCIPAL", conflicts_with_all = ["producer", "consumer"])]
     deny_principal: Vec<String>,
-    /// From which address to allow it; any unless given. Repeatable.
+    /// An address from which to allow it; any by default. Repeatable.
     #[arg(long, value_name = "ADDRESS")]
     allow_host: Vec<String>,
-    /// From which address to deny it; any unless given. Repeatable.
+    /// An address from which to deny it; any by default. Repeatable.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["producer", "consumer"])]
     deny_host: Vec<String>,
     /// List only the ACLs of this principal. Repeatable.
@@ -78,14 +79,15 @@ pub struct AclsArgs {
     /// With --producer, what an idempotent one needs on the cluster.
     #[arg(long, requires = "producer")]
     idempotent: bool,
-    /// Ask nothing before removing.
+    /// Remove without asking for confirmation.
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Subcommand, Debug)]
 enum AclsCommand {
-    /// Say whether the ACLs allow something, by which rule, and which other ACLs are about it.
+    /// Explain whether the ACLs allow an operation, which rule decides, and which other ACLs
+    /// concern it.
     Explain(Box<ExplainArgs>),
 }
 
@@ -97,16 +99,16 @@ struct ExplainArgs {
     /// Properties file with settings of the client.
     #[arg(long, value_name = "FILE")]
     command_config: Option<String>,
-    /// Who asks, as User:name.
+    /// The principal of the request, as User:name.
     #[arg(long)]
     principal: String,
-    /// From which address.
+    /// The address of the client.
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
-    /// For which operation, such as Read.
+    /// The operation, such as Read.
     #[arg(long)]
     operation: String,
-    /// The brokers' super.users, which no broker tells.
+    /// The brokers' super.users; no broker reports them.
     #[arg(long, value_name = "PRINCIPALS", default_value = "")]
     super_users: String,
     /// Decide as with allow.everyone.if.no.acl.found=true.

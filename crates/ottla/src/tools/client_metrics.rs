@@ -18,7 +18,7 @@ use super::{block_on, report_on_stdout};
 pub struct ClientMetricsArgs {
     #[command(flatten)]
     brokers: Brokers,
-    /// Make a subscription, or change one.
+    /// Create or change a subscription.
     #[arg(long, group = "action")]
     alter: bool,
     /// Delete a subscription.
@@ -33,18 +33,18 @@ pub struct ClientMetricsArgs {
     /// The name of the subscription.
     #[arg(long)]
     name: Option<String>,
-    /// Make up a name.
+    /// Generate the name.
     #[arg(long, requires = "alter", conflicts_with = "name")]
     generate_name: bool,
-    /// How often clients send their metrics; empty for the default.
+    /// Interval at which clients send their metrics; empty for the default.
     #[arg(long, value_name = "MS", requires = "alter")]
     interval: Option<String>,
-    /// Which clients are asked: selectors key=value, separated by commas. Keys are client_id,
+    /// Selectors of clients, key=value, separated by commas. Keys are client_id,
     /// client_instance_id, client_software_name, client_software_version, client_source_address and
     /// client_source_port; the values are regular expressions.
     #[arg(long = "match", value_name = "SELECTORS", requires = "alter")]
     selectors: Option<String>,
-    /// Which metrics: beginnings of names, separated by commas.
+    /// Prefixes of metric names, separated by commas.
     #[arg(long, value_name = "PREFIXES", requires = "alter")]
     metrics: Option<String>,
 }

@@ -29,7 +29,7 @@ enum ClusterCommand {
     Kafkas(KafkasCommand),
 }
 
-/// What Kafka's tool can.
+/// The commands of Kafka's tool.
 #[derive(Subcommand, Debug)]
 enum KafkasCommand {
     /// Print the ID of the cluster.
@@ -38,7 +38,7 @@ enum KafkasCommand {
     Unregister {
         #[command(flatten)]
         connection: ConnectionArgs,
-        /// The id of the broker.
+        /// The ID of the broker.
         #[arg(long, short = 'i')]
         id: i32,
     },
@@ -46,7 +46,7 @@ enum KafkasCommand {
     ListEndpoints {
         #[command(flatten)]
         connection: ConnectionArgs,
-        /// List brokers that are fenced too.
+        /// Include fenced brokers.
         #[arg(long)]
         include_fenced_brokers: bool,
     },

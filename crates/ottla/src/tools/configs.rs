@@ -19,9 +19,10 @@ use super::{admin_client, block_on, java_exceptions, load_properties};
 /// Show and change the settings of topics, brokers, groups and client metrics subscriptions, the quotas of
 /// users, clients and addresses, and the SCRAM credentials of users.
 ///
-/// The thing is named by --entity-type and --entity-name, or shorter by --topic, --user and so on. Quotas
-/// are producer_byte_rate, consumer_byte_rate, request_percentage and controller_mutation_rate; of
-/// addresses connection_creation_rate. A credential is SCRAM-SHA-256=[iterations=8192,password=secret].
+/// An entity is named by --entity-type and --entity-name, or shorter by --topic, --user and so on.
+/// Quotas are producer_byte_rate, consumer_byte_rate, request_percentage and
+/// controller_mutation_rate; for addresses connection_creation_rate. A credential has the form
+/// SCRAM-SHA-256=[iterations=8192,password=secret].
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 #[command(group = ArgGroup::new("servers").required(true))]
@@ -41,17 +42,17 @@ pub struct ConfigsArgs {
     /// Change settings.
     #[arg(long, group = "action")]
     alter: bool,
-    /// Show all settings, not only those that were changed while the cluster runs.
+    /// Show all settings, not only those changed while the cluster runs.
     #[arg(long)]
     all: bool,
     /// topics, brokers, broker-loggers, groups, client-metrics, users, clients or ips; users and clients can
     /// be given together.
     #[arg(long, value_name = "TYPE")]
     entity_type: Vec<String>,
-    /// The name of the thing.
+    /// The name of the entity.
     #[arg(long, value_name = "NAME")]
     entity_name: Vec<String>,
-    /// What applies to all of the type that have nothing of their own.
+    /// The defaults for entities of this type without a value of their own.
     #[arg(long, action = clap::ArgAction::Count)]
     entity_default: u8,
     /// Settings to set: key=value, separated by commas; values with commas in [brackets].

@@ -30,13 +30,13 @@ pub struct ConsoleShareConsumerArgs {
     /// The share group to join; by default console-share-consumer.
     #[arg(long)]
     group: Option<String>,
-    /// Reject records as they are printed, so that nobody gets them again.
+    /// Reject each record that is printed, so that it is not delivered again.
     #[arg(long)]
     reject: bool,
-    /// Release records as they are printed, so that somebody gets them again.
+    /// Release each record that is printed, so that it is delivered again.
     #[arg(long, conflicts_with = "reject")]
     release: bool,
-    /// Reject a record that cannot be printed, and go on.
+    /// Reject a record that cannot be printed, and continue.
     #[arg(long)]
     reject_message_on_error: bool,
     /// Exit after this many records.

@@ -34,7 +34,7 @@ pub struct ConsumerPerfTestArgs {
     /// Bytes to fetch from a partition at a time (max.partition.fetch.bytes).
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     fetch_size: String,
-    /// Where the group has no offset, begin at the end instead of the beginning.
+    /// Start at the end instead of the beginning if the group has no offset.
     #[arg(long)]
     from_latest: bool,
     /// Has no effect, as since Kafka 0.9: there is one thread.

@@ -21,7 +21,7 @@ use super::{admin_client, block_on, report_on_stderr};
 
 /// Create, renew, expire or describe delegation tokens.
 ///
-/// The client has to be authenticated, and not by a token: give its settings with --command-config.
+/// The client must be authenticated, but not with a token; give its settings with --command-config.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 pub struct DelegationTokensArgs {
@@ -34,7 +34,7 @@ pub struct DelegationTokensArgs {
     /// Create a token.
     #[arg(long, group = "action", requires = "max_life_time_period")]
     create: bool,
-    /// Lengthen the life of a token.
+    /// Extend the life of a token.
     #[arg(long, group = "action", requires_all = ["hmac", "renew_time_period"], conflicts_with_all = ["owner_principal", "renewer_principal"])]
     renew: bool,
     /// Shorten the life of a token, or end it.
@@ -43,13 +43,14 @@ pub struct DelegationTokensArgs {
     /// Show tokens.
     #[arg(long, group = "action")]
     describe: bool,
-    /// To create: for whom. To show: only the tokens that this principal owns or may renew. As User:name; repeatable.
+    /// With --create: the owner of the token. With --describe: only tokens that this principal owns
+    /// or may renew. As User:name; repeatable.
     #[arg(long, value_name = "PRINCIPAL")]
     owner_principal: Vec<String>,
-    /// Who may renew the token besides its owner, as User:name. Repeatable.
+    /// A principal that may renew the token besides its owner, as User:name. Repeatable.
     #[arg(long, value_name = "PRINCIPAL")]
     renewer_principal: Vec<String>,
-    /// How long the token may live, renewed or not; -1 for as long as the broker allows.
+    /// Maximum lifetime of the token, renewals included; -1 for the maximum that the broker allows.
     #[arg(
         long,
         value_name = "MS",
@@ -57,7 +58,7 @@ pub struct DelegationTokensArgs {
         allow_negative_numbers = true
     )]
     max_life_time_period: Option<i64>,
-    /// For how long it is renewed; -1 for as long as the broker allows.
+    /// How long the token stays valid after the renewal; -1 for as long as the broker allows.
     #[arg(
         long,
         value_name = "MS",
@@ -65,7 +66,7 @@ pub struct DelegationTokensArgs {
         allow_negative_numbers = true
     )]
     renew_time_period: Option<i64>,
-    /// After how long it ends; -1 for at once.
+    /// How long the token stays valid; -1 to end it immediately.
     #[arg(
         long,
         value_name = "MS",

@@ -10,8 +10,8 @@ use super::{admin_client, block_on, java_exceptions, report_on_stderr, topic_par
 
 /// Delete the records of partitions before an offset.
 ///
-/// The file names the offsets: {"partitions": [{"topic": "t", "partition": 0, "offset": 7}], "version": 1};
-/// the offset -1 stands for the end.
+/// The file names the offsets: {"partitions": [{"topic": "t", "partition": 0, "offset": 7}],
+/// "version": 1}; the offset -1 means the end of the partition.
 #[derive(Args, Debug)]
 pub struct DeleteRecordsArgs {
     /// Brokers to connect to first: host:port, separated by commas.

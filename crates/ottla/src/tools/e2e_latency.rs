@@ -33,8 +33,8 @@ const RECORDS_PER_LINE: usize = 1000;
 
 /// Measure the latency of records from producer to consumer.
 ///
-/// The form without flags is understood as well: SERVERS TOPIC NUM-RECORDS PRODUCER-ACKS RECORD-SIZE [COMMAND-CONFIG],
-/// and that of Kafka 0.8: SERVERS ZOOKEEPER TOPIC NUM-RECORDS.
+/// The form without flags is accepted too: SERVERS TOPIC NUM-RECORDS PRODUCER-ACKS RECORD-SIZE
+/// [COMMAND-CONFIG], and that of Kafka 0.8: SERVERS ZOOKEEPER TOPIC NUM-RECORDS.
 #[derive(Args, Debug, Default)]
 #[command(arg_required_else_help = true, args_override_self = true)]
 pub struct E2eLatencyArgs {
@@ -47,7 +47,7 @@ pub struct E2eLatencyArgs {
     /// How many records to send.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     num_records: Option<String>,
-    /// Who must have a record before it is acknowledged: 1 or all.
+    /// The replicas that must have a record before it is acknowledged: 1 for the leader, or all.
     #[arg(long, value_name = "ACKS", allow_hyphen_values = true)]
     producer_acks: Option<String>,
     /// Bytes of each record's value.
@@ -68,7 +68,7 @@ pub struct E2eLatencyArgs {
     /// Properties file with settings of the clients.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     command_config: Option<Option<String>>,
-    /// Write the distribution of latencies there, in HdrHistogram's percentile format.
+    /// Write the distribution of latencies to this file, in HdrHistogram's percentile format.
     #[arg(long, value_name = "FILE")]
     histogram_out: Option<PathBuf>,
     /// SERVERS TOPIC NUM-RECORDS PRODUCER-ACKS RECORD-SIZE [COMMAND-CONFIG]

@@ -42,7 +42,7 @@ enum FeatureCommand {
     Downgrade {
         #[command(flatten)]
         levels: LevelArgs,
-        /// Do it even if metadata may be lost for good.
+        /// Lower the levels even if metadata may be lost permanently.
         #[arg(long = "unsafe")]
         is_unsafe: bool,
     },
@@ -51,10 +51,10 @@ enum FeatureCommand {
         /// A feature; repeatable.
         #[arg(long, value_name = "FEATURE")]
         feature: Vec<String>,
-        /// Do it even if metadata may be lost for good.
+        /// Disable the features even if metadata may be lost permanently.
         #[arg(long = "unsafe")]
         is_unsafe: bool,
-        /// Say whether it can be done, and do not do it.
+        /// Check whether the change is possible, without making it.
         #[arg(long)]
         dry_run: bool,
     },
@@ -64,7 +64,7 @@ enum FeatureCommand {
         #[arg(long, value_name = "VERSION")]
         release_version: Option<String>,
     },
-    /// Print what levels of features depend on.
+    /// Print the dependencies of feature levels.
     FeatureDependencies {
         /// The level of a feature; repeatable.
         #[arg(long, value_name = "FEATURE=LEVEL", required = true)]
@@ -77,13 +77,13 @@ struct LevelArgs {
     /// Deprecated: write --release-version, or --feature metadata.version=LEVEL.
     #[arg(long, value_name = "VERSION", hide = true)]
     metadata: Option<String>,
-    /// The release whose levels all features get.
+    /// The release whose levels all features are set to.
     #[arg(long, value_name = "VERSION")]
     release_version: Option<String>,
     /// The level of a feature; repeatable.
     #[arg(long, value_name = "FEATURE=LEVEL")]
     feature: Vec<String>,
-    /// Say whether it can be done, and do not do it.
+    /// Check whether the change is possible, without making it.
     #[arg(long)]
     dry_run: bool,
 }

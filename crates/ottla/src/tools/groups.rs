@@ -24,7 +24,7 @@ pub struct GroupsArgs {
     /// Only groups with this type of protocol: consumer, connect and so on.
     #[arg(long, value_name = "PROTOCOL", conflicts_with_all = ["consumer", "share", "streams"])]
     protocol: Option<String>,
-    /// Only groups of consumers, classic and simple ones too.
+    /// Only groups of consumers, including classic and simple ones.
     #[arg(long, conflicts_with_all = ["share", "streams"])]
     consumer: bool,
     /// Only share groups.

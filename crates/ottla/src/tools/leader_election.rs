@@ -39,10 +39,11 @@ pub struct LeaderElectionArgs {
     /// The partition of --topic.
     #[arg(long, requires = "topic")]
     partition: Option<i32>,
-    /// All partitions that need it.
+    /// All partitions that need an election.
     #[arg(long, group = "what")]
     all_topic_partitions: bool,
-    /// preferred, where the preferred leader does not lead; unclean, where nobody leads.
+    /// preferred: for partitions that their preferred leader does not lead; unclean: for partitions
+    /// without a leader.
     #[arg(long, value_name = "TYPE", ignore_case = true, value_parser = ["preferred", "unclean"])]
     election_type: String,
 }

@@ -20,7 +20,8 @@ use super::{block_on, load_properties, report_on_stderr, tabbed_table};
 pub struct MetadataQuorumArgs {
     #[command(flatten)]
     bootstrap: Bootstrap,
-    /// Properties file with settings of the client; for add-controller that of the new controller.
+    /// Properties file with settings of the client; with add-controller, the configuration file of
+    /// the new controller.
     #[arg(long, value_name = "FILE")]
     command_config: Option<String>,
     #[command(subcommand)]
@@ -34,16 +35,16 @@ enum QuorumCommand {
         /// A summary.
         #[arg(long)]
         status: bool,
-        /// How far each voter and observer has come.
+        /// The progress of each voter and observer.
         #[arg(long)]
         replication: bool,
-        /// Print times as distances from now.
+        /// Print times relative to now.
         #[arg(long)]
         human_readable: bool,
     },
     /// Add a controller to the quorum.
     AddController {
-        /// Say what would be done, and do not do it.
+        /// Show what would be done, without doing it.
         #[arg(long)]
         dry_run: bool,
     },
@@ -55,7 +56,7 @@ enum QuorumCommand {
         /// The id of the controller's metadata directory.
         #[arg(long, short = 'd', value_name = "ID", allow_hyphen_values = true)]
         controller_directory_id: String,
-        /// Say what would be done, and do not do it.
+        /// Show what would be done, without doing it.
         #[arg(long)]
         dry_run: bool,
     },

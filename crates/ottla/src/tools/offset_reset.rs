@@ -14,32 +14,32 @@ use super::UsageError;
 
 pub(super) type Partition = (String, i32);
 
-/// One of the ways to say where offsets are to be.
+/// The new offsets: at most one of these options.
 #[derive(Args, Debug)]
 #[group(id = "scenario", multiple = false)]
 pub(super) struct ResetScenario {
     /// To an offset.
     #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
     to_offset: Option<i64>,
-    /// To those of a file as --export prints it.
+    /// To the offsets in a file that --export printed.
     #[arg(long, value_name = "FILE")]
     pub(super) from_file: Option<String>,
-    /// To the first record from a time on: YYYY-MM-DDThh:mm:ss.sss.
+    /// To the first record at or after a time: YYYY-MM-DDThh:mm:ss.sss.
     #[arg(long, value_name = "TIME")]
     to_datetime: Option<String>,
     /// To the first record not older than this duration: PnDTnHnMnS.
     #[arg(long, value_name = "DURATION")]
     by_duration: Option<String>,
-    /// To the first record there is.
+    /// To the first record.
     #[arg(long)]
     to_earliest: bool,
-    /// Behind the last record.
+    /// After the last record.
     #[arg(long)]
     to_latest: bool,
-    /// To where they are.
+    /// To the current offsets.
     #[arg(long)]
     to_current: bool,
-    /// By this number of offsets, backwards if negative.
+    /// By this number of offsets; a negative number moves backwards.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     shift_by: Option<i64>,
 }

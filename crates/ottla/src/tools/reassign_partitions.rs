@@ -28,10 +28,10 @@ use log_dir_moves::Terse;
 
 /// Move replicas of partitions to other brokers, or to other log directories of their brokers.
 ///
-/// --generate proposes an assignment and prints the present one; --execute starts the one in a file;
-/// --verify says how far it is, and lifts the throttle when it is done. The file:
-/// {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/path"]}]},
-/// where "log_dirs" may be left out, and "any" stands for no directory in particular.
+/// --generate proposes an assignment and prints the current one; --execute starts the assignment in
+/// a file; --verify shows its progress, and lifts the throttle once it is complete. The file:
+/// {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs":
+/// ["/path"]}]}, where "log_dirs" is optional, and "any" means no particular directory.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 pub struct ReassignPartitionsArgs {
@@ -48,13 +48,13 @@ pub struct ReassignPartitionsArgs {
         requires = "broker_list"
     )]
     generate: bool,
-    /// Start the assignment of the file.
+    /// Start the assignment in the file.
     #[arg(long, group = "action", requires = "reassignment_json_file")]
     execute: bool,
-    /// Say how far the assignment of the file is; lift the throttle if it is done.
+    /// Show the progress of the assignment in the file; lift the throttle once it is complete.
     #[arg(long, group = "action", requires = "reassignment_json_file")]
     verify: bool,
-    /// Call off the moves of the file that are under way.
+    /// Cancel the moves in the file that are under way.
     #[arg(long, group = "action", requires = "reassignment_json_file")]
     cancel: bool,
     /// List the reassignments under way.
@@ -69,22 +69,23 @@ pub struct ReassignPartitionsArgs {
     /// With --generate: the brokers to spread the replicas over, ids separated by commas.
     #[arg(long, value_name = "IDS", requires = "generate")]
     broker_list: Option<String>,
-    /// With --generate: take no account of racks.
+    /// With --generate: ignore racks.
     #[arg(long, requires = "generate")]
     disable_rack_aware: bool,
-    /// With --execute: bytes a second between brokers, at least 1024.
+    /// With --execute: bytes per second between brokers, at least 1024.
     #[arg(long, value_name = "BYTES", requires = "execute", allow_hyphen_values = true, default_value_t = -1, hide_default_value = true)]
     throttle: i64,
-    /// With --execute: bytes a second between directories of a broker, at least 1024.
+    /// With --execute: bytes per second between directories of a broker, at least 1024.
     #[arg(long, value_name = "BYTES", requires = "execute", allow_hyphen_values = true, default_value_t = -1, hide_default_value = true)]
     replica_alter_log_dirs_throttle: i64,
-    /// With --execute or --cancel: how long to wait until moves to directories have begun.
+    /// With --execute or --cancel: how long to wait for moves between directories to begin.
     #[arg(long, value_name = "MS", conflicts_with_all = ["generate", "list", "verify"], default_value_t = 10_000)]
     timeout: u64,
-    /// With --execute: start it although others are under way, or change the throttle of one that is.
+    /// With --execute: start the assignment even if another is under way, or change the throttle of
+    /// a running one.
     #[arg(long, requires = "execute")]
     additional: bool,
-    /// With --execute: refuse to change how many replicas a partition has.
+    /// With --execute: refuse to change the number of replicas of a partition.
     #[arg(long, requires = "execute")]
     disallow_replication_factor_change: bool,
     /// With --verify or --cancel: leave throttles as they are.

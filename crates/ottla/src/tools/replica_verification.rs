@@ -25,13 +25,13 @@ mod verification;
 
 /// Compare the replicas of partitions, and report the largest lag.
 ///
-/// Reports at intervals until it is stopped. Kafka calls this tool deprecated.
+/// Reports at intervals until it is stopped. Kafka has deprecated this tool.
 #[derive(Args, Debug)]
 pub struct ReplicaVerificationArgs {
     /// Brokers to connect to first: host:port, separated by commas.
     #[arg(long, value_name = "SERVERS")]
     broker_list: String,
-    /// Most bytes of a partition in one request.
+    /// Maximum bytes of a partition in one request.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     fetch_size: i32,
     /// How long a request waits for records.
@@ -43,7 +43,7 @@ pub struct ReplicaVerificationArgs {
     /// Where to start: milliseconds since 1970, -1 for the end or -2 for the beginning.
     #[arg(long, default_value_t = -1, allow_hyphen_values = true)]
     time: i64,
-    /// Time between two reports.
+    /// Time between reports.
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     report_interval_ms: u64,
 }

@@ -24,13 +24,13 @@ pub struct StorageArgs {
 
 #[derive(Subcommand, Debug)]
 enum StorageCommand {
-    /// Say what the directories of a node are.
+    /// Show the state of a node's directories.
     Info(ConfigArgs),
     /// Format the directories of a node before its first start.
     Format(FormatArgs),
     /// Print the feature levels that go with a release.
     VersionMapping(VersionMappingArgs),
-    /// Print what levels of features depend on.
+    /// Print the dependencies of feature levels.
     FeatureDependencies(FeatureDependenciesArgs),
     /// Print a random id, for --cluster-id.
     RandomUuid,
@@ -62,13 +62,13 @@ struct FormatArgs {
     /// The level of a feature; repeatable.
     #[arg(long, short = 'f', value_name = "FEATURE=LEVEL")]
     feature: Vec<String>,
-    /// This node is a quorum of its own.
+    /// This node forms a quorum on its own.
     #[arg(long, short = 's', conflicts_with_all = ["no_initial_controllers", "initial_controllers"])]
     standalone: bool,
-    /// This node joins a quorum.
+    /// This node joins an existing quorum.
     #[arg(long, short = 'N', conflicts_with = "initial_controllers")]
     no_initial_controllers: bool,
-    /// The first quorum: id@host:port:directory-id, separated by commas.
+    /// The initial quorum: id@host:port:directory-id, separated by commas.
     #[arg(long, short = 'I', value_name = "CONTROLLERS")]
     initial_controllers: Option<String>,
 }

@@ -21,8 +21,8 @@ use super::{block_on, java_maps, report_on_stdout};
 
 /// Create, list, describe, alter and delete topics.
 ///
-/// One of --create, --list, --describe, --alter and --delete says what to do. Settings of a topic that
-/// exists are changed with `ottla configs`.
+/// Give one of --create, --list, --describe, --alter and --delete. Settings of an existing topic
+/// are changed with `ottla configs`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 pub struct TopicsArgs {
@@ -40,7 +40,7 @@ pub struct TopicsArgs {
     /// Add partitions to topics.
     #[arg(long, group = "action", requires = "topic")]
     alter: bool,
-    /// Show topics, their partitions and where these are.
+    /// Show topics, their partitions and replicas.
     #[arg(long, group = "action")]
     describe: bool,
     /// The topic; a regular expression except with --create.
@@ -55,13 +55,14 @@ pub struct TopicsArgs {
     /// Has no effect since Kafka 4.0; use `ottla configs`.
     #[arg(long, value_name = "NAME", hide = true)]
     delete_config: Vec<String>,
-    /// How many partitions the topic is to have; records with a key go elsewhere once it changes.
+    /// Number of partitions of the topic. If it changes, records with the same key may go to
+    /// another partition.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["list", "delete", "describe"])]
     partitions: Option<i32>,
-    /// How many brokers are to have each partition.
+    /// Number of replicas of each partition.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["list", "delete", "describe", "alter"])]
     replication_factor: Option<i32>,
-    /// The brokers of each partition, such as 1:2,2:3 for two partitions of two replicas.
+    /// The brokers of each partition, such as 1:2,2:3 for two partitions with two replicas each.
     #[arg(long, value_name = "BROKERS", conflicts_with_all = ["list", "delete", "describe"])]
     replica_assignment: Option<String>,
     /// Show only partitions with a replica that is not in sync.
@@ -79,10 +80,10 @@ pub struct TopicsArgs {
     /// Show only topics with settings of their own.
     #[arg(long, requires = "describe")]
     topics_with_overrides: bool,
-    /// Do nothing, and succeed, if there is no such topic.
+    /// Succeed without a change if the topic does not exist.
     #[arg(long, conflicts_with_all = ["list", "create"])]
     if_exists: bool,
-    /// Succeed if there is such a topic already.
+    /// Succeed if the topic already exists.
     #[arg(long, conflicts_with_all = ["list", "delete", "describe", "alter"])]
     if_not_exists: bool,
     /// Exclude internal topics.

@@ -31,7 +31,8 @@ pub struct TransactionsArgs {
 enum Command {
     /// List transactions.
     List {
-        /// Only transactions that run longer than this many milliseconds; all, if it is less than 0.
+        /// Only transactions that have run longer than this many milliseconds; all if it is
+        /// negative.
         #[arg(long, allow_negative_numbers = true)]
         duration_filter: Option<i64>,
         /// Only transactional ids that this regular expression matches.
@@ -45,7 +46,7 @@ enum Command {
     },
     /// Describe the states of the active producers of a partition.
     DescribeProducers {
-        /// The replica on this broker, and not the leader.
+        /// The replica on this broker instead of the leader.
         #[arg(long)]
         broker_id: Option<i32>,
         #[arg(long)]
@@ -71,10 +72,10 @@ struct AbortArgs {
     topic: String,
     #[arg(long)]
     partition: i32,
-    /// Where the transaction starts; brokers of 3.0 and above need no more.
+    /// The start offset of the transaction; brokers since 3.0 need nothing else.
     #[arg(long)]
     start_offset: Option<i64>,
-    /// With --producer-epoch and --coordinator-epoch for brokers before 3.0.
+    /// For brokers before 3.0, together with --producer-epoch and --coordinator-epoch.
     #[arg(long)]
     producer_id: Option<i64>,
     #[arg(long)]
@@ -85,10 +86,10 @@ struct AbortArgs {
 
 #[derive(Args, Debug)]
 struct FindHangingArgs {
-    /// Only partitions with a replica on this broker, as it knows them.
+    /// Only partitions with a replica on this broker, according to the broker itself.
     #[arg(long)]
     broker_id: Option<i32>,
-    /// The longest that a transaction may run, in minutes.
+    /// Maximum duration of a transaction, in minutes.
     #[arg(long, default_value_t = 15)]
     max_transaction_timeout: i64,
     #[arg(long)]

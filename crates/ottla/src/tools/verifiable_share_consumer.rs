@@ -44,10 +44,11 @@ pub struct VerifiableShareConsumerArgs {
     /// Print each record.
     #[arg(long)]
     verbose: bool,
-    /// When records are acknowledged: with the next poll, or after each, with or without waiting for the answers.
+    /// When records are acknowledged: with the next poll, or after each record, with or without
+    /// waiting for the response.
     #[arg(long, value_enum, ignore_case = true, default_value = "auto")]
     acknowledgement_mode: Acknowledging,
-    /// Where the group begins; sets share.auto.offset.reset of the group.
+    /// Start offset of the group; sets its share.auto.offset.reset.
     #[arg(long, value_enum, ignore_case = true)]
     offset_reset_strategy: Option<OffsetReset>,
     /// Properties file with settings of the clients.

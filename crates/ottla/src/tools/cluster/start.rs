@@ -40,13 +40,14 @@ pub struct StartArgs {
     /// Number of separate controllers. Without this option, up to three of the brokers are also controllers.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
     controllers: Option<u16>,
-    /// Directory of the cluster. If it already contains one, that cluster is restarted.
+    /// Directory of the cluster. A cluster that it already contains is restarted.
     #[arg(long, value_name = "DIRECTORY", default_value = "./ottla-cluster")]
     dir: PathBuf,
     /// Port of the first broker; the other ports follow. 9092 in a new cluster, 0 for free ports.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Secure the cluster: TLS, users who log in with SCRAM, and ACLs. The files that clients need are in the directory.
+    /// Secure the cluster: TLS, users who log in with SCRAM, and ACLs. The directory has the files
+    /// that clients need.
     #[arg(long)]
     secure: bool,
     /// A setting for all nodes that overrides their files; repeatable.

@@ -31,13 +31,13 @@ pub struct ConsumerGroupsArgs {
     /// Delete groups without members.
     #[arg(long, group = "action", conflicts_with = "topic")]
     pub(super) delete: bool,
-    /// Move the offsets of groups without members; nothing happens without --execute.
+    /// Reset the offsets of groups without members; nothing is changed without --execute.
     #[arg(long, group = "action")]
     pub(super) reset_offsets: bool,
-    /// Forget the offsets of a group for topics.
+    /// Delete the offsets of a group for topics.
     #[arg(long, group = "action", requires_all = ["group", "topic"])]
     pub(super) delete_offsets: bool,
-    /// Say whether a regular expression of topics is valid.
+    /// Check whether a regular expression of topics is valid.
     #[arg(long, value_name = "REGEX", group = "action")]
     pub(super) validate_regex: Option<String>,
     /// A group; can be repeated.
@@ -52,25 +52,26 @@ pub struct ConsumerGroupsArgs {
     /// All topics of which the group has offsets.
     #[arg(long)]
     pub(super) all_topics: bool,
-    /// With --describe: show offsets, which is what is shown anyway.
+    /// With --describe: show offsets, as by default.
     #[arg(long, requires = "describe", group = "aspect")]
     pub(super) offsets: bool,
     /// With --describe: show the members.
     #[arg(long, requires = "describe", group = "aspect")]
     pub(super) members: bool,
-    /// With --describe: show the state. With --list: show states, of those given only.
+    /// With --describe: show the state. With --list: show states, and only groups in the given
+    /// ones.
     #[arg(long, value_name = "STATES", num_args = 0..=1, default_missing_value = "", group = "aspect")]
     pub(super) state: Option<String>,
-    /// With --list: show types, of those given only (classic, consumer).
+    /// With --list: show types, and only groups of the given ones (classic, consumer).
     #[arg(long = "type", value_name = "TYPES", num_args = 0..=1, default_missing_value = "")]
     pub(super) kind: Option<String>,
-    /// With --describe: show more.
+    /// With --describe: show more columns.
     #[arg(long, requires = "describe")]
     pub(super) verbose: bool,
-    /// Show what would change.
+    /// Show the changes without making them.
     #[arg(long, conflicts_with = "execute")]
     pub(super) dry_run: bool,
-    /// Do what would change.
+    /// Make the changes.
     #[arg(long)]
     pub(super) execute: bool,
     /// Print the new offsets as CSV.

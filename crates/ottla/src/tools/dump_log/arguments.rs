@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Print what stands in the files of a partition: segments, indexes, snapshots.
+/// Print the contents of a partition's files: segments, indexes, snapshots.
 #[derive(Args, Debug)]
 pub struct DumpLogArgs {
     /// The files, separated by commas: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.
@@ -14,7 +14,7 @@ pub struct DumpLogArgs {
     /// Print a line for each record, not only for each batch; --print-data-log implies it.
     #[arg(long)]
     pub(super) deep_iteration: bool,
-    /// Compare indexes with their segment and print only what does not agree.
+    /// Compare indexes with their segment and print only mismatches.
     #[arg(long)]
     pub(super) verify_index_only: bool,
     /// Check indexes as a broker does when it starts.
@@ -23,10 +23,10 @@ pub struct DumpLogArgs {
     /// Print only keys and values of records.
     #[arg(long)]
     pub(super) skip_record_metadata: bool,
-    /// Read no more than so many bytes of a segment.
+    /// Read at most this many bytes of a segment.
     #[arg(long, value_name = "BYTES")]
     pub(super) max_bytes: Option<u64>,
-    /// The largest batch that is looked for.
+    /// Maximum size of a batch.
     #[arg(long, value_name = "BYTES", hide = true)]
     pub(super) max_message_size: Option<u64>,
     /// How values are printed: the name of one of Kafka's decoders.

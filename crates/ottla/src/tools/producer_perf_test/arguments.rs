@@ -371,14 +371,16 @@ fn number<T: std::str::FromStr>(
 
 /// Measure how fast, and with what latency, records are produced.
 ///
-/// What Kafka's tool prints is printed to standard output; what is known beyond that, to standard error: with a rate
-/// both latencies, from when records were due and from when they were sent, and how many could not be sent.
+/// Standard output has what Kafka's tool prints; standard error has the rest: with a rate, both
+/// latencies (from when records were due, and from when they were sent) and the number of records
+/// that could not be sent.
 ///
-/// The form of Kafka 0.8 is understood as well: TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...
+/// The form of Kafka 0.8 is accepted too: TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT
+/// [PROP-NAME=PROP-VALUE]...
 #[derive(Args, Debug, Default)]
 #[command(args_override_self = true)]
 pub struct ProducerPerfTestArgs {
-    /// Brokers to connect to first; goes before bootstrap.servers of properties.
+    /// Brokers to connect to first; overrides bootstrap.servers of properties.
     #[arg(long, value_name = "SERVERS")]
     pub(super) bootstrap_server: Option<String>,
     /// Produce records to this topic.
@@ -390,13 +392,13 @@ pub struct ProducerPerfTestArgs {
     /// Bytes of each record; `0-1800` draws each record's size evenly from that range.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub(super) record_size: Option<String>,
-    /// A text file of which each record is a part, drawn at random.
+    /// A text file of which each record is a part, chosen at random.
     #[arg(long, value_name = "FILE")]
     pub(super) payload_file: Option<String>,
     /// Records are 0, 1, 2 and so on, in decimal.
     #[arg(long)]
     pub(super) payload_monotonic: bool,
-    /// What separates the parts of --payload-file, a regular expression; the end of a line if not given.
+    /// Regular expression that separates the parts of --payload-file; the end of a line by default.
     #[arg(long, value_name = "REGEX", default_value = "\\n")]
     pub(super) payload_delimiter: String,
     /// Records per second, of all threads together; -1 for no limit.
@@ -405,7 +407,7 @@ pub struct ProducerPerfTestArgs {
     /// Deprecated: write --command-property.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., hide = true)]
     pub(super) producer_props: Option<Vec<String>>,
-    /// Settings of the producer; they go before those of --command-config.
+    /// Settings of the producer; they override those of --command-config.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub(super) command_property: Option<Vec<String>>,
     /// Deprecated: write --command-config.
@@ -420,10 +422,10 @@ pub struct ProducerPerfTestArgs {
     /// Produce in transactions under this id.
     #[arg(long, value_name = "ID")]
     pub(super) transactional_id: Option<String>,
-    /// Commit each transaction after so long; 3000 if there are transactions and this is not given.
+    /// Time after which each transaction is committed; by default 3000 if there are transactions.
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(super) transaction_duration_ms: Option<String>,
-    /// Leave the first so many records out of a second summary.
+    /// Exclude this many first records from a second summary.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -439,7 +441,7 @@ pub struct ProducerPerfTestArgs {
         allow_hyphen_values = true
     )]
     pub(super) reporting_interval: String,
-    /// Send with so many threads over one producer (KAFKA-3554).
+    /// Send from this many threads over one producer (KAFKA-3554).
     #[arg(
         long,
         value_name = "NUMBER",
@@ -447,17 +449,17 @@ pub struct ProducerPerfTestArgs {
         allow_hyphen_values = true
     )]
     pub(super) num_threads: String,
-    /// Fill records with 32-bit numbers below this instead of capital letters: the lower, the more there is to
-    /// compress (KAFKA-3554).
+    /// Fill records with 32-bit numbers below this one instead of capital letters; a lower number
+    /// makes records compress better (KAFKA-3554).
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pub(super) value_bound: Option<String>,
-    /// Which keys records get: none, range (0, 1 and so on, again and again) or random (KIP-1299).
+    /// The keys of records: none, range (0, 1 and so on, repeatedly) or random (KIP-1299).
     #[arg(long, value_name = "DISTRIBUTION", default_value = "none")]
     pub(super) key_distribution: String,
-    /// How many keys there are.
+    /// Number of different keys.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pub(super) record_key_range: Option<String>,
-    /// What random sizes, values and keys begin with.
+    /// Seed of random sizes, values and keys.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -465,8 +467,8 @@ pub struct ProducerPerfTestArgs {
         allow_hyphen_values = true
     )]
     pub(super) random_seed: String,
-    /// Write the distribution of latencies there, in HdrHistogram's percentile format; with a rate a second file
-    /// beside it, `.sent`, counts from when records were sent.
+    /// Write the distribution of latencies to this file, in HdrHistogram's percentile format; with
+    /// a rate, a second file beside it, `.sent`, counts from when records were sent.
     #[arg(long, value_name = "FILE")]
     pub(super) histogram_out: Option<PathBuf>,
     /// TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]..., as in Kafka 0.8.

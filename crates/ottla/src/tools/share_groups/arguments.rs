@@ -24,10 +24,10 @@ pub struct ShareGroupsArgs {
     /// Delete groups without members.
     #[arg(long, group = "action", conflicts_with = "topic")]
     pub(super) delete: bool,
-    /// Move the offsets of a group without members; say --dry-run or --execute.
+    /// Reset the offsets of a group without members; give --dry-run or --execute.
     #[arg(long, group = "action", requires = "scenario")]
     pub(super) reset_offsets: bool,
-    /// Forget the offsets of a group for topics.
+    /// Delete the offsets of a group for topics.
     #[arg(long, group = "action", requires_all = ["group", "topic"])]
     pub(super) delete_offsets: bool,
     /// A group; can be repeated with --describe and --delete.
@@ -42,31 +42,32 @@ pub struct ShareGroupsArgs {
     /// All topics of which the group has offsets.
     #[arg(long)]
     pub(super) all_topics: bool,
-    /// With --describe: show offsets, which is what is shown anyway.
+    /// With --describe: show offsets, as by default.
     #[arg(long, requires = "describe", group = "aspect")]
     pub(super) offsets: bool,
     /// With --describe: show the members.
     #[arg(long, requires = "describe", group = "aspect")]
     pub(super) members: bool,
-    /// With --describe: show the state. With --list: show states, of those given only (Empty, Stable, Dead).
+    /// With --describe: show the state. With --list: show states, and only groups in the given ones
+    /// (Empty, Stable, Dead).
     #[arg(long, value_name = "STATES", num_args = 0..=1, default_missing_value = "", group = "aspect")]
     pub(super) state: Option<String>,
-    /// With --describe: show more.
+    /// With --describe: show more columns.
     #[arg(long, requires = "describe")]
     pub(super) verbose: bool,
-    /// Show what would change.
+    /// Show the changes without making them.
     #[arg(long, conflicts_with = "execute")]
     pub(super) dry_run: bool,
-    /// Do what would change.
+    /// Make the changes.
     #[arg(long)]
     pub(super) execute: bool,
-    /// To the first record from a time on: YYYY-MM-DDThh:mm:ss.sss.
+    /// To the first record at or after a time: YYYY-MM-DDThh:mm:ss.sss.
     #[arg(long, value_name = "TIME", group = "scenario")]
     pub(super) to_datetime: Option<String>,
-    /// To the first record there is.
+    /// To the first record.
     #[arg(long, group = "scenario")]
     pub(super) to_earliest: bool,
-    /// Behind the last record.
+    /// After the last record.
     #[arg(long, group = "scenario")]
     pub(super) to_latest: bool,
 }

@@ -18,16 +18,17 @@ pub struct StreamsGroupsArgs {
     /// List the groups.
     #[arg(long, group = "action", conflicts_with_all = ["group", "input_topic"])]
     pub(super) list: bool,
-    /// Show groups: how far they lag behind, their --members or their --state.
+    /// Show groups: their offsets and lag, their --members or their --state.
     #[arg(long, group = "action", conflicts_with = "input_topic")]
     pub(super) describe: bool,
     /// Delete groups without members.
     #[arg(long, group = "action", conflicts_with_all = ["input_topic", "all_input_topics"])]
     pub(super) delete: bool,
-    /// Move the offsets of groups without members: --dry-run shows what would be done, --execute does it.
+    /// Reset the offsets of groups without members: --dry-run shows the changes, --execute makes
+    /// them.
     #[arg(long, group = "action")]
     pub(super) reset_offsets: bool,
-    /// Forget the offsets of a group for its input topics.
+    /// Delete the offsets of a group for its input topics.
     #[arg(long, group = "action", requires = "group")]
     pub(super) delete_offsets: bool,
     /// A group; can be repeated.
@@ -42,22 +43,23 @@ pub struct StreamsGroupsArgs {
     /// All input topics of the group's topology.
     #[arg(long)]
     pub(super) all_input_topics: bool,
-    /// With --describe: show offsets, which is what is shown anyway.
+    /// With --describe: show offsets, as by default.
     #[arg(long, requires = "describe", group = "aspect")]
     pub(super) offsets: bool,
     /// With --describe: show the members.
     #[arg(long, requires = "describe", group = "aspect")]
     pub(super) members: bool,
-    /// With --describe: show the state. With --list: show states, of those given only.
+    /// With --describe: show the state. With --list: show states, and only groups in the given
+    /// ones.
     #[arg(long, value_name = "STATES", num_args = 0..=1, default_missing_value = "", group = "aspect")]
     pub(super) state: Option<String>,
-    /// With --describe: show more.
+    /// With --describe: show more columns.
     #[arg(long, requires = "describe")]
     pub(super) verbose: bool,
-    /// Show what would change.
+    /// Show the changes without making them.
     #[arg(long, conflicts_with = "execute", requires = "reset_offsets")]
     pub(super) dry_run: bool,
-    /// Do what would change.
+    /// Make the changes.
     #[arg(long, requires = "reset_offsets")]
     pub(super) execute: bool,
     /// Print the new offsets as CSV.
