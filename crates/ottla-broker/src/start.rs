@@ -71,6 +71,9 @@ pub struct RunningBroker {
     broker: Arc<Broker>,
     listeners: Vec<Arc<ListenerInfo>>,
     tasks: Vec<JoinHandle<()>>,
+    /// Opens logs late. Stopping waits for it: a log that is opened while the logs are being closed
+    /// would stay open.
+    opener: JoinHandle<()>,
     /// The tasks that accept connections on controller listeners.
     controller_tasks: Vec<JoinHandle<()>>,
     /// Ends by itself when the broker stops.
@@ -151,6 +154,7 @@ impl Broker {
             .map_err(|error| StartError(format!("the start was broken off: {error}")))?
             .map_err(StartError)?;
         let mut tasks = background_tasks(&broker);
+        let opener = ottla_sync::task::spawn(open_missing_partitions(Arc::clone(&broker)));
         let reporter = ottla_sync::task::spawn(metrics::report_to_files(Arc::clone(&broker)));
         let moves = Arc::clone(&broker.directory_moves);
         ottla_sync::task::spawn_blocking(move || moves.resume_moves());
@@ -166,6 +170,7 @@ impl Broker {
             broker,
             listeners,
             tasks,
+            opener,
             controller_tasks,
             reporter,
             audit,
@@ -192,7 +197,6 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
         ottla_sync::task::spawn(watch_certificates(Arc::clone(&broker.context))),
         ottla_sync::task::spawn(keep_token_keys(Arc::clone(&broker.context))),
         ottla_sync::task::spawn(Arc::clone(broker).wake_at_stop()),
-        ottla_sync::task::spawn(open_missing_partitions(Arc::clone(broker))),
         ottla_sync::task::spawn(Arc::clone(&broker.dir_assignments).send_all()),
         ottla_sync::task::spawn(replication::keep_isr_current(
             Arc::clone(&broker.host),
@@ -379,6 +383,8 @@ impl RunningBroker {
         broker.share_groups.stop();
         self.drain(Endpoint::Broker).await;
         end(&mut self.tasks).await;
+        // A panic was reported where it happened.
+        let _ = (&mut self.opener).await;
         broker.context.set_state(BrokerState::ShuttingDown);
         // It only writes a file. A panic was reported where it happened.
         let _ = (&mut self.reporter).await;

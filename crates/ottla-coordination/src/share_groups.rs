@@ -22,9 +22,7 @@ mod state;
 use std::sync::Arc;
 
 use ottla_config::BrokerConfig;
-use ottla_coordinator::share_session::{
-    ConnectionId, Disconnected, ShareSessionKey, ShareSessions,
-};
+use ottla_coordinator::share_session::{ConnectionId, ShareSessionKey, ShareSessions};
 use ottla_metadata::MetadataDelta;
 use ottla_metadata::feature::SHARE_VERSION;
 use ottla_sync::Mutex;
@@ -73,29 +71,44 @@ impl ShareGroups {
     /// Ends the session of the member whose connection was closed.
     pub fn on_disconnected(self: &Arc<Self>, connection: ConnectionId) {
         let ended = self.sessions.lock().on_disconnected(connection);
-        if ended == Disconnected::default() {
+        let Some(ended) = ended else {
             return;
+        };
+        match ended.partitions {
+            Some(partitions) => self.release(ended.key, partitions),
+            None => self.close_abandoned(&ended.key.group_id),
         }
-        let groups = Arc::clone(self);
-        ottla_sync::task::spawn(async move {
-            if let Some((key, partitions)) = ended.member {
-                groups.release(&key, partitions).await;
-            }
-            // The released records are persisted by now. New members may have joined meanwhile.
-            let empty = ended.empty_group;
-            let empty = empty.filter(|group_id| !groups.sessions.lock().has_members(group_id));
-            if let Some(group_id) = empty {
-                groups.partitions.close_group(&group_id);
-            }
-        });
+    }
+
+    /// Ends a member's session at its own request.
+    pub fn end_session(self: &Arc<Self>, key: &ShareSessionKey) {
+        let ended = self.sessions.lock().end(key);
+        if let Some(partitions) = ended {
+            self.release(key.clone(), partitions);
+        }
     }
 
     /// Makes the records that a member has acquired available to others once that is persisted.
-    pub async fn release(
-        self: &Arc<Self>,
-        key: &ShareSessionKey,
-        partitions: Vec<TopicIdPartition>,
-    ) {
+    /// Nobody waits for that.
+    fn release(self: &Arc<Self>, key: ShareSessionKey, partitions: Vec<TopicIdPartition>) {
+        let groups = Arc::clone(self);
+        ottla_sync::task::spawn(async move {
+            groups.release_each(&key, partitions).await;
+            groups.sessions.lock().on_released(&key.group_id);
+            groups.close_abandoned(&key.group_id);
+        });
+    }
+
+    /// Closes the share partitions of a group that has no members left. New members cannot start a
+    /// session meanwhile.
+    fn close_abandoned(&self, group_id: &str) {
+        let mut sessions = self.sessions.lock();
+        if sessions.take_abandoned(group_id) {
+            self.partitions.close_group(group_id);
+        }
+    }
+
+    async fn release_each(&self, key: &ShareSessionKey, partitions: Vec<TopicIdPartition>) {
         for partition in partitions {
             let Some(led) = self.partitions.get(&key.group_id, partition) else {
                 continue;

@@ -4,8 +4,8 @@
 //! the records of a member that is gone are released. Requests of a session are ordered by its
 //! epoch. A partition that a request does not contain stays in the session. There can be as many
 //! sessions as the groups can have members, and none is evicted. Invariants: a connection has at
-//! most the session that was started on it last; `members` is the number of sessions of each group
-//! and has no zeros. Source: `ShareSessionCache`, `ShareSession`, `ShareSessionContext`,
+//! most the session that was started on it last; a group is known while it has a session, a release
+//! in progress, or was left without closing its share partitions. Source: `ShareSessionCache`, `ShareSession`, `ShareSessionContext`,
 //! `SharePartitionManager.newContext`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -58,7 +58,17 @@ pub struct ShareSessions {
     max_sessions: usize,
     sessions: BTreeMap<ShareSessionKey, ShareSession>,
     by_connection: HashMap<ConnectionId, StartedSession>,
-    members: HashMap<ByteString, usize>,
+    groups: HashMap<ByteString, GroupSessions>,
+}
+
+/// What decides when the share partitions of a group can be closed on this broker.
+#[derive(Debug, Default)]
+struct GroupSessions {
+    members: usize,
+    /// Sessions that have ended, and whose records are being released.
+    releasing: usize,
+    /// The last connection was closed, and no session was started since.
+    is_abandoned: bool,
 }
 
 /// The fields of a ShareFetch that concern the session.
@@ -83,12 +93,11 @@ pub enum SessionFetch {
 }
 
 /// What ended with a connection.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disconnected {
-    /// The member whose records must be released, and in which partitions.
-    pub member: Option<(ShareSessionKey, Vec<TopicIdPartition>)>,
-    /// The group, if it has no other member on this broker.
-    pub empty_group: Option<ByteString>,
+    pub key: ShareSessionKey,
+    /// The partitions whose records must be released; `None` if the session had ended before.
+    pub partitions: Option<Vec<TopicIdPartition>>,
 }
 
 impl ShareSessions {
@@ -97,7 +106,7 @@ impl ShareSessions {
             max_sessions,
             sessions: BTreeMap::new(),
             by_connection: HashMap::new(),
-            members: HashMap::new(),
+            groups: HashMap::new(),
         }
     }
 
@@ -117,7 +126,7 @@ impl ShareSessions {
             if request.has_acknowledgements {
                 return Err(ErrorCode::InvalidRequest);
             }
-            self.end(key);
+            self.remove(key);
             return self.begin(key, request.added, request.connection);
         }
         let session = self.session(key)?;
@@ -174,47 +183,71 @@ impl ShareSessions {
         must_tell
     }
 
-    /// Closes the session. Returns its partitions; `None` if there is no session.
+    /// Closes the session. Returns its partitions, whose records must be released, which
+    /// [`ShareSessions::on_released`] reports; `None` if there is no session.
     pub fn end(&mut self, key: &ShareSessionKey) -> Option<Vec<TopicIdPartition>> {
+        let partitions = self.remove(key)?;
+        self.group(key).releasing += 1;
+        Some(partitions)
+    }
+
+    fn remove(&mut self, key: &ShareSessionKey) -> Option<Vec<TopicIdPartition>> {
         let session = self.sessions.remove(key)?;
         let begun = self.by_connection.get_mut(&session.connection);
         if let Some(begun) = begun.filter(|begun| begun.key == *key) {
             begun.is_over = true;
         }
-        if let Some(members) = self.members.get_mut(&key.group_id) {
-            *members = members.saturating_sub(1);
-            if *members == 0 {
-                self.members.remove(&key.group_id);
-            }
-        }
+        let group = self.group(key);
+        group.members = group.members.saturating_sub(1);
         Some(session.partitions.into_keys().collect())
     }
 
-    /// The connection was closed, and with it the session that was started on it.
-    pub fn on_disconnected(&mut self, connection: ConnectionId) -> Disconnected {
-        let Some(begun) = self.by_connection.remove(&connection) else {
-            return Disconnected::default();
+    /// The connection was closed, and with it the session that was started on it. `None` if none
+    /// was. Once the records are released, [`ShareSessions::take_abandoned`] must be called.
+    pub fn on_disconnected(&mut self, connection: ConnectionId) -> Option<Disconnected> {
+        let begun = self.by_connection.remove(&connection)?;
+        let partitions = match begun.is_over {
+            true => None,
+            false => self.end(&begun.key),
         };
-        let ended = if begun.is_over {
-            None
-        } else {
-            self.end(&begun.key)
-        };
-        let group_id = begun.key.group_id.clone();
-        Disconnected {
-            member: ended.map(|partitions| (begun.key, partitions)),
-            empty_group: (!self.has_members(&group_id)).then_some(group_id),
+        let group = self.group(&begun.key);
+        group.is_abandoned = group.members == 0;
+        Some(Disconnected {
+            key: begun.key,
+            partitions,
+        })
+    }
+
+    /// The records of a session that has ended are released, or their locks will expire.
+    pub fn on_released(&mut self, group_id: &str) {
+        if let Some(group) = self.groups.get_mut(group_id) {
+            group.releasing = group.releasing.saturating_sub(1);
         }
+    }
+
+    /// Whether the group has no member on this broker any more, so that its share partitions can be
+    /// closed. While records are being released, closing would lose their delivery counts; the last
+    /// release must ask again. True once.
+    pub fn take_abandoned(&mut self, group_id: &str) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        if group.members > 0 || group.releasing > 0 {
+            return false;
+        }
+        let is_abandoned = group.is_abandoned;
+        self.groups.remove(group_id);
+        is_abandoned
     }
 
     /// Removes all sessions, when share groups are no longer served.
     pub fn clear(&mut self) {
         self.sessions.clear();
-        self.members.clear();
+        self.groups.clear();
     }
 
-    pub fn has_members(&self, group_id: &str) -> bool {
-        self.members.contains_key(group_id)
+    fn group(&mut self, key: &ShareSessionKey) -> &mut GroupSessions {
+        self.groups.entry(key.group_id.clone()).or_default()
     }
 
     pub fn len(&self) -> usize {
@@ -262,7 +295,9 @@ impl ShareSessions {
             partitions: partitions.iter().map(told).collect(),
         };
         self.sessions.insert(key.clone(), session);
-        *self.members.entry(key.group_id.clone()).or_default() += 1;
+        let group = self.group(key);
+        group.members += 1;
+        group.is_abandoned = false;
         let begun = StartedSession {
             key: key.clone(),
             is_over: false,

@@ -7,6 +7,7 @@
 //! Kafka: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ottla_config::TopicConfig;
 use ottla_log::Log;
@@ -20,12 +21,15 @@ use ottla_storage::log_dirs::OpenSettings;
 use ottla_sync::atomic::Ordering;
 use ottla_sync::collections::HashSet;
 use ottla_sync::{Mutex, MutexGuard};
-use ottla_types::{BrokerId, TopicId, TopicPartition};
+use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicPartition};
 
 use crate::partition::host::PartitionHost;
 use crate::partition::{Ack, Partition, PartitionSettings};
 use crate::partitions::{ChangedMap, LocalTopic, Partitions};
 use crate::replication::Replication;
+
+/// How long changes of the metadata wait for logs that are opened late, plus one log.
+const OPENING_TURN: Duration = Duration::from_millis(100);
 
 /// Opens, changes and deletes the partitions of this broker.
 #[derive(Debug)]
@@ -234,10 +238,24 @@ impl LocalReplicas {
 
     /// Retries to open replicas that could not be opened when the metadata named them, for example
     /// on a full disk. `on_leader_opened` is called for each that this broker leads. Blocks.
-    pub fn open_missing_partitions(&self, on_leader_opened: impl FnMut(&LocalReplica)) {
+    ///
+    /// Opening a log may recover it, so changes of the metadata take turns with it.
+    pub fn open_missing_partitions(&self, mut on_leader_opened: impl FnMut(&LocalReplica)) {
+        let mut tried = HashSet::default();
+        while self.open_some(&mut tried, &mut on_leader_opened) && !self.host.context.is_stopping()
+        {
+        }
+    }
+
+    /// Opens missing replicas for [`OPENING_TURN`], each once. Returns whether some were not tried.
+    fn open_some(
+        &self,
+        tried: &mut HashSet<(TopicId, PartitionIndex)>,
+        on_leader_opened: &mut impl FnMut(&LocalReplica),
+    ) -> bool {
         let _changing = self.partitions.changing.lock();
         if !self.partitions.is_incomplete.swap(false, Ordering::AcqRel) {
-            return;
+            return false;
         }
         let image = self.host.context.metadata();
         let map = ChangedMap::new(&self.partitions);
@@ -246,7 +264,8 @@ impl LocalReplicas {
             for (partition, registration) in topic.partitions() {
                 let known = map.get().topic_by_id(topic.id);
                 let is_here = known.is_some_and(|known| known.partition(partition.0).is_some());
-                if !is_here && registration.replicas.contains(&self.broker_id()) {
+                let is_tried = tried.contains(&(topic.id, partition));
+                if !is_here && !is_tried && registration.replicas.contains(&self.broker_id()) {
                     missing.push(LocalReplica {
                         topic: topic.name.clone(),
                         topic_id: topic.id,
@@ -257,14 +276,27 @@ impl LocalReplicas {
             }
         }
         let leads = |replica: &LocalReplica| replica.registration.leader == self.broker_id();
+        let begin = ottla_sync::time::now();
+        let before = tried.len();
         let replicas = missing.iter().map(|replica| (replica, leads(replica)));
+        let replicas = replicas.take_while(|(replica, _)| {
+            let is_in_time = ottla_sync::time::elapsed(begin) < OPENING_TURN;
+            let is_taken = is_in_time || tried.len() == before;
+            is_taken && tried.insert((replica.topic_id, replica.partition))
+        });
         for (partition, role) in self.take_up(map, replicas, None, &image) {
             self.give_role(&partition, role);
         }
-        missing
+        let (opened, left) = missing.split_at(tried.len() - before);
+        opened
             .iter()
             .filter(|replica| leads(replica))
             .for_each(on_leader_opened);
+        let is_left = !left.is_empty();
+        if is_left {
+            self.partitions.is_incomplete.store(true, Ordering::Release);
+        }
+        is_left
     }
 
     /// The settings of a topic: the broker's defaults with the topic's overrides.

@@ -145,6 +145,8 @@ struct PartitionState {
     /// Reused for its capacity.
     effects: Vec<Effect<Ack>>,
     flush: FlushState,
+    /// The running step asked for a flush and all is flushed, which the replica is told after it.
+    is_flushed_already: bool,
     /// An event popped by a thread that must not wait for the disk.
     deferred: Option<PartitionEvent>,
     held: HeldAppends,
@@ -205,6 +207,7 @@ impl PartitionState {
             stage: ProducerStage::default(),
             effects: Vec::new(),
             flush: FlushState::Idle,
+            is_flushed_already: false,
             deferred: None,
             held: HeldAppends::default(),
             topic_id_file: TopicIdFile::default(),

@@ -111,13 +111,17 @@ pub enum OpenLogError {
     DirectoryOffline { path: String },
     #[error("log directory {path} is offline and may hold the log")]
     MayBeOffline { path: String },
-    #[error("the log is in log directory {path}, but could not be loaded at start; start again")]
+    #[error(
+        "the log is in log directory {path}, but could not be loaded at start; if space or file handles were missing, \
+         it is loaded when they are available, otherwise at the next start"
+    )]
     NotLoaded { path: String },
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
 /// Parameters of opening a log that are not in its directory.
+#[derive(Clone)]
 pub struct OpenSettings {
     pub config: Arc<TopicConfig>,
     pub producer_id_expiration_ms: i64,
@@ -259,7 +263,9 @@ impl LogDirs {
         settings: OpenSettings,
     ) -> Result<Log, OpenLogError> {
         let recovered = self.recover_promoted(topic_partition, topic_id, directory);
-        let loaded = recovered.or_else(|| self.loaded.lock().remove(topic_partition));
+        let loaded = recovered
+            .or_else(|| self.loaded.lock().remove(topic_partition))
+            .or_else(|| self.reload(topic_partition, &settings));
         let (log, dir) = match loaded {
             Some(loaded) if loaded.topic_id.is_none_or(|id| id == topic_id) => {
                 let mut log = loaded.log;

@@ -38,8 +38,6 @@ pub(crate) struct Node {
 }
 
 struct Running {
-    /// It may have logs that it could not load, because its disk was full or no file handle was left.
-    started_in_trouble: Cell<bool>,
     host: Host,
     stop: watch::Sender<bool>,
     main: thread::JoinHandle<()>,
@@ -132,7 +130,6 @@ impl Node {
             });
         });
         self.running = Some(Running {
-            started_in_trouble: Cell::new(self.trouble.get() != DiskTrouble::None),
             host,
             stop,
             main,
@@ -142,34 +139,23 @@ impl Node {
 
     /// Fills its disk, or makes calls fail.
     pub fn spoil_disk(&self, trouble: DiskTrouble, faults: Faults) {
-        self.begin_trouble(trouble);
+        self.trouble.set(trouble);
         self.disk.set_faults("/data", faults);
     }
 
     /// Limits how many files it may have open.
     pub fn limit_handles(&self, handles: u32) {
-        self.begin_trouble(DiskTrouble::Short);
+        self.trouble.set(DiskTrouble::Short);
         self.disk.set_max_handles(handles);
     }
 
-    fn begin_trouble(&self, trouble: DiskTrouble) {
-        self.trouble.set(trouble);
-        if let Some(running) = &self.running
-            && self.broker().is_none()
-        {
-            running.started_in_trouble.set(true);
-        }
-    }
-
-    /// A process that has met a failing disk, has not started, or was started in trouble is replaced by one on a disk
-    /// that works. The last may have logs that it could not load; its log says "start again".
+    /// Replaces a process that has met a failing disk, or has not started, by one on a disk that works.
     pub fn mend_disk(&mut self) {
         self.disk.set_faults("/data", Faults::default());
         self.disk.set_max_handles(u32::MAX);
-        let is_to_be_replaced =
-            |running: &Running| running.started_in_trouble.get() || running.main.is_finished();
+        let has_ended = |running: &Running| running.main.is_finished();
         let was_failing = self.trouble.replace(DiskTrouble::None) == DiskTrouble::Failing;
-        if was_failing || self.running.as_ref().is_some_and(is_to_be_replaced) {
+        if was_failing || self.running.as_ref().is_some_and(has_ended) {
             self.kill();
         }
     }

@@ -89,7 +89,7 @@ async fn serve(
         answers.push(acknowledging.end().await);
     }
     if epoch == FINAL_EPOCH {
-        release_session(broker, &key);
+        broker.share_groups.end_session(&key);
     }
     let settings = GroupSettings::of(&broker.host.context, &key.group_id);
     Ok(respond(broker, context, answers, settings))
@@ -261,16 +261,6 @@ fn last_of_each(asked: Vec<Asked>) -> Vec<Asked> {
         }
     }
     last
-}
-
-/// Ends the session and releases the records that the member has acquired. The response does not
-/// wait for it.
-pub(super) fn release_session(broker: &Arc<Broker>, key: &ShareSessionKey) {
-    let ended = broker.share_groups.sessions.lock().end(key);
-    if let Some(partitions) = ended {
-        let (broker, key) = (Arc::clone(broker), key.clone());
-        ottla_sync::task::spawn(async move { broker.share_groups.release(&key, partitions).await });
-    }
 }
 
 /// The leader of a partition and its address, if the error means that it is another broker.

@@ -29,7 +29,7 @@ use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition};
 use self::answer::{empty_answer, error_answer};
 use self::reading::{FetchLimits, fetch};
 use super::share_acknowledge::{
-    Acknowledged, acknowledge, batches_of, check_member, leader_of, release_session, topic_of,
+    Acknowledged, acknowledge, batches_of, check_member, leader_of, topic_of,
 };
 use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled};
 use ottla_net::RequestContext;
@@ -159,7 +159,7 @@ async fn serve(
     }
     add_acknowledged(&mut answers, acknowledged);
     if epoch == FINAL_EPOCH {
-        release_session(broker, &key);
+        broker.share_groups.end_session(&key);
     }
     Ok(respond(broker, context, answers, settings))
 }

@@ -180,23 +180,57 @@ fn a_connection_takes_its_session_along() {
         .fetch("b", INITIAL_EPOCH, &[1], &[])
         .expect("there is room");
     let (a, b) = (ConnectionId(u64::from(b'a')), ConnectionId(u64::from(b'b')));
-    let gone = Disconnected {
-        member: Some((key("a"), partitions(&[0]))),
-        empty_group: None,
+    let ended = |member, partitions| {
+        let key = key(member);
+        Some(Disconnected { key, partitions })
     };
-    assert_eq!(story.0.on_disconnected(a), gone);
-    assert_eq!(story.0.on_disconnected(a), Disconnected::default());
+    let sessions = &mut story.0;
+    assert_eq!(
+        sessions.on_disconnected(a),
+        ended("a", Some(partitions(&[0])))
+    );
+    assert_eq!(sessions.on_disconnected(a), None);
     // The session was closed and restarted on another connection, so the old connection does not
     // end it.
-    let begun = story.0.begin_fetch(&key("b"), first(5));
+    let begun = sessions.begin_fetch(&key("b"), first(5));
     assert_eq!(begun, Ok(SessionFetch::Initial));
-    assert_eq!(story.0.on_disconnected(b), Disconnected::default());
-    assert_eq!(story.0.len(), 1);
-    let last = Disconnected {
-        member: Some((key("b"), vec![])),
-        empty_group: Some("g".into()),
+    assert_eq!(sessions.on_disconnected(b), ended("b", None));
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(
+        sessions.on_disconnected(ConnectionId(5)),
+        ended("b", Some(vec![]))
+    );
+}
+
+#[test]
+fn a_group_is_abandoned_when_the_last_release_has_ended() {
+    let mut sessions = ShareSessions::new(10);
+    let (a, b) = (ConnectionId(1), ConnectionId(2));
+    let begin = |sessions: &mut ShareSessions, member, connection: ConnectionId| {
+        let begun = sessions.begin_fetch(&key(member), first(connection.0));
+        assert_eq!(begun, Ok(SessionFetch::Initial));
     };
-    assert_eq!(story.0.on_disconnected(ConnectionId(5)), last);
+    begin(&mut sessions, "a", a);
+    begin(&mut sessions, "b", b);
+    // A member that leaves and keeps its connection abandons nothing.
+    sessions.end(&key("a"));
+    sessions.on_released("g");
+    assert!(!sessions.take_abandoned("g"));
+    begin(&mut sessions, "a", a);
+    sessions.on_disconnected(a);
+    assert!(!sessions.take_abandoned("g"), "b is a member");
+    sessions.on_disconnected(b);
+    sessions.on_released("g");
+    assert!(!sessions.take_abandoned("g"), "a release is in progress");
+    sessions.on_released("g");
+    assert!(sessions.take_abandoned("g"));
+    assert!(!sessions.take_abandoned("g"), "it was closed");
+    // A member that comes back in time keeps the share partitions open.
+    begin(&mut sessions, "a", a);
+    sessions.on_disconnected(a);
+    begin(&mut sessions, "a", b);
+    sessions.on_released("g");
+    assert!(!sessions.take_abandoned("g"));
 }
 
 #[test]
@@ -224,10 +258,11 @@ fn members_are_those_who_have_a_session() {
         random % bound
     };
     let mut sessions = ShareSessions::new(3);
+    let mut releasing = 0;
     for _ in 0..20_000 {
         let member = key(["a", "b", "c", "d"][below(4) as usize]);
         let connection = ConnectionId(below(5));
-        match below(5) {
+        match below(6) {
             0 | 1 => {
                 let epoch = below(3) as i32;
                 let added = partitions(&[below(4) as i32]);
@@ -239,19 +274,24 @@ fn members_are_those_who_have_a_session() {
                 };
                 let _ = sessions.begin_fetch(&member, request);
             }
-            2 => drop(sessions.end(&member)),
+            2 => releasing += usize::from(sessions.end(&member).is_some()),
             3 => {
                 let ended = sessions.on_disconnected(connection);
-                let is_empty = sessions.is_empty();
-                assert!(ended.empty_group.is_none() || is_empty, "{ended:?}");
+                releasing += usize::from(ended.is_some_and(|ended| ended.partitions.is_some()));
+            }
+            4 if releasing > 0 => {
+                sessions.on_released("g");
+                releasing -= 1;
+                let is_in_use = releasing > 0 || !sessions.is_empty();
+                assert!(!sessions.take_abandoned("g") || !is_in_use);
             }
             _ => {
                 let partition = partitions(&[below(4) as i32])[0];
                 sessions.must_tell(&member, &partition, below(2) == 0, below(2) == 0);
             }
         }
-        let members = sessions.members.values().sum::<usize>();
-        assert_eq!(members, sessions.len());
+        let members = sessions.groups.values().map(|group| group.members);
+        assert_eq!(members.sum::<usize>(), sessions.len());
         assert!(sessions.len() <= 3 && sessions.by_connection.len() <= 5);
     }
 }

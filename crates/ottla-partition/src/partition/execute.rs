@@ -239,10 +239,23 @@ impl PartitionState {
     fn step(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, event: Event<Ack>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.replica.step(event, &mut effects);
+        self.execute_all(partition, host, &mut effects);
+        self.effects = effects;
+    }
+
+    /// A step that is caused by an effect follows after all of them: its own effects are newer.
+    fn execute_all(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
         for effect in effects.drain(..) {
             self.execute(partition, host, effect);
         }
-        self.effects = effects;
+        if std::mem::take(&mut self.is_flushed_already) {
+            self.tell_flushed(partition, host);
+        }
     }
 
     fn execute(
@@ -263,7 +276,9 @@ impl PartitionState {
                 self.unwritten.push(batch);
             }
             Effect::WriteLegacy { message } => self.unwritten_legacy.push(message),
-            Effect::Flush { up_to } => self.flush(partition, host, up_to),
+            Effect::Flush { up_to } => {
+                self.is_flushed_already |= self.flush(partition, host, up_to);
+            }
             Effect::AdvanceHighWatermark { high_watermark }
             | Effect::FollowHighWatermark { high_watermark } => {
                 self.log.set_high_watermark(high_watermark);
@@ -348,14 +363,20 @@ impl PartitionState {
         }
     }
 
-    fn flush(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, up_to: Offset) {
+    /// Starts a flush. Returns whether everything is flushed already, which the replica is to be
+    /// told.
+    fn flush(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        up_to: Offset,
+    ) -> bool {
         if let FlushState::Running(_) = self.flush {
             self.flush = FlushState::Running(Some(up_to));
-            return;
+            return false;
         }
         let Some(job) = self.log.flush_job() else {
-            self.tell_flushed(partition, host);
-            return;
+            return true;
         };
         self.flush = FlushState::Running(None);
         let (partition, host) = (Arc::clone(partition), Arc::clone(host));
@@ -366,6 +387,7 @@ impl PartitionState {
             let result = job.run().map(|_| ());
             partition.put(&host, PartitionEvent::FlushEnded { log, up_to, result });
         });
+        false
     }
 
     fn on_flush_ended(
@@ -432,8 +454,8 @@ impl PartitionState {
             return;
         };
         self.flush = FlushState::Idle;
-        if !self.replica.is_lost() {
-            self.flush(partition, host, up_to);
+        if !self.replica.is_lost() && self.flush(partition, host, up_to) {
+            self.tell_flushed(partition, host);
         }
     }
 

@@ -33,9 +33,11 @@ impl std::fmt::Debug for LoadedLog {
 }
 
 /// A log that could not be loaded, with its checkpoint entries, which are kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FailedLog {
     pub(super) dir: Arc<LogDir>,
+    /// Space, memory or a file handle was missing: loading it again can succeed.
+    pub(super) is_temporary: bool,
     pub(super) recovery_point: Option<Offset>,
     pub(super) log_start_offset: Option<Offset>,
     pub(super) high_watermark: Option<Offset>,

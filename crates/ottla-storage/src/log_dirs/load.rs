@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ottla_config::TopicConfig;
 use ottla_log::checkpoint::{
@@ -26,7 +27,10 @@ use super::dir_names::{self, DirKind};
 use super::known_logs::{FailedLog, LoadedLog};
 use super::log_dir::LogDir;
 use super::recovery_progress::{DirProgress, Loading, ProgressLogger, bytes_to_recover};
-use super::{LogDirs, remove_dir};
+use super::{LogDirs, OpenSettings, remove_dir};
+
+/// How long a directory is left alone after a log could not be loaded.
+pub(super) const RELOAD_PAUSE: Duration = Duration::from_secs(5);
 
 /// How logs are loaded.
 pub struct LoadSettings<'a> {
@@ -149,13 +153,77 @@ impl LogDirs {
                 }
                 Err(error) => {
                     tracing::error!(%topic_partition, "the log could not be loaded: {error}");
-                    let failed = load.failed(topic_partition);
+                    let failed = load.failed(topic_partition, &error);
+                    load.dir.pause_reloads(RELOAD_PAUSE);
                     self.failed.lock().insert(topic_partition.clone(), failed);
                     self.on_log_error(&load.dir, &error);
                 }
             }
         }
     }
+}
+
+impl LogDirs {
+    /// Loads a log that could not be loaded at start because the disk was full, or no file handle
+    /// or memory was left. `None` if it cannot be loaded now, or is not such a log. Once a load
+    /// fails, its directory is left alone for [`RELOAD_PAUSE`]. Blocks.
+    pub(super) fn reload(
+        &self,
+        topic_partition: &TopicPartition,
+        settings: &OpenSettings,
+    ) -> Option<LoadedLog> {
+        let failed = self.failed.lock().get(topic_partition).cloned()?;
+        if !failed.is_temporary || !failed.dir.is_online() || failed.dir.pauses_reloads() {
+            return None;
+        }
+        match self.load_again(topic_partition, &failed, settings) {
+            Ok(loaded) => {
+                tracing::info!(%topic_partition, "the log is loaded, which was not possible at start");
+                let mut all = self.failed.lock();
+                all.remove(topic_partition);
+                let is_in_dir = |log: &FailedLog| Arc::ptr_eq(&log.dir, &failed.dir);
+                if !all.values().any(is_in_dir) {
+                    failed.dir.set_loaded();
+                }
+                Some(loaded)
+            }
+            Err(error) => {
+                if let Some(log) = self.failed.lock().get_mut(topic_partition) {
+                    log.is_temporary = is_temporary(&error);
+                }
+                failed.dir.pause_reloads(RELOAD_PAUSE);
+                self.on_log_error(&failed.dir, &error);
+                None
+            }
+        }
+    }
+
+    fn load_again(
+        &self,
+        topic_partition: &TopicPartition,
+        failed: &FailedLog,
+        settings: &OpenSettings,
+    ) -> Result<LoadedLog, LogError> {
+        let path = failed.dir.path.join(topic_partition.dir_name());
+        let metadata = PartitionMetadata::read(&path)?;
+        let offset = |known: Option<Offset>| known.unwrap_or_default().max(Offset::ZERO);
+        let settings = settings.clone();
+        let (mut log, _) = Log::open(OpenParams {
+            recovery_point: offset(failed.recovery_point),
+            log_start_offset: offset(failed.log_start_offset),
+            ..settings.without_checkpoints(path, topic_partition, &self.handles)
+        })?;
+        log.set_high_watermark(offset(failed.high_watermark));
+        Ok(LoadedLog {
+            log,
+            dir: Arc::clone(&failed.dir),
+            topic_id: metadata.map(|metadata| metadata.topic_id),
+        })
+    }
+}
+
+fn is_temporary(error: &LogError) -> bool {
+    error.storage().is_some_and(StorageError::is_temporary)
 }
 
 enum ListError {
@@ -208,11 +276,12 @@ impl DirLoad {
         self.progress.set_bytes_to_recover(bytes.sum());
     }
 
-    fn failed(&self, topic_partition: &TopicPartition) -> FailedLog {
+    fn failed(&self, topic_partition: &TopicPartition, error: &LogError) -> FailedLog {
         let offset =
             |checkpoint: &OffsetCheckpoint| checkpoint.offsets.get(topic_partition).copied();
         FailedLog {
             dir: Arc::clone(&self.dir),
+            is_temporary: is_temporary(error),
             recovery_point: offset(&self.recovery_points),
             log_start_offset: offset(&self.log_start_offsets),
             high_watermark: offset(&self.high_watermarks),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use ottla_log::StorageError;
 use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
@@ -35,6 +36,8 @@ pub struct LogDir {
     is_unclean: AtomicBool,
     /// All logs found at start were loaded.
     is_loaded: AtomicBool,
+    /// Until then, no log that could not be loaded at start is loaded again.
+    reloads_paused_until: Mutex<Option<Instant>>,
     /// The space left for appends.
     pub(super) space: Arc<DiskSpace>,
     /// The thread limits for blocking work on its logs.
@@ -85,6 +88,7 @@ impl LogDir {
             futures_found: Mutex::default(),
             is_unclean: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
+            reloads_paused_until: Mutex::default(),
             space: Arc::default(),
             threads: DirThreads::default(),
             files: Worker::start("log-files"),
@@ -137,6 +141,15 @@ impl LogDir {
     /// Prevents the marker of a clean stop.
     pub(super) fn set_unclean(&self) {
         self.is_unclean.store(true, Ordering::Release);
+    }
+
+    pub(super) fn pause_reloads(&self, pause: Duration) {
+        *self.reloads_paused_until.lock() = Some(ottla_sync::time::now() + pause);
+    }
+
+    pub(super) fn pauses_reloads(&self) -> bool {
+        let until = *self.reloads_paused_until.lock();
+        until.is_some_and(|until| ottla_sync::time::now() < until)
     }
 
     pub(super) fn set_loaded(&self) {

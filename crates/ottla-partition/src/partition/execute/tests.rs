@@ -70,11 +70,7 @@ async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_me
 }
 
 /// A batch of one record, and its acknowledgement.
-fn append_to(
-    host: &TestHost,
-    partition: &Arc<Partition>,
-    value: &[u8],
-) -> ottla_sync::oneshot::Receiver<AckOutcome> {
+fn append_of(value: &[u8]) -> (PendingAppend, ottla_sync::oneshot::Receiver<AckOutcome>) {
     let mut builder = RecordBatchBuilder::new(Compression::None);
     builder.append(Timestamp(0), None, Some(value), &[]);
     let (released, outcome) = ottla_sync::oneshot::channel();
@@ -86,6 +82,15 @@ fn append_to(
         deadline_ms: u64::MAX,
         ack: Ack::Internal(released),
     };
+    (append, outcome)
+}
+
+fn append_to(
+    host: &TestHost,
+    partition: &Arc<Partition>,
+    value: &[u8],
+) -> ottla_sync::oneshot::Receiver<AckOutcome> {
+    let (append, outcome) = append_of(value);
     partition.append(&host.host, append);
     outcome
 }
@@ -106,6 +111,32 @@ async fn a_flush_that_a_truncation_has_overtaken_is_made_again() {
     partition.put(&host.host, ended);
     acknowledged.await.expect("it is released");
     assert_eq!(partition.reader().recovery_point(), Offset(1));
+}
+
+#[tokio::test]
+async fn a_flush_with_nothing_to_do_is_reported_after_older_effects() {
+    let host = TestHost::start();
+    let partition = host.lead(&[("flush.messages", "1")]);
+    let first = append_to(&host, &partition, b"x");
+    first.await.expect("it is acknowledged");
+    // Other threads that report a flush have to wait.
+    let mut state = partition.state.lock();
+    state.flush = FlushState::Running(None);
+    let (append, _outcome) = append_of(b"x");
+    state.take(&partition, &host.host, PartitionEvent::Append(append));
+    state.write(&partition, &host.host);
+    state.flush = FlushState::Idle;
+    let job = state.log.flush_job().expect("the batch is not flushed");
+    job.run().unwrap();
+    assert_eq!(partition.reader().high_watermark(), Offset(1));
+    let mut of_one_step = vec![
+        Effect::Flush { up_to: Offset(2) },
+        Effect::AdvanceHighWatermark {
+            high_watermark: Offset(1),
+        },
+    ];
+    state.execute_all(&partition, &host.host, &mut of_one_step);
+    assert_eq!(partition.reader().high_watermark(), Offset(2));
 }
 
 #[tokio::test]
