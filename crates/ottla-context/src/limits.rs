@@ -33,7 +33,7 @@ pub struct Shortage {
     pub subject: &'static str,
     pub what: String,
     /// The command or setting that raises the limit.
-    pub mend: String,
+    pub remedy: String,
 }
 
 impl Limits {
@@ -65,7 +65,7 @@ impl Limits {
                 "{partitions} partitions, and {logs} of {process} file handles for them: where more are in use at \
                  once, files are opened and closed all the time"
             ),
-            mend: format!(
+            remedy: format!(
                 "LimitNOFILE={ENOUGH_FILES} in the systemd unit, or `ulimit -Hn {ENOUGH_FILES}` as root before the start"
             ),
         })
@@ -85,7 +85,7 @@ impl Limits {
                 mib(heap),
                 mib(machine.memory_bytes)
             ),
-            mend: match machine.is_memory_limited {
+            remedy: match machine.is_memory_limited {
                 true => format!(
                     "raise the limit of the container or unit (memory.max, MemoryMax=) or ottla.memory.max.bytes to {}",
                     mib(2 * needed)
@@ -117,7 +117,7 @@ impl fmt::Display for Limits {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.subject, self.what, self.mend)
+        write!(f, "{}: {}; {}", self.subject, self.what, self.remedy)
     }
 }
 

@@ -94,7 +94,7 @@ fn to_json(sections: &[Section]) -> Value {
                 "level": check.level.name(),
                 "subject": check.subject,
                 "what": check.what,
-                "mend": check.mend,
+                "remedy": check.remedy,
             })
         })
     });
@@ -116,8 +116,8 @@ fn to_text(sections: &[Section], has_colours: bool) -> String {
             let level = format!("{:<7}", check.level.name());
             let level = style(check.level.colour(), &level);
             let _ = writeln!(text, "  {level}  {}: {}", check.subject, check.what);
-            if let Some(mend) = &check.mend {
-                let _ = writeln!(text, "           -> {mend}");
+            if let Some(remedy) = &check.remedy {
+                let _ = writeln!(text, "           -> {remedy}");
             }
         }
         text.push('\n');
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_reads_what_is_wrong_and_the_command_that_mends_it() {
+    fn a_person_reads_what_is_wrong_and_the_command_that_fixes_it() {
         assert_eq!(
             to_text(&sections(), false),
             "This machine\n  ok       memory: 2.0 GB available\n  warning  swap: is on\n           -> swapoff -a\n  \
@@ -170,8 +170,8 @@ mod tests {
     fn a_script_reads_the_same() {
         let value = to_json(&sections());
         assert_eq!(value["worst"], "problem");
-        assert_eq!(value["checks"][1]["mend"], "swapoff -a");
-        assert_eq!(value["checks"][0]["mend"], Value::Null);
+        assert_eq!(value["checks"][1]["remedy"], "swapoff -a");
+        assert_eq!(value["checks"][0]["remedy"], Value::Null);
         assert_eq!(worst(&[]), Level::Good);
     }
 }

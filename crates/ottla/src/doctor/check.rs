@@ -34,7 +34,7 @@ pub(super) struct Check {
     pub(super) subject: String,
     pub(super) what: String,
     /// The command or setting that fixes the problem.
-    pub(super) mend: Option<String>,
+    pub(super) remedy: Option<String>,
 }
 
 impl Check {
@@ -43,18 +43,18 @@ impl Check {
             level: Level::Good,
             subject: subject.into(),
             what: what.into(),
-            mend: None,
+            remedy: None,
         }
     }
 
     pub(super) fn warning(
         subject: impl Into<String>,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Check {
         Check {
             level: Level::Warning,
-            mend: Some(mend.into()),
+            remedy: Some(remedy.into()),
             ..Check::good(subject, what)
         }
     }
@@ -62,11 +62,11 @@ impl Check {
     pub(super) fn problem(
         subject: impl Into<String>,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Check {
         Check {
             level: Level::Problem,
-            ..Check::warning(subject, what, mend)
+            ..Check::warning(subject, what, remedy)
         }
     }
 }

@@ -52,7 +52,7 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
             Err(error) => disks.push(Check::warning(
                 format!("disks of broker {}", broker.broker_id),
                 format!("unknown: {error}"),
-                "look at the broker's log",
+                "check the broker's log",
             )),
         }
     }
@@ -61,7 +61,7 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
         Err(error) => vec![Check::problem(
             "metadata quorum",
             format!("does not answer: {error}"),
-            "start the controllers; most of them must run",
+            "start the controllers; a majority of them must run",
         )],
     };
     let mut brokers = brokers(&cluster.brokers);
@@ -85,11 +85,11 @@ fn brokers(brokers: &[DescribeClusterBroker]) -> Vec<Check> {
         Check::problem(
             format!("broker {id}"),
             format!(
-                "{}:{} is registered and not running",
+                "{}:{} is registered but not running",
                 &*broker.host, broker.port
             ),
             format!(
-                "start it; one that will not return: ottla cluster unregister --id {id} --bootstrap-server …"
+                "start it; if it will not return: ottla cluster unregister --id {id} --bootstrap-server …"
             ),
         )
     };
@@ -130,7 +130,7 @@ fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
         checks.push(Check::problem(
             "under-replicated",
             some_of(&lacking),
-            "start the brokers that are away; of those that run, look at the network and the disks",
+            "start the brokers that are down; of those that run, check the network and the disks",
         ));
     }
     if checks.is_empty() {
@@ -189,18 +189,18 @@ fn disk(broker: i32, dir: &DescribeLogDirsResult) -> Check {
         u64::try_from(dir.total_bytes),
         u64::try_from(dir.usable_bytes),
     ) else {
-        return Check::good(subject, "the broker does not tell its size");
+        return Check::good(subject, "the broker does not report its size");
     };
     let used = match total {
         0 => 0.0,
         _ => 1.0 - usable as f64 / total as f64,
     };
     let what = format!("{:.0} % used, {} free", used * 100.0, bytes_text(usable));
-    let mend = "lower retention of large topics, or move replicas: ottla reassign-partitions";
+    let remedy = "lower retention of large topics, or move replicas: ottla reassign-partitions";
     if used > FULL {
-        Check::problem(subject, what, mend)
+        Check::problem(subject, what, remedy)
     } else if used > NEAR_FULL {
-        Check::warning(subject, what, mend)
+        Check::warning(subject, what, remedy)
     } else {
         Check::good(subject, what)
     }
@@ -214,7 +214,7 @@ fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
         return vec![Check::problem(
             "metadata quorum",
             "has no leader",
-            "start the controllers; most of them must run",
+            "start the controllers; a majority of them must run",
         )];
     };
     let behind: Vec<String> = voters
@@ -233,8 +233,11 @@ fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
     } else {
         checks.push(Check::problem(
             "metadata quorum",
-            format!("controller {} is away or behind", behind.join(", ")),
-            "start it; ottla metadata-quorum describe --replication shows how far it is",
+            format!(
+                "controller {} is not running or lags behind",
+                behind.join(", ")
+            ),
+            "start it; ottla metadata-quorum describe --replication shows its progress",
         ));
     }
     if voters.len().is_multiple_of(2) {

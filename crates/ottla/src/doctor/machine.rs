@@ -53,10 +53,10 @@ fn partitions_in(log_dirs: &[String]) -> usize {
 }
 
 fn open_files(limit: u64, shortage: Option<&Shortage>) -> Check {
-    const MEND: &str =
+    const REMEDY: &str =
         "LimitNOFILE=1048576 in the systemd unit, or `ulimit -Hn 1048576` as root before the start";
     if let Some(shortage) = shortage {
-        return Check::warning("open files", &shortage.what, &shortage.mend);
+        return Check::warning("open files", &shortage.what, &shortage.remedy);
     }
     if limit >= ENOUGH_FILES {
         return Check::good("open files", format!("up to {limit}"));
@@ -64,14 +64,14 @@ fn open_files(limit: u64, shortage: Option<&Shortage>) -> Check {
     let what =
         format!("at most {limit}; each segment of a partition and each connection needs some");
     match limit < FEW_FILES {
-        true => Check::problem("open files", what, MEND),
-        false => Check::warning("open files", what, MEND),
+        true => Check::problem("open files", what, REMEDY),
+        false => Check::warning("open files", what, REMEDY),
     }
 }
 
 fn memory(limits: &Limits, available: Option<u64>, shortage: Option<&Shortage>) -> Check {
     if let Some(shortage) = shortage {
-        return Check::warning("memory", &shortage.what, &shortage.mend);
+        return Check::warning("memory", &shortage.what, &shortage.remedy);
     }
     let all = limits.machine.memory_bytes;
     let room = available.map_or(all, |available| available.min(all));
@@ -115,12 +115,12 @@ fn clock(is_synchronised: Option<bool>) -> Check {
         Some(true) => Check::good("clock", "synchronised"),
         Some(false) => Check::warning(
             "clock",
-            "not synchronised: record timestamps, and retention with them, follow it",
+            "not synchronised: record timestamps, and therefore retention, depend on it",
             "timedatectl set-ntp true",
         ),
         None => Check::good(
             "clock",
-            "the kernel does not say whether it is synchronised",
+            "the kernel does not report whether it is synchronised",
         ),
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(swap(Some(1 << 30), Some(60)).unwrap().level, Level::Warning);
         assert_eq!(swap(Some(0), Some(60)).unwrap().level, Level::Good);
         assert_eq!(
-            backlog(128).mend.unwrap(),
+            backlog(128).remedy.unwrap(),
             "sysctl -w net.core.somaxconn=4096"
         );
         assert_eq!(clock(Some(false)).level, Level::Warning);

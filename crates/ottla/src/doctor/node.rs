@@ -19,19 +19,19 @@ const HARDLY_ANY_SHARE: f64 = 0.03;
 const UNSUITABLE: &[(u64, &str)] = &[
     (
         0x6969,
-        "NFS: locks and fsync over a network are not to be relied on",
+        "NFS: locks and fsync over a network are not reliable",
     ),
     (
         0xff53_4d42,
-        "CIFS: locks and fsync over a network are not to be relied on",
+        "CIFS: locks and fsync over a network are not reliable",
     ),
     (
         0x0102_1994,
-        "tmpfs: it is lost with a restart of the machine",
+        "tmpfs: its data is lost when the machine restarts",
     ),
     (
         0x794c_7630,
-        "overlayfs: it is lost with the container; mount a volume",
+        "overlayfs: its data is lost with the container; mount a volume",
     ),
 ];
 /// Number of writes with which a disk's latency is measured.
@@ -74,11 +74,11 @@ fn disk(dir: &Path) -> Vec<Check> {
     match statvfs(nearest) {
         Ok(found) => checks.push(space(&subject, &found)),
         Err(error) => {
-            let mend = "mount it, or set other log.dirs";
+            let remedy = "mount it, or set other log.dirs";
             return vec![Check::problem(
                 subject,
                 format!("cannot be read: {error}"),
-                mend,
+                remedy,
             )];
         }
     }
@@ -125,7 +125,7 @@ fn space(subject: &str, found: &StatVfs) -> Check {
 
 fn space_check(subject: &str, free: u64, share: f64, inodes: f64) -> Check {
     let what = format!("{} free ({:.0} %)", bytes_text(free), share * 100.0);
-    let mend = "lower retention (log.retention.bytes, log.retention.hours), delete topics, or add a disk to log.dirs";
+    let remedy = "lower retention (log.retention.bytes, log.retention.hours), delete topics, or add a disk to log.dirs";
     if inodes < HARDLY_ANY_SHARE {
         let what = format!("{:.0} % of its inodes are free", inodes * 100.0);
         return Check::problem(
@@ -135,9 +135,9 @@ fn space_check(subject: &str, free: u64, share: f64, inodes: f64) -> Check {
         );
     }
     if share < HARDLY_ANY_SHARE || free < LITTLE_SPACE {
-        Check::problem(subject, what, mend)
+        Check::problem(subject, what, remedy)
     } else if share < LITTLE_SHARE {
-        Check::warning(subject, what, mend)
+        Check::warning(subject, what, remedy)
     } else {
         Check::good(subject, what)
     }
@@ -165,12 +165,15 @@ fn sync_time(dir: &Path) -> io::Result<Duration> {
 }
 
 fn sync_check(subject: &str, time: Duration) -> Check {
-    let what = format!("keeps a page in {:.1} ms", time.as_secs_f64() * 1e3);
+    let what = format!(
+        "writes and syncs a page in {:.1} ms",
+        time.as_secs_f64() * 1e3
+    );
     match time <= SLOW_SYNC {
         true => Check::good(subject, what),
         false => Check::warning(
             subject,
-            format!("{what}: the metadata log waits for each"),
+            format!("{what}: the metadata log waits for each sync"),
             "use a disk with a write cache that survives a power cut, and no other load",
         ),
     }
@@ -186,11 +189,14 @@ fn port(listener: &Listener, is_running: bool) -> Check {
             Check::good(subject, format!("{address} is in use by the running node"))
         }
         Err(error) => {
-            let mend = format!("`ss -ltnp 'sport = :{}'` shows who uses it", listener.port);
+            let remedy = format!(
+                "`ss -ltnp 'sport = :{}'` shows the process that uses it",
+                listener.port
+            );
             Check::problem(
                 subject,
                 format!("cannot listen on {address}: {error}"),
-                mend,
+                remedy,
             )
         }
     }
@@ -207,7 +213,7 @@ fn name(listener: &Listener) -> Option<Check> {
         }
         Err(error) => Check::problem(
             subject,
-            format!("{host} cannot be found: {error}; clients are told this name"),
+            format!("{host} cannot be resolved: {error}; clients connect to this name"),
             "set advertised.listeners to a name or an address that clients can reach",
         ),
     })
