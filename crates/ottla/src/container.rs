@@ -157,7 +157,7 @@ fn settings(
             let path = secrets.join(file);
             if !path.exists() {
                 return Err(format!(
-                    "{name}={file}: there is no {}; mount it",
+                    "{name}={file}: {} does not exist; mount it",
                     path.display()
                 ));
             }
@@ -231,8 +231,8 @@ fn first_quorum(
         None | Some("") => Ok(InitialQuorum::Standalone),
         Some(server) if is_of_this_machine(server) => Ok(InitialQuorum::Standalone),
         Some(servers) => Err(format!(
-            "controller.quorum.bootstrap.servers={servers} names other controllers; a container needs \
-             controller.quorum.voters then \
+            "controller.quorum.bootstrap.servers={servers} names other controllers; a container then \
+             needs controller.quorum.voters \
              (KAFKA_CONTROLLER_QUORUM_VOTERS=1@first:9093,2@second:9093,3@third:9093)"
         )),
     }

@@ -188,7 +188,7 @@ fn introduction(dir: &Path, brokers: &[Vec<String>], store: StoreFormat) -> Stri
         text.push_str(&format!("  {file:<24}{what}\n"));
     };
     line("ca.crt", "the authority, which clients trust");
-    line("ca.key", "its private key; keep it off the brokers");
+    line("ca.key", "its private key; do not copy it to the brokers");
     for (index, names) in brokers.iter().enumerate() {
         let name = broker_name(index);
         let what = format!("key and certificate of {}", names.join(", "));
@@ -202,8 +202,8 @@ fn introduction(dir: &Path, brokers: &[Vec<String>], store: StoreFormat) -> Stri
     line("client.librdkafka.conf", "clients on librdkafka; kcat -F");
     line("client.go", "options of franz-go");
     text.push_str(&format!(
-        "\nCopy {extension} and properties files to the brokers; the paths in the latter must fit. Certificates \
-         that are replaced are read again without a restart.\n"
+        "\nCopy the {extension} and properties files to the brokers, and adjust the paths in the properties files. \
+         Replaced certificates are read without a restart.\n"
     ));
     text
 }

@@ -340,7 +340,7 @@ fn operation(name: &str) -> anyhow::Result<Operation> {
     let found = all.find(|operation| plain(operation.name()) == plain(name));
     match found {
         Some(Operation::Unknown | Operation::Any) | None => bail!(
-            "{name} is no operation; give one of {}",
+            "{name} is not an operation; give one of {}",
             Operation::ALL[2..]
                 .iter()
                 .map(|operation| operation.title())
@@ -594,7 +594,7 @@ fn explanation(authorizer: &StandardAuthorizer, client: Client<'_>, action: Acti
     let why = match &explained.rule {
         Rule::SuperUser => "because it is a super user".to_owned(),
         Rule::Acl(acl) => format!("by {acl}"),
-        Rule::DefaultAllow => "because no ACL is about the resource".to_owned(),
+        Rule::DefaultAllow => "because the resource has no ACL".to_owned(),
         Rule::DefaultDeny => "because no ACL allows it".to_owned(),
     };
     text.push_str(&format!("  {why}\n"));

@@ -173,7 +173,7 @@ impl Report {
             lines.push(match (is_in_cluster(address), said.was_connected) {
                 (false, true) => {
                     format!(
-                        "INFO [{who}] {name} ({address}) has left the cluster; going on without it."
+                        "INFO [{who}] {name} ({address}) has left the cluster; continuing without it."
                     )
                 }
                 (_, true) => {
@@ -312,7 +312,7 @@ mod tests {
         let left = report.observe(began, &[], 0, |_| false);
         assert_eq!(
             left,
-            ["INFO [C] node 1 (h:9092) has left the cluster; going on without it."]
+            ["INFO [C] node 1 (h:9092) has left the cluster; continuing without it."]
         );
         let never = report.observe(began, &out(began, false), 0, |_| true);
         assert!(never[0].contains("could not be established"), "{never:?}");

@@ -245,7 +245,7 @@ async fn await_topic(
         }
         if timeout.is_some_and(|timeout| began.elapsed() > timeout) {
             bail!(
-                "topic {topic} does not exist and did not come within {} ms; create it with `ottla topics \
+                "topic {topic} does not exist and did not appear within {} ms; create it with `ottla topics \
                  --create --topic {topic}`",
                 timeout.unwrap_or_default().as_millis()
             );

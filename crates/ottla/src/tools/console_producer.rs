@@ -327,7 +327,7 @@ async fn give_up(signals: &mut StopSignals, is_interrupted: bool, counts: &Count
     if is_interrupted {
         tokio::select! {
             () = tokio::time::sleep(NOTICED_WAIT) => eprintln!(
-                "{} records are still to be sent; a second Ctrl-C gives them up.",
+                "{} records are still to be sent; a second Ctrl-C discards them.",
                 counts.outstanding()
             ),
             () = signals.next() => return,

@@ -88,7 +88,7 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
     let (count, result) = print_records(args, &mut consumer, &mut formatter).await?;
     // Closing acknowledges what was printed and releases the rest.
     if let Err(error) = consumer.close().await {
-        eprintln!("the share group could not be left in order: {error}");
+        eprintln!("could not leave the share group cleanly: {error}");
     }
     eprintln!("Processed a total of {count} messages");
     if args.printing.enable_systest_events {

@@ -65,10 +65,10 @@ pub(super) fn ended(acted: anyhow::Result<()>, kind: &str, failed: ExitCode) -> 
 fn check(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
     let needs_groups = args.describe || args.delete || args.reset_offsets;
     if needs_groups && args.group.is_empty() && !args.all_groups {
-        bail!("give --group or --all-groups to say which groups are meant");
+        bail!("give --group or --all-groups to select the groups");
     }
     if args.describe && args.state.as_deref().is_some_and(|state| !state.is_empty()) {
-        bail!("--state takes no value with --describe; states are selected with --list");
+        bail!("--state takes no value with --describe; select states with --list");
     }
     if args.kind.is_some() && !args.list {
         bail!("--type goes with --list");
@@ -223,7 +223,9 @@ pub(super) fn report_deletion(kind: &str, deleted: &[String], failed: &[(String,
 
 async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let [group] = args.group.as_slice() else {
-        bail!(UsageError("--delete-offsets takes one --group".into()))
+        bail!(UsageError(
+            "--delete-offsets needs exactly one --group".into()
+        ))
     };
     let chosen = offset_deletion::Chosen::named(&args.topic, admin).await?;
     offset_deletion::delete(admin, group, chosen).await;

@@ -133,7 +133,7 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
     // The consumed records are counted in any case; the group removes the member after its session
     // timeout.
     if let Err(error) = consumer.close().await {
-        eprintln!("WARN the group could not be left in order: {error}");
+        eprintln!("WARN could not leave the group cleanly: {error}");
     }
     Ok(())
 }

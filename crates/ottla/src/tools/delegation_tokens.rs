@@ -88,11 +88,11 @@ async fn act(args: &DelegationTokensArgs) -> anyhow::Result<()> {
     let renewers = principals(&args.renewer_principal)?;
     let hmac = match &args.hmac {
         Some(_) if args.create || args.describe => {
-            bail!("--hmac says which token to renew or to expire; leave it out")
+            bail!("--hmac selects the token to renew or to expire; leave it out")
         }
         Some(text) => {
             let decoded = BASE64_STANDARD.decode(text);
-            Bytes::from(decoded.map_err(|_| anyhow!("--hmac is no base64"))?)
+            Bytes::from(decoded.map_err(|_| anyhow!("--hmac is not valid base64"))?)
         }
         None => Bytes::new(),
     };

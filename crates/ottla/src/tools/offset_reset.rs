@@ -314,7 +314,7 @@ pub(super) fn print_csv(results: &BTreeMap<String, BTreeMap<Partition, i64>>, is
 pub(super) fn parse_datetime(text: &str) -> anyhow::Result<i64> {
     let wrong = || {
         UsageError(format!(
-            "{text} is not a time; give YYYY-MM-DDThh:mm:ss.sss, with Z or +hh:mm behind"
+            "{text} is not a time; give YYYY-MM-DDThh:mm:ss.sss, optionally with Z or +hh:mm"
         ))
     };
     let (date, time) = text.split_once('T').ok_or_else(wrong)?;

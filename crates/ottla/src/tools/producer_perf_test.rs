@@ -163,7 +163,7 @@ fn describe(content: Content, sizes: ValueSizes) -> String {
         _ => format!("{} to {} bytes", sizes.least, sizes.most),
     };
     format!(
-        "{size} of {of}, which no codec makes smaller than {:.1} %",
+        "{size} of {of}, which no codec can compress to less than {:.1} %",
         content.floor() * 100.0
     )
 }

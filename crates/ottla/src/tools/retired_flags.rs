@@ -10,7 +10,7 @@ struct RetiredFlag {
 
 #[rustfmt::skip]
 const RETIRED: &[RetiredFlag] = &[
-    RetiredFlag { flag: "--zookeeper", tools: &[], advice: "Kafka 4 has no ZooKeeper; write --bootstrap-server host:9092, the address of a broker" },
+    RetiredFlag { flag: "--zookeeper", tools: &[], advice: "Kafka 4 does not use ZooKeeper; write --bootstrap-server host:9092, the address of a broker" },
     RetiredFlag {
         flag: "--broker-list",
         tools: &[
@@ -48,7 +48,7 @@ pub fn advice(tool: &str, arguments: &[String]) -> Option<String> {
             retired.flag == flag && (retired.tools.is_empty() || retired.tools.contains(&tool))
         })?;
         Some(format!(
-            "{flag} is an option of older Kafkas: {}.",
+            "{flag} is an option of older Kafka releases: {}.",
             retired.advice
         ))
     })

@@ -144,7 +144,7 @@ async fn measure(args: &ShareConsumerPerfTestArgs) -> anyhow::Result<()> {
         // The consumed records are counted in any case; the coordinator removes the member after
         // its session timeout.
         if let Err(error) = member.consumer.close().await {
-            eprintln!("WARN the share group could not be left in order: {error}");
+            eprintln!("WARN could not leave the share group cleanly: {error}");
         }
     }
     Ok(())

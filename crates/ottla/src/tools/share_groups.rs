@@ -32,27 +32,27 @@ pub fn run(args: ShareGroupsArgs) -> ExitCode {
 
 fn check(args: &ShareGroupsArgs) -> anyhow::Result<()> {
     if (args.describe || args.delete) && args.group.is_empty() && !args.all_groups {
-        bail!("give --group or --all-groups to say which groups are meant");
+        bail!("give --group or --all-groups to select the groups");
     }
     if args.describe && args.state.as_deref().is_some_and(|state| !state.is_empty()) {
-        bail!("--state takes no value with --describe; states are selected with --list");
+        bail!("--state takes no value with --describe; select states with --list");
     }
     if args.state.is_some() && !args.list && !args.describe {
         bail!("--state goes with --list or --describe");
     }
     if args.reset_offsets {
         if !args.dry_run && !args.execute {
-            bail!("--reset-offsets takes --dry-run, to see what would change, or --execute");
+            bail!("--reset-offsets needs --dry-run, to show the changes, or --execute");
         }
         if args.group.is_empty() {
-            bail!("--reset-offsets takes --group");
+            bail!("--reset-offsets needs --group");
         }
         if args.topic.is_empty() && !args.all_topics {
-            bail!("--reset-offsets takes --topic or --all-topics");
+            bail!("--reset-offsets needs --topic or --all-topics");
         }
     }
     if (args.reset_offsets || args.delete_offsets) && args.group.len() > 1 {
-        bail!("offsets are changed of one --group at a time");
+        bail!("offsets can be changed for one --group at a time");
     }
     Ok(())
 }

@@ -43,10 +43,10 @@ fn check(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
     let usage = |message: &str| Err(UsageError(message.to_owned()).into());
     let needs_groups = args.describe || args.delete || args.reset_offsets;
     if needs_groups && args.group.is_empty() && !args.all_groups {
-        return usage("give --group or --all-groups to say which groups are meant");
+        return usage("give --group or --all-groups to select the groups");
     }
     if args.describe && args.state.as_deref().is_some_and(|state| !state.is_empty()) {
-        return usage("--state takes no value with --describe; states are selected with --list");
+        return usage("--state takes no value with --describe; select states with --list");
     }
     if args.state.is_some() && !args.list && !args.describe {
         return usage("--state goes with --list or --describe");
@@ -59,7 +59,7 @@ fn check(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
             return usage("--delete-offsets needs --input-topic or --all-input-topics");
         }
         if args.group.len() > 1 {
-            return usage("--delete-offsets takes one --group");
+            return usage("--delete-offsets needs exactly one --group");
         }
     }
     let resets = args.reset_offsets && args.execute;

@@ -44,7 +44,9 @@ fn parse(path: &str, text: &str) -> anyhow::Result<Vec<Entry>> {
         bail!("Missing partitions field in {path}; write {{\"partitions\": […], \"version\": 1}}");
     };
     let Some(partitions) = partitions.as_array() else {
-        bail!("{path}: \"partitions\" is no list; write {{\"partitions\": […], \"version\": 1}}");
+        bail!(
+            "{path}: \"partitions\" is not a list; write {{\"partitions\": […], \"version\": 1}}"
+        );
     };
     partitions
         .iter()

@@ -195,7 +195,7 @@ async fn consume(args: &VerifiableShareConsumerArgs, mut consumer: ShareConsumer
         }
     }
     if let Err(error) = consumer.close().await {
-        eprintln!("the share group could not be left in order: {error}");
+        eprintln!("could not leave the share group cleanly: {error}");
     }
     say("shutdown_complete", Nothing {});
 }

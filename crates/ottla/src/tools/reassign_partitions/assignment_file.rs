@@ -100,7 +100,7 @@ fn entries<'a>(file: &'a Value, field: &str) -> anyhow::Result<&'a [Value]> {
         None => Ok(&[]),
         Some(list) => match list.as_array() {
             Some(entries) => Ok(entries),
-            None => bail!("\"{field}\" is no list"),
+            None => bail!("\"{field}\" is not a list"),
         },
     }
 }
@@ -136,7 +136,7 @@ fn parse_assignment(text: &str) -> anyhow::Result<Assignment> {
                 paths.collect::<Option<Vec<String>>>()
             });
             let Some(paths) = paths else {
-                bail!("the \"log_dirs\" of {entry} are no list of paths; write [\"any\"]");
+                bail!("the \"log_dirs\" of {entry} are not a list of paths; write [\"any\"]");
             };
             if paths.len() != replicas.len() {
                 bail!(
