@@ -77,7 +77,7 @@ impl HttpServer {
 }
 
 async fn index() -> &'static str {
-    "Ottla\n\n/metrics  for Prometheus\n/healthz  whether the process can go on\n/readyz   whether clients are served\n"
+    "Ottla\n\n/metrics  for Prometheus\n/healthz  whether the process can continue\n/readyz   whether clients are served\n"
 }
 
 async fn metrics(State(broker): State<Arc<Broker>>) -> Response {

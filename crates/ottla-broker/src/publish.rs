@@ -105,7 +105,7 @@ pub(crate) fn apply_dynamic_settings(
 ) -> BrokerConfig {
     let (config, warnings) = effective_config(file_config, image, broker.broker_id());
     for warning in warnings {
-        tracing::warn!("a dynamic setting of the broker is left out: {warning}");
+        tracing::warn!("a dynamic setting of the broker is ignored: {warning}");
     }
     if let Some(log_dirs) = broker.log_dirs()
         && log_dirs.set_cordoned(&config)

@@ -118,7 +118,7 @@ impl Limits {
                 }
                 Err(_) => {
                     tracing::warn!(
-                        "the quota of ip {text} has no effect: it is no address; set it for an address"
+                        "the quota of ip {text} has no effect: it is not an address; set it for an address"
                     );
                 }
             },

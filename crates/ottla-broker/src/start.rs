@@ -134,7 +134,7 @@ impl Broker {
             resolving.address_limits.resolve(&config)
         })
         .await
-        .map_err(|error| StartError(format!("the start was broken off: {error}")))?
+        .map_err(|error| StartError(format!("the start was aborted: {error}")))?
         .map_err(StartError)?;
         // From before the logs are opened, so that health checks can see the progress.
         let http = match http {
@@ -151,7 +151,7 @@ impl Broker {
         let joined = move || join_cluster(&joining, unformatted, of_controller);
         let controller_tasks = ottla_sync::task::spawn_blocking(joined)
             .await
-            .map_err(|error| StartError(format!("the start was broken off: {error}")))?
+            .map_err(|error| StartError(format!("the start was aborted: {error}")))?
             .map_err(StartError)?;
         let mut tasks = background_tasks(&broker);
         let opener = ottla_sync::task::spawn(open_missing_partitions(Arc::clone(&broker)));

@@ -216,7 +216,7 @@ impl NodeContext {
             if self.is_heap_full.swap(is_full, Ordering::Relaxed) != is_full {
                 match is_full {
                     true => tracing::warn!(
-                        "the heap has {bytes} bytes of {budget}: new members of groups, producer IDs and transactional IDs are refused"
+                        "the heap uses {bytes} of {budget} bytes: new members of groups, producer IDs and transactional IDs are refused"
                     ),
                     false => tracing::warn!("the heap is within its budget again"),
                 }

@@ -47,7 +47,7 @@ impl NodeTls {
             {
                 tracing::warn!(
                     "{key}={value} does not apply to listener {name}, which uses SASL_SSL; give \
-                     listener.name.{}.{key} if its clients are to show certificates too",
+                     listener.name.{}.{key} if its clients must present certificates too",
                     name.to_lowercase()
                 );
             }
@@ -89,11 +89,11 @@ impl NodeTls {
                 match left > 0 {
                     true => tracing::warn!(
                         listener,
-                        "the certificate of {of} expires in {days} days; replace its file, which is read again without a restart"
+                        "the certificate of {of} expires in {days} days; replace its file; no restart is needed"
                     ),
                     false => tracing::error!(
                         listener,
-                        "the certificate of {of} has expired; clients that check it are kept out until its file is replaced"
+                        "the certificate of {of} has expired; clients that verify it cannot connect until its file is replaced"
                     ),
                 }
             }
@@ -125,7 +125,7 @@ impl NodeTls {
                 Err(error) => {
                     tracing::error!(
                         listener,
-                        "what was loaded before stays in force, as its replacement cannot be used: {error}"
+                        "the previous files stay in force, because their replacement cannot be used: {error}"
                     );
                     failures.insert(listener, error);
                 }

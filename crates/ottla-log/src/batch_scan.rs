@@ -49,7 +49,9 @@ pub(crate) enum ScanError {
     Corrupt { position: u64, error: BatchError },
     #[error("at byte {position}: a batch that claims to be longer than what follows")]
     Incomplete { position: u64 },
-    #[error("at byte {position}: offsets {base_offset} to {last_offset} are no range of a batch")]
+    #[error(
+        "at byte {position}: offsets {base_offset} to {last_offset} are not the range of a batch"
+    )]
     Offsets {
         position: u64,
         base_offset: Offset,

@@ -71,14 +71,14 @@ enum ConnectionError {
     #[error("{0}")]
     Login(String),
     #[error(
-        "a part of its request has come and no more for {STALLED_AFTER:?}, and others wait for the memory"
+        "its request has been incomplete for {STALLED_AFTER:?}, and other connections wait for memory"
     )]
     Stalled,
     #[error(
-        "its request has waited for {STALLED_AFTER:?}, and others wait for the memory that it has"
+        "its request has waited for {STALLED_AFTER:?}, and other connections wait for its memory"
     )]
     Holding,
-    #[error("it takes next to nothing of its answers, and others wait for the memory")]
+    #[error("it reads almost nothing of its responses, and other connections wait for memory")]
     SlowReader,
 }
 

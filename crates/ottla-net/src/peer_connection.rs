@@ -623,7 +623,9 @@ async fn read_answers(
                 return format!("it sent an answer of {length} bytes");
             }
             Err(FrameError::TooLarge { length, max }) => {
-                return format!("it sent an answer of {length} bytes, and at most {max} are read");
+                return format!(
+                    "it sent a response of {length} bytes, more than the maximum of {max}"
+                );
             }
         }
     }

@@ -103,7 +103,7 @@ impl SaslCredentials for ClusterCredentials<'_> {
             }),
             Err(error) => {
                 let complaints = &self.context.complaints;
-                complaints.say(|| tracing::warn!("an OAuth token is not believed: {error}"));
+                complaints.say(|| tracing::warn!("an OAuth token is not accepted: {error}"));
                 Err(error.answer())
             }
         }

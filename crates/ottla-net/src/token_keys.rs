@@ -123,7 +123,7 @@ fn millis(duration: Duration) -> u64 {
 
 fn of_source(source: &KeySource, error: &str) -> String {
     format!(
-        "sasl.oauthbearer.jwks.endpoint.url={}: {error}; without the keys there no token can be checked",
+        "sasl.oauthbearer.jwks.endpoint.url={}: {error}; without these keys no token can be verified",
         source.url
     )
 }

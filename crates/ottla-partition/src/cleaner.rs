@@ -183,7 +183,7 @@ impl Cleaner {
                 true
             }
             Err(CleanError::Stopped) => {
-                tracing::info!(partition = %topic_partition, "the cleaning of the log was broken off");
+                tracing::info!(partition = %topic_partition, "the cleaning of the log was aborted");
                 false
             }
             Err(CleanError::Storage(error)) => {

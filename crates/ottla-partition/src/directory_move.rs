@@ -283,7 +283,7 @@ impl Move {
                 }
                 Err(error) if error.is_final() => {
                     let topic_partition = &self.partition.topic_partition;
-                    tracing::error!(%topic_partition, "cannot move the replica, it stays where it is: {error}");
+                    tracing::error!(%topic_partition, "cannot move the replica; it stays in its directory: {error}");
                     self.remove().await;
                     return Outcome::GivenUp;
                 }

@@ -316,7 +316,7 @@ impl LocalReplicas {
         let overrides = overrides.map(|(key, value)| (&**key, &**value));
         let (config, errors) = TopicConfig::resolve_leniently(defaults, overrides);
         for error in errors {
-            tracing::warn!(%topic, "a setting of the topic is left out: {error}");
+            tracing::warn!(%topic, "a setting of the topic is ignored: {error}");
         }
         Arc::new(config)
     }

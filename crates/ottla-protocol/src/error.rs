@@ -29,7 +29,7 @@ pub enum DecodeError {
         needed: usize,
         allowance: usize,
     },
-    #[error("null at {position}, where the version has no null")]
+    #[error("null at {position}, where the version does not allow null")]
     UnexpectedNull { position: usize },
     #[error("the string at {position} is not UTF-8")]
     NotUtf8 { position: usize },

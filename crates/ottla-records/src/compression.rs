@@ -51,7 +51,7 @@ impl fmt::Display for InvalidLevel {
         match codec.levels() {
             Some(levels) => write!(
                 f,
-                "{level} is no level of {codec}: give {} to {}, or {} for the default",
+                "{level} is not a level of {codec}: give {} to {}, or {} for the default",
                 levels.min, levels.max, levels.default
             ),
             None => write!(f, "{codec} has no levels, but {level} was given"),

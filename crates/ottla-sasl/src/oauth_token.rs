@@ -32,7 +32,7 @@ pub struct ValidToken {
 /// Why a token is rejected. For the log; the client receives no more than from Kafka.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
-    #[error("it is no JSON Web Token: {0}")]
+    #[error("it is not a JSON Web Token: {0}")]
     Format(String),
     #[error("it is signed with {0}, which is not accepted")]
     Algorithm(String),
@@ -88,9 +88,9 @@ impl KeySet {
     /// unknown types.
     pub fn parse(text: &str) -> Result<KeySet, String> {
         let set: Value = serde_json::from_str(text)
-            .map_err(|error| format!("it is no JSON Web Key Set: {error}"))?;
+            .map_err(|error| format!("it is not a JSON Web Key Set: {error}"))?;
         let set = set.get("keys").and_then(Value::as_array);
-        let set = set.ok_or("it is no JSON Web Key Set: there is no array `keys`")?;
+        let set = set.ok_or("it is not a JSON Web Key Set: there is no array `keys`")?;
         let keys = set.iter().filter_map(|key| Jwk::deserialize(key).ok());
         let keys: Vec<Key> = keys.filter_map(|key| Key::of(&key)).collect();
         match keys.is_empty() {

@@ -27,7 +27,7 @@ impl fmt::Display for InvalidSuperUsers {
         let part = &self.0.0;
         write!(
             f,
-            "{part} is no principal; give principals as User:name, with semicolons between them"
+            "{part} is not a principal; give principals as User:name, separated by semicolons"
         )
     }
 }

@@ -47,7 +47,7 @@ impl Certificate {
 impl CertificateFacts {
     pub fn of(der: &[u8]) -> Result<CertificateFacts, TlsError> {
         let parsed = X509Certificate::from_der(der);
-        let (_, parsed) = parsed.map_err(|_| TlsError::new("it is no X.509 certificate"))?;
+        let (_, parsed) = parsed.map_err(|_| TlsError::new("it is not an X.509 certificate"))?;
         let names = parsed.subject_alternative_name().ok().flatten();
         let names = names.map(|names| names.value.general_names.as_slice());
         let common_name = parsed.subject().iter_common_name().next();

@@ -26,7 +26,7 @@ const SUN_KEY_PROTECTOR: &str = "1.3.6.1.4.1.42.2.17.1.1";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JksError {
-    #[error("it is no JKS file")]
+    #[error("it is not a JKS file")]
     NotJks,
     #[error("it is a JCEKS file; convert it with `keytool -importkeystore -deststoretype PKCS12`")]
     Jceks,

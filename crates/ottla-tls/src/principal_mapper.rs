@@ -50,7 +50,7 @@ impl PrincipalMapper {
             } else if !rest.is_empty() {
                 return Err(TlsError::new(format!(
                     "Invalid rule: {text:?}: there is no comma before {rest:?}; give DEFAULT or \
-                     RULE:pattern/replacement/ with L or U behind it, and commas between rules"
+                     RULE:pattern/replacement/ optionally followed by L or U, with commas between rules"
                 )));
             }
         }
@@ -83,7 +83,7 @@ fn next_rule(text: &str) -> Result<(Option<Rule>, &str), TlsError> {
     }
     let invalid = || {
         TlsError::new(format!(
-            "Invalid rule: {text:?}; give DEFAULT, or RULE:pattern/replacement/ with L or U behind it"
+            "Invalid rule: {text:?}; give DEFAULT, or RULE:pattern/replacement/, optionally followed by L or U"
         ))
     };
     let rest = text.strip_prefix("RULE:").ok_or_else(invalid)?;
@@ -97,7 +97,7 @@ fn next_rule(text: &str) -> Result<(Option<Rule>, &str), TlsError> {
     let compiled = |pattern: &str| {
         Regex::new(pattern).map_err(|error| {
             TlsError::new(format!(
-                "Invalid rule: {pattern:?} is no regular expression: {error}"
+                "Invalid rule: {pattern:?} is not a regular expression: {error}"
             ))
         })
     };

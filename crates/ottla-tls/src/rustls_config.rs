@@ -97,7 +97,7 @@ fn certified(
         }
         Err(error) => Err(settings.error(
             keystore.origin.key,
-            format!("the private key is not that of the certificate of {of} ({error}); give the key that belongs to it"),
+            format!("the private key does not match the certificate of {of} ({error}); give the matching key"),
         )),
     }
 }
@@ -129,7 +129,7 @@ pub fn build(
         return Err(settings.error(
             "ssl.truststore.location",
             format!(
-                "{} trusts nobody: there is no trust store, and the system has no certificates to trust; give one",
+                "{} trusts no certificate: there is no trust store, and the system has no certificates to trust; give one",
                 settings.owner
             ),
         ));
@@ -191,7 +191,7 @@ fn versions_and_suites(
     if !unknown.is_empty() {
         let (unknown, key) = (unknown.join(", "), settings.name("ssl.cipher.suites"));
         tracing::warn!(
-            "{owner}: {key} has suites that are not supported and are left out: {unknown}"
+            "{owner}: {key} has suites that are not supported and are ignored: {unknown}"
         );
     }
     if provider.cipher_suites.is_empty() {
@@ -228,7 +228,7 @@ fn versions_and_suites(
         ));
     }
     for name in dropped {
-        tracing::warn!("{owner}: {key} has {name}, which is broken and is left out");
+        tracing::warn!("{owner}: {key} has {name}, which is insecure and is ignored");
     }
     Ok((provider, known))
 }
@@ -243,7 +243,7 @@ pub fn out_of_time(settings: &TlsSettings, keystore: &KeyStore, now: SystemTime)
     all.filter_map(|certificate| {
         let reason = certificate.facts.out_of_time(now)?;
         let of = certificate.facts.describe();
-        let message = format!("the certificate of {of} cannot be used: {reason}; clients that check it are kept out until it is replaced");
+        let message = format!("the certificate of {of} cannot be used: {reason}; clients that verify it cannot connect until it is replaced");
         Some(settings.error(key, message).0)
     })
     .collect()

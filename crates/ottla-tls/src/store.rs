@@ -243,7 +243,7 @@ impl TrustStore {
         if certificates.is_empty() {
             return wrong(
                 TRUSTSTORE.location,
-                "there is no certificate in it that is trusted; import one with `keytool -importcert`",
+                "it has no trusted certificate; import one with `keytool -importcert`",
             );
         }
         Ok(Some(TrustStore {
@@ -308,7 +308,7 @@ fn text<'a>(settings: &TlsSettings, key: &str, bytes: &'a [u8]) -> Result<&'a st
         };
         settings.error(
             key,
-            format!("it is no PEM; if it is a {kind} file, give {kind} as its type"),
+            format!("it is not PEM; if it is a {kind} file, give {kind} as its type"),
         )
     })
 }
@@ -390,10 +390,10 @@ fn pem_identity(
 
 fn decrypted(der: &[u8], password: &str) -> Result<PrivatePkcs8KeyDer<'static>, String> {
     let key = EncryptedPrivateKeyInfoRef::try_from(der)
-        .map_err(|error| format!("the private key is no encrypted PKCS#8 key: {error}"))?;
+        .map_err(|error| format!("the private key is not an encrypted PKCS#8 key: {error}"))?;
     let key = key.decrypt(password).map_err(|_| {
         "the private key cannot be decrypted: ssl.key.password is wrong, or the key is not encrypted by PBES2; \
-         write it anew with `openssl pkcs8 -topk8 -v2 aes-256-cbc`"
+         convert it with `openssl pkcs8 -topk8 -v2 aes-256-cbc`"
             .to_owned()
     })?;
     Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()))
@@ -446,9 +446,7 @@ fn identities(
     }
     found.retain(|identity| !identity.chain.is_empty());
     match found.is_empty() {
-        true => Err(wrong(
-            "there is no private key with a certificate in it".to_owned(),
-        )),
+        true => Err(wrong("it has no private key with a certificate".to_owned())),
         false => Ok(found),
     }
 }

@@ -208,7 +208,7 @@ impl Loaded {
             if keeps_names && !old.subject.eq_ignore_ascii_case(&new.subject) {
                 return refused(format!(
                     "Keystore DistinguishedName does not match:  existing={{alias={old_alias}, DN={}}}, \
-                     new={{alias={new_alias}, DN={}}}; give ssl.allow.dn.changes=true where that is meant",
+                     new={{alias={new_alias}, DN={}}}; give ssl.allow.dn.changes=true if that is intended",
                     old.subject, new.subject
                 ));
             }
@@ -219,7 +219,7 @@ impl Loaded {
             if keeps_alternatives && !has_all {
                 return refused(format!(
                     "Keystore SubjectAltNames do not match:  existing={{alias={old_alias}, SAN={:?}}}, \
-                     new={{alias={new_alias}, SAN={:?}}}; give ssl.allow.san.changes=true where that is meant",
+                     new={{alias={new_alias}, SAN={:?}}}; give ssl.allow.san.changes=true if that is intended",
                     old.alternative_names, new.alternative_names
                 ));
             }

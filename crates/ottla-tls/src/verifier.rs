@@ -40,7 +40,7 @@ impl Trust {
             if let Err(error) = roots.add(certificate.der.clone()) {
                 let subject = &certificate.facts.subject;
                 tracing::warn!(
-                    "what {subject} of the trust store has signed is not trusted: {error}"
+                    "certificates signed by {subject} of the trust store are not trusted: {error}"
                 );
             }
         }

@@ -96,7 +96,7 @@ fn what_cannot_be_used_is_said_without_passwords() {
         ),
         (
             vec![location(&p12), kind("PEM")],
-            "it is no PEM; if it is a PKCS12 file, give PKCS12 as its type",
+            "it is not PEM; if it is a PKCS12 file, give PKCS12 as its type",
         ),
         (
             vec![location(&pem), password("x")],

@@ -130,7 +130,7 @@ fn tokens_are_believed_by_their_signature_and_their_claims() {
     // The log says why, once a minute.
     let output = broker.output();
     assert!(
-        output.contains("an OAuth token is not believed: it expired"),
+        output.contains("an OAuth token is not accepted: it expired"),
         "{output}"
     );
 

@@ -248,7 +248,7 @@ async fn a_certificate_is_replaced_while_it_is_in_use() {
     let key_store = secured.path("broker.pem");
     // An unusable store changes nothing and is logged once.
     std::fs::write(&key_store, "no certificate").expect("written");
-    secured.wait_for("what was loaded before stays in force");
+    secured.wait_for("the previous files stay in force");
     assert!(
         secured.broker.output().contains("broker.pem"),
         "the file is named"
@@ -341,7 +341,7 @@ fn a_key_store_that_cannot_be_used_ends_the_start_with_a_sentence() {
     let output = refused(&mixed);
     assert!(
         output.contains(
-            "mixed.pem: the private key is not that of the certificate of CN=broker,O=Ottla"
+            "mixed.pem: the private key does not match the certificate of CN=broker,O=Ottla"
         ),
         "{output}"
     );

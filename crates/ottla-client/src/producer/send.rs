@@ -314,7 +314,7 @@ impl Shared {
         granted.map_err(|_| {
             ClientError::Unsendable(format!(
                 "there was no room in buffer.memory={} for {} ms (max.block.ms); \
-                 records come faster than they are written",
+                 records are sent faster than they are written",
                 self.config.buffer_memory,
                 self.config.max_block.as_millis()
             ))

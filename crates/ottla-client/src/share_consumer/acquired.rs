@@ -99,7 +99,7 @@ impl Ranges {
             let (first_offset, last_offset) = (it.first_offset, it.last_offset);
             if first_offset < from || last_offset < first_offset || last_offset == i64::MAX {
                 return Err(format!(
-                    "offsets {first_offset} to {last_offset} are no range that begins at {from} or later"
+                    "offsets {first_offset} to {last_offset} are not a range that begins at {from} or later"
                 ));
             }
             from = last_offset + 1;
@@ -296,7 +296,7 @@ mod tests {
         let error = ranges(&[(0, 4, 1), (4, 5, 1)]).expect_err("an overlap");
         assert_eq!(
             error,
-            "offsets 4 to 5 are no range that begins at 5 or later"
+            "offsets 4 to 5 are not a range that begins at 5 or later"
         );
     }
 }

@@ -426,7 +426,7 @@ impl ShareConsumer {
                 None => Err(ClientError::broker(
                     what,
                     ErrorCode::InvalidRecordState.code(),
-                    Some("the answer of the broker says nothing of them"),
+                    Some("the broker's response does not mention them"),
                 )),
             }
         };

@@ -55,7 +55,7 @@ impl OAuthSettings<'_> {
             None => Err((
                 key.clone(),
                 format!(
-                    "{key} is missing, and Kafka's default believes tokens that nobody has signed; give {key}={} and \
+                    "{key} is missing, and Kafka's default accepts unsigned tokens; give {key}={} and \
                      {URL_KEY}, or {UNSECURED_HANDLER} if anybody may be whoever they say",
                     SIGNED_HANDLERS[0]
                 ),
@@ -117,7 +117,7 @@ impl OAuthSettings<'_> {
             Some(_) => {
                 let key = format!("{}oauthbearer.sasl.jaas.config", self.prefix);
                 let message = format!(
-                    "{key}: unsecuredValidatorAllowableClockSkewMs is no number of milliseconds from 0 on"
+                    "{key}: unsecuredValidatorAllowableClockSkewMs is not a number of milliseconds, 0 or more"
                 );
                 return Err((key, message));
             }
@@ -249,7 +249,7 @@ mod tests {
         let (validator, problems) = examine("");
         assert_eq!(validator, None);
         assert!(
-            problems[0].contains("tokens that nobody has signed"),
+            problems[0].contains("accepts unsigned tokens"),
             "{problems:?}"
         );
         let (validator, problems) = examine(&format!(

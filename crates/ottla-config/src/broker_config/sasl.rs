@@ -219,7 +219,7 @@ impl Reader<'_> {
                 Some(mechanism) => mechanism,
                 None => {
                     let message = format!(
-                        "{key} has {name}, which is no mechanism; give {MECHANISMS}, in upper case"
+                        "{key} has {name}, which is not a mechanism; give {MECHANISMS}, in upper case"
                     );
                     self.problem(&key, &message);
                     continue;
@@ -377,7 +377,7 @@ impl Reader<'_> {
                 .any(|it| it.mechanism == mechanism)
         {
             let message = format!(
-                "{key}={name}: listener {listener} does not let it in; add it to its sasl.enabled.mechanisms"
+                "{key}={name}: listener {listener} does not accept it; add it to its sasl.enabled.mechanisms"
             );
             self.problem(key, &message);
         }
@@ -503,7 +503,7 @@ mod tests {
             (String::new(), "GSSAPI, which is Kafka's default"),
             (
                 "sasl.enabled.mechanisms=SCRAM-SHA-1\n".to_owned(),
-                "which is no mechanism",
+                "which is not a mechanism",
             ),
             (plain.to_owned(), "'KafkaServer' or 'inside.KafkaServer'"),
             (
@@ -536,7 +536,7 @@ mod tests {
                 format!(
                     "sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=SCRAM-SHA-256\n{good}"
                 ),
-                "listener INSIDE does not let it in",
+                "listener INSIDE does not accept it",
             ),
         ] {
             let (_, problems) = examine(&settings, None);

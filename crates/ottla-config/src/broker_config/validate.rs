@@ -52,7 +52,7 @@ fn replication(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigE
         || {
             format!(
                 "replica.fetch.wait.max.ms={fetch_wait} is more than replica.lag.time.max.ms={lag}; \
-             lower it, or replicas would leave the ISR again and again"
+             lower it, or replicas would leave the ISR repeatedly"
             )
         },
     )
@@ -315,8 +315,8 @@ fn super_users(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigE
     require(values, stray.is_none(), "super.users", || {
         let stray = stray.unwrap_or_default();
         format!(
-            "super.users has {stray}, which is no principal; give principals as User:name, with \
-             semicolons between them"
+            "super.users has {stray}, which is not a principal; give principals as User:name, \
+             separated by semicolons"
         )
     })
 }
@@ -397,8 +397,8 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
         warn(
             "authorizer.class.name",
             format!(
-                "the nodes of the cluster talk to each other as {nodes}, which is not in super.users: add \
-                 it there. An ACL does not do: it is known only when a controller leads, and none can be \
+                "the nodes of the cluster authenticate to each other as {nodes}, which is not in super.users: \
+                 add it there. An ACL is not enough: it is known only once a controller leads, and none can be \
                  elected before"
             ),
         );

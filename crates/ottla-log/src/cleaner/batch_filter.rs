@@ -360,7 +360,7 @@ fn rebuild(
             if record.offset < next_offset || record.offset > header.last_offset() {
                 return Err(BatchError::MalformedRecord {
                     index: 0,
-                    reason: "its offset does not lie behind the one before, within the batch",
+                    reason: "its offset is not above the previous one, within the batch",
                 });
             }
             next_offset = record.offset.plus(1);

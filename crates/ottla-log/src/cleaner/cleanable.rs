@@ -61,7 +61,7 @@ impl LogToClean {
             Some(checkpoint) if checkpoint > end => {
                 tracing::warn!(
                     partition = %log.topic_partition(), %checkpoint, log_end_offset = %end,
-                    "the log ends before where it was cleaned; all of it is taken for dirty"
+                    "the log ends before where it was cleaned; all of it counts as dirty"
                 );
                 (start, true)
             }

@@ -15,7 +15,7 @@ use crate::segment::Segment;
 
 /// A new log start offset above the high watermark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the log cannot start at {offset}, behind its high watermark {high_watermark}")]
+#[error("the log cannot start at {offset}, beyond its high watermark {high_watermark}")]
 pub struct LogStartOffsetError {
     pub offset: Offset,
     pub high_watermark: Offset,

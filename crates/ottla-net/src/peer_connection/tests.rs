@@ -132,7 +132,7 @@ async fn an_answer_above_the_limit_is_not_read() {
     let connection = connect(peer(SERVED, too_much).await).await;
     let error = connection.send(&heartbeat(1)).await.unwrap_err();
     assert!(
-        error.to_string().ends_with("at most 1024 are read"),
+        error.to_string().ends_with("more than the maximum of 1024"),
         "{error}"
     );
 }

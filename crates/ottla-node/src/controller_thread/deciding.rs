@@ -114,7 +114,7 @@ impl Controller {
         }
         if let Some(version) = KRaftVersion::from_feature_level(level) {
             tracing::info!(
-                "kraft.version is raised to {level}: voters stand in the log from now on"
+                "kraft.version is raised to {level}: voters are recorded in the log from now on"
             );
             let epoch = self.quorum.epoch();
             self.step(Event::KRaftVersionUpgradeRequested { epoch, version })?;
@@ -384,7 +384,7 @@ impl Controller {
             return Ok(());
         };
         for id in self.sessions.silent(deciding.loader.image(), self.now_ms()) {
-            tracing::info!("broker {id} is fenced: its session is over");
+            tracing::info!("broker {id} is fenced: its session has expired");
             let records =
                 self.with_context(|context, _| ottla_controller::fence_broker(context, id));
             match self.append(records.unwrap_or_default()) {

@@ -204,7 +204,7 @@ impl Member {
                     Effect::GiveUpLeaving => {
                         tracing::warn!(
                             "no controller has answered for {} ms (broker.session.timeout.ms): this broker stops \
-                             without having given its partitions away",
+                             without having handed over its partitions",
                             settings.session_timeout_ms
                         );
                         return drop(self.phase.send_replace(Phase::LetGo));

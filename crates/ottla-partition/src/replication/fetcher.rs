@@ -71,7 +71,7 @@ enum Trouble {
     Peer(#[from] PeerError),
     #[error("it answered {0}")]
     Refused(ErrorCode),
-    #[error("it answered for other partitions than it was asked for")]
+    #[error("it answered for partitions other than the requested ones")]
     WrongPartitions,
 }
 
@@ -139,7 +139,7 @@ impl Fetcher {
                         tracing::warn!(
                             leader,
                             number,
-                            "cannot fetch from broker {leader}, which is tried again: {trouble}"
+                            "cannot fetch from broker {leader}; trying again: {trouble}"
                         );
                     }
                     connection = None;
@@ -419,7 +419,7 @@ fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, E
     let batches = read_batches(records).map_err(|error| {
         tracing::error!(
             partition = %partition.topic_partition,
-            "what the leader sent is damaged, and is fetched again: {error}"
+            "the records from the leader are damaged; fetching them again: {error}"
         );
         ErrorCode::CorruptMessage
     })?;

@@ -71,7 +71,7 @@ fn levels_are_kafkas() {
     let error = Compression::with_level(CompressionType::Gzip, 12).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "12 is no level of gzip: give 1 to 9, or -1 for the default"
+        "12 is not a level of gzip: give 1 to 9, or -1 for the default"
     );
 }
 

@@ -25,13 +25,13 @@ impl JaasFile {
             }
             let Some(section) = name.kind.text().map(str::to_owned) else {
                 let message = "the name of a section is missing";
-                let hint = "it looks like this: KafkaServer { ... };".to_owned();
+                let hint = "its format is: KafkaServer { ... };".to_owned();
                 return Err(JaasError::new(&text, name.at, message, Some(hint)));
             };
             let brace = tokens.next();
             if !brace.kind.is_mark('{') {
                 let message = "a section without {";
-                let hint = "it looks like this: KafkaServer { ... };".to_owned();
+                let hint = "its format is: KafkaServer { ... };".to_owned();
                 return Err(JaasError::new(&text, brace.at, message, Some(hint)));
             }
             let mut entries = Vec::new();

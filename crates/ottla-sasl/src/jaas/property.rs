@@ -44,7 +44,7 @@ pub fn parse_property(text: &str) -> Result<LoginModule, JaasError> {
 }
 
 fn example() -> String {
-    "it looks like this: org.apache.kafka.common.security.plain.PlainLoginModule required \
+    "its format is: org.apache.kafka.common.security.plain.PlainLoginModule required \
      username=\"...\" password=\"...\";"
         .to_owned()
 }

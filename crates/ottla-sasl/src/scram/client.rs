@@ -71,7 +71,7 @@ impl ScramClient {
     /// Returns the response to a message of the broker; `None` once the broker has proved that it
     /// knows the credential. The error is for people.
     pub fn on_message(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        let text = std::str::from_utf8(message).map_err(|_| "it is no text".to_owned())?;
+        let text = std::str::from_utf8(message).map_err(|_| "it is not text".to_owned())?;
         match std::mem::replace(&mut self.state, State::Done) {
             State::Named { client_first_bare } => self.prove(&client_first_bare, text).map(Some),
             State::Proving { server_signature } => {
@@ -101,11 +101,11 @@ impl ScramClient {
         };
         let nonce = field("r=")?;
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
-            return Err("its nonce does not go on from ours".to_owned());
+            return Err("its nonce does not continue ours".to_owned());
         }
         let salt = base64(field("s=")?).ok_or("its salt is not base64")?;
         let iterations = field("i=")?.parse();
-        let iterations = iterations.map_err(|_| "its iterations are no number")?;
+        let iterations = iterations.map_err(|_| "its iterations are not a number")?;
         // Kafka's brokers store at least the minimum. A smaller number could be an attempt to find
         // the password.
         if !(ScramMechanism::MIN_ITERATIONS..=MAX_ITERATIONS).contains(&iterations) {

@@ -84,7 +84,7 @@ fn without_acls_only_super_users_are_allowed() {
 fn super_users_are_principals() {
     assert_eq!(
         SuperUsers::parse("User:alice;bob").unwrap_err().to_string(),
-        "bob is no principal; give principals as User:name, with semicolons between them"
+        "bob is not a principal; give principals as User:name, separated by semicolons"
     );
 }
 

@@ -370,7 +370,7 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
 /// An unreadable checkpoint counts as empty, as in Kafka: recovery then scans everything.
 pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
     OffsetCheckpoint::read(path).unwrap_or_else(|error| {
-        tracing::warn!("{error}; going on without it");
+        tracing::warn!("{error}; continuing without it");
         OffsetCheckpoint::default()
     })
 }

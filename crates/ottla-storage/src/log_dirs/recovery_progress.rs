@@ -76,7 +76,7 @@ impl DirProgress {
         match self.remaining_bytes().filter(|_| self.is_recovering) {
             Some(bytes) => tracing::warn!(
                 %dir, remaining_logs = logs, remaining_mb = bytes / 1_000_000, elapsed_s = elapsed,
-                "recovering logs: the last stop was not an orderly one"
+                "recovering logs: the last stop was not clean"
             ),
             None => {
                 tracing::warn!(%dir, remaining_logs = logs, elapsed_s = elapsed, "loading logs")

@@ -159,7 +159,7 @@ fn directory_ids(found: &[(PathBuf, Option<MetaProperties>)], look: &mut Look) {
             continue;
         };
         let Some(id) = properties.directory_id else {
-            let what = "has no directory.id, of a Kafka before 3.7, and gets one at the start";
+            let what = "has no directory.id (the Kafka release is older than 3.7), and gets one at the start";
             look.note("directories", &place, what.into(), "");
             continue;
         };

@@ -154,10 +154,10 @@ fn check_that_the_cut_is_told(desk: &Desk, partition: &str) -> Result<()> {
         return Ok(());
     }
     let printed = std::fs::read_to_string(broker.options.dir.join("output.log"))?;
-    let tells = |line: &str| line.contains("the log was cut from") && line.contains(partition);
+    let tells = |line: &str| line.contains("the log was truncated from") && line.contains(partition);
     ensure!(
         printed.lines().any(tells),
-        "{} does not tell that it has cut {partition}",
+        "{} does not report that it has truncated {partition}",
         broker.name()
     );
     Ok(())

@@ -86,7 +86,7 @@ pub(super) fn groups(config: &BrokerConfig, values: &Values<'_>) -> Result<(), C
         require(values, heartbeat_ms < session_ms, &session, || {
             format!(
                 "{heartbeat}={heartbeat_ms} is not less than {session}={session_ms}; lower it, or members \
-                 would be taken for dead"
+                 would be considered dead"
             )
         })?;
     }

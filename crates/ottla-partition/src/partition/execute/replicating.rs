@@ -194,13 +194,13 @@ impl PartitionState {
                 if after < committed {
                     tracing::warn!(
                         partition = %partition_name,
-                        "the log was cut from {before} to {after}, where the leader's left it, though all below \
+                        "the log was truncated from {before} to {after}, where it diverged from the leader's, though all below \
                          {committed} was committed: the leader was elected without that, and it is lost"
                     );
                 } else {
                     tracing::info!(
                         partition = %partition_name,
-                        "the log was cut from {before} to {after}, where the leader's left it"
+                        "the log was truncated from {before} to {after}, where it diverged from the leader's"
                     );
                 }
                 let event = Event::LogTruncated {
@@ -214,7 +214,7 @@ impl PartitionState {
             Err(error) if error.storage().is_some_and(StorageError::is_temporary) => {
                 tracing::warn!(
                     partition = %partition.topic_partition,
-                    "the log cannot be cut to where the leader's left it yet: {error}"
+                    "the log cannot yet be truncated to where it diverged from the leader's: {error}"
                 );
                 self.step(partition, host, Event::TruncationRefused);
             }

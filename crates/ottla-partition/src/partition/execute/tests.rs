@@ -311,8 +311,7 @@ async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
         state.truncate(&partition, &host.host, cut);
     };
     cut_to(1);
-    let sentence =
-        "the log was cut from 3 to 1, where the leader's left it, though all below 3 was committed";
+    let sentence = "the log was truncated from 3 to 1, where it diverged from the leader's, though all below 3 was committed";
     let text = said.text();
     assert!(text.contains("WARN") && text.contains(sentence), "{text}");
     // The rest is committed and stays.
