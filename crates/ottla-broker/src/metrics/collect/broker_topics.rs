@@ -24,9 +24,9 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
 
 fn help(metric: TopicMetric) -> &'static str {
     match metric {
-        TopicMetric::MessagesIn => "Records that producers sent and the log took",
-        TopicMetric::BytesIn => "Bytes of record batches that producers sent and the log took",
-        TopicMetric::BytesOut => "Bytes of record batches that consumers were given",
+        TopicMetric::MessagesIn => "Records from producers that were appended",
+        TopicMetric::BytesIn => "Bytes of record batches from producers that were appended",
+        TopicMetric::BytesOut => "Bytes of record batches sent to consumers",
         TopicMetric::BytesRejected => "Bytes of batches that were refused for their size",
         TopicMetric::FailedProduceRequests => {
             "Partitions of Produce requests that were answered with an error"

@@ -183,7 +183,7 @@ fn controller(broker: &Broker, families: &mut Vec<Family>) {
         ),
         (
             "preferredreplicaimbalancecount",
-            "Partitions that another than their preferred replica leads",
+            "Partitions whose leader is not their preferred replica",
             not_preferred,
         ),
     ];
@@ -197,7 +197,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
     families.push(
         Family::gauge(
             "kafka_server_broker_metadata_metrics_last_applied_record_offset",
-            "The last metadata record that this broker acts by",
+            "The last metadata record that this broker has applied",
         )
         .value(image.provenance.last_contained_offset.value() as f64),
     );
@@ -223,7 +223,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
     let gauges = [
         (
             "current_leader",
-            "The leader of the metadata quorum; -1 where there is none",
+            "The leader of the metadata quorum; -1 if there is none",
             status.leader.map_or(-1, |leader| i64::from(leader.0)),
         ),
         (

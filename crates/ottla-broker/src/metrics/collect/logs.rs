@@ -108,7 +108,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         (
             Metric::ColdLookups,
             "ottla_log_cold_lookups",
-            "Fetches whose positions could not be told without waiting for the disk",
+            "Fetches whose positions could not be determined without waiting for the disk",
         ),
     ];
     families.extend(counters.map(|(metric, name, help)| {
@@ -152,22 +152,22 @@ fn handles(broker: &Broker) -> Vec<Family> {
         ),
         (
             "ottla_log_handles_closed_unforced",
-            "Those of them whose file had not been forced to disk",
+            "Closed file handles whose file had not been forced to disk",
             stats.closed_unforced,
         ),
         (
             "ottla_log_handles_closed_idle",
-            "File handles that were closed because nobody used them",
+            "File handles that were closed because they were not used",
             stats.closed_idle,
         ),
         (
             "ottla_log_handles_refused",
-            "Files that could not be opened for want of a handle",
+            "Files that could not be opened because no handle was left",
             stats.refused,
         ),
         (
             "ottla_log_lacks_of_resources",
-            "Operations on logs that were refused or put off for want of a file handle or memory",
+            "Operations on logs that were refused or postponed for lack of a file handle or memory",
             log_dirs.lacks(),
         ),
     ];
@@ -183,13 +183,16 @@ fn flushes() -> [Family; 3] {
     let summary = flush_stats::summary();
     let mut quantiles = Family::gauge(
         NAME,
-        "How long it took to force a segment to disk, milliseconds, of the last minutes",
+        "Time to force a segment to disk in the last minutes, in milliseconds",
     );
     for (quantile, value) in QUANTILES.into_iter().zip(summary.quantiles_ms) {
         quantiles.push([("quantile", quantile.to_owned())], value);
     }
     let count = Family::gauge(format!("{NAME}_count"), "Segments forced to disk");
-    let sum = Family::gauge(format!("{NAME}_sum"), "Milliseconds of all of them");
+    let sum = Family::gauge(
+        format!("{NAME}_sum"),
+        "Total time to force segments to disk, in milliseconds",
+    );
     [
         quantiles,
         count.value(summary.count as f64),

@@ -35,7 +35,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::ConnectionsAccepted,
             "kafka_server_socket_server_metrics_connection_creation",
-            "Connections let in",
+            "Connections accepted",
         ),
         (
             Metric::ConnectionsClosed,
@@ -60,22 +60,22 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::SuccessfulAuthenticationsWithoutReauth,
             "kafka_server_socket_server_metrics_successful_authentication_no_reauth",
-            "Logins of clients that cannot begin a session anew on their connection",
+            "Logins of clients that cannot reauthenticate on their connection",
         ),
         (
             Metric::FailedAuthentications,
             "kafka_server_socket_server_metrics_failed_authentication",
-            "Peers that were not let in over TLS or SASL",
+            "Peers that failed to authenticate over TLS or SASL",
         ),
         (
             Metric::SuccessfulReauthentications,
             "kafka_server_socket_server_metrics_successful_reauthentication",
-            "Sessions that were begun anew on their connection",
+            "Successful reauthentications",
         ),
         (
             Metric::FailedReauthentications,
             "kafka_server_socket_server_metrics_failed_reauthentication",
-            "Sessions that could not be begun anew",
+            "Failed reauthentications",
         ),
         (
             Metric::BytesReceived,
@@ -95,7 +95,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::AcceptsPaused,
             "ottla_accepts_paused",
-            "Times that a listener has stopped accepting for want of room or of a file handle",
+            "Times that a listener has stopped accepting for lack of room or of a file handle",
         ),
         (
             Metric::ConnectionsDelayed,
@@ -105,8 +105,8 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::ConnectionsClosedForMemory,
             "ottla_connections_closed_for_memory",
-            "Connections closed because they sent a part of a request, or took next to nothing of their answers, while \
-             others waited for the memory",
+            "Connections closed because they sent part of a request, or read almost nothing of their responses, while \
+             others waited for memory",
         ),
         (
             Metric::RefusedForMemory,
@@ -121,17 +121,17 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::MalformedRequests,
             "ottla_malformed_requests",
-            "Connections closed because what came was no request",
+            "Connections closed because of data that is not a request",
         ),
         (
             Metric::FailedAuthentications,
             "ottla_failed_authentications",
-            "Peers that were not let in over TLS or SASL",
+            "Peers that failed to authenticate over TLS or SASL",
         ),
         (
             Metric::ServerErrors,
             "ottla_server_errors",
-            "Requests that failed over something that should not happen",
+            "Requests that failed with an internal error",
         ),
     ];
     families.extend(counters.map(|(metric, name, help)| {
@@ -147,7 +147,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     families.push(
         Family::gauge(
             "kafka_network_socketserver_memorypoolavailable",
-            "Bytes that requests may still take, by queued.max.request.bytes",
+            "Bytes still available to requests, of queued.max.request.bytes",
         )
         .value(broker.network.request_memory.available_bytes() as f64),
     );
@@ -155,17 +155,17 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     families.extend([
         Family::gauge(
             "ottla_request_memory_bound_bytes",
-            "Bytes that requests may take in all: queued.max.request.bytes, or a share of the memory that there is",
+            "Maximum bytes of requests: queued.max.request.bytes, or a share of the available memory",
         )
         .value(broker.network.request_memory.total_bytes() as f64),
         Family::gauge(
             "ottla_decoded_memory_available_bytes",
-            "Bytes that requests may still take once they are decoded",
+            "Bytes still available to decoded requests",
         )
         .value(broker.network.decoded_memory.available_bytes() as f64),
         Family::gauge(
             "ottla_unsent_answer_bytes",
-            "Bytes of answers in memory that their clients do not take",
+            "Bytes of responses in memory that their clients do not read",
         )
         .value(broker.network.unsent_answers.bytes() as f64),
     ]);
@@ -181,8 +181,8 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             .map(|name| {
                 Family::gauge(
                     name,
-                    "Share of their time that the threads which serve requests were idle, 0 to 1, of the \
-                     last minute; one set of threads does both in Ottla",
+                    "Share of time that the threads that serve requests were idle, 0 to 1, in the \
+                     last minute; in Ottla the same threads serve the network",
                 )
                 .value(idle)
             }),
@@ -206,7 +206,7 @@ fn fetch_sessions(broker: &Broker, families: &mut Vec<Family>) {
         .value(cached.partitions as f64),
         Family::counter(
             "kafka_server_fetchsessioncache_incrementalfetchsessionevictions",
-            "Fetch sessions that had to make room for others",
+            "Fetch sessions evicted in favour of others",
         )
         .value(cached.evictions as f64),
     ]);
@@ -216,7 +216,7 @@ fn fetch_sessions(broker: &Broker, families: &mut Vec<Family>) {
 fn certificates(broker: &Broker, families: &mut Vec<Family>) {
     let mut expiry = Family::gauge(
         "ottla_tls_certificate_expiry_seconds",
-        "Seconds until a certificate that this node shows expires, negative once it has",
+        "Seconds until a certificate of this node expires; negative afterwards",
     );
     let now = ottla_sync::time::wall_clock();
     for ListenerTls { listener, context } in broker.context.tls.all() {

@@ -29,7 +29,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "request",
             &quotas.request,
             "request_time",
-            "Time of a thread that requests take, in percent",
+            "Thread time of requests, in percent",
         ),
     ] {
         let windows = of_kind.windows();
@@ -66,7 +66,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         family(
             "request",
             "exempt_request_time",
-            "Time of a thread that requests take which are never throttled, in percent, while there is a quota for it",
+            "Thread time of requests that are never throttled, in percent, while there is a quota for it",
         )
         .value(quotas.exempt_request_time(now_ms)),
     );

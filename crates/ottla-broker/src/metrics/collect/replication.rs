@@ -11,27 +11,27 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let counters = [
         (
             "kafka_server_replicamanager_isrexpands",
-            "Replicas of led partitions have come in sync",
+            "Replicas of led partitions that came in sync",
             Metric::IsrExpands,
         ),
         (
             "kafka_server_replicamanager_isrshrinks",
-            "Replicas of led partitions are not in sync any more",
+            "Replicas of led partitions that fell out of sync",
             Metric::IsrShrinks,
         ),
         (
             "kafka_server_replicamanager_failedisrupdates",
-            "Changes of the in-sync replicas that the controller has not made",
+            "Changes of the in-sync replicas that the controller did not make",
             Metric::FailedIsrUpdates,
         ),
         (
             "kafka_server_brokertopicmetrics_replicationbytesin",
-            "Bytes of record batches that leaders elsewhere gave to the replicas here",
+            "Bytes of record batches received from leaders on other brokers",
             Metric::ReplicationBytesIn,
         ),
         (
             "kafka_server_brokertopicmetrics_replicationbytesout",
-            "Bytes of record batches that followers elsewhere were given",
+            "Bytes of record batches sent to followers on other brokers",
             Metric::ReplicationBytesOut,
         ),
     ];
@@ -46,7 +46,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
 fn lags(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut lags = Family::gauge(
         "kafka_server_fetcherlagmetrics_consumerlag",
-        "Records that the replica lacks of those that its leader knows to be committed",
+        "Committed records of the leader that the replica lacks",
     );
     let mut max_lag = 0;
     let mut failed = 0;
@@ -73,12 +73,12 @@ fn lags(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let gauges = [
         (
             "maxlag",
-            "Records that the replica furthest behind its leader lacks",
+            "Records that the replica with the largest lag lacks",
             max_lag,
         ),
         (
             "failedpartitionscount",
-            "Replicas that wait for the metadata to tell of a newer leader epoch",
+            "Replicas that wait for metadata of a newer leader epoch",
             failed as i64,
         ),
     ];
@@ -96,7 +96,7 @@ fn fetchers(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     );
     let mut bytes = Family::counter(
         "kafka_server_fetcherstats_bytes",
-        "Bytes of record batches that the fetcher was given",
+        "Bytes of record batches that the fetcher received",
     );
     let image = broker.metadata();
     let listener = &broker.config().inter_broker_listener_name;

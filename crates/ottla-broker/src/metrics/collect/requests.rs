@@ -70,13 +70,13 @@ fn names(api_key: ApiKey) -> impl Iterator<Item = &'static str> {
 fn help(time: RequestTime) -> &'static str {
     match time {
         RequestTime::Total => {
-            "From the whole request's arrival to its answer's last byte, milliseconds, of the last minutes"
+            "Time from a request's complete arrival to the last byte of its response in the last minutes, in milliseconds"
         }
         RequestTime::Local => {
-            "The broker's own work on a request, milliseconds, of the last minutes"
+            "The broker's own work on a request in the last minutes, in milliseconds"
         }
         RequestTime::Remote => {
-            "Waiting for acknowledgements or for records to come, milliseconds, of the last minutes"
+            "Time that requests waited for acknowledgements or records in the last minutes, in milliseconds"
         }
         RequestTime::ResponseSend => {
             "From the complete answer to its last byte's being with the kernel, milliseconds, of the last \
