@@ -99,7 +99,7 @@ impl Limits {
                 "request_percentage" => &mut limits.request,
                 "controller_mutation_rate" => &mut limits.mutations,
                 _ => {
-                    tracing::warn!("the quota {key} is not known and has no effect");
+                    tracing::warn!("the quota {key} is unknown and has no effect");
                     continue;
                 }
             };

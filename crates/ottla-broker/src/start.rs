@@ -234,7 +234,7 @@ async fn watch_certificates(context: Arc<NodeContext>) {
                 refreshed.tls.warn_of_expiry(now);
             };
             if let Err(error) = ottla_sync::task::spawn_blocking(refresh).await {
-                tracing::error!("certificates are not looked at: {error}");
+                tracing::error!("cannot check the certificates: {error}");
             }
         }
     };

@@ -62,8 +62,8 @@ impl Limits {
         (partitions > logs).then(|| Shortage {
             subject: "open files",
             what: format!(
-                "{partitions} partitions, and {logs} of {process} file handles for them: where more are in use at \
-                 once, files are opened and closed all the time"
+                "{partitions} partitions, and {logs} of {process} file handles for them: if more are in use at once, \
+                 files are opened and closed continually"
             ),
             remedy: format!(
                 "LimitNOFILE={ENOUGH_FILES} in the systemd unit, or `ulimit -Hn {ENOUGH_FILES}` as root before the start"
@@ -79,7 +79,7 @@ impl Limits {
         (needed > heap).then(|| Shortage {
             subject: "memory",
             what: format!(
-                "{partitions} partitions take about {}, and {} of {} are for the heap: above that, new members of \
+                "{partitions} partitions take about {}, and the heap may take {} of {}: above that, new members of \
                  groups and producers are refused",
                 mib(needed),
                 mib(heap),
@@ -154,12 +154,12 @@ mod tests {
         assert!(large.shortages(200_000).is_empty());
         assert_eq!(
             small.shortages(453)[0].to_string(),
-            "open files: 453 partitions, and 452 of 1024 file handles for them: where more are in use at once, files \
-             are opened and closed all the time; LimitNOFILE=1048576 in the systemd unit, or `ulimit -Hn 1048576` as \
+            "open files: 453 partitions, and 452 of 1024 file handles for them: if more are in use at once, files \
+             are opened and closed continually; LimitNOFILE=1048576 in the systemd unit, or `ulimit -Hn 1048576` as \
              root before the start"
         );
         assert!(small.shortages(10_000)[1].to_string().contains(
-            "10000 partitions take about 142 MiB, and 128 MiB of 256 MiB are for the heap"
+            "10000 partitions take about 142 MiB, and the heap may take 128 MiB of 256 MiB"
         ));
         assert_eq!(
             small.to_string(),

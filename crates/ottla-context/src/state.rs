@@ -22,7 +22,7 @@ impl BrokerState {
             BrokerState::Starting => "starting",
             BrokerState::Recovery => "opening its logs",
             BrokerState::Running => "running",
-            BrokerState::PendingControlledShutdown => "answering what is in flight, then stopping",
+            BrokerState::PendingControlledShutdown => "answering requests in flight, then stopping",
             BrokerState::ShuttingDown => "stopping",
         }
     }

@@ -149,7 +149,7 @@ fn note(operation: &'static str, of: &dyn Display, took: Duration) {
     }
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or_default();
-    tracing::warn!(target: "ottla::stalls", operation, %of, ?took, thread, "a thread that serves sockets was kept");
+    tracing::warn!(target: "ottla::stalls", operation, %of, ?took, thread, "a network thread was blocked");
     let mut latest = LATEST.lock();
     if latest.len() == KEPT {
         latest.pop_front();

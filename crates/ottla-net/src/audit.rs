@@ -131,7 +131,7 @@ impl Audit {
         let second = ottla_sync::time::elapsed(self.since).as_secs();
         let (has_room, left_out) = self.denials.lock().count(second, client);
         if left_out > 0 {
-            tracing::info!(target: LOGGER, "{left_out} more denials were not written");
+            tracing::info!(target: LOGGER, "{left_out} more denials were not logged");
         }
         let file = self.file.as_ref().filter(|file| file.has_denied);
         if !has_room {

@@ -63,6 +63,6 @@ pub fn follow_address_limits(network: &Arc<Network>) {
     };
     let thread = ottla_sync::thread::Builder::new().name("address-limits".to_owned());
     if let Err(error) = thread.spawn(follow) {
-        tracing::warn!("max.connections.per.ip.overrides is not followed: {error}");
+        tracing::warn!("cannot follow max.connections.per.ip.overrides: {error}");
     }
 }

@@ -90,7 +90,7 @@ pub enum PeerFailure {
     #[error("no answer to {} within {} ms", api.name(), after.as_millis())]
     TimedOut { api: ApiKey, after: Duration },
     #[error(
-        "{} is served there in versions {served}, and spoken here in {spoken}; bring both nodes to versions that fit",
+        "the other node serves {} in versions {served}, and this node speaks {spoken}; run compatible releases on both",
         api.name()
     )]
     Unsupported {

@@ -107,7 +107,7 @@ impl Reader {
                 }
             }
             Err(error) => {
-                tracing::warn!("{error}; the keys that were read before stay in force");
+                tracing::warn!("{error}; the previous keys stay in force");
                 let wait = self.backoff;
                 self.backoff = (wait * 2).min(self.source.retry_backoff_max.max(CHECK));
                 wait.max(CHECK)

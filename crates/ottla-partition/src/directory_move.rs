@@ -391,7 +391,7 @@ impl Move {
         }
         tracing::warn!(
             %topic_partition, ?held, is_written_down,
-            "appends were held and the log could not be exchanged for its copy, which is tried again"
+            "appends were held and the log could not be exchanged for its copy; trying again"
         );
         self.take_back().await;
         Ok(Exchange::Again(match is_written_down {
@@ -570,7 +570,7 @@ impl Move {
     /// log that is not needed.
     fn revert(&self) {
         let topic_partition = &self.partition.topic_partition;
-        tracing::info!(%topic_partition, "the move to another directory was given up");
+        tracing::info!(%topic_partition, "the move to another directory was abandoned");
         let log_dirs = self.host.log_dirs();
         let is_online = log_dirs.is_some_and(|dirs| dirs.is_online(&self.partition.reader()));
         if let Some(original) = self.original.filter(|_| self.is_told && is_online) {
@@ -625,7 +625,7 @@ fn replace(
     let log_dirs = host.log_dirs()?;
     let topic_partition = current.topic_partition().clone();
     let failed = |error: CopyError, of: LogReader| {
-        tracing::warn!(%topic_partition, "the copy could not take the place of the log: {error}");
+        tracing::warn!(%topic_partition, "the copy could not replace the log: {error}");
         if let Some(storage) = error.storage() {
             log_dirs.on_partition_error(&of, storage);
         }

@@ -56,8 +56,8 @@ impl TlsContext {
             connects(&loaded.configs, &loaded.configs).map_err(|reason| {
                 TlsError(format!(
                     "{}: A client SSLEngine created with the provided settings can't connect to a server SSLEngine \
-                     created with those settings. Nodes talk over this listener, so that its trust store has to trust \
-                     its own certificate: {reason}",
+                     created with those settings. Nodes connect to each other over this listener, so its trust \
+                     store must trust its own certificate: {reason}",
                     loaded.settings.owner
                 ))
             })?;

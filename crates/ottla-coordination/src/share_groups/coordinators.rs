@@ -95,6 +95,6 @@ async fn delete_records(
     if let Some(Err(error)) = deleted.await {
         // The remaining records are read again at the next start.
         let partition = &partition.topic_partition;
-        tracing::warn!(%partition, "records before offset {before} are not needed and stay: {error}");
+        tracing::warn!(%partition, "records before offset {before} are not needed but could not be deleted: {error}");
     }
 }

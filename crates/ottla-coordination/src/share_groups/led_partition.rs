@@ -124,7 +124,7 @@ impl LedPartition {
         let restored = restore(&read, start_offset, settings.partition, self.leader_epoch);
         restored.map_err(|error| {
             let (partition, group) = (&self.partition.topic_partition, &self.key.group_id);
-            tracing::error!(%partition, "what share group {group} has persisted is wrong: {error}");
+            tracing::error!(%partition, "the persisted state of share group {group} is invalid: {error}");
             let message = format!("Failed to initialize the share partition {group}-{partition}");
             StateFailure {
                 code: ErrorCode::UnknownServerError,

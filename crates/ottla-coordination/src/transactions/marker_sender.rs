@@ -268,7 +268,7 @@ async fn exchange(surroundings: &Surroundings, id: BrokerId, mut batches: Vec<Ba
 }
 
 fn complain(id: BrokerId, error: &PeerError) {
-    tracing::info!("markers of transactions cannot be sent to broker {id} yet: {error}");
+    tracing::info!("transaction markers cannot be sent to broker {id} yet: {error}");
 }
 
 fn marker_of(markers: &Markers) -> WritableTxnMarker {

@@ -222,7 +222,7 @@ impl Loader<'_> {
         if let Some(reason) = outcome.corruption {
             tracing::error!(
                 dir = %self.path().display(), %base_offset, position = outcome.valid_bytes, %reason,
-                "the segment is corrupt; reads of what follows will fail"
+                "the segment is corrupt; reads beyond the damage will fail"
             );
         }
         Ok(segment)

@@ -181,7 +181,7 @@ impl ProducerState {
                 }
                 Err(SnapshotError::Storage(error)) => return Err(error),
                 Err(SnapshotError::Corrupt(reason)) => {
-                    tracing::warn!(dir = %dir.display(), %offset, reason, "passing over a producer snapshot");
+                    tracing::warn!(dir = %dir.display(), %offset, reason, "ignoring a producer snapshot");
                 }
             }
         }

@@ -388,7 +388,9 @@ impl Controller {
             let records =
                 self.with_context(|context, _| ottla_controller::fence_broker(context, id));
             match self.append(records.unwrap_or_default()) {
-                Err(error) if error.is_temporary => tracing::warn!("broker {id} stays: {error}"),
+                Err(error) if error.is_temporary => {
+                    tracing::warn!("broker {id} stays unfenced: {error}")
+                }
                 outcome => outcome?,
             }
         }
@@ -413,7 +415,7 @@ impl Controller {
         match self.append(records) {
             // The next check finds them again.
             Err(error) if error.is_temporary => {
-                tracing::warn!("leaders are not moved back: {error}");
+                tracing::warn!("leadership is not moved back to the preferred replicas: {error}");
                 Ok(())
             }
             outcome => outcome,

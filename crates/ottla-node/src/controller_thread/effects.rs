@@ -72,7 +72,7 @@ impl Controller {
                 }
                 Effect::DeactivateLeader(epoch) => {
                     tracing::info!(
-                        "this node leads epoch {epoch} of the metadata quorum no longer"
+                        "this node no longer leads epoch {epoch} of the metadata quorum"
                     );
                     self.end_deciding()?;
                     self.update_status();

@@ -37,7 +37,7 @@ impl SnapshotWriter {
             });
         match spawned {
             Ok(thread) => self.thread = Some(thread),
-            Err(error) => tracing::error!("no thread to write a snapshot: {error}"),
+            Err(error) => tracing::error!("cannot start a thread to write a snapshot: {error}"),
         }
     }
 

@@ -198,7 +198,9 @@ impl Member {
                         under_way = Some(Box::pin(self.heartbeat(broker_epoch, heartbeat)));
                     }
                     Effect::Registered => drop(self.phase.send_replace(Phase::Registered)),
-                    Effect::CaughtUp => tracing::info!("the broker knows the cluster as it is"),
+                    Effect::CaughtUp => {
+                        tracing::info!("the broker has the current metadata of the cluster")
+                    }
                     Effect::Unfenced => drop(self.phase.send_replace(Phase::Unfenced)),
                     Effect::LetGo => return drop(self.phase.send_replace(Phase::LetGo)),
                     Effect::GiveUpLeaving => {
@@ -257,8 +259,8 @@ impl Member {
             Err(ErrorCode::DuplicateBrokerRegistration) => {
                 self.complaints.say(|| {
                     tracing::warn!(
-                        "node.id={id} is in use: either the last broker of that id was killed, and its session ends \
-                         soon, or another one runs; trying again"
+                        "node.id={id} is in use: either the last broker with this ID was killed, and its session ends \
+                         soon, or another one is running; trying again"
                     );
                 });
             }
@@ -314,7 +316,7 @@ impl Member {
         let id = self.registration.broker_id;
         match (was_fenced, is_fenced) {
             (false, true) => tracing::warn!(
-                "the controller has fenced broker {id}: its heartbeats did not come in time \
+                "the controller has fenced broker {id}: its heartbeats did not arrive in time \
                  (broker.session.timeout.ms of the controllers)"
             ),
             (true, false) => tracing::info!("broker {id} is unfenced"),
@@ -384,8 +386,8 @@ fn reason_of(
             )
         }
         LifecycleFailure::Refused(ErrorCode::InvalidRegistration) => format!(
-            "the controller refuses the registration of node {id}, as it does where a log directory is a copy of one \
-             of another broker, with its directory.id; its log says more. Give directories of this node's own"
+            "the controller refuses the registration of node {id}, for example because a log directory is a copy of \
+             another broker's, with the same directory.id; its log says why. Give this node directories of its own"
         ),
         LifecycleFailure::Refused(code) => {
             format!(

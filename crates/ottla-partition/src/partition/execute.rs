@@ -493,7 +493,7 @@ impl PartitionState {
 fn put_off(host: &PartitionHost, partition: &Partition, what: &str, error: &StorageError) {
     match host.log_dirs() {
         Some(log_dirs) if error.is_lack_of_resources() => log_dirs.on_lack(error),
-        _ => tracing::warn!(partition = %partition.topic_partition, "{what} put off: {error}"),
+        _ => tracing::warn!(partition = %partition.topic_partition, "{what} postponed: {error}"),
     }
 }
 

@@ -119,7 +119,7 @@ impl AlterPartitions {
             };
             if !std::mem::replace(&mut has_complained, true) {
                 tracing::warn!(
-                    "the controller did not take a change of in-sync replicas, which is tried again: {error}"
+                    "the controller did not accept a change of in-sync replicas; trying again: {error}"
                 );
             }
             ottla_sync::time::sleep(RETRY).await;

@@ -243,7 +243,7 @@ impl LogDirs {
                     Ok(Some(future)) => {
                         let second = self.futures.write().insert(topic_partition, future);
                         if let Some(second) = second {
-                            tracing::warn!(dir = %second.reader.dir().display(), "a second unfinished move of the same replica is given up");
+                            tracing::warn!(dir = %second.reader.dir().display(), "a second unfinished move of the same replica is abandoned");
                             self.delete_dir(&second.reader, &second.dir);
                         }
                     }
@@ -298,7 +298,7 @@ impl LogDirs {
             self.on_storage_error(&future.dir, &error);
             return None;
         }
-        tracing::info!(%topic_partition, "a move that had all but ended was ended");
+        tracing::info!(%topic_partition, "completed a move that was almost complete");
         Some(LoadedLog {
             log,
             dir: future.dir,

@@ -262,7 +262,7 @@ impl DirLoad {
         if let Some((topic_partition, base_offset)) = &rebuilt.first {
             tracing::warn!(
                 dir = %self.dir.path.display(), segments = rebuilt.segments,
-                "indexes were missing or corrupt and were built again, the first that of segment {base_offset} of {topic_partition}"
+                "indexes were missing or corrupt and were rebuilt, the first one of segment {base_offset} of {topic_partition}"
             );
         }
     }

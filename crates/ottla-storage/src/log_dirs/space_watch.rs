@@ -72,7 +72,7 @@ fn look_at(dir: &LogDir, reserve_bytes: i64) {
             "the disk is full up to the reserve: appends are refused until there is space"
         ),
         Some(false) => {
-            tracing::warn!(dir = %path, usable, "there is space again: appends are taken");
+            tracing::warn!(dir = %path, usable, "there is space again: appends are accepted");
         }
         None => {}
     }

@@ -167,7 +167,7 @@ impl MetadataLog {
                 Ok(snapshot) => Some(snapshot),
                 Err(error) if is_newest => return Err(error.to_string()),
                 Err(error) => {
-                    tracing::warn!("{error}; a newer snapshot holds all that was in it");
+                    tracing::warn!("{error}; a newer snapshot covers its records");
                     None
                 }
             };

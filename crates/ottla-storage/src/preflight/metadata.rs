@@ -79,13 +79,13 @@ fn refuse_level(place: &str, level: i16, look: &mut Look) {
     );
     let (what, change) = if level < minimum.feature_level() {
         (
-            format!("metadata.version has level {level}, and {range} are known"),
+            format!("metadata.version has level {level}; supported are {range}"),
             "raise it with Kafka first: kafka-features upgrade --metadata 3.9",
         )
     } else {
         (
             format!(
-                "metadata.version has level {level}, of a Kafka after 4.3, and {range} are known"
+                "metadata.version has level {level}, of a Kafka newer than 4.3; supported are {range}"
             ),
             "lower it with that Kafka first, if it can: kafka-features downgrade --metadata 4.3",
         )
@@ -406,8 +406,7 @@ fn topic_settings(image: &MetadataImage, look: &mut Look) {
             some_of(&topics)
         );
         if is_refused {
-            let change =
-                "set it back with kafka-configs, and wait until what was moved away is back";
+            let change = "set it back with kafka-configs, and wait until the records moved elsewhere are back";
             look.refuse(
                 "topic settings",
                 &place,

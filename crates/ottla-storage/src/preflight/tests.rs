@@ -221,11 +221,11 @@ fn levels_that_are_not_known_stand_in_the_way() {
     let mut old = Node::new();
     old.records = vec![level("metadata.version", 6)];
     old.refuses(
-        "metadata.version has level 6, and 7 (3.3-IV3) to 30 (4.3-IV0) are known; raise it",
+        "metadata.version has level 6; supported are 7 (3.3-IV3) to 30 (4.3-IV0); raise it",
     );
     let mut new = Node::new();
     new.records = vec![level("metadata.version", 31)];
-    new.refuses("metadata.version has level 31, of a Kafka after 4.3");
+    new.refuses("metadata.version has level 31, of a Kafka newer than 4.3");
     Node::new()
         .records([level("group.version", 2)])
         .refuses("group.version is finalized at level 2, and levels up to 1 are known");

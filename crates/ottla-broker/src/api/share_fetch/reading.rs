@@ -251,7 +251,7 @@ impl Fetching<'_> {
             Ok(None) => empty_answer(partition),
             Err(error) => {
                 let partition_name = &led.partition.topic_partition;
-                tracing::error!(partition = %partition_name, "what was read is not understood: {error}");
+                tracing::error!(partition = %partition_name, "the records that were read cannot be parsed: {error}");
                 error_answer(
                     partition,
                     StateFailure::from(ErrorCode::KafkaStorageError).into(),

@@ -59,8 +59,8 @@ impl BrokerConfig {
         for key in ["listeners", "listener.security.protocol.map"] {
             if changed.contains(&key) && now.contains_key(key) {
                 return Err(format!(
-                    "{key} cannot be changed while the broker runs yet; change it in its properties file and \
-                     start it again"
+                    "{key} cannot yet be changed while the broker runs; change it in the properties file and \
+                     restart the broker"
                 ));
             }
         }

@@ -97,7 +97,7 @@ fn listeners_stay_as_they_were_at_the_start() {
     );
     assert!(
         said.unwrap_err()
-            .contains("cannot be changed while the broker runs yet")
+            .contains("cannot yet be changed while the broker runs")
     );
 }
 
