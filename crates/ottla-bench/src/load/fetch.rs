@@ -267,7 +267,7 @@ fn read_all(mut readers: Vec<Reader>, passes: usize) -> Result<Fetched> {
                     total.bytes += part.bytes;
                     ensure!(
                         part.next_offset > offset || part.high_watermark <= offset,
-                        "{}: nothing came of partition {partition} from offset {offset}, though it goes to {}; \
+                        "{}: no records of partition {partition} arrived from offset {offset}, although it ends at {}; \
                          give a larger --fetch-bytes",
                         reader.connection.address(),
                         part.high_watermark

@@ -91,7 +91,7 @@ pub fn consume(
             if records == 0 {
                 if last.elapsed() > PATIENCE && until.is_known() {
                     bail!(
-                        "{} of {} records were read, and no more come",
+                        "{} of {} records were read, and no more arrive",
                         all(),
                         until.target()
                     );

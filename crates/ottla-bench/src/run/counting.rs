@@ -94,8 +94,8 @@ impl FinishedRound<'_> {
         }
         if given_up > 0 {
             self.outcome.notes.push(
-                "the producers fell so far behind the rate that the round was ended; what was due by then and never \
-                 sent is missing in the latencies, which were higher"
+                "the producers fell so far behind the rate that the round was ended; records that were due and never \
+                 sent are missing in the latencies, which were higher"
                     .to_owned(),
             );
         }

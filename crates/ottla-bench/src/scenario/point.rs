@@ -149,7 +149,10 @@ impl PointSpec {
             Err(document.error(key, &value.unwrap_or_default(), sentence))
         };
         if self.producers.count == 0 && self.consumers.count == 0 {
-            return error("producers.count", "nobody produces and nobody consumes");
+            return error(
+                "producers.count",
+                "there is neither a producer nor a consumer",
+            );
         }
         let has_rate = !matches!(self.load, Load::Closed);
         if self.producers.count == 0 && has_rate {
@@ -210,7 +213,7 @@ impl PointSpec {
         if self.producers.count == 0 {
             return error(
                 "measure.leader_dies",
-                "needs producers, whose records it is to lose or not",
+                "needs producers, to see whether their records are lost",
             );
         }
         if self.topic.replicas < 2 {

@@ -128,7 +128,7 @@ fn read_range(section: &Section<'_>) -> Result<Vec<Vec<Value>>, ScenarioError> {
         None | Some("even") => false,
         Some("logarithmic") if from > 0 => true,
         Some("logarithmic") => {
-            return Err(section.error("from", "must be above 0 where the spacing is logarithmic"));
+            return Err(section.error("from", "must be above 0 if the spacing is logarithmic"));
         }
         Some(_) => return Err(section.error("spacing", "give even or logarithmic")),
     };
