@@ -138,7 +138,7 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
              written back and read before each start"
         ),
         Group::Recovery => format!(
-            "{partitions} partitions and {} GB, all behind the recovery point, one directory handed from broker to \
+            "{partitions} partitions and {} GB, all after the recovery point, one directory handed from broker to \
              broker, its files written back and read before each start",
             options.gigabytes_or(10.0)
         ),

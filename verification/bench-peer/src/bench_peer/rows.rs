@@ -42,9 +42,9 @@ pub enum Row {
     Transactions,
     /// Kafka's ProducerPerformance in transactions of 100 ms, beside the same without transactions.
     ExactlyOnce,
-    /// 1,000 members of 100 groups join at one time, with both protocols of consumers.
+    /// 1,000 members of 100 groups join at the same time, with both consumer protocols.
     Groups,
-    /// A restart with 100,000 committed offsets, until all of them are answered for.
+    /// A restart with 100,000 committed offsets, until all of them are served.
     Offsets,
     /// Memory after all of that.
     Memory,

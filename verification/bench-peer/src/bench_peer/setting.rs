@@ -16,14 +16,14 @@ use ottla_peers::{InstalledPeer, Peer, parse_override};
 pub(super) enum Group {
     /// One node on an empty directory: throughput, CPU, latency, start-up and memory, row by row.
     Node,
-    /// Start after an orderly stop with 2,000 partitions (--partitions).
+    /// Start after a clean stop with 2,000 partitions (--partitions).
     #[value(name = "start-2000")]
     Start,
-    /// Start after kill -9 with as many partitions and 10 GB (--gigabytes) behind the recovery point.
+    /// Start after kill -9 with as many partitions and 10 GB (--gigabytes) after the recovery point.
     Recovery,
     /// Both cleaners on a log of 5 GB (--gigabytes), 1 KB records, 10 % live.
     Compaction,
-    /// Produce latency at 150 MB/s over 100 segment rolls, with a time series as a CSV file a broker and round.
+    /// Produce latency at 150 MB/s over 100 segment rolls, with a CSV file of the time series for each broker and round.
     Rolls,
     /// Ottla's tools, Kafka's and librdkafka, producing to and consuming from one Ottla.
     Client,
@@ -35,7 +35,7 @@ pub(super) enum Group {
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// What is measured; may be repeated or separated by commas.
+    /// What to measure; repeatable, or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "node")]
     pub(super) only: Vec<Group>,
     /// Print what can be measured, and measure nothing.
