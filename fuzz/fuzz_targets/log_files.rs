@@ -1,8 +1,8 @@
 //! A partition's directory: a segment, its indexes, its leader epochs and a producer snapshot, opened after a clean
 //! stop or a crash, read from one end to the other, looked up by time, closed and opened again, with the same result.
 //!
-//! The input begins with how it is opened and the lengths of the small files; the segment is the rest. Checksums of
-//! batches are made right half of the time: they are no obstacle to who means harm, only to the fuzzer.
+//! The input begins with how it is opened and the lengths of the small files; the segment is the rest. Half of
+//! the time the checksums of batches are corrected, because an attacker can compute them and the fuzzer cannot.
 #![no_main]
 
 use std::fs;
@@ -70,8 +70,8 @@ fn check(dir: &Path, clean_shutdown: bool, recovery_point: i64, log_start_offset
     assert_eq!(report.bytes_truncated, 0);
 }
 
-/// Each read begins behind the one before, or says why not; where the whole segment was looked at, its offsets grow. What
-/// was forced to disk is trusted, as Kafka trusts it.
+/// Each read begins after the previous one, or fails. If the whole segment was checked, its offsets increase. Data that
+/// was forced to disk is trusted, as in Kafka.
 fn read_all(reader: &LogReader, all_checked: bool) {
     let end = reader.log_end_offset();
     let mut from = reader.log_start_offset();

@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
                 .sum();
             assert!(bytes <= LIMIT);
         }
-        // The checksum is no obstacle to who means harm, only to the fuzzer.
+        // An attacker can compute the checksum; the fuzzer cannot.
         batch.header.crc = batch.compute_crc();
         check(batch, None);
     }

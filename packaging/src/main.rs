@@ -22,7 +22,8 @@ use clap::Parser;
 enum Command {
     /// Write packages into target/packages: .deb and .rpm, or with --image an image for containers.
     Package(package::Options),
-    /// Make the packages of a binary, unpack and install them below a directory, and start what is in them.
+    /// Build the packages of a binary, unpack and install them below a directory, and start a node
+    /// from them.
     CheckPackages(check::Options),
 }
 

@@ -18,19 +18,20 @@ pub struct Options {
     /// Package this binary instead of building one with `--profile dist`.
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
-    /// Write an image for containers instead: an OCI layout, and the same as one file for `docker load` and `podman load`.
+    /// Write a container image instead: an OCI layout, and the same as one file for `docker load`
+    /// and `podman load`.
     #[arg(long)]
     image: bool,
     /// The directory for the packages; it is created if missing. By default target/packages.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The how-manieth package of this version it is.
+    /// The revision of the package within this version.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     revision: u32,
-    /// Who makes the package.
+    /// The packager.
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = MAINTAINER)]
     maintainer: String,
-    /// How well to compress, from 0 to 9.
+    /// Compression level, from 0 to 9.
     #[arg(long, value_name = "LEVEL", default_value_t = 9, value_parser = clap::value_parser!(u32).range(0..=9))]
     level: u32,
 }

@@ -18,7 +18,7 @@ use clap::Parser;
 
 use programs::{BENCH_PEER, CONFORMANCE, PACKAGING};
 
-/// Chores of the Ottla workspace.
+/// Development commands of the Ottla workspace.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask",
@@ -27,17 +27,18 @@ use programs::{BENCH_PEER, CONFORMANCE, PACKAGING};
     disable_version_flag = true
 )]
 enum Command {
-    /// Run every test there is; continuous integration runs this and nothing else.
+    /// Run all tests; continuous integration runs only this.
     Test(test::Options),
-    /// Run the test programs of the workspace, several at once; the suite `unit` of `test`.
+    /// Run the test programs of the workspace, several at a time; the suite `unit` of `test`.
     TestPrograms(test::programs::Options),
     /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
     #[command(disable_help_flag = true)]
     GoldenRecords(Handed),
-    /// Make the schema files of ottla-protocol anew from Kafka's jars.
+    /// Regenerate the schema files of ottla-protocol from Kafka's jars.
     #[command(disable_help_flag = true)]
     Codegen(Handed),
-    /// Compare the bytes of every message and version with those of Kafka's own classes, both ways.
+    /// Compare the bytes of every message and version with those of Kafka's own classes, in both
+    /// directions.
     #[command(disable_help_flag = true)]
     Golden(Handed),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
@@ -46,56 +47,65 @@ enum Command {
     /// Run the native client's tests against Apache Kafka and against Ottla.
     #[command(disable_help_flag = true)]
     Client(Handed),
-    /// Have Kafka's own cleaner and Ottla's compact the same logs, compare what they leave, and measure both.
+    /// Compact the same logs with Kafka's cleaner and Ottla's, compare the results, and measure
+    /// both.
     #[command(disable_help_flag = true)]
     CompareCleaning(Handed),
-    /// Have Kafka and Ottla take one directory over from each other, many times, under load, and compare all that it holds.
+    /// Let Kafka and Ottla take over one directory from each other repeatedly under load, and
+    /// compare everything in it.
     #[command(disable_help_flag = true)]
     TakeOver(Handed),
-    /// Stop and kill brokers of Kafka's and Ottla's in one cluster under load, and compare what clients and replicas have.
+    /// Stop and kill brokers of both kinds in one cluster under load, and compare the data of
+    /// clients and replicas.
     #[command(disable_help_flag = true)]
     MixedCluster(Handed),
-    /// Add, remove, kill and pause controllers of Kafka's and Ottla's in one quorum, with brokers of both under load.
+    /// Add, remove, kill and pause controllers of both kinds in one quorum, with brokers of both
+    /// under load.
     #[command(disable_help_flag = true)]
     ChangingQuorum(Handed),
-    /// Raise `kraft.version` in quorums of Kafka's and Ottla's controllers, and compare what the tools print.
+    /// Raise `kraft.version` in quorums of Kafka's and Ottla's controllers, and compare the tools'
+    /// output.
     #[command(disable_help_flag = true)]
     RaisedQuorum(Handed),
-    /// Kill brokers and applications that work in transactions, and see that everything was worked on once.
+    /// Kill brokers and transactional applications, and check that everything was processed exactly
+    /// once.
     #[command(disable_help_flag = true)]
     ExactlyOnce(Handed),
-    /// Do to a cluster what administrators do, with Kafka's tools and with Ottla's, and compare what they print.
+    /// Administer a cluster with Kafka's tools and with Ottla's, and compare their output.
     #[command(disable_help_flag = true)]
     ClusterAdmin(Handed),
-    /// Run a whole cluster in one thread, simulated: a seed with its history, or new seeds for a while.
+    /// Simulate whole clusters in one thread: one seed with its log, or new seeds for a while.
     Sim(sim::Options),
-    /// Put a broker of Ottla's under one of Kafka's controllers, and work on it with Kafka's tools, step by step.
+    /// Run an Ottla broker with one of Kafka's controllers, and exercise it with Kafka's tools,
+    /// step by step.
     #[command(disable_help_flag = true)]
     UnderControllers(Handed),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     #[command(disable_help_flag = true)]
     BenchPeer(Handed),
-    /// Run `ottla bench` small, open its report in headless Chromium, and count what its plots have drawn.
+    /// Run `ottla bench` at small scale, open its report in headless Chromium, and check its plots.
     #[command(disable_help_flag = true)]
     Report(Handed),
-    /// Start a broker that is described in peers/, for trying things out and for comparison.
+    /// Start a broker that is described in peers/, to try things out or to compare by hand.
     #[command(disable_help_flag = true)]
     Peer(Handed),
     /// Write packages into target/packages: .deb and .rpm.
     #[command(disable_help_flag = true)]
     Package(Handed),
-    /// Make the packages of a binary, unpack and install them below a directory, and start what is in them.
+    /// Build the packages of a binary, unpack and install them below a directory, and start a node
+    /// from them.
     #[command(disable_help_flag = true)]
     CheckPackages(Handed),
-    /// Build the site of the documentation with mdBook, and follow its links.
+    /// Build the documentation site with mdBook, and check its links.
     Docs(docs::Options),
-    /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
+    /// Check crate dependencies, file lengths, names and licences, which neither the compiler nor
+    /// clippy checks.
     Tidy(tidy::Options),
     /// Show which programs of other languages the suites need, and install those that are missing.
     Toolchains(toolchains::Options),
 }
 
-/// What another program reads, `--help` included.
+/// The arguments for the program that this command starts, `--help` included.
 #[derive(clap::Args)]
 struct Handed {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

@@ -10,13 +10,13 @@ use ottla_workspace::workspace;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Repeat this seed and print what its nodes and faults say.
+    /// Repeat this seed, and print the log of its nodes and faults.
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "from"])]
     seed: Option<u64>,
-    /// Run one seed after the other for so long, up to the first that finds something.
+    /// Run one seed after the other for this long, or until one finds something.
     #[arg(long, value_name = "S", default_value_t = 60)]
     seconds: u64,
-    /// The first of these seeds; without it, seeds that nobody has run.
+    /// The first of these seeds; by default new seeds.
     #[arg(long, value_name = "N")]
     from: Option<u64>,
 }

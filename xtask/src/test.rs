@@ -45,10 +45,11 @@ pub struct Options {
     /// Only these suites, by name.
     #[arg(value_name = "SUITE")]
     suites: Vec<String>,
-    /// What most changes need, in a few minutes: tidy, rustfmt, and the tests that start no process.
+    /// The suites that most changes need, in a few minutes: tidy, rustfmt, and the tests that start
+    /// no process.
     #[arg(long, conflicts_with_all = ["suites", "changed"])]
     quick: bool,
-    /// Only the suites that the change since this commit can reach, uncommitted files included.
+    /// Only the suites that the changes since this commit can affect, uncommitted files included.
     #[arg(long, value_name = "COMMIT", num_args = 0..=1, default_missing_value = "HEAD", conflicts_with = "suites")]
     changed: Option<String>,
 }

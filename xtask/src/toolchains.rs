@@ -12,7 +12,7 @@ use ottla_workspace::workspace;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only look, and install nothing.
+    /// Only check, and install nothing.
     #[arg(long)]
     check: bool,
 }

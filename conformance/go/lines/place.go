@@ -14,7 +14,7 @@ type Place struct {
 	folder string
 }
 
-// ReadPlace reads the file that the script is told of.
+// ReadPlace reads the file that describes the brokers of the script.
 func ReadPlace(file string) Place {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -1,9 +1,9 @@
-// What Kafka's assignors make of groups drawn at random: `java -cp JARS:CLASSES Assignments SEED COUNT` writes, for each
-// group, the topics with the racks of each partition's replicas, the members with what they had, and what each gets. The
-// tests of ottla-client read the file and have to come to the same.
+// The assignments of Kafka's assignors for random groups: `java -cp JARS:CLASSES Assignments SEED COUNT` writes, for each
+// group, the topics with the racks of each partition's replicas, the members with their previous partitions, and the
+// assignment of each. The tests of ottla-client read the file and must compute the same.
 //
-// Members are called m0 to m9: their hash codes stand in the order of their names, so that the maps in which Kafka's
-// classes keep them iterate in an order that can be told.
+// Members are called m0 to m9: their hash codes have the order of their names, so the maps of Kafka's classes iterate in
+// a predictable order.
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;

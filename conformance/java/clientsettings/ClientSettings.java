@@ -1,6 +1,6 @@
 // The settings of Kafka's clients with their defaults: `java -cp JARS:CLASSES ClientSettings` writes a line for each,
-// `CLIENT KEY DEFAULT` with tabs between, and without the third word where there is no default. The tests of ottla-client
-// read the file and have to know the same keys with the same defaults.
+// `CLIENT KEY DEFAULT` separated by tabs, without the third word if there is no default. The tests of ottla-client read
+// the file and must know the same keys with the same defaults.
 
 import java.util.TreeMap;
 import org.apache.kafka.clients.admin.AdminClientConfig;

@@ -269,8 +269,8 @@ final class ShareRequests extends Script implements AutoCloseable {
         fetch("epoch -2", fetch("f0", -2));
         fetch("acknowledges before it has a session", fetch("f0", 0).setTopics(topics(topicId, 0, 0, 0, ACCEPT)));
         fetch("nothing", fetch("f1", 0));
-        // What has to be found out about a partition first is told only where it is waited for. Ottla gives the reason in
-        // words, too (COMPATIBILITY.md).
+        // An error that is found only after the partition was looked up is reported only if the request waits for it. Ottla
+        // also sends an error message (COMPATIBILITY.md).
         step("requests: fetch, a group that is not there", () -> shown(ApiKeys.SHARE_FETCH, 2,
             fetch("f2", 0).setMaxWaitMs(5_000).setGroupId(NOWHERE).setTopics(topics(topicId, 0)))
             .replaceFirst("errorMessage='[^']*'", "errorMessage=null"));

@@ -61,7 +61,7 @@ final class Picture {
                     case DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG -> true;
                     default -> false;
                 };
-                // A topic shows what it has from the broker too, and that is told there.
+                // A topic also lists the settings of its broker, which are recorded with the broker.
                 if (isSet && (resource.type() == ConfigResource.Type.BROKER
                     || entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG)) {
                     picture.put("setting " + resource.type() + " " + resource.name() + " " + entry.name() + " "

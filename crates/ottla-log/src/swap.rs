@@ -53,7 +53,7 @@ impl Swap {
         }
     }
 
-    /// Renames the files so that a start completes the swap. Returns whether the swap goes on.
+    /// Renames the files so that a start completes the swap. Returns whether the swap continues.
     pub(crate) fn prepare(&self) -> Result<bool, StorageError> {
         let mut stage = self.stage.lock();
         if *stage != Stage::Begun {

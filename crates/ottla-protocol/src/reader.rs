@@ -71,7 +71,7 @@ impl Reader {
         self.allowance = Some(Allowance { bytes, left: bytes });
     }
 
-    /// What decoding has taken of the allowance; 0 where there is none.
+    /// The part of the allowance that decoding has used; 0 without an allowance.
     pub fn allowance_used(&self) -> usize {
         self.allowance.map_or(0, |it| it.bytes - it.left)
     }

@@ -238,8 +238,8 @@ fn first_quorum(
     }
 }
 
-/// Whether `server` is one `host:port`, and the host an address of this machine. Two controllers that name the first of
-/// them would otherwise become two quorums.
+/// Whether `server` is one `host:port`, and the host an address of this machine. Without this
+/// check, two controllers that name the first one would become two quorums.
 fn is_of_this_machine(server: &str) -> bool {
     let host = server.rsplit_once(':').map(|(host, _)| host);
     host.is_some_and(|host| UdpSocket::bind((host.trim_matches(['[', ']']), 0)).is_ok())

@@ -43,8 +43,8 @@ fn p99(mut latencies: Vec<Duration>) -> Duration {
     latencies[latencies.len() * 99 / 100]
 }
 
-/// Connects until no more are let in, closes some, and goes on, until it is told to stop. Returns how often it was not let
-/// in.
+/// Connects until connections are refused, closes some, and continues, until it is stopped. Returns
+/// the number of refusals.
 fn connect_again_and_again(
     broker: &BrokerProcess,
     is_over: &std::sync::atomic::AtomicBool,

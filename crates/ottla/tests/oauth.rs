@@ -64,7 +64,7 @@ fn claims(changes: Value) -> Value {
     claims
 }
 
-/// The client settings of whoever has this token.
+/// The client settings of the owner of this token.
 fn client(dir: &Path, token: &str) -> PathBuf {
     let (token_file, settings) = (dir.join("token"), dir.join("client.properties"));
     std::fs::write(&token_file, token).expect("a file");

@@ -24,13 +24,13 @@ use ottla_workspace::{process, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many small logs are compared.
+    /// Number of small logs to compare.
     #[arg(long, default_value_t = 5)]
     logs: u64,
     /// The first of their seeds.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the logs are made; by default a temporary folder.
+    /// Directory for the logs; by default a temporary one.
     #[arg(long)]
     dir: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ mod compare_cleaning;
 
 use clap::Parser;
 
-/// Measurements of Ottla beside another broker.
+/// Benchmarks of Ottla and another broker.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask",
@@ -17,7 +17,8 @@ use clap::Parser;
 enum Command {
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     BenchPeer(Box<bench_peer::Options>),
-    /// Have Kafka's own cleaner and Ottla's compact the same logs, compare what they leave, and measure both.
+    /// Compact the same logs with Kafka's cleaner and Ottla's, compare the results, and measure
+    /// both.
     CompareCleaning(compare_cleaning::Options),
 }
 

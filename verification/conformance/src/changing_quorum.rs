@@ -34,22 +34,22 @@ const METADATA: &str = "__cluster_metadata-0";
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// The controllers, by the names of files in peers/; the first begins alone.
+    /// The controllers, by the names of files in peers/; the first one starts alone.
     #[arg(long, value_delimiter = ',', default_value = "ottla,kafka,ottla")]
     controllers: Vec<String>,
     /// The brokers, likewise.
     #[arg(long, value_delimiter = ',', default_value = "ottla,kafka")]
     brokers: Vec<String>,
-    /// How often a voter comes to harm.
+    /// Number of faults of voters.
     #[arg(long, default_value_t = 4)]
     troubles: usize,
-    /// The same seed makes the same choices; one of its own for each run unless given.
+    /// Seed of the random choices; a new one for each run by default.
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the run's folder is made, in place of the target directory.
+    /// Parent directory of the run's directory; by default the target directory.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Keep the folder of a run that found nothing too.
+    /// Keep the directory of a successful run too.
     #[arg(long)]
     keep: bool,
 }

@@ -31,24 +31,24 @@ pub struct Options {
     /// The controllers, likewise.
     #[arg(long, value_delimiter = ',', default_value = "kafka")]
     controllers: Vec<String>,
-    /// Only this part; may be repeated or separated by commas.
+    /// Only this part; repeatable, or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Where the run's folder is made, in place of the target directory.
+    /// Parent directory of the run's directory; by default the target directory.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Keep the folder of a run that found nothing too.
+    /// Keep the directory of a successful run too.
     #[arg(long)]
     keep: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// Moves of replicas between brokers and directories, throttled, called off and finished.
+    /// Moves of replicas between brokers and directories: throttled, cancelled and completed.
     Reassignments,
     /// Elections of preferred leaders, and of replicas that are not in sync.
     Elections,
-    /// The quorum, racks, and a broker that is taken out and comes back.
+    /// The quorum, racks, and a broker that is unregistered and returns.
     Membership,
 }
 

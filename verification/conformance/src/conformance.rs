@@ -45,21 +45,23 @@ use side::{Side, shown, start_with, stop};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs, telemetry,
-    /// transactions, shares, streams-groups, or the client of a language with `secured-` in front; may be repeated.
+    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs,
+    /// log-dirs, telemetry, transactions, shares, streams-groups, or the client of a language with
+    /// the prefix `secured-`; repeatable.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
     /// `ottla` likewise.
     #[arg(long, value_enum, default_value_t = Brokers::Both)]
     broker: Brokers,
-    /// Only Kafka's command line tools beside ours, without the clients' scripts.
+    /// Only compare Kafka's command-line tools with Ottla's, without the clients' scripts.
     #[arg(long, conflicts_with = "clients")]
     tool_pairs_only: bool,
-    /// The scripts and tools on listeners with TLS and logins, with an authorizer and quotas, and no others.
+    /// Only the scripts and tools on listeners with TLS and logins, with an authorizer and quotas.
     #[arg(long, conflicts_with_all = ["clients", "tool_pairs_only"])]
     secured: bool,
-    /// How many scripts run at one time: four, or eight with `--secured`, whose scripts mostly wait.
+    /// Number of scripts that run in parallel: four, or eight with `--secured`, whose scripts
+    /// mostly wait.
     #[arg(long)]
     jobs: Option<usize>,
 }

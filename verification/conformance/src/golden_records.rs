@@ -24,7 +24,7 @@ use ottla_workspace::{process, toolchain, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Keep the files that the two sides exchange in this folder.
+    /// Keep the files that the two sides exchange in this directory.
     #[arg(long)]
     dir: Option<PathBuf>,
 }

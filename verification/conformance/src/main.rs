@@ -32,31 +32,38 @@ use clap::Parser;
 enum Command {
     /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
     GoldenRecords(golden_records::Options),
-    /// Make the schema files of ottla-protocol anew from Kafka's jars.
+    /// Regenerate the schema files of ottla-protocol from Kafka's jars.
     Codegen(codegen::Options),
-    /// Compare the bytes of every message and version with those of Kafka's own classes, both ways.
+    /// Compare the bytes of every message and version with those of Kafka's own classes, in both
+    /// directions.
     Golden(golden::Options),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
     Conformance(conformance::Options),
     /// Run the native client's tests against Apache Kafka and against Ottla.
     Client(client::Options),
-    /// Have Kafka and Ottla take one directory over from each other, many times, under load, and compare all that it holds.
+    /// Let Kafka and Ottla take over one directory from each other repeatedly under load, and
+    /// compare everything in it.
     TakeOver(take_over::Options),
-    /// Stop and kill brokers of Kafka's and Ottla's in one cluster under load, and compare what clients and replicas have.
+    /// Stop and kill brokers of both kinds in one cluster under load, and compare the data of
+    /// clients and replicas.
     MixedCluster(mixed_cluster::Options),
-    /// Add, remove, kill and pause controllers of Kafka's and Ottla's in one quorum, with brokers of both under load.
+    /// Add, remove, kill and pause controllers of both kinds in one quorum, with brokers of both
+    /// under load.
     ChangingQuorum(changing_quorum::Options),
-    /// Raise `kraft.version` in quorums of Kafka's and Ottla's controllers, and compare what the tools print.
+    /// Raise `kraft.version` in quorums of Kafka's and Ottla's controllers, and compare the tools'
+    /// output.
     RaisedQuorum(raised_quorum::Options),
-    /// Kill brokers and applications that work in transactions, and see that everything was worked on once.
+    /// Kill brokers and transactional applications, and check that everything was processed exactly
+    /// once.
     ExactlyOnce(exactly_once::Options),
-    /// Do to a cluster what administrators do, with Kafka's tools and with Ottla's, and compare what they print.
+    /// Administer a cluster with Kafka's tools and with Ottla's, and compare their output.
     ClusterAdmin(cluster_admin::Options),
-    /// Put a broker of Ottla's under one of Kafka's controllers, and work on it with Kafka's tools, step by step.
+    /// Run an Ottla broker with one of Kafka's controllers, and exercise it with Kafka's tools,
+    /// step by step.
     UnderControllers(under_controllers::Options),
-    /// Run `ottla bench` small, open its report in headless Chromium, and count what its plots have drawn.
+    /// Run `ottla bench` at small scale, open its report in headless Chromium, and check its plots.
     Report(report_in_browser::Options),
-    /// Start a broker that is described in peers/, for trying things out and for comparison.
+    /// Start a broker that is described in peers/, to try things out or to compare by hand.
     Peer(peer::Options),
 }
 

@@ -44,33 +44,34 @@ pub struct Options {
     /// The controllers, likewise.
     #[arg(long, value_delimiter = ',', default_value = "kafka")]
     controllers: Vec<String>,
-    /// The brokers are the controllers as well, each in one process with its own, in place of others.
+    /// Combined nodes: the brokers are the controllers as well.
     #[arg(long, conflicts_with = "controllers")]
     combined: bool,
-    /// How often brokers come to harm; each in its turn.
+    /// Number of faults; each hits one broker after the other.
     #[arg(long, default_value_t = 6)]
     troubles: usize,
-    /// What happens to them; all but `full` unless given.
+    /// The kinds of faults; by default all but `full`.
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<Trouble>,
-    /// To how many brokers something happens at one time.
+    /// Number of brokers that a fault hits at the same time.
     #[arg(long, default_value_t = 1)]
     at_once: usize,
-    /// Each broker in a network namespace of its own, so that packets are lost where a network is harmed; else the network is
-    /// proxies. For this root or a user namespace is needed.
+    /// Run each broker in its own network namespace, so that packets are lost as on a real network;
+    /// otherwise the network is simulated by proxies. Needs root or a user namespace.
     #[arg(long, conflicts_with = "combined")]
     namespaces: bool,
-    /// In place of troubles: each broker in turn is stopped, and started on its directory by this maker; and the same way
-    /// back. No partition may have fewer replicas in sync meanwhile than a rolling restart leaves.
+    /// Instead of faults: stop each broker in turn and replace it by a broker of this kind on its
+    /// directory, and then back again. No partition may have fewer replicas in sync meanwhile than
+    /// during a rolling restart.
     #[arg(long, value_name = "PEER")]
     rolling: Option<String>,
-    /// The same seed makes the same choices; one of its own for each run unless given.
+    /// Seed of the random choices; a new one for each run by default.
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the run's folder is made, in place of the target directory.
+    /// Parent directory of the run's directory; by default the target directory.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Keep the folder of a run that found nothing too.
+    /// Keep the directory of a successful run too.
     #[arg(long)]
     keep: bool,
 }

@@ -12,13 +12,13 @@ pub struct Options {
     /// Which peer: the name of a file in peers/, without `.toml`.
     #[arg(default_value = "kafka")]
     peer: String,
-    /// The node's folder: configuration, data and output. A new temporary one unless named.
+    /// The node's directory: configuration, data and output; by default a new temporary one.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// The port of the client listener; the controller listens on the next one.
     #[arg(long, default_value_t = 9092)]
     port: u16,
-    /// A setting of the broker on top of peers/server.properties; may be repeated.
+    /// A setting of the broker that overrides peers/server.properties; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
     overrides: Vec<(String, String)>,
 }

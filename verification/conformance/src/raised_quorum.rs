@@ -38,18 +38,18 @@ const REFERENCES: [&str; 2] = ["kafka", "kafka+kafka+kafka"];
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// The quorums: the names of files in peers/ with a plus between them, the first of whom leads. Each is compared with as many of
-    /// `kafka`.
+    /// The quorums: names of files in peers/, joined by a plus; the first one leads. Each quorum is
+    /// compared with as many of `kafka`.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "ottla,ottla+ottla+ottla,ottla+kafka+kafka,kafka+ottla+kafka"
     )]
     quorums: Vec<String>,
-    /// Where the run's folder is made, in place of the target directory.
+    /// Parent directory of the run's directory; by default the target directory.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Keep the folder of a run that found nothing too.
+    /// Keep the directory of a successful run too.
     #[arg(long)]
     keep: bool,
 }

@@ -18,7 +18,7 @@ use ottla_workspace::{process, toolchain, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// A report that exists, in place of a new run.
+    /// Check this existing report instead of running a benchmark.
     #[arg(long)]
     html: Option<PathBuf>,
 }

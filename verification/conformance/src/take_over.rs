@@ -36,34 +36,34 @@ use workload::Workload;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How often the directory changes hands.
+    /// Number of times that the directory changes hands.
     #[arg(long, default_value_t = 10)]
     changes: usize,
-    /// The same seed makes the same choices; one of its own for each run unless given.
+    /// Seed of the random choices; a new one for each run by default.
     #[arg(long)]
     seed: Option<u64>,
-    /// Who writes the directory first: the name of a file in peers/.
+    /// The broker that writes the directory first: the name of a file in peers/.
     #[arg(long, default_value = "kafka")]
     from: String,
-    /// Who takes it over. `kafka` shows whether the model holds for Kafka itself.
+    /// The broker that takes it over. `kafka` shows whether the model holds for Kafka itself.
     #[arg(long, default_value = "ottla")]
     to: String,
-    /// Static voters (`controller.quorum.voters`) in place of a dynamic quorum of one.
+    /// Static voters (`controller.quorum.voters`) instead of a dynamic quorum of one.
     #[arg(long)]
     static_voters: bool,
-    /// The broker's clients, and the broker itself, log in over TLS, and may do what ACLs allow.
+    /// The broker and its clients log in over TLS, and ACLs apply.
     #[arg(long)]
     secured: bool,
-    /// Partitions of topics that are there besides, a hundred a topic.
+    /// Number of additional partitions, a hundred per topic.
     #[arg(long, default_value_t = 0)]
     partitions: usize,
     /// The port of the client listener; the controller listens on the next one.
     #[arg(long)]
     port: Option<u16>,
-    /// Where the run's folder is made, in place of the target directory.
+    /// Parent directory of the run's directory; by default the target directory.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Keep the directory of a run that found nothing too.
+    /// Keep the directory of a successful run too.
     #[arg(long)]
     keep: bool,
 }

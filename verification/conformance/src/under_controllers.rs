@@ -26,7 +26,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(9);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Keep the folder of a run that found nothing too.
+    /// Keep the directory of a successful run too.
     #[arg(long)]
     keep: bool,
 }

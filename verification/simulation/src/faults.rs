@@ -156,7 +156,7 @@ impl FaultInjector {
                     outcome.losses_of_power += 1;
                 }
             }
-            // One that cannot register yet goes on trying when it is told to stop.
+            // A node that cannot register yet keeps trying after it is told to stop.
             40..50 if has_started && has_disk && self.cut_until.is_none() => {
                 tracing::info!(node = name, "is stopped in order");
                 cluster.nodes[index].stop();

@@ -19,9 +19,9 @@ const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DiskTrouble {
     None,
-    /// No space or no file handles are left: the node goes on, but it may not start.
+    /// No space or no file handles are left: the node must keep running, but need not start.
     Short,
-    /// It may stop by itself, too.
+    /// The node may also stop by itself.
     Failing,
 }
 
@@ -99,7 +99,7 @@ impl Node {
         host.kill();
     }
 
-    /// Starts the node as the server does it: until it is told to stop, or cannot go on.
+    /// Starts the node like the server: until it is told to stop, or fails.
     pub fn start(&mut self) {
         let config = self.config();
         let host = self.host();

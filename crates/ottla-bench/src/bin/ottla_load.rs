@@ -55,14 +55,14 @@ enum Mode {
 struct BareLoopArgs {
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// Frames on their way per connection.
+    /// Requests in flight per connection.
     #[arg(long, default_value_t = 5)]
     in_flight: usize,
     #[arg(long, default_value_t = 64 * 1024)]
     batch_bytes: usize,
     #[arg(long, default_value_t = 1_000_000_000)]
     bytes: u64,
-    /// Send this many bytes first and do not measure them.
+    /// Send this many bytes first, without measuring them.
     #[arg(long, default_value_t = 0)]
     warmup_bytes: u64,
     /// Directory of the files; they are unlinked at once, so nothing remains.
@@ -78,10 +78,10 @@ struct Common {
     /// A broker of the cluster, as host:port.
     #[arg(long, default_value = "127.0.0.1:9092")]
     bootstrap: String,
-    /// The topic; it is created unless it is there.
+    /// The topic; it is created if missing.
     #[arg(long, default_value = "ottla-load")]
     topic: String,
-    /// A setting of the topic when it is created; may be repeated.
+    /// A setting of the topic when it is created; repeatable.
     #[arg(long = "topic-config", value_name = "KEY=VALUE", value_parser = parse_setting)]
     topic_configs: Vec<(String, String)>,
     /// Process ID of the broker on this machine, to report its CPU time and memory.
@@ -103,13 +103,13 @@ struct ProduceArgs {
     partitions: i32,
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// Requests on their way per connection.
+    /// Requests in flight per connection.
     #[arg(long, default_value_t = 5)]
     in_flight: usize,
     /// 0, 1 or all.
     #[arg(long, default_value = "1", value_parser = parse_acks)]
     acks: i16,
-    /// Size of a batch before compression, header and all.
+    /// Size of a batch before compression, with its header.
     #[arg(long, default_value_t = 64 * 1024)]
     batch_bytes: usize,
     /// Size of a record's value.
@@ -124,7 +124,7 @@ struct ProduceArgs {
     /// Send for this long instead.
     #[arg(long)]
     seconds: Option<f64>,
-    /// Send this many bytes first and do not measure them.
+    /// Send this many bytes first, without measuring them.
     #[arg(long, default_value_t = 0)]
     warmup_bytes: u64,
     /// An open loop at this many 10^6 bytes of batches per second, instead of as fast as possible.
@@ -141,7 +141,7 @@ struct FetchArgs {
     common: Common,
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// The most that one request may answer.
+    /// Maximum bytes of one response.
     #[arg(long, default_value_t = 1 << 20)]
     fetch_bytes: usize,
     /// How often the topic is read.
@@ -155,7 +155,7 @@ struct EndToEndArgs {
     common: Common,
     #[arg(long, default_value_t = 20_000)]
     records: u64,
-    /// Records sent first and not measured.
+    /// Records that are sent first, without being measured.
     #[arg(long, default_value_t = 2_000)]
     warmup_records: u64,
     #[arg(long, default_value_t = 100)]
@@ -183,7 +183,7 @@ struct ProduceLatencyArgs {
     record_bytes: usize,
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
-    /// At the same rate first, not measured.
+    /// Duration of a warm-up at the same rate, which is not measured.
     #[arg(long, default_value_t = 3.0)]
     warmup_seconds: f64,
     /// 1 or all.
@@ -197,7 +197,7 @@ struct GroupsArgs {
     common: Common,
     #[arg(long, default_value_t = 100)]
     groups: usize,
-    /// All groups' together.
+    /// Number of members, over all groups.
     #[arg(long, default_value_t = 1000)]
     members: usize,
     #[arg(long, default_value_t = 10)]

@@ -56,9 +56,9 @@ pub struct OpenParams {
     pub dir: PathBuf,
     pub topic_partition: TopicPartition,
     pub config: Arc<TopicConfig>,
-    /// From the checkpoint; 0 where there is none.
+    /// From the checkpoint; 0 if it has no entry.
     pub recovery_point: Offset,
-    /// From the checkpoint; 0 where there is none.
+    /// From the checkpoint; 0 if it has no entry.
     pub log_start_offset: Offset,
     /// The log directory was stopped cleanly: nothing has to be scanned.
     pub clean_shutdown: bool,

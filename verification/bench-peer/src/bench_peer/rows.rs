@@ -40,13 +40,13 @@ pub enum Row {
     FixedRate,
     /// A transaction of one record, begin to commit, one after the other.
     Transactions,
-    /// Kafka's ProducerPerformance in transactions of 100 ms, beside the same without transactions.
+    /// Kafka's ProducerPerformance in transactions of 100 ms, and the same without transactions.
     ExactlyOnce,
     /// 1,000 members of 100 groups join at the same time, with both consumer protocols.
     Groups,
     /// A restart with 100,000 committed offsets, until all of them are served.
     Offsets,
-    /// Memory after all of that.
+    /// Memory after all other rows.
     Memory,
 }
 

@@ -41,19 +41,22 @@ pub struct Options {
     /// Print what can be measured, and measure nothing.
     #[arg(long)]
     pub(super) list: bool,
-    /// How often each broker is measured.
+    /// Number of rounds.
     #[arg(long, default_value_t = 3)]
     pub(super) rounds: usize,
-    /// Only these rows of the group `node`; may be repeated or separated by commas.
+    /// Only these rows of the group `node`; repeatable, or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(super) rows: Vec<Row>,
-    /// Records of a run of Kafka's producer and consumer tools: 10,000,000 unless given; in a cluster, 5,000,000.
+    /// Records per run of Kafka's producer and consumer tools; by default 10,000,000, in a cluster
+    /// 5,000,000.
     #[arg(long)]
     pub(super) records: Option<u64>,
-    /// 10^9 bytes: of large batches for the node, 10 unless given; of recovery, 10; of the log to compact, 5.
+    /// 10^9 bytes: of large batches for the node, by default 10; of recovery, 10; of the log to
+    /// compact, 5.
     #[arg(long)]
     pub(super) gigabytes: Option<f64>,
-    /// Partitions of the groups start-2000 and recovery, 2000 unless given, and of the group cluster, 10,000.
+    /// Partitions of the groups start-2000 and recovery, by default 2000, and of the group cluster,
+    /// 10,000.
     #[arg(long)]
     pub(super) partitions: Option<usize>,
     /// Segments of 64 MiB that the group rolls fills.
@@ -62,10 +65,10 @@ pub struct Options {
     /// The rate of the group rolls, in 10^6 bytes per second.
     #[arg(long, default_value_t = 150.0)]
     pub(super) roll_megabytes_per_second: f64,
-    /// How long the controllers of the group failover wait for a broker that is silent.
+    /// Session timeout of the brokers in the group failover.
     #[arg(long, default_value_t = 3000)]
     pub(super) session_timeout_ms: u64,
-    /// Only these parts of the group cluster; may be repeated or separated by commas.
+    /// Only these parts of the group cluster; repeatable, or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(super) parts: Vec<Part>,
     /// Replicas of the many partitions of the group cluster.
@@ -74,16 +77,16 @@ pub struct Options {
     /// How long the group cluster measures latency.
     #[arg(long, default_value_t = 30)]
     pub(super) latency_seconds: u64,
-    /// A setting of both brokers on top of peers/server.properties; may be repeated.
+    /// A setting of both brokers that overrides peers/server.properties; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
     pub(super) overrides: Vec<(String, String)>,
     /// The peer that Ottla is compared with: the name of a file in peers/.
     #[arg(long, default_value = "kafka")]
     pub(super) peer: String,
-    /// Compares Ottla with another build of itself instead: the path of that build's binary.
+    /// Compare Ottla with another build of itself instead: the path of that build's binary.
     #[arg(long, value_name = "PATH", conflicts_with = "peer")]
     pub(super) other_build: Option<PathBuf>,
-    /// Writes the tables to this file as Markdown, too.
+    /// Also write the tables to this file, as Markdown.
     #[arg(long)]
     pub(super) out: Option<PathBuf>,
 }
@@ -197,9 +200,9 @@ pub(super) const STORED_BYTES: u64 = 110;
 /// What is measured of a cluster, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Kafka's producer tool and three of Ottla's: rates, processor time and memory of the brokers.
+    /// Kafka's producer tool and three of Ottla's: rates, CPU time and memory of the brokers.
     Producers,
-    /// From producer to consumer at 5,000 records a second.
+    /// From producer to consumer at 5,000 records per second.
     Latency,
     /// 10,000 partitions: creation, idling, restart of a broker, failover of all its leaders.
     ManyPartitions,

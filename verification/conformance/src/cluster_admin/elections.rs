@@ -154,7 +154,8 @@ fn check_that_the_cut_is_told(desk: &Desk, partition: &str) -> Result<()> {
         return Ok(());
     }
     let printed = std::fs::read_to_string(broker.options.dir.join("output.log"))?;
-    let tells = |line: &str| line.contains("the log was truncated from") && line.contains(partition);
+    let tells =
+        |line: &str| line.contains("the log was truncated from") && line.contains(partition);
     ensure!(
         printed.lines().any(tells),
         "{} does not report that it has truncated {partition}",

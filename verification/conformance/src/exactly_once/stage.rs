@@ -16,7 +16,7 @@ pub(super) const REPLICAS: usize = 3;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// What works in transactions.
+    /// The transactional workload.
     #[arg(long, value_enum, default_value_t = Work::Copies)]
     pub(super) work: Work,
     /// The brokers, by the names of files in peers/. One is its own controller.
@@ -25,16 +25,16 @@ pub struct Options {
     /// The controllers of several brokers, likewise.
     #[arg(long, value_delimiter = ',', default_value = "kafka")]
     pub(super) controllers: Vec<String>,
-    /// How often somebody is killed.
+    /// Number of kills.
     #[arg(long, default_value_t = 8)]
     pub(super) kills: usize,
-    /// The `transaction.version` of the cluster, where it is not to be the highest.
+    /// The `transaction.version` of the cluster; by default the highest.
     #[arg(long)]
     pub(super) transaction_version: Option<u8>,
-    /// The same seed makes the same choices; one of its own for each run unless given.
+    /// Seed of the random choices; a new one for each run by default.
     #[arg(long)]
     pub(super) seed: Option<u64>,
-    /// Keep the folder of a run that found nothing too.
+    /// Keep the directory of a successful run too.
     #[arg(long)]
     pub(super) keep: bool,
 }

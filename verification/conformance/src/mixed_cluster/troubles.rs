@@ -15,22 +15,23 @@ use ottla_types::Uuid;
 /// What happens to a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Trouble {
-    /// SIGTERM; it is started again.
+    /// SIGTERM, then a restart.
     Stopped,
-    /// SIGKILL; it is started again.
+    /// SIGKILL, then a restart.
     Killed,
-    /// SIGSTOP, and SIGCONT: it wakes up in a cluster that has gone on without it.
+    /// SIGSTOP, then SIGCONT: the broker wakes up in a cluster that has moved on.
     Paused,
-    /// The other brokers do not reach it; clients and controllers do.
+    /// Other brokers cannot reach it; clients and controllers can.
     Unreachable,
-    /// It reaches neither controllers nor is it reached by other brokers, and clients still reach it.
+    /// It reaches no controller and no broker reaches it; clients can still reach it.
     Isolated,
-    /// What other brokers and controllers have to do with it is late.
+    /// Its traffic with other brokers and controllers is delayed.
     Slowed,
-    /// One of its two log directories is deleted while it runs; later it is killed and started with an empty one.
+    /// One of its two log directories is deleted while it runs; later it is killed and restarted
+    /// with an empty one.
     Bereft,
-    /// One of its two log directories is full for a time. The directories are small file systems then, for which root or a
-    /// user namespace is needed.
+    /// One of its two log directories is full for a while. The directories are then small file
+    /// systems, which needs root or a user namespace.
     Full,
 }
 
