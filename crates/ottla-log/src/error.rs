@@ -177,7 +177,7 @@ pub enum ReadError {
     #[error(transparent)]
     Storage(StorageError),
     /// Only of [`LogReader::read_cached`](crate::LogReader::read_cached).
-    #[error("what tells the position is not in memory")]
+    #[error("the position cannot be determined from memory")]
     NotCached,
 }
 

@@ -22,7 +22,7 @@ pub enum DecodeError {
         remaining: usize,
     },
     #[error(
-        "what is at {position} takes {needed} bytes of memory more, and all of the message may take {allowance}"
+        "the element at {position} takes {needed} more bytes of memory, and the whole message may take {allowance}"
     )]
     AllowanceExceeded {
         position: usize,
@@ -37,7 +37,7 @@ pub enum DecodeError {
     VarintTooLong { position: usize },
     #[error("tagged field {tag} at {position} does not end where its size says")]
     InvalidTaggedField { position: usize, tag: u32 },
-    #[error("tagged field {tag} at {position} is none of version {version}")]
+    #[error("tagged field {tag} at {position} does not exist in version {version}")]
     TagNotInVersion {
         position: usize,
         tag: u32,

@@ -206,7 +206,7 @@ impl Provider {
         };
         match allowed.iter().any(|allowed| path.starts_with(allowed)) {
             true => Ok(path),
-            false => Err("param.allowed.paths does not have it".to_owned()),
+            false => Err("param.allowed.paths does not contain it".to_owned()),
         }
     }
 }
@@ -266,7 +266,7 @@ mod tests {
                 format!(
                     "config.providers.file.param.allowed.paths={at}/in\na=${{file:{at}/in/../secrets:user}}"
                 ),
-                "param.allowed.paths does not have it",
+                "param.allowed.paths does not contain it",
             ),
             (
                 "config.providers.env.param.allowlist.pattern=KAFKA_.*\na=${env:HOME}".to_owned(),

@@ -305,7 +305,7 @@ fn a_topic_that_is_not_there_is_one_warning_and_a_timeout_is_no_error() {
     assert_eq!(
         consumer.err(),
         "WARN topic ordres does not exist; did you mean orders? Waiting for it.\n\
-         No record came for 500 ms (--timeout-ms); stopping.\nProcessed a total of 0 messages\n"
+         No record arrived for 500 ms (--timeout-ms); stopping.\nProcessed a total of 0 messages\n"
     );
     let mut consumer = Running::start(&servers, &read);
     assert!(consumer.ended().success(), "{}", consumer.err());

@@ -56,7 +56,7 @@ impl OAuthSettings<'_> {
                 key.clone(),
                 format!(
                     "{key} is missing, and Kafka's default accepts unsigned tokens; give {key}={} and \
-                     {URL_KEY}, or {UNSECURED_HANDLER} if anybody may be whoever they say",
+                     {URL_KEY}, or {UNSECURED_HANDLER} if clients may claim any name",
                     SIGNED_HANDLERS[0]
                 ),
             )),

@@ -83,7 +83,7 @@ pub enum PersistedStateError {
     #[error("the batch at offset {first} begins before {expected}, where the one before it ends")]
     Order { first: Offset, expected: Offset },
     #[error(
-        "the batch at offset {first} ends at {last}, which is before it begins or out of all measure"
+        "the batch at offset {first} ends at {last}, which is before its start or too far from it"
     )]
     Extent { first: Offset, last: Offset },
     #[error("the batch at offset {first} is in state {state}, which is not one that is persisted")]

@@ -91,7 +91,7 @@ impl CleanedSegment {
         }
         if self.size + size as u64 > MAX_SEGMENT_BYTES {
             return Err(CleanError::Uncleanable(format!(
-                "the segment at {} grows beyond 2 GiB when it is written anew",
+                "the segment at {} exceeds 2 GiB when it is rewritten",
                 self.segment.base_offset
             )));
         }

@@ -48,7 +48,7 @@ pub enum Unusable {
     Corrupt(String),
     /// Batches that this release cannot decode; their records must not be skipped.
     #[error(
-        "{0}; it was written by a newer release, or metadata.version is above what is known here"
+        "{0}; it was written by a newer release, or metadata.version is newer than this release"
     )]
     Undecodable(String),
 }

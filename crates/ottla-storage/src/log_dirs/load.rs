@@ -433,7 +433,7 @@ fn set_superseded_aside(
         .map_err(|error| StorageError::new("rename", path, error))?;
     tracing::warn!(
         %topic_partition, dir = %dir.path.display(), renamed_to = name,
-        "the partition was moved to another directory, and a crash came before the old log was deleted; it was set aside and can be removed"
+        "the partition was moved to another directory, and the node crashed before the old log was deleted; it was set aside and can be removed"
     );
     Ok(())
 }

@@ -351,7 +351,7 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
         || matches!(def.name, "listeners" | "listener.security.protocol.map");
     if is_of_listeners {
         let what = format!(
-            "{key}={shown} changes listeners, and Ottla knows only those of its properties file"
+            "{key}={shown} changes listeners, and Ottla uses only those of its properties file"
         );
         look.unserved(config, Unserved::Settings, place, what, change);
     } else if let Some(reason) = def.refusal(value) {

@@ -90,7 +90,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     families.push(
         Family::gauge(
             "kafka_log_logcleanermanager_time_since_last_run_ms",
-            "How long ago the cleaner last looked for a log to clean",
+            "Time since the cleaner last searched for a log to clean",
         )
         .value(cleaner.time_since_last_run_ms(broker.now_ms()) as f64),
     );
@@ -125,12 +125,12 @@ fn handles(broker: &Broker) -> Vec<Family> {
     let gauges = [
         (
             "ottla_log_handles_limit",
-            "File handles that the logs may have at once",
+            "Maximum number of file handles of the logs",
             stats.limit,
         ),
         (
             "ottla_log_handles_open",
-            "File handles that the logs have, and readers of what is being sent",
+            "File handles of the logs and of fetches that are being sent",
             stats.open,
         ),
         (

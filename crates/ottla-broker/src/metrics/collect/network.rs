@@ -90,7 +90,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::ConnectionsRefused,
             "ottla_connections_refused",
-            "Connections turned away over a limit",
+            "Connections refused because of a limit",
         ),
         (
             Metric::AcceptsPaused,

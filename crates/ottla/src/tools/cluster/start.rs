@@ -451,7 +451,7 @@ fn reason_text(
 ) -> String {
     if is_killed {
         return format!(
-            "node {id} exited ({status}): killed by a process, or by the kernel for want of memory"
+            "node {id} exited ({status}): killed by a process, or by the kernel for lack of memory"
         );
     }
     let last = last.map_or(String::new(), |line| format!("; last output: {line}"));

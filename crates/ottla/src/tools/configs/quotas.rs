@@ -233,7 +233,7 @@ fn credential(mechanism: ScramMechanism, value: &str) -> anyhow::Result<NewScram
     let invalid = || {
         anyhow::anyhow!(
             "Invalid credential property {name}; write {name}=[iterations=8192,password=…], the \
-             iterations may be left out"
+             iterations are optional"
         )
     };
     let (iterations, password) = match value.strip_prefix("iterations=") {

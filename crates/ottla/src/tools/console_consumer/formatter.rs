@@ -79,7 +79,7 @@ impl Formatter {
             Some(name) => match CoordinatorFormatter::from_name(name) {
                 Some(formatter) => Kind::Coordinator(formatter),
                 None => bail!(
-                    "--formatter {} is a Java class that is not known here; known are those of Kafka: \
+                    "--formatter {} is an unknown Java class; supported are those of Kafka: \
                      DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter, \
                      OffsetsMessageFormatter, GroupMetadataMessageFormatter, \
                      TransactionLogMessageFormatter and ShareGroupStateMessageFormatter",
@@ -243,7 +243,7 @@ impl Deserializer {
             "FloatDeserializer" => Deserializer::Float,
             "DoubleDeserializer" => Deserializer::Double,
             _ => bail!(
-                "{class} is a Java class that is not known here; known are Kafka's String, ByteArray, \
+                "{class} is an unknown Java class; supported are Kafka's String, ByteArray, \
                  Bytes, Boolean, Short, Integer, Long, Float and DoubleDeserializer"
             ),
         })

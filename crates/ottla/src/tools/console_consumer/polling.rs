@@ -69,7 +69,7 @@ impl Polling {
             self.last_record = Instant::now();
         } else if let Some(timeout) = timeout.filter(|it| self.last_record.elapsed() > *it) {
             eprintln!(
-                "No record came for {} ms (--timeout-ms); stopping.",
+                "No record arrived for {} ms (--timeout-ms); stopping.",
                 timeout.as_millis()
             );
             return None;
