@@ -223,7 +223,7 @@ impl PeerConnection {
         };
         let login = ClientLogin::new(sasl.mechanism, &sasl.credentials, nonce());
         let mut login =
-            login.ok_or_else(|| not_let_in("the credentials are not its".to_owned()))?;
+            login.ok_or_else(|| not_let_in("the credentials are for another mechanism".to_owned()))?;
         let request = SaslHandshakeRequest {
             mechanism: ByteString::from_static(sasl.mechanism.name()),
         };
@@ -620,7 +620,7 @@ async fn read_answers(
             Ok(Ok(())) => {}
             Ok(Err(reason)) => return reason,
             Err(FrameError::NegativeLength(length)) => {
-                return format!("it sent an answer of {length} bytes");
+                return format!("it sent a response of {length} bytes");
             }
             Err(FrameError::TooLarge { length, max }) => {
                 return format!(

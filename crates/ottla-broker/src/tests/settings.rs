@@ -259,7 +259,7 @@ async fn a_change_that_kafka_would_refuse_is_not_stored() {
             "1",
             "listeners",
             "PLAINTEXT://:1",
-            "cannot be changed while the broker runs",
+            "cannot yet be changed while the broker runs",
         ),
         (
             "1",

@@ -88,7 +88,7 @@ mod tests {
                 r#"{"version":2,"partitions":[]}"#,
                 "Not supported version field value 2",
             ),
-            (r#"{"partitions":7}"#, "no list"),
+            (r#"{"partitions":7}"#, "not a list"),
             (r#"{"partitions":[{"topic":"t"}]}"#, "names no partition"),
         ] {
             let error = parse("f", bad).err().expect(bad).to_string();
