@@ -222,8 +222,8 @@ impl PeerConnection {
             reason,
         };
         let login = ClientLogin::new(sasl.mechanism, &sasl.credentials, nonce());
-        let mut login =
-            login.ok_or_else(|| not_let_in("the credentials are for another mechanism".to_owned()))?;
+        let mut login = login
+            .ok_or_else(|| not_let_in("the credentials are for another mechanism".to_owned()))?;
         let request = SaslHandshakeRequest {
             mechanism: ByteString::from_static(sasl.mechanism.name()),
         };
