@@ -157,7 +157,9 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
     }
 
     /// Replicas that leave the ISR while it is below its minimum become ELRs, unless their broker
-    /// stopped uncleanly.
+    /// stopped uncleanly, or they were removed: a removed replica deletes its log. Kafka 4.3 keeps
+    /// it in the ELR. When it is added again, with an empty log, Kafka may elect it, and committed
+    /// records are lost.
     fn populate_target_elr(&mut self) {
         if !self.is_elr_enabled {
             return;
@@ -177,8 +179,14 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             .filter(|replica| {
                 !self.target_isr.contains(replica)
                     && !self.unclean_shutdown_replicas.contains(replica)
+                    && self.stays_replica(*replica)
             })
             .collect();
+    }
+
+    /// Whether it was a replica before this change and is one after it, and so keeps its log.
+    fn stays_replica(&self, replica: BrokerId) -> bool {
+        self.partition.replicas.contains(&replica) && self.target_replicas.contains(&replica)
     }
 
     fn elect(&mut self, record: &mut PartitionChangeRecord) {
@@ -262,7 +270,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             return None;
         }
         match self.partition.last_known_elr[..] {
-            [leader] if self.is_acceptable(leader) => Some(leader),
+            [leader] if self.stays_replica(leader) && self.is_acceptable(leader) => Some(leader),
             _ => None,
         }
     }

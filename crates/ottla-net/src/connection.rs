@@ -149,6 +149,14 @@ pub async fn serve<S: Service>(
             let say = || tracing::warn!(%peer, "connection closed: {error}");
             context.complaints.say(say);
         }
+        Err(ConnectionError::Request(RequestError::Malformed(
+            error @ DecodeError::AllowanceExceeded { .. },
+        ))) => {
+            context.metrics.add(Metric::ConnectionsClosedForMemory, 1);
+            let peer = registered.connection.peer_addr;
+            let say = || tracing::warn!(%peer, "connection closed: decoding its request needs too much memory: {error}");
+            context.complaints.say(say);
+        }
         Err(error @ (ConnectionError::Frame(_) | ConnectionError::Request(_))) => {
             context.metrics.add(Metric::MalformedRequests, 1);
             context.complaints.say(|| {

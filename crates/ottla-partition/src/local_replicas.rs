@@ -145,6 +145,7 @@ impl LocalReplicas {
         let mut followers = Vec::new();
         let mut is_newly_leading = false;
         for (partition, replica, is_leader) in elected {
+            log_change(&partition, &replica.registration);
             if is_directory_told {
                 self.tell_directory(&partition, replica);
             }
@@ -486,6 +487,18 @@ fn known_before<'a>(
     let topic = before.topics.by_name(&replica.topic);
     let topic = topic.filter(|topic| topic.id == replica.topic_id);
     topic.and_then(|topic| topic.partition(replica.partition))
+}
+
+/// What Kafka writes to its state-change log.
+fn log_change(partition: &Partition, registration: &PartitionRegistration) {
+    let log = partition.reader();
+    tracing::debug!(
+        partition = %partition.topic_partition, leader = registration.leader.0,
+        leader_epoch = registration.leader_epoch.0, partition_epoch = registration.partition_epoch.0,
+        isr = ?registration.isr, replicas = ?registration.replicas,
+        log_end_offset = log.log_end_offset().0, high_watermark = log.high_watermark().0,
+        "the registration of a replica has changed"
+    );
 }
 
 fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataImage) -> Leadership {

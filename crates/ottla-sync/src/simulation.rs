@@ -41,7 +41,7 @@ pub(crate) mod trace;
 pub(crate) mod world;
 
 pub use failure::{Failure, Waiting};
-pub use host::{Host, now, stream};
+pub use host::{Host, host_name, now, stream};
 pub use network::Network;
 pub use policy::Policy;
 pub use random::Random;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ottla_client::admin::NewTopic;
 use ottla_client::{Admin, ClientError};
-use ottla_sync::simulation::{self, Config, Host, now, stream};
+use ottla_sync::simulation::{self, Config, Host, host_name, now, stream};
 use ottla_sync::thread::sleep;
 use ottla_testkit::client_histories::workload::{self, PARTITIONS, Scene};
 use ottla_testkit::client_histories::{self, Operation, Seen, Step, Value};
@@ -68,7 +68,7 @@ struct SimulatedTime;
 
 impl tracing_subscriber::fmt::time::FormatTime for SimulatedTime {
     fn format_time(&self, w: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
-        write!(w, "{:>12.6}", now().as_secs_f64())
+        write!(w, "{:>12.6} {:<10}", now().as_secs_f64(), host_name())
     }
 }
 

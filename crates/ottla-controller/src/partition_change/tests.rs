@@ -195,6 +195,46 @@ fn a_reassignment_ends_when_the_new_replicas_are_in_sync() {
     );
 }
 
+/// A replica that is removed deletes its log, so it must not lead when it is added again.
+#[test]
+fn a_removed_replica_is_not_eligible_to_lead() {
+    let mut cluster = cluster(&[1], 1)
+        .with_feature("eligible.leader.replicas.version", 1)
+        .with_setting("min.insync.replicas", "2");
+    cluster.apply(&[MetadataRecord::PartitionChange(PartitionChangeRecord {
+        removing_replicas: Some(vec![1]),
+        adding_replicas: Some(vec![2]),
+        ..change()
+    })]);
+    let anyone = |_| true;
+    let build = |cluster: &mut Cluster, prepare: &dyn Fn(&mut PartitionChange<'_, '_>)| {
+        let context = cluster.context();
+        let topic = context.image.topics.by_id(TOPIC).unwrap();
+        let partition = topic.partition(PartitionIndex(0)).unwrap();
+        let mut change =
+            PartitionChange::new(&context, topic, PartitionIndex(0), partition, &anyone);
+        prepare(&mut change);
+        change.build().expect("something changes")
+    };
+    let completed = build(&mut cluster, &|change| {
+        change.target_isr = vec![BrokerId(1), BrokerId(2)];
+    });
+    assert_eq!(completed.replicas, Some(vec![2, 3]));
+    assert_eq!(completed.isr, Some(vec![2]));
+    assert_eq!(completed.eligible_leader_replicas, None);
+    // Kafka's controller may have left a removed replica in the ELR.
+    cluster.apply(&[MetadataRecord::PartitionChange(PartitionChangeRecord {
+        eligible_leader_replicas: Some(vec![1]),
+        ..completed
+    })]);
+    let added_again = build(&mut cluster, &|change| {
+        change.target_replicas = vec![BrokerId(3), BrokerId(1), BrokerId(2)];
+        change.target_adding = vec![BrokerId(1)];
+        change.target_removing = vec![BrokerId(2)];
+    });
+    assert_eq!(added_again.eligible_leader_replicas, Some(vec![]));
+}
+
 #[test]
 fn before_3_6_a_shrinking_isr_raises_the_leader_epoch() {
     let mut cluster = cluster(&[1, 2, 3], 1).with_feature("metadata.version", 11);

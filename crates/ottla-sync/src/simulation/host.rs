@@ -176,6 +176,18 @@ pub fn now() -> Duration {
     Duration::from_nanos(world::world().now())
 }
 
+/// The name of the host whose thread is running; empty outside of all hosts.
+pub fn host_name() -> String {
+    let world = world::world();
+    let host = world.host() as usize;
+    world.with(|state| {
+        state
+            .hosts
+            .get(host)
+            .map_or(String::new(), |host| host.name.clone())
+    })
+}
+
 /// A stream of random numbers for the test itself.
 pub fn stream(name: &str) -> Random {
     Random::named(world::world().seed, name)
