@@ -146,7 +146,10 @@ fn is_source(path: &str) -> bool {
     let extension = Path::new(path)
         .extension()
         .and_then(|extension| extension.to_str());
-    matches!(extension, Some("rs" | "java" | "py" | "go" | "js" | "sh"))
+    matches!(
+        extension,
+        Some("rs" | "java" | "py" | "go" | "js" | "mjs" | "ts" | "tsx" | "sh")
+    )
 }
 
 fn is_generated(file: &SourceFile) -> bool {

@@ -1,0 +1,131 @@
+/** Brokers: their disks, settings with sources, and reassignments. */
+import { segments, to } from "../address";
+import { api } from "../api";
+import { bytes, count, plural, visible } from "../format";
+import { useGet } from "../load";
+import { Head, Tabs } from "../parts/head";
+import { Settings } from "../parts/settings";
+import { Badge, Empty, Facts, Failure, Loading } from "../parts/states";
+import { type Column, Table } from "../parts/table";
+import type { Broker, Cluster, LogDir } from "../wire";
+import { Reassignments } from "./brokers/reassignments";
+import { BrokerTable, Disk } from "./cluster";
+
+export function Brokers() {
+  const [, id = ""] = segments.value;
+  if (/^\d+$/.test(id)) return <One key={id} id={id} />;
+  return (
+    <div class={id === "" ? "" : "full"}>
+      <Head title="Brokers" />
+      <Tabs
+        label="Brokers"
+        tabs={[
+          { path: ["brokers"], name: "All" },
+          { path: ["brokers", "reassignments"], name: "Reassignments" },
+          { path: ["brokers", "settings"], name: "Settings of all brokers" },
+        ]}
+      />
+      {id === "reassignments" ? <Reassignments /> : id === "settings" ? <Settings address={api(["brokers", "default", "settings"])} of="All brokers" /> : <All />}
+    </div>
+  );
+}
+
+function All() {
+  const { data, problem, at, reload } = useGet<Cluster>(api(["cluster"]), 5000);
+  if (!data) return problem ? <Failure problem={problem} retry={reload} /> : <Loading what="brokers" />;
+  return (
+    <>
+      <Failure problem={problem} at={at} retry={reload} />
+      <BrokerTable brokers={data.brokers} />
+    </>
+  );
+}
+
+function One({ id }: { id: string }) {
+  const [, , tab = ""] = segments.value;
+  const { data: broker, problem, at, reload } = useGet<Broker>(api(["brokers", id]), 5000);
+  return (
+    <div class={tab === "" ? "" : "full"}>
+      <Head title={`Broker ${id}`} above={<a href="/brokers">Brokers</a>} />
+      <Tabs
+        label="Broker"
+        tabs={[
+          { path: ["brokers", id], name: "Log directories" },
+          { path: ["brokers", id, "settings"], name: "Settings" },
+          { path: ["brokers", id, "apis"], name: "APIs" },
+        ]}
+      />
+      {tab === "settings" ? (
+        <Settings address={api(["brokers", id, "settings"])} of={`Broker ${id}`} />
+      ) : !broker ? (
+        problem ? <Failure problem={problem} retry={reload} /> : <Loading what="the broker" />
+      ) : tab === "apis" ? (
+        <Apis broker={broker} />
+      ) : (
+        <>
+          <Failure problem={problem} at={at} retry={reload} />
+          <Facts
+            facts={[
+              ["Address", `${broker.host}:${broker.port}`],
+              ["State", broker.is_fenced ? <Badge tone="bad">fenced</Badge> : <Badge tone="good">unfenced</Badge>],
+              ["Rack", broker.rack ?? "–"],
+              ["Leaders", count(broker.leaders)],
+              ["Replicas", count(broker.replicas)],
+              ["Data", bytes(broker.bytes)],
+            ]}
+          />
+          {broker.dirs.map((dir) => (
+            <Directory key={dir.path} dir={dir} />
+          ))}
+          {broker.dirs.length === 0 ? (
+            <Empty title="The broker reports no log directory">
+              <p>It is fenced or does not answer, or you may not describe the cluster.</p>
+            </Empty>
+          ) : null}
+        </>
+      )}
+    </div>
+  );
+}
+
+const LARGEST: readonly Column<LogDir["largest"][number]>[] = [
+  {
+    id: "replica",
+    title: "Largest replicas",
+    cell: (it) => (
+      <>
+        <a href={to(["topics", it.topic])}>
+            {it.topic}-{it.partition}
+          </a> {it.is_future ? <Badge tone="warn">moving here</Badge> : null}
+      </>
+    ),
+  },
+  { id: "lag", title: "Offset lag", width: 110, isNumber: true, cell: (it) => count(it.offset_lag) },
+  { id: "bytes", title: "Size", width: 100, isNumber: true, cell: (it) => bytes(it.bytes) },
+];
+
+function Directory({ dir }: { dir: LogDir }) {
+  return (
+    <section>
+      <h2>
+        <code>{visible(dir.path)}</code> {dir.problem ? <Badge tone="bad">{dir.problem}</Badge> : null} {dir.is_cordoned ? <Badge tone="warn">cordoned</Badge> : null}
+      </h2>
+      <p>
+        {plural(dir.replicas, "replica")}, {bytes(dir.bytes)} <Disk total={dir.total_bytes} usable={dir.usable_bytes} />
+      </p>
+      <Table label={`Replicas in ${dir.path}`} columns={LARGEST} total={dir.largest.length} row={(index) => dir.largest[index]}>
+        <p class="soft">No replica is in this directory.</p>
+      </Table>
+    </section>
+  );
+}
+
+const APIS: readonly Column<Broker["api_versions"][number]>[] = [
+  { id: "api", title: "API", cell: (it) => it.api },
+  { id: "min", title: "From version", width: 120, isNumber: true, cell: (it) => it.min },
+  { id: "max", title: "To version", width: 120, isNumber: true, cell: (it) => it.max },
+];
+
+function Apis({ broker }: { broker: Broker }) {
+  return <Table label="APIs" isTall columns={APIS} total={broker.api_versions.length} row={(index) => broker.api_versions[index]} />;
+}

@@ -1,0 +1,152 @@
+import { query } from "../../address";
+import { api, call, session } from "../../api";
+import { useDraft } from "../../draft";
+import { byteRate, count, visible } from "../../format";
+import { useList } from "../../load";
+import { Dialog, Opens, isDialogOpen, openDialog } from "../../parts/dialog";
+import { Search, SelectField, TextField } from "../../parts/fields";
+import { say } from "../../parts/notices";
+import { Empty, Failure, Loading } from "../../parts/states";
+import { type Column, Table } from "../../parts/table";
+import type { Quota } from "../../wire";
+
+/** Name, what it limits, the value as text. */
+const QUOTAS: readonly (readonly [string, string, (value: number) => string])[] = [
+  ["producer_byte_rate", "Produce", byteRate],
+  ["consumer_byte_rate", "Fetch", byteRate],
+  ["request_percentage", "Request time", (value) => `${count(value)} %`],
+  ["controller_mutation_rate", "Changes of partitions", (value) => `${count(value)}/s`],
+  ["connection_creation_rate", "New connections", (value) => `${count(value)}/s`],
+];
+
+const textOf = (entity: Quota["entity"]): string =>
+  Object.entries(entity)
+    .map(([type, name]) => `${type} ${name === null ? "default" : visible(name)}`)
+    .join(", ");
+
+export function Quotas() {
+  const search = query.value.get("search") ?? "";
+  const quotas = useList<Quota>(api(["quotas"], { search }), 15_000);
+  const columns: Column<Quota>[] = [
+    { id: "entity", title: "Of", cell: (quota) => textOf(quota.entity) },
+    ...QUOTAS.map(
+      ([name, title, text]): Column<Quota> => ({
+        id: name,
+        title,
+        width: 130,
+        isNumber: true,
+        isExtra: !["producer_byte_rate", "consumer_byte_rate"].includes(name),
+        help: name,
+        cell: (quota) => {
+          const value = quota.quotas[name];
+          return value === null || value === undefined ? <span class="soft">–</span> : text(value);
+        },
+      }),
+    ),
+    {
+      id: "change",
+      title: "",
+      width: 76,
+      cell: (quota) =>
+        session.value?.read_only ? null : (
+          <button type="button" class="plain" aria-label={`Change quotas of ${textOf(quota.entity)}`} onClick={() => openDialog("quota", { of: JSON.stringify(quota) })}>
+            Change
+          </button>
+        ),
+    },
+  ];
+  return (
+    <>
+      <div class="bar">
+        <Search label="Search quotas" />
+        <span class="spring" />
+        <Opens dialog="quota">Set quota</Opens>
+      </div>
+      <Failure problem={quotas.problem} retry={quotas.reload} />
+      {quotas.total === undefined ? (
+        quotas.problem ? null : <Loading what="quotas" />
+      ) : (
+        <Table label="Quotas" isTall columns={columns} total={quotas.total} row={quotas.row} onView={quotas.need}>
+          <Empty title={search ? "No quota matches" : "There are no quotas"}>
+            <p>Clients may use as much as the brokers give. A quota limits a user, a client ID or an IP address, each broker by itself.</p>
+          </Empty>
+        </Table>
+      )}
+      {isDialogOpen("quota") ? <SetQuota key={query.value.get("of") ?? ""} text={query.value.get("of")} reload={quotas.reload} /> : null}
+    </>
+  );
+}
+
+interface Fields {
+  kind: "user" | "client-id" | "ip";
+  name: string;
+  values: Record<string, string>;
+}
+
+function parsed(text: string | null): Quota | null {
+  try {
+    return text === null ? null : (JSON.parse(text) as Quota);
+  } catch {
+    return null;
+  }
+}
+
+function SetQuota({ text, reload }: { text: string | null; reload: () => void }) {
+  const old = parsed(text);
+  const [fields, change, drop] = useDraft<Fields>(`quota ${text ?? ""}`, {
+    kind: "user",
+    name: "",
+    values: Object.fromEntries(Object.entries(old?.quotas ?? {}).map(([name, value]) => [name, value === null ? "" : String(value)])),
+  });
+  const entity = old?.entity ?? { [fields.kind]: fields.name === "" ? null : fields.name };
+  const isIp = "ip" in entity;
+  const shown = QUOTAS.filter(([name]) => (name === "connection_creation_rate") === isIp);
+  const bad = shown.find(([name]) => fields.values[name] && !(Number(fields.values[name]) >= 0));
+  const quotas: Quota["quotas"] = {};
+  for (const [name] of shown) {
+    const value = fields.values[name] ?? "";
+    if (value !== "") quotas[name] = Number(value);
+    else if (old && old.quotas[name] !== undefined && old.quotas[name] !== null) quotas[name] = null;
+  }
+  const run = async () => {
+    await call("PATCH", api(["quotas"]), { entity, quotas });
+    drop();
+    say(`Quotas of ${textOf(entity)} are set.`);
+    reload();
+  };
+  return (
+    <Dialog title={old ? `Quotas of ${textOf(entity)}` : "Set quota"} action="Set quotas" run={run} isReady={!bad && Object.keys(quotas).length > 0}>
+      {old ? null : (
+        <div class="row">
+          <SelectField
+            label="Of"
+            value={fields.kind}
+            options={[
+              ["user", "user"],
+              ["client-id", "client ID"],
+              ["ip", "IP address"],
+            ]}
+            onChange={(kind) => change({ kind })}
+          />
+          <TextField label="Name" value={fields.name} onChange={(name) => change({ name })} hint="Empty: the default for all that have none of their own" />
+        </div>
+      )}
+      {shown.map(([name, title, format]) => {
+        const value = fields.values[name] ?? "";
+        return (
+          <TextField
+            key={name}
+            label={title}
+            type="number"
+            min={0}
+            value={value}
+            onChange={(next) => change({ values: { ...fields.values, [name]: next } })}
+            hint={value === "" ? (old?.quotas[name] ? "removes the limit" : "no limit") : `${format(Number(value))} a broker`}
+            problem={bad?.[0] === name ? "a number, 0 or more" : null}
+          />
+        );
+      })}
+      <p class="hint">Holds at once, on each broker by itself: clients over it are delayed, not refused.</p>
+    </Dialog>
+  );
+}

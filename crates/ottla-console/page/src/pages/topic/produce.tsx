@@ -1,0 +1,117 @@
+import { useState } from "preact/hooks";
+
+import { go, to } from "../../address";
+import { api, call } from "../../api";
+import { useDraft } from "../../draft";
+import { time } from "../../format";
+import { Dialog } from "../../parts/dialog";
+import { CheckField, SelectField, TextField } from "../../parts/fields";
+import { say } from "../../parts/notices";
+import type { Data, KafkaRecord } from "../../wire";
+
+interface Fields {
+  key: string;
+  hasKey: boolean;
+  value: string;
+  isTombstone: boolean;
+  encoding: "text" | "hex" | "base64";
+  partition: string;
+  headers: [string, string][];
+}
+
+const NEW: Fields = { key: "", hasKey: false, value: "", isTombstone: false, encoding: "text", partition: "", headers: [] };
+
+/** The fields of a record that is there. Bytes that are no text stay what they are, as hexadecimal digits. */
+function like(record: KafkaRecord): Fields {
+  const isHex = [record.key, record.value].some((data) => data?.format === "hex");
+  const text = (data: Data | null) => data?.text ?? "";
+  return {
+    key: text(record.key),
+    hasKey: record.key !== null,
+    value: text(record.value),
+    isTombstone: record.value === null,
+    encoding: isHex ? "hex" : "text",
+    partition: "",
+    headers: record.headers.map((header) => [header.key, header.value?.text ?? ""]),
+  };
+}
+
+/** Why a record cannot be edited: its bytes could not be given back as they are. */
+function unfitness(record: KafkaRecord): string | null {
+  const parts = [record.key, record.value].filter((data) => data !== null);
+  const send = "Choose it in the list and send it again instead: that keeps every byte.";
+  if (parts.some((data) => data.cut)) return `The record is longer than what is loaded. ${send}`;
+  if (parts.some((data) => data.format === "avro" || data.format === "protobuf")) return `What is shown was decoded with a schema, and would be produced as text. ${send}`;
+  if (parts.some((data) => data.problem)) return `What is shown is not exactly what the record holds. ${send}`;
+  if (new Set(parts.map((data) => data.format === "hex")).size > 1) return "Key and value are of different kinds, text and bytes. View the records as hex, then edit.";
+  if (record.headers.some((header) => header.value === null || header.value.format === "hex" || header.value.cut)) return `A header is null, or holds bytes that are no text. ${send}`;
+  return null;
+}
+
+export function Produce({ topic, partitions, like: old }: { topic: string; partitions: number | undefined; like?: KafkaRecord }) {
+  const [fields, change, drop] = useDraft(`produce ${topic}${old ? ` ${old.partition}:${old.offset}` : ""}`, old ? like(old) : NEW);
+  const [isMany, setMany] = useState(false);
+  const unfit = old ? unfitness(old) : null;
+  const run = async () => {
+    const one = (value: string | null) => ({
+      key: fields.hasKey ? fields.key : null,
+      value,
+      encoding: fields.encoding,
+      partition: fields.partition === "" ? null : Number(fields.partition),
+      headers: fields.headers.filter(([key]) => key).map(([key, text]) => ({ key, value: text })),
+    });
+    const values = isMany ? fields.value.split("\n").filter(Boolean) : [fields.isTombstone ? null : fields.value];
+    const answer = await call<{ items: { partition: number; offset: number; problem: string | null }[] }>("POST", api(["topics", topic, "records"]), { records: values.map(one) });
+    const bad = answer.items.find((item) => item.problem);
+    if (bad) throw new Error(bad.problem!);
+    const [first] = answer.items;
+    drop();
+    say(answer.items.length === 1 && first ? `Produced to ${topic}-${first.partition} at offset ${first.offset}.` : `Produced ${answer.items.length} records to ${topic}.`);
+    if (first && answer.items.length === 1) {
+      go(to(["topics", topic, "records"], { partitions: first.partition, from: `offset:${first.offset}`, open: `${first.partition}:${first.offset}` }));
+      return "stay" as const;
+    }
+    return undefined;
+  };
+  return (
+    <Dialog title={`Produce to ${topic}`} action={isMany ? "Produce each line" : "Produce"} run={run} isWide isReady={unfit === null}>
+      {unfit ? <p class="failure">{unfit}</p> : null}
+      {old ? <p class="hint">Like {old.partition}:{old.offset} of {time(old.timestamp)}; it becomes a new record with the time of now.</p> : null}
+      <div class="row">
+        <CheckField label="Key" isChecked={fields.hasKey} onChange={(hasKey) => change({ hasKey })} hint="Without it the key is null" />
+        <CheckField label="Tombstone" isChecked={fields.isTombstone} onChange={(isTombstone) => change({ isTombstone })} hint="The value is null: compaction deletes the key" />
+        <CheckField label="One record a line" isChecked={isMany} onChange={setMany} hint="1,000 at most" />
+      </div>
+      {fields.hasKey ? <TextField label="Key text" value={fields.key} onChange={(key) => change({ key })} isFocused /> : null}
+      {fields.isTombstone && !isMany ? <p class="hint">The value is null.</p> : <TextField label={isMany ? "Values" : "Value"} lines={8} value={fields.value} onChange={(value) => change({ value })} />}
+      <div class="row">
+        <SelectField
+          label="Key and value are"
+          value={fields.encoding}
+          options={[
+            ["text", "text (UTF-8)"],
+            ["hex", "hexadecimal digits"],
+            ["base64", "base64"],
+          ]}
+          onChange={(encoding) => change({ encoding })}
+        />
+        <TextField label="Partition" type="number" min={0} value={fields.partition} onChange={(partition) => change({ partition })} placeholder={partitions === undefined ? "the key's" : `the key's; or 0 to ${partitions - 1}`} />
+      </div>
+      <fieldset>
+        <legend>Headers</legend>
+        {fields.headers.map(([key, value], index) => (
+          <div class="row" key={index}>
+            <TextField label="Header" value={key} onChange={(next) => change({ headers: fields.headers.with(index, [next, value]) })} />
+            <TextField label="Value" value={value} onChange={(next) => change({ headers: fields.headers.with(index, [key, next]) })} />
+            <button type="button" class="plain" aria-label={`Remove header ${key}`} onClick={() => change({ headers: fields.headers.toSpliced(index, 1) })}>
+              ×
+            </button>
+          </div>
+        ))}
+        <button type="button" onClick={() => change({ headers: [...fields.headers, ["", ""]] })}>
+          Add header
+        </button>
+      </fieldset>
+    </Dialog>
+  );
+}

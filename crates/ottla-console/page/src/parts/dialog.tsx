@@ -1,0 +1,113 @@
+/**
+ * Dialogs. Which one is open is part of the address (`?do=…`), so that reloading keeps it open. A dialog that changes
+ * something dangerous shows what will happen in numbers, and takes the name of the thing before it acts.
+ */
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+
+import { query, setQuery } from "../address";
+import { session, textOf } from "../api";
+
+/** The parameters that belong to a dialog, removed when it closes. */
+const OWN = ["do", "partition", "name", "of", "topic"];
+
+export const openDialog = (name: string, parameters: Record<string, string | number | null> = {}): void => setQuery({ do: name, ...parameters }, "push");
+export const closeDialog = (): void => setQuery(Object.fromEntries(OWN.map((name) => [name, null])));
+export const isDialogOpen = (name: string): boolean => query.value.get("do") === name;
+
+interface Props {
+  title: string;
+  /** What the button does: `Delete topic`. Without it there is only `Close`. */
+  action?: string;
+  isDangerous?: boolean;
+  /** The name that must be typed before the action is possible. */
+  typed?: string;
+  isReady?: boolean;
+  isWide?: boolean;
+  /** Does it. The dialog closes when the promise resolves, unless that resolves to `"stay"`. */
+  run?: () => Promise<void | "stay">;
+  onClose?: () => void;
+  children: ComponentChildren;
+}
+
+export function Dialog({ title, action, isDangerous = false, typed, isReady = true, isWide = false, run, onClose = closeDialog, children }: Props) {
+  const element = useRef<HTMLDialogElement>(null);
+  const heading = useId();
+  const [name, setName] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    element.current?.showModal();
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  const isNamed = typed === undefined || name === typed;
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (!run || !isReady || !isNamed || isBusy) return;
+    setBusy(true);
+    setProblem(null);
+    try {
+      if ((await run()) !== "stay") {
+        onClose();
+        return;
+      }
+    } catch (error) {
+      setProblem(textOf(error));
+    }
+    setBusy(false);
+  };
+  const isReadOnly = Boolean(action) && (session.value?.read_only ?? false);
+  return (
+    <dialog
+      ref={element}
+      class={isWide ? "wide" : undefined}
+      aria-labelledby={heading}
+      onCancel={(event) => {
+        event.preventDefault();
+        if (!isBusy) onClose();
+      }}
+    >
+      <form onSubmit={submit} autocomplete="off">
+        <h2 id={heading}>{title}</h2>
+        <div class="body">{children}</div>
+        {typed !== undefined ? (
+          <label class="field">
+            <span>
+              Type <b class="quote">{typed}</b> to confirm
+            </span>
+            <input value={name} onInput={(event) => setName(event.currentTarget.value)} spellcheck={false} autocapitalize="off" data-confirm="" />
+          </label>
+        ) : null}
+        {problem ? (
+          <p class="failure" role="alert">
+            {problem}
+          </p>
+        ) : null}
+        {isReadOnly ? <p class="hint">The console runs in read-only mode.</p> : null}
+        <footer>
+          <button type="button" onClick={onClose} disabled={isBusy}>
+            {action ? "Cancel" : "Close"}
+          </button>
+          {action ? (
+            <button type="submit" class={isDangerous ? "primary danger" : "primary"} disabled={!isReady || !isNamed || isBusy || isReadOnly}>
+              {isBusy ? "Working …" : action}
+            </button>
+          ) : null}
+        </footer>
+      </form>
+    </dialog>
+  );
+}
+
+/** A button that opens a dialog; in read-only mode it is not there. */
+export function Opens({ dialog, parameters, isDangerous = false, children }: { dialog: string; parameters?: Record<string, string | number | null>; isDangerous?: boolean; children: ComponentChildren }) {
+  if (session.value?.read_only) return null;
+  return (
+    <button type="button" class={isDangerous ? "danger" : undefined} onClick={() => openDialog(dialog, parameters)}>
+      {children}
+    </button>
+  );
+}

@@ -1,0 +1,78 @@
+/** What a page shows when it has nothing yet, nothing at all, or a failure. */
+import type { ComponentChildren } from "preact";
+
+import type { Problem } from "../api";
+import { ago } from "../format";
+
+/** A failure, above the data that was loaded before it. */
+export function Failure({ problem, at, retry }: { problem: Problem | null; at?: number; retry?: () => void }) {
+  if (!problem) return null;
+  return (
+    <div class="failure" role="alert">
+      <p>
+        {problem.message}
+        {problem.code ? <code class="code">{problem.code}</code> : null}
+        {at ? <span class="soft"> Shown is what was loaded {ago(at)}.</span> : null}
+      </p>
+      {retry ? (
+        <button type="button" onClick={retry}>
+          Try again
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+export function Loading({ what }: { what: string }) {
+  return (
+    <p class="loading" aria-busy="true">
+      Loading {what} …
+    </p>
+  );
+}
+
+/** Nothing is there: what that means, and what to do next. */
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="nothing">
+      <h2>{title}</h2>
+      <div>{children}</div>
+    </div>
+  );
+}
+
+export type Tone = "good" | "warn" | "bad" | "quiet";
+
+export function Badge({ tone = "quiet", title, children }: { tone?: Tone; title?: string; children: ComponentChildren }) {
+  return (
+    <span class={`badge ${tone}`} title={title}>
+      {children}
+    </span>
+  );
+}
+
+/** A part of a whole as a bar, with its text beside it. */
+export function Share({ part, label }: { part: number | null; label: string }) {
+  const width = part === null ? 0 : Math.min(1, Math.max(0, part));
+  return (
+    <span class="share">
+      <span class={width > 0.9 ? "track bad" : width > 0.75 ? "track warn" : "track"} aria-hidden="true">
+        <span style={{ width: `${(width * 100).toFixed(1)}%` }} />
+      </span>
+      {label}
+    </span>
+  );
+}
+
+export function Facts({ facts }: { facts: [string, ComponentChildren][] }) {
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
