@@ -5,6 +5,7 @@
 //! programs (`verification/`, `packaging/`), so that `tidy` does not wait for their build; their
 //! arguments are forwarded. The product does not link any of this.
 
+mod console;
 mod docs;
 mod programs;
 mod sim;
@@ -86,6 +87,11 @@ enum Command {
     /// Run `ottla bench` at small scale, open its report in headless Chromium, and check its plots.
     #[command(disable_help_flag = true)]
     Report(Handed),
+    /// Build the console page into the committed files, or check that they are up to date.
+    Console(console::Options),
+    /// Test the console page in headless Chromium.
+    #[command(disable_help_flag = true)]
+    ConsolePage(Handed),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
     #[command(disable_help_flag = true)]
     Peer(Handed),
@@ -154,6 +160,10 @@ fn main() {
             programs::become_one(BENCH_PEER, "bench-peer", &handed.arguments)
         }
         Command::Report(handed) => programs::become_one(CONFORMANCE, "report", &handed.arguments),
+        Command::Console(options) => console::run(&options),
+        Command::ConsolePage(handed) => {
+            programs::become_one(CONFORMANCE, "console-page", &handed.arguments)
+        }
         Command::Peer(handed) => programs::become_one(CONFORMANCE, "peer", &handed.arguments),
         Command::Package(handed) => programs::become_one(PACKAGING, "package", &handed.arguments),
         Command::CheckPackages(handed) => {

@@ -136,6 +136,8 @@ const BROKER: &[&str] = &["ottla", "ottla-conformance", "conformance", "peers"];
 const CODEGEN: &[&str] = &["ottla-protocol", "ottla-conformance", "conformance/java"];
 const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/java"];
 const REPORT: &[&str] = &["ottla-bench", "ottla-conformance"];
+const CONSOLE: &[&str] = &["ottla-console"];
+const CONSOLE_PAGE: &[&str] = &["ottla", "ottla-console", "ottla-conformance"];
 const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
 const PACKAGES: &[&str] = &["ottla", "ottla-packaging", "docs"];
 const MEASURES: &[&str] = &["ottla", "ottla-testkit"];
@@ -159,6 +161,8 @@ const SUITES: &[Suite] = &[
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
     suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
+    suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
+    suite(Either, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),
     suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
     suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
     suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),

@@ -3,11 +3,13 @@
 //! -> anyhow::Result<()>`. `cargo xtask NAME` starts this program. The product does not link any of
 //! this.
 
+mod browser;
 mod changing_quorum;
 mod client;
 mod cluster_admin;
 mod codegen;
 mod conformance;
+mod console_page;
 mod exactly_once;
 mod golden;
 mod golden_records;
@@ -63,6 +65,8 @@ enum Command {
     UnderControllers(under_controllers::Options),
     /// Run `ottla bench` at small scale, open its report in headless Chromium, and check its plots.
     Report(report_in_browser::Options),
+    /// Test the console page in headless Chromium.
+    ConsolePage(console_page::Options),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
     Peer(peer::Options),
 }
@@ -82,6 +86,7 @@ fn main() {
         Command::ClusterAdmin(options) => cluster_admin::run(&options),
         Command::UnderControllers(options) => under_controllers::run(&options),
         Command::Report(options) => report_in_browser::run(&options),
+        Command::ConsolePage(options) => console_page::run(&options),
         Command::Peer(options) => peer::run(&options),
     };
     if let Err(error) = outcome {

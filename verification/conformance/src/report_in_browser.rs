@@ -13,6 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::browser::chromium;
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, toolchain, workspace};
 
@@ -115,26 +116,6 @@ fn new_report(folder: &Path) -> Result<PathBuf> {
         }
     }
     bail!("ottla bench has written no report")
-}
-
-fn chromium(size: &str, is_dark: bool) -> Command {
-    let mut command = Command::new("chromium");
-    command
-        .args([
-            "--headless=new",
-            "--disable-gpu",
-            "--no-first-run",
-            "--hide-scrollbars",
-        ])
-        // Chromium's sandbox does not work for root, which tests run as in containers. The page is
-        // our own.
-        .arg("--no-sandbox")
-        .arg("--force-device-scale-factor=1")
-        .arg(format!("--window-size={size}"));
-    if is_dark {
-        command.arg("--blink-settings=preferredColorScheme=0");
-    }
-    command
 }
 
 fn checked(report: &Path, size: &str, is_dark: bool) -> Result<Found> {

@@ -59,20 +59,20 @@ pub const GO: Toolchain = Toolchain {
     packages: &["golang-go"],
     purpose: "franz-go and sarama, in the version of conformance/go/go.mod",
 };
-// Required by the codecs of kafkajs.
+// Required by what builds the page of the console.
 pub const NODE: Toolchain = Toolchain {
     program: "node",
     probe: &["--version"],
-    needed: Version([18, 0, 0]),
+    needed: Version([20, 19, 0]),
     packages: &["nodejs", "npm"],
-    purpose: "kafkajs",
+    purpose: "kafkajs, and the page of the console",
 };
 pub const NPM: Toolchain = Toolchain {
     program: "npm",
     probe: &["--version"],
     needed: Version([7, 0, 0]),
     packages: &["nodejs", "npm"],
-    purpose: "brings kafkajs",
+    purpose: "brings kafkajs and what builds the page of the console",
 };
 // Debian packages the venv modules separately.
 pub const PYTHON: Toolchain = Toolchain {
@@ -91,7 +91,7 @@ pub const CHROMIUM: Toolchain = Toolchain {
     // The first version whose headless mode renders like the browser.
     needed: Version([112, 0, 0]),
     packages: &["chromium", "fonts-dejavu-core"],
-    purpose: "opens the report of ottla bench",
+    purpose: "opens the report of ottla bench and the page of the console",
 };
 pub const C_COMPILER: Toolchain = Toolchain {
     program: "cc",

@@ -1,0 +1,384 @@
+//! One page in a browser: what a person does with it, and what must be true of it.
+//!
+//! Clicks and keys are the browser's own, not events of a script. Elements are found by their
+//! accessible name, so that a test fails if a name is missing.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::browser::{Browser, chromium};
+
+/// How long something may take to appear.
+const PATIENCE: Duration = Duration::from_secs(15);
+const AGAIN: Duration = Duration::from_millis(25);
+/// Finds elements by accessible names, measures, and watches for violations of the policy.
+const IN_PAGE: &str = include_str!("in_page.js");
+/// At 60 frames a second, in milliseconds.
+const FRAME_MS: f64 = 1000.0 / 60.0;
+/// In which a table is scrolled from its top to its end.
+const FRAMES: u32 = 120;
+
+pub struct Page {
+    browser: Browser,
+    axe: String,
+    /// What the page has logged or thrown, and what its policy has refused.
+    complaints: Vec<String>,
+}
+
+impl Page {
+    pub fn open(axe: &str) -> Result<Page> {
+        let profile = tempfile::Builder::new()
+            .prefix("ottla-browser-")
+            .tempdir()?;
+        let mut command = chromium("1280,900", false);
+        // A separate profile: otherwise the page would be opened by a running Chromium of this user.
+        command.arg(format!("--user-data-dir={}", profile.keep().display()));
+        let mut browser = Browser::start(&command)?;
+        browser.attach()?;
+        for domain in ["Page", "Runtime", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({}))?;
+        }
+        browser.call(
+            "Page.addScriptToEvaluateOnNewDocument",
+            json!({"source": IN_PAGE}),
+        )?;
+        Ok(Page {
+            browser,
+            axe: axe.to_owned(),
+            complaints: Vec::new(),
+        })
+    }
+
+    pub fn go(&mut self, url: &str) -> Result<()> {
+        self.browser.call("Page.navigate", json!({"url": url}))?;
+        self.until("document.readyState === 'complete'", "the page to load")
+    }
+
+    pub fn reload(&mut self) -> Result<()> {
+        self.browser.call("Page.reload", json!({}))?;
+        std::thread::sleep(AGAIN);
+        self.until("document.readyState === 'complete'", "the page to load")
+    }
+
+    pub fn see(&mut self, text: &str) -> Result<()> {
+        let seen = format!("inPage.text().includes({})", json!(text));
+        self.until(&seen, &format!("“{text}”"))
+    }
+
+    pub fn see_not(&mut self, text: &str) -> Result<()> {
+        let gone = format!("!inPage.text().includes({})", json!(text));
+        self.until(&gone, &format!("“{text}” to go"))
+    }
+
+    pub fn holds(&mut self, expression: &str) -> Result<()> {
+        self.until(expression, expression)
+    }
+
+    pub fn address_is(&mut self, address: &str) -> Result<()> {
+        let is_there = format!("location.pathname + location.search === {}", json!(address));
+        self.until(&is_there, &format!("the address {address}"))
+    }
+
+    pub fn click(&mut self, name: &str) -> Result<()> {
+        let place = self.place(&format!("inPage.target({})", json!(name)), name)?;
+        for kind in ["mousePressed", "mouseReleased"] {
+            self.browser.call(
+                "Input.dispatchMouseEvent",
+                json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1}),
+            )?;
+        }
+        Ok(())
+    }
+
+    pub fn fill(&mut self, label: &str, text: &str) -> Result<()> {
+        let focused = format!("inPage.focus({})", json!(label));
+        self.until(&focused, &format!("a field “{label}”"))?;
+        // What a date's field takes is not what is typed into it.
+        let set = format!("inPage.set({}, {})", json!(label), json!(text));
+        if self.browser.evaluate(&set)? == true {
+            return Ok(());
+        }
+        if text.is_empty() {
+            return self.press(&["Backspace".to_owned()]);
+        }
+        self.browser
+            .call("Input.insertText", json!({"text": text}))?;
+        Ok(())
+    }
+
+    pub fn choose(&mut self, label: &str, option: &str) -> Result<()> {
+        let chosen = format!("inPage.choose({}, {})", json!(label), json!(option));
+        self.until(&chosen, &format!("“{option}” in the field “{label}”"))
+    }
+
+    pub fn press(&mut self, keys: &[String]) -> Result<()> {
+        for key in keys {
+            // Only printable keys have a text.
+            let is_printable = key.chars().count() == 1;
+            let text = if is_printable {
+                key.as_str()
+            } else if key == "Enter" {
+                "\r"
+            } else {
+                ""
+            };
+            let code = match key.as_str() {
+                "Enter" => 13,
+                "Escape" => 27,
+                "Backspace" => 8,
+                "Tab" => 9,
+                _ => 0,
+            };
+            for kind in ["keyDown", "keyUp"] {
+                let text = if kind == "keyDown" { text } else { "" };
+                self.browser.call(
+                    "Input.dispatchKeyEvent",
+                    json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code}),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn resize(&mut self, width: u32, height: u32) -> Result<()> {
+        self.browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}),
+        )?;
+        Ok(())
+    }
+
+    pub fn set_dark(&mut self, is_dark: bool) -> Result<()> {
+        let value = if is_dark { "dark" } else { "light" };
+        self.browser.call(
+            "Emulation.setEmulatedMedia",
+            json!({"features": [{"name": "prefers-color-scheme", "value": value}]}),
+        )?;
+        Ok(())
+    }
+
+    pub fn shoot(&mut self, file: &Path) -> Result<()> {
+        // Fonts and plots are there after two frames.
+        self.browser.evaluate_promise(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true), 150))))",
+        )?;
+        self.browser.screenshot(file)
+    }
+
+    /// Runs axe-core on the page as it is.
+    pub fn check_accessibility(&mut self) -> Result<()> {
+        if self.browser.evaluate("typeof axe === 'undefined'")? == true {
+            self.browser
+                .evaluate(&format!("{};true", self.axe.clone()))?;
+        }
+        let found = self.browser.evaluate_promise(
+            "axe.run(document, {resultTypes: ['violations']}).then(result => result.violations.flatMap(it => it.nodes.map(\
+             node => it.id + ': ' + node.html.slice(0, 200) + ' ' + (node.any[0]?.message ?? ''))))",
+        )?;
+        let violations: Vec<String> = serde_json::from_value(found)?;
+        ensure!(
+            violations.is_empty(),
+            "{} violations of accessibility: {}",
+            violations.len(),
+            violations.join("\n    ")
+        );
+        Ok(())
+    }
+
+    pub fn check_width(&mut self) -> Result<()> {
+        let found = self.browser.evaluate(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]",
+        )?;
+        ensure!(
+            found[0].as_f64() <= found[1].as_f64(),
+            "the page is {} wide in a window of {}",
+            found[0],
+            found[1]
+        );
+        Ok(())
+    }
+
+    /// Scrolls the table of the page from its top to its end, and traces it. What the main thread
+    /// computes for a frame must fit into a frame at 60 a second. That is measured in CPU time; the
+    /// time between frames depends on the machine's other work as well, and is only printed.
+    pub fn check_scrolling(&mut self) -> Result<()> {
+        self.until("inPage.table() !== null", "a table")?;
+        self.browser.call(
+            "Tracing.start",
+            json!({"transferMode": "ReportEvents", "traceConfig": {"includedCategories": ["toplevel", "devtools.timeline"]}}),
+        )?;
+        let scrolled = self
+            .browser
+            .evaluate_promise(&format!("inPage.scroll({FRAMES})"))?;
+        self.browser.call("Tracing.end", json!({}))?;
+        let events = self.browser.traced()?;
+        let tasks = main_thread_tasks(&events);
+        ensure!(
+            tasks.len() >= FRAMES as usize,
+            "the trace has only {} tasks",
+            tasks.len()
+        );
+        let each = tasks.iter().sum::<f64>() / f64::from(FRAMES);
+        let longest = tasks.iter().copied().fold(0.0, f64::max);
+        let over = tasks.iter().filter(|task| **task > FRAME_MS).count();
+        println!(
+            "     {} rows scrolled in {FRAMES} frames: {each:.1} ms of CPU a frame, {over} tasks over a frame, the longest \
+             {longest:.1} ms; a frame every {:.1} ms",
+            scrolled["rows"],
+            scrolled["median_ms"].as_f64().unwrap_or_default(),
+        );
+        let blanks = scrolled["blanks"].as_u64().context("no number of blanks")?;
+        ensure!(blanks == 0, "{blanks} frames showed no rows");
+        ensure!(
+            each <= FRAME_MS,
+            "a frame takes {each:.1} ms of CPU, more than {FRAME_MS:.1} ms"
+        );
+        // The first frames compile, and some collect garbage.
+        ensure!(
+            over * 20 <= FRAMES as usize,
+            "{over} tasks in {FRAMES} frames took more than a frame; the longest {longest:.1} ms"
+        );
+        Ok(())
+    }
+
+    /// The time from a click until a text is there, in the page's own clock.
+    pub fn within(&mut self, most_ms: u32, target: &str, text: &str) -> Result<()> {
+        self.browser
+            .evaluate(&format!("inPage.clock({})", json!(text)))?;
+        self.click(target)?;
+        self.see(text)?;
+        let took = self.browser.evaluate("inPage.took()")?;
+        let took = took.as_f64().context("the page has not seen the text")?;
+        println!("     “{text}” {took:.0} ms after the click on “{target}”");
+        ensure!(
+            took <= f64::from(most_ms),
+            "“{text}” took {took:.0} ms, more than {most_ms} ms"
+        );
+        Ok(())
+    }
+
+    /// Fails if the page has logged an error, thrown, or violated its policy since it was opened.
+    pub fn check_log(&mut self) -> Result<()> {
+        self.gather()?;
+        ensure!(
+            self.complaints.is_empty(),
+            "the page has complained: {}",
+            self.complaints.join("; ")
+        );
+        Ok(())
+    }
+
+    fn gather(&mut self) -> Result<()> {
+        // The response to a call comes after the events before it.
+        self.browser.evaluate("0")?;
+        for event in self
+            .browser
+            .arrived(&["Runtime.exceptionThrown", "Log.entryAdded"])
+        {
+            let params = &event["params"];
+            let entry = &params["entry"];
+            // An answer such as 404 is logged too; the page shows it.
+            let is_answer = entry["source"] == "network";
+            if entry["level"] == "error" && !is_answer {
+                self.complaints.push(entry["text"].to_string());
+            }
+            if !params["exceptionDetails"].is_null() {
+                let details = &params["exceptionDetails"];
+                self.complaints
+                    .push(details["exception"]["description"].to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// The middle of an element, scrolled into view, once it is there and stays where it is.
+    fn place(&mut self, found: &str, name: &str) -> Result<Value> {
+        let began = Instant::now();
+        let mut last = Value::Null;
+        loop {
+            let place = self.browser.evaluate(found)?;
+            if !place.is_null() && place == last {
+                return Ok(place);
+            }
+            last = place;
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "there is nothing “{name}” to click; {}",
+                self.shown()?
+            );
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    fn until(&mut self, expression: &str, what: &str) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            // While a document is replaced, there is none to ask.
+            let is_so = self.browser.evaluate(expression);
+            if matches!(&is_so, Ok(value) if *value == true) {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                if let Err(error) = is_so {
+                    return Err(error.context(format!("waited for {what}")));
+                }
+                bail!("waited in vain for {what}; {}", self.shown()?);
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    /// Where the page is and what it shows, for messages.
+    fn shown(&mut self) -> Result<String> {
+        self.gather()?;
+        let text = self.browser.evaluate(
+            "location.pathname + location.search + ' shows: ' + inPage.text().replaceAll(/\\s+/g, ' ').slice(0, 900)",
+        )?;
+        Ok(format!(
+            "{} {}",
+            text.as_str().unwrap_or_default(),
+            self.complaints.join("; ")
+        ))
+    }
+}
+
+/// The CPU time of the main thread's tasks in the page's process, in milliseconds.
+fn main_thread_tasks(events: &[Value]) -> Vec<f64> {
+    let scrolling = events
+        .iter()
+        .find(|event| event["name"] == "FireAnimationFrame");
+    let Some(scrolling) = scrolling else {
+        return Vec::new();
+    };
+    let is_of_page =
+        |event: &&Value| event["pid"] == scrolling["pid"] && event["tid"] == scrolling["tid"];
+    let tasks = events
+        .iter()
+        .filter(is_of_page)
+        .filter(|event| event["name"] == "ThreadControllerImpl::RunTask");
+    tasks
+        .filter_map(|task| task["tdur"].as_f64())
+        .map(|microseconds| microseconds / 1000.0)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_other_threads_are_not_counted() {
+        let event = |name: &str, tid: u32, microseconds: u32| json!({"name": name, "pid": 1, "tid": tid, "dur": 2 * microseconds, "tdur": microseconds});
+        let events = [
+            event("FireAnimationFrame", 7, 10),
+            event("ThreadControllerImpl::RunTask", 7, 2_000),
+            event("ThreadControllerImpl::RunTask", 8, 90_000),
+            event("Paint", 7, 90_000),
+        ];
+        assert_eq!(main_thread_tasks(&events), [2.0]);
+        assert_eq!(main_thread_tasks(&events[1..]), [0.0; 0]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The steps of a transcript, and how they are written.
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// One step. A text in `"` or `'` may hold blanks, and the other of the two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// `open /topics`
+    Open(String),
+    /// `reload`
+    Reload,
+    /// `see "text"`: the text is visible, within some seconds.
+    See(String),
+    /// `not "text"`: it is not, or goes within some seconds.
+    SeeNot(String),
+    /// `click "name"`: a button, link or check box with this accessible name; if there are several,
+    /// the first. If a dialog is open, in that.
+    Click(String),
+    /// `type "label" "text"`: replaces the text of a field.
+    Type(String, String),
+    /// `choose "label" "option"`
+    Choose(String, String),
+    /// `press g t`: keys, one after the other.
+    Press(Vec<String>),
+    /// `address /topics?search=x`: where the page is now, within some seconds.
+    Address(String),
+    /// `size 390 844`
+    Size(u32, u32),
+    /// `dark` and `light`
+    Dark(bool),
+    /// `accessible`: axe-core finds no violation.
+    Accessible,
+    /// `fits`: the page is no wider than the window.
+    Fits,
+    /// `smooth`: scrolling through the whole table of the page drops no frame for the page's sake.
+    Smooth,
+    /// `within 100 "name" "text"`: a click on `name` shows `text` after so many milliseconds at
+    /// most.
+    Within(u32, String, String),
+    /// `shot name`: keeps a screenshot.
+    Shot(String),
+    /// `holds EXPRESSION`: JavaScript that is true, within some seconds.
+    Holds(String),
+    /// `tool topics --list`: runs one of Ottla's tools against the cluster.
+    Tool(Vec<String>),
+    /// `printed "text"`: what the last tool has printed.
+    Printed(String),
+}
+
+/// The server that a transcript needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// `mock NAME=VALUE …`: the mock, with these variables in its environment.
+    Mock(Vec<(String, String)>),
+    /// `broker NAME=VALUE …`: a broker of Ottla's with these settings, and its console.
+    Broker(Vec<(String, String)>),
+}
+
+#[derive(Debug)]
+pub struct Transcript {
+    pub server: Needs,
+    /// With their line numbers.
+    pub steps: Vec<(usize, Step)>,
+}
+
+/// Parses a transcript. Empty lines and lines that begin with `#` are left out.
+pub fn parse(text: &str) -> Result<Transcript> {
+    let mut server = None;
+    let mut steps = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if verb == "mock" || verb == "broker" {
+            ensure!(server.is_none(), "line {number}: a second server");
+            let pairs = settings(rest).with_context(|| format!("line {number}"))?;
+            server = Some(match verb {
+                "mock" => Needs::Mock(pairs),
+                _ => Needs::Broker(pairs),
+            });
+            continue;
+        }
+        let step = step(verb, rest).with_context(|| format!("line {number}: {line}"))?;
+        steps.push((number, step));
+    }
+    let server = server.context("it names no server: begin with `mock` or `broker`")?;
+    Ok(Transcript { server, steps })
+}
+
+fn settings(text: &str) -> Result<Vec<(String, String)>> {
+    let pair = |word: &str| -> Result<(String, String)> {
+        let (name, value) = word
+            .split_once('=')
+            .with_context(|| format!("`{word}` is not NAME=VALUE"))?;
+        Ok((name.to_owned(), value.to_owned()))
+    };
+    text.split_whitespace().map(pair).collect()
+}
+
+fn step(verb: &str, rest: &str) -> Result<Step> {
+    let words = words(rest)?;
+    let mut left = words.iter().cloned();
+    let mut next = || left.next().context("a word is missing");
+    let step = match verb {
+        "open" => Step::Open(next()?),
+        "reload" => Step::Reload,
+        "see" => Step::See(next()?),
+        "not" => Step::SeeNot(next()?),
+        "click" => Step::Click(next()?),
+        "type" => Step::Type(next()?, next()?),
+        "choose" => Step::Choose(next()?, next()?),
+        "press" => return Ok(Step::Press(words)),
+        "address" => Step::Address(next()?),
+        "size" => Step::Size(next()?.parse()?, next()?.parse()?),
+        "dark" => Step::Dark(true),
+        "light" => Step::Dark(false),
+        "accessible" => Step::Accessible,
+        "fits" => Step::Fits,
+        "smooth" => Step::Smooth,
+        "within" => Step::Within(next()?.parse()?, next()?, next()?),
+        "shot" => Step::Shot(next()?),
+        "holds" => return Ok(Step::Holds(rest.to_owned())),
+        "tool" => return Ok(Step::Tool(words)),
+        "printed" => Step::Printed(next()?),
+        _ => bail!("no step is called `{verb}`"),
+    };
+    ensure!(left.next().is_none(), "a word too many");
+    Ok(step)
+}
+
+/// Words between blanks, or in quotes.
+fn words(text: &str) -> Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let quote = rest
+            .chars()
+            .next()
+            .filter(|first| matches!(first, '"' | '\''));
+        let (word, after) = match quote {
+            Some(quote) => rest[1..]
+                .split_once(quote)
+                .context("a quote is not closed")?,
+            None => rest.split_once(' ').unwrap_or((rest, "")),
+        };
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_with_their_lines() {
+        let found = parse(
+            "# a search\nmock TOPICS=7\n\nopen /topics\ntype \"Search topics\" 'or \"ders'\npress g t\n",
+        )
+        .unwrap();
+        assert_eq!(
+            found.server,
+            Needs::Mock(vec![("TOPICS".into(), "7".into())])
+        );
+        let expected = [
+            (4, Step::Open("/topics".into())),
+            (5, Step::Type("Search topics".into(), "or \"ders".into())),
+            (6, Step::Press(vec!["g".into(), "t".into()])),
+        ];
+        assert_eq!(found.steps, expected);
+    }
+
+    #[test]
+    fn mistakes_are_found_with_their_line() {
+        for (text, said) in [
+            ("open /", "no server"),
+            ("mock\nclik \"a\"", "line 2: clik \"a\""),
+            ("mock\nclick \"a", "line 2"),
+            ("mock\nsee", "line 2"),
+            ("mock\nsee \"a\" \"b\"", "line 2"),
+            ("mock\nmock", "line 2: a second server"),
+            ("mock x", "line 1"),
+        ] {
+            let error = format!("{:#}", parse(text).unwrap_err());
+            assert!(error.contains(said), "{text:?}: {error}");
+        }
+    }
+}
