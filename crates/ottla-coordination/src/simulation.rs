@@ -160,14 +160,15 @@ fn live(disk: Disk) -> Tally {
     let follower = thread::spawn(move || followed.follow(following));
     let clients = start_clients(&broker);
     let (filling, filled) = (stream("full disk"), Arc::clone(&broker));
-    let filler = thread::spawn(move || fill_now_and_then(&filled, &disk, &faults, filling));
+    let full = disk.clone();
+    let filler = thread::spawn(move || fill_now_and_then(&filled, &full, &faults, filling));
     broker.govern(random);
     broker.end();
     clients
         .into_iter()
         .for_each(|client| client.join().unwrap());
     filler.join().unwrap();
-    check_loaded_again(&broker);
+    check_loaded_again(&broker, &disk);
     broker.end_following();
     follower.join().unwrap();
     let mut tally = *broker.tally.lock();
@@ -197,13 +198,22 @@ fn fill_now_and_then(broker: &SimulatedBroker, disk: &Disk, faults: &Faults, mut
     }
 }
 
-/// The state loaded from the log equals the state in memory.
-fn check_loaded_again(broker: &Arc<SimulatedBroker>) {
+/// The state loaded from the log equals the state in memory, even if no file handle was left at
+/// first.
+fn check_loaded_again(broker: &Arc<SimulatedBroker>, disk: &Disk) {
     let settle = || task::Handle::current().block_on(broker::in_time(settled(broker)));
     // Operations that clients abandoned are complete by then.
     thread::sleep(Duration::from_secs(1));
     let before = settle();
-    broker.elect_again();
+    if stream("no handles").one_in(2) {
+        broker.close_files();
+        disk.set_max_handles(0);
+        broker.elect_again();
+        thread::sleep(Duration::from_millis(1_500));
+        disk.set_max_handles(u32::MAX);
+    } else {
+        broker.elect_again();
+    }
     assert_eq!(before, settle(), "memory and log differ");
 }
 

@@ -341,8 +341,7 @@ impl<S: Service> Session<S> {
                 return Poll::Ready(Err(ConnectionError::Stalled));
             }
             if overdue.as_mut().poll(context).is_ready() {
-                let reason = "it has not logged in in time".to_owned();
-                return Poll::Ready(Err(ConnectionError::Login(reason)));
+                return Poll::Ready(Err(overdue_login()));
             }
             woken.as_mut().poll(context).map(|()| Ok(None))
         })
@@ -385,6 +384,7 @@ impl<S: Service> Session<S> {
             biased;
             readable = self.stream.readable() => readable?,
             () = self.connection.woken() => return Ok(false),
+            () = Login::overdue(self.login.as_ref()) => return Err(overdue_login()),
             () = stalled(budget, self.memory.is_some(), 0) => return Err(ConnectionError::Stalled),
         }
         let has_memory = self.memory.is_some();
@@ -399,6 +399,7 @@ impl<S: Service> Session<S> {
                 // Otherwise requests that each hold a part and wait for the rest could block each
                 // other forever.
                 () = stalled(budget, has_memory, 1) => return Err(ConnectionError::Stalled),
+                () = Login::overdue(self.login.as_ref()) => return Err(overdue_login()),
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         }
@@ -505,7 +506,11 @@ impl<S: Service> Session<S> {
         {
             self.cover_whole(bytes).await?;
         }
-        let mut reader = Reader::new(frame);
+        let is_produce = frame.starts_with(&ApiKey::Produce.code().to_be_bytes());
+        let mut reader = match is_produce {
+            true => Reader::new(frame),
+            false => Reader::new(frame).copying(),
+        };
         let (api_key, header) = decode_request_header(&mut reader)?;
         let now_ms = self.network.context.now_ms();
         self.connection.on_active(now_ms);
@@ -731,6 +736,10 @@ impl<S: Service> Session<S> {
         }
         Ok(())
     }
+}
+
+fn overdue_login() -> ConnectionError {
+    ConnectionError::Login("it has not logged in in time".to_owned())
 }
 
 /// Whether a request waits while too many responses are unread. Requests that keep replicas and

@@ -145,6 +145,31 @@ fn strings_are_bounded_and_utf8() {
 }
 
 #[test]
+fn a_copying_reader_keeps_nothing_of_its_buffer() {
+    let mut out = Encoder::new();
+    out.string(true, "orders").unwrap();
+    out.bytes(true, b"assignment").unwrap();
+    let buffer = out.finish().into_bytes();
+    let read = |mut reader: Reader| {
+        let name = reader.string(true).unwrap();
+        let bytes = reader.bytes(true).unwrap();
+        (name, bytes)
+    };
+    let slices = read(Reader::new(buffer.clone()));
+    let copies = read(Reader::new(buffer.clone()).copying());
+    assert_eq!(slices, copies);
+    assert!(!buffer.is_unique());
+    drop(slices);
+    assert!(buffer.is_unique());
+    // Copies are memory beside the buffer.
+    let mut reader = Reader::new(buffer).copying();
+    reader.set_allowance(10);
+    assert!(reader.string(true).is_ok());
+    let refused = reader.bytes(true).unwrap_err();
+    assert!(matches!(refused, DecodeError::AllowanceExceeded { .. }));
+}
+
+#[test]
 fn variable_length_numbers_are_bounded() {
     for value in [0, 1, -1, 63, 64, -64, -65, i32::MAX, i32::MIN] {
         let mut out = Encoder::new();

@@ -67,7 +67,8 @@ macro_rules! metadata_records {
                 value: &bytes::Bytes,
             ) -> Result<($enum, i16), crate::DecodeError> {
                 use crate::Message as _;
-                let mut reader = crate::Reader::new(value.clone());
+                // The image keeps names, and must not keep the batches that they came in.
+                let mut reader = crate::Reader::new(value.clone()).copying();
                 let (record_type, version) = crate::metadata_record::decode_frame(&mut reader)?;
                 let unknown = crate::DecodeError::UnknownRecord { record_type, version };
                 let Ok(version) = i16::try_from(version) else { return Err(unknown) };

@@ -112,6 +112,38 @@ fn the_memory_of_a_burst_below_the_bound_comes_back() {
     shrinks_to(&broker, 2 * idle);
 }
 
+/// The name of a client's software is remembered with its connection, and must not keep the request
+/// that it came in.
+#[test]
+fn a_remembered_name_keeps_no_request() {
+    const PADDING: usize = 8 << 20;
+    let broker = BrokerBuilder::new().start();
+    let idle = idle_bytes(&broker);
+    // ApiVersions v3, correlation ID 7, null client ID; a name and a version, and bytes without meaning.
+    let mut request = vec![0, 18, 0, 3, 0, 0, 0, 7, 0xff, 0xff, 0];
+    request.extend(b"\x06probe\x021\0");
+    request.resize(request.len() + PADDING, 0);
+    let connect = || {
+        let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
+        let timeout = Some(Duration::from_secs(10));
+        stream.set_read_timeout(timeout).expect("a socket");
+        let length = (request.len() as u32).to_be_bytes();
+        stream.write_all(&length).expect("it is read");
+        stream.write_all(&request).expect("it is read");
+        let mut answer = [0; 10];
+        stream.read_exact(&mut answer).expect("it is answered");
+        assert_eq!(
+            answer[4..],
+            [0, 0, 0, 7, 0, 0],
+            "correlation ID and no error"
+        );
+        stream
+    };
+    let open: Vec<_> = (0..20).map(|_| connect()).collect();
+    shrinks_to(&broker, idle + 4 * PADDING as u64);
+    drop(open);
+}
+
 /// A request that is an array of elements without anything in them: some bytes each, and thirty times that in memory.
 struct Hollow {
     api: ApiKey,

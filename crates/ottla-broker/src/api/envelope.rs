@@ -98,7 +98,7 @@ fn read_header(request: EnvelopeRequest) -> Option<(RequestHeader, Reader)> {
     let (mut api_key, mut version) = (data.get(..2)?, data.get(2..4)?);
     let (api_key, version) = (api_key.get_i16(), version.get_i16());
     let header_version = ApiKey::from_code(api_key)?.request_header_version(version);
-    let mut reader = Reader::untrusted(data);
+    let mut reader = Reader::untrusted(data).copying();
     let header = RequestHeader::decode(&mut reader, header_version).ok()?;
     Some((header, reader))
 }

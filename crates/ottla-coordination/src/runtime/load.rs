@@ -5,10 +5,11 @@
 //! Kafka: `CoordinatorLoaderImpl`, `TransactionStateManager.loadTransactionMetadata`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ottla_coordinator::{LogEntry, WriteId};
-use ottla_log::LogReader;
+use ottla_log::{LogReader, ReadError, StorageError};
 use ottla_records::RecordBatch;
 use ottla_records::control::ControlRecordType;
 use ottla_types::{Offset, ProducerId};
@@ -21,6 +22,37 @@ use super::shard::{Shard, ShardedCoordinator};
 const READ_BYTES: u64 = 1024 * 1024;
 /// Limit for decompressing the records of one batch.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
+
+/// The pause before a load that found no file handle or memory is repeated.
+const LOAD_RETRY: Duration = Duration::from_secs(1);
+
+/// Why a log could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct LoadError {
+    message: String,
+    /// A file handle or memory was missing. Without another attempt there would be no coordinator
+    /// until the next election.
+    is_temporary: bool,
+}
+
+impl LoadError {
+    fn of_read(offset: Offset, error: ReadError) -> LoadError {
+        LoadError {
+            message: format!("offset {offset} cannot be read: {error}"),
+            is_temporary: matches!(error, ReadError::Storage(error) if error.is_temporary()),
+        }
+    }
+}
+
+impl From<String> for LoadError {
+    fn from(message: String) -> LoadError {
+        LoadError {
+            message,
+            is_temporary: false,
+        }
+    }
+}
 
 /// A coordinator with the state of its partition's log.
 pub(crate) struct Loaded<C> {
@@ -35,13 +67,24 @@ impl<C: ShardedCoordinator> Shard<C> {
     pub(super) fn load(self: &Arc<Self>, host: &Arc<C::Host>) {
         let (shard, host) = (Arc::clone(self), Arc::clone(host));
         ottla_sync::task::spawn(async move {
-            if let Some(loaded) = load(&host, &shard).await {
-                shard.on_loaded(&host, loaded);
+            let mut has_failed = false;
+            while let Some(loaded) = load(&host, &shard).await {
+                match loaded {
+                    Err(error) if error.is_temporary && !shard.is_closed() => {
+                        if !has_failed {
+                            let partition = &shard.partition.topic_partition;
+                            tracing::warn!(%partition, "{} cannot be coordinated yet: {error}", C::WHAT);
+                        }
+                        has_failed = true;
+                        ottla_sync::time::sleep(LOAD_RETRY).await;
+                    }
+                    loaded => return shard.on_loaded(&host, loaded),
+                }
             }
         });
     }
 
-    fn on_loaded(self: &Arc<Self>, host: &Arc<C::Host>, loaded: Result<Loaded<C>, String>) {
+    fn on_loaded(self: &Arc<Self>, host: &Arc<C::Host>, loaded: Result<Loaded<C>, LoadError>) {
         let Loaded {
             mut coordinator,
             uncommitted,
@@ -82,12 +125,12 @@ impl<C: ShardedCoordinator> Shard<C> {
 
 /// Reads a partition to the log end offset: the uncommitted records will be committed unless this
 /// broker loses leadership, and decisions must include them. While the ISR is too small that may
-/// take long: groups start without waiting, transactions wait. The error is a message for the log.
-/// `None` if the shard was closed meanwhile.
+/// take long: groups start without waiting, transactions wait. `None` if the shard was closed
+/// meanwhile.
 async fn load<C: ShardedCoordinator>(
     host: &Arc<C::Host>,
     shard: &Shard<C>,
-) -> Option<Result<Loaded<C>, String>> {
+) -> Option<Result<Loaded<C>, LoadError>> {
     // Requested through the inbox, so that everything appended before the election is included.
     let end = shard
         .partition
@@ -101,7 +144,11 @@ async fn load<C: ShardedCoordinator>(
     let threads = shard.partition.log_location().threads.reads.clone();
     let coordinator = C::new(host, shard.leader_epoch());
     let loaded = threads.run(move || read_log::<C>(&loading, &reader, end, coordinator));
-    Some(loaded.await.unwrap_or_else(|error| Err(error.to_string())))
+    Some(
+        loaded
+            .await
+            .unwrap_or_else(|error| Err(error.to_string().into())),
+    )
 }
 
 pub(crate) fn read_log<C: ShardedCoordinator>(
@@ -109,19 +156,20 @@ pub(crate) fn read_log<C: ShardedCoordinator>(
     reader: &LogReader,
     end: Offset,
     mut coordinator: C,
-) -> Result<Loaded<C>, String> {
+) -> Result<Loaded<C>, LoadError> {
     let mut uncommitted = None;
     let mut next = reader.log_start_offset();
     while next < end {
         let read = reader
             .read(next, READ_BYTES, end, true)
-            .map_err(|error| format!("offset {next} cannot be read: {error}"))?;
+            .map_err(|error| LoadError::of_read(next, error))?;
         let Some(region) = read.region else {
             break;
         };
-        let bytes = region
-            .read()
-            .map_err(|error| format!("offset {next} cannot be read: {error}"))?;
+        let bytes = region.read().map_err(|error| {
+            let error = StorageError::new("read", &reader.dir(), error);
+            LoadError::of_read(next, ReadError::Storage(error))
+        })?;
         let before = next;
         for batch in RecordBatch::read_all(bytes) {
             // The last batch of a read may be cut off; the next read starts with it.
@@ -135,7 +183,7 @@ pub(crate) fn read_log<C: ShardedCoordinator>(
             next = batch.header.next_offset();
         }
         if next == before {
-            return Err(format!("the batch at offset {next} cannot be read"));
+            return Err(format!("the batch at offset {next} cannot be read").into());
         }
     }
     Ok(Loaded {

@@ -205,6 +205,15 @@ impl SimulatedBroker {
         self.set_leader(&TOPICS, 1);
     }
 
+    /// Closes the files of the logs, which are opened again when they are read.
+    pub fn close_files(&self) {
+        for (topic, _) in TOPICS {
+            let partition = self.partition(topic);
+            let closed = partition.with_log(&self.test_host.host, |log| log.close_files());
+            ottla_sync::task::Handle::current().block_on(closed);
+        }
+    }
+
     /// The current phase, if the ISR is below `min.insync.replicas`.
     pub fn phase_under_min_isr(&self) -> Option<u64> {
         let phase = self.isr_phase.load(Ordering::SeqCst);
